@@ -1,0 +1,80 @@
+"""The native kernel, compiled from Rust; absent where it was not built."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from typing_extensions import Buffer
+
+from ingot.native import Description
+
+Coords = tuple[int, ...]
+Trouble = tuple[Coords, str, BaseException]
+
+ABI: int
+
+def decompress(
+    chunk: Buffer, out: Buffer | None = None, threads: int = 1, limit: int = 2147483647
+) -> bytes | int: ...
+def decompress_slice(
+    chunk: Buffer, start: int, stop: int, out: Buffer | None = None, limit: int = 2147483647
+) -> bytes | int: ...
+def compress(
+    data: Buffer,
+    typesize: int,
+    codec: str,
+    level: int,
+    filter: str,
+    blocksize: int,
+    threads: int = 1,
+) -> bytes: ...
+def describe() -> Description: ...
+def decompress_box(
+    chunk: Buffer,
+    shape: Sequence[int],
+    starts: Sequence[int],
+    steps: Sequence[int],
+    out: Buffer,
+) -> None: ...
+def read_box(
+    path: str | PathLike[str],
+    shape: Sequence[int],
+    starts: Sequence[int],
+    steps: Sequence[int],
+    out: Buffer,
+    offset: int = 0,
+    length: int | None = None,
+) -> bool: ...
+
+class Layout:
+    def __new__(
+        cls,
+        *,
+        root: str | PathLike[str],
+        names: tuple[str, str, str, str],
+        shape: Sequence[int],
+        chunk: Sequence[int],
+        axes: Sequence[int],
+        itemsize: int,
+        fill: bytes,
+        kind: str,
+        codec: str = "",
+        level: int = 0,
+        filter: str = "none",
+        typesize: int = 1,
+        blocksize: int = 0,
+        checksum: bool = False,
+    ) -> Self: ...
+    def read(
+        self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
+    ) -> tuple[int, list[Trouble]] | None: ...
+    def encode(
+        self,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        first: int,
+        last: int,
+        threads: int,
+    ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...

@@ -1,0 +1,140 @@
+"""Every error Ingot raises on purpose.
+
+Knows the kinds of failure a caller may want to tell apart; refuses to know where they come from.
+Each error is also the built-in error a Python programmer would expect in its place, so code that
+already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
+
+    IngotError                     any failure below; catch this to catch them all
+    ├── FormatError                ValueError: the bytes do not follow the format they claim
+    ├── CorruptionError            ValueError: well-formed, but checksum, length or data disagree
+    ├── UnsupportedError           ValueError: a known feature that Ingot does not offer
+    ├── UnsafeError                ValueError: reading on would run code or leave the store
+    ├── LimitError                 ValueError: larger than the limits the caller set
+    ├── LockedError                BlockingIOError (OSError): somebody else is writing
+    ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
+    ├── NotFoundError              FileNotFoundError (OSError): nothing of that name is there
+    ├── SelectionError             IndexError: the selection does not fit the data
+    └── KernelError                ImportError: the compute kernel asked for cannot be used
+
+A message names the file or field, what it claims, and what is the case. Whoever catches an error
+on its way up and knows more of the place says so with ``add_note`` and lets it pass:
+
+>>> try:
+...     raise CorruptionError("Blosc chunk: cbytes claims 400 bytes, 60 are stored")
+... except IngotError as error:
+...     error.add_note("in chunk 7 of column 'price'")
+...     print(error, error.__notes__)
+Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'price'"]
+"""
+
+__all__ = [
+    "CorruptionError",
+    "FormatError",
+    "IngotError",
+    "KernelError",
+    "LimitError",
+    "LockedError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "SelectionError",
+    "UnsafeError",
+    "UnsupportedError",
+]
+
+
+class IngotError(Exception):
+    """Any failure that Ingot reports on purpose.
+
+    >>> issubclass(FormatError, IngotError)
+    True
+    """
+
+
+class FormatError(IngotError, ValueError):
+    """The bytes do not follow the format they claim to be in.
+
+    >>> raise FormatError("Blosc chunk: typesize is 0, the least is 1")
+    Traceback (most recent call last):
+    ingot.errors.FormatError: Blosc chunk: typesize is 0, the least is 1
+    """
+
+
+class CorruptionError(IngotError, ValueError):
+    """Bytes are missing, a checksum disagrees, or a stream decodes to something impossible.
+
+    >>> raise CorruptionError("Blosc chunk: cbytes claims 400 bytes, 60 are stored")
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: Blosc chunk: cbytes claims 400 bytes, 60 are stored
+    """
+
+
+class UnsupportedError(IngotError, ValueError):
+    """A feature Ingot recognises and does not offer; the file itself may be fine.
+
+    >>> raise UnsupportedError("Zarr codec 'sharding_indexed': not available")
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: Zarr codec 'sharding_indexed': not available
+    """
+
+
+class UnsafeError(IngotError, ValueError):
+    """Reading on would unpickle, follow a path out of the store, or open a special file.
+
+    >>> raise UnsafeError("'../secret': the path leaves the store")
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: '../secret': the path leaves the store
+    """
+
+
+class LimitError(IngotError, ValueError):
+    """Larger than the limits in force; raised before the memory is asked for.
+
+    >>> raise LimitError("Blosc chunk: nbytes claims 4294967295 bytes, the limit is 2147483647")
+    Traceback (most recent call last):
+    ingot.errors.LimitError: Blosc chunk: nbytes claims 4294967295 bytes, the limit is 2147483647
+    """
+
+
+class LockedError(IngotError, BlockingIOError):
+    """Another writer holds the lock.
+
+    >>> raise LockedError("'prices.ingot': locked by process 4711")
+    Traceback (most recent call last):
+    ingot.errors.LockedError: 'prices.ingot': locked by process 4711
+    """
+
+
+class ReadOnlyError(IngotError, PermissionError):
+    """A write was asked of something opened for reading.
+
+    >>> raise ReadOnlyError("'prices.ingot': opened with mode 'r'")
+    Traceback (most recent call last):
+    ingot.errors.ReadOnlyError: 'prices.ingot': opened with mode 'r'
+    """
+
+
+class NotFoundError(IngotError, FileNotFoundError):
+    """Nothing of that name is there.
+
+    >>> raise NotFoundError("'prices.ingot': no such file")
+    Traceback (most recent call last):
+    ingot.errors.NotFoundError: 'prices.ingot': no such file
+    """
+
+
+class SelectionError(IngotError, IndexError):
+    """The selection does not fit the shape of the data.
+
+    >>> raise SelectionError("items 5:12 of a chunk that holds 10")
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: items 5:12 of a chunk that holds 10
+    """
+
+
+class KernelError(IngotError, ImportError):
+    """The compute kernel that was asked for is absent or was built for another version.
+
+    >>> raise KernelError("INGOT_KERNEL=native, but the native kernel is not built")
+    Traceback (most recent call last):
+    ingot.errors.KernelError: INGOT_KERNEL=native, but the native kernel is not built
+    """

@@ -1,0 +1,221 @@
+"""Which compute kernel runs, and why.
+
+Knows that two modules offer the same functions: ``ingot._native``, compiled from Rust when the
+package is built, and ``ingot.codecs.reference``, its twin in NumPy. Chooses one at first use and
+can say why. Refuses to know what the functions compute.
+
+The environment decides: ``INGOT_KERNEL=native`` insists on the compiled kernel, ``python`` on the
+twin, unset takes the compiled one if it was built. A compiled kernel that is there and cannot be
+used (another ABI, another machine) is always an error, never a silent fallback.
+
+The kernel is imported by name at first use, not at the top of this file. The twin stands above
+this module and pulls in numcodecs, which costs as much as NumPy itself; who runs the compiled
+kernel should not pay for it, and ``import ingot`` should stay light either way.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, cast
+
+from ingot.errors import KernelError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "ABI",
+    "Choice",
+    "Description",
+    "Kernel",
+    "KernelWarning",
+    "choice",
+    "choose",
+    "kernel",
+    "reason",
+]
+
+ABI = 1
+"""The version of the kernel's functions that this package calls; the native one must state it."""
+
+_MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
+_BUILD_RECORD = Path(__file__).with_name("_build.json")
+_REBUILD = "reinstall Ingot (pip install --force-reinstall --no-cache-dir), or ./run in a checkout"
+
+
+class Description(TypedDict):
+    """What a kernel says of itself."""
+
+    kernel: str
+    simd: str
+    codecs: list[str]
+
+
+class Kernel(Protocol):
+    """The functions both kernels offer, on single Blosc chunks. Both raise ``ingot.errors``."""
+
+    def decompress(
+        self,
+        chunk: "Buffer",
+        out: "Buffer | None" = None,
+        threads: int = 1,
+        limit: int = 2**31 - 1,
+    ) -> bytes | int:
+        """Decode a whole chunk: into new bytes, or into ``out``, returning how many bytes."""
+
+    def decompress_slice(
+        self,
+        chunk: "Buffer",
+        start: int,
+        stop: int,
+        out: "Buffer | None" = None,
+        limit: int = 2**31 - 1,
+    ) -> bytes | int:
+        """Decode items ``start`` to ``stop``, touching only the blocks that hold them."""
+
+    def compress(
+        self,
+        data: "Buffer",
+        typesize: int,
+        codec: str,
+        level: int,
+        filter: str,
+        blocksize: int,
+        threads: int = 1,
+    ) -> bytes:
+        """Encode one Blosc-1 chunk; ``blocksize`` 0 leaves the block size to the kernel."""
+
+    def describe(self) -> Description:
+        """Name the kernel, its vector instructions and its codecs."""
+
+
+class KernelWarning(RuntimeWarning):
+    """Ingot runs on the slow kernel because building the fast one failed.
+
+    >>> issubclass(KernelWarning, RuntimeWarning)
+    True
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A kernel, and why it is this one.
+
+    >>> choose("python").reason
+    'INGOT_KERNEL=python asks for it'
+    """
+
+    name: Literal["native", "python"]
+    module: Kernel
+    reason: str
+
+
+def kernel() -> Kernel:
+    """Return the kernel in use.
+
+    >>> kernel().describe()["kernel"] in ("native", "python")
+    True
+    """
+    return choice().module
+
+
+def reason() -> str:
+    """Say why the kernel in use is the one in use.
+
+    >>> isinstance(reason(), str)
+    True
+    """
+    return choice().reason
+
+
+@cache
+def choice() -> Choice:
+    """Return the choice that holds for this process, made by the environment at first use.
+
+    >>> choice() is choice()
+    True
+    """
+    return choose(os.environ.get("INGOT_KERNEL") or None)
+
+
+def choose(preference: str | None) -> Choice:
+    """Choose and load a kernel: ``"native"``, ``"python"``, or ``None`` for the best there is.
+
+    >>> choose("python").name
+    'python'
+    >>> choose("fortran")
+    Traceback (most recent call last):
+    ingot.errors.KernelError: INGOT_KERNEL is 'fortran'; it must be 'native', 'python' or unset
+    """
+    if preference == "python":
+        return _load("python", "INGOT_KERNEL=python asks for it")
+    if preference not in (None, "native"):
+        raise KernelError(f"INGOT_KERNEL is {preference!r}; it must be 'native', 'python' or unset")
+    if importlib.util.find_spec(_MODULES["native"]) is not None:
+        return _load_native(
+            "it is built" if preference is None else "INGOT_KERNEL=native asks for it"
+        )
+    record = _read_build_record()
+    if preference == "native":
+        raise KernelError(
+            f"INGOT_KERNEL=native, but the native kernel is not built: {record.reason}; "
+            f"to build it, {_REBUILD} with INGOT_NATIVE=require"
+        )
+    if record.failed:
+        warnings.warn(
+            f"Ingot runs on its slow Python kernel: {record.reason} "
+            "(INGOT_KERNEL=python silences this)",
+            KernelWarning,
+            stacklevel=3,
+        )
+    return _load("python", f"the native kernel is not built: {record.reason}")
+
+
+def _load(name: Literal["native", "python"], why: str) -> Choice:
+    return Choice(name, cast(Kernel, importlib.import_module(_MODULES[name])), why)
+
+
+def _load_native(why: str) -> Choice:
+    try:
+        loaded = _load("native", why)
+    except ImportError as error:
+        raise KernelError(
+            f"the native kernel is built but cannot be loaded: {error}; {_REBUILD}, "
+            "or set INGOT_KERNEL=python"
+        ) from error
+    stated = getattr(loaded.module, "ABI", None)
+    if stated != ABI:
+        raise KernelError(
+            f"the native kernel states ABI {stated}, this package calls ABI {ABI}: "
+            f"it was built for another version; {_REBUILD}, or set INGOT_KERNEL=python"
+        )
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class _BuildRecord:
+    """What the build said of the native kernel when it left it out."""
+
+    reason: str
+    failed: bool
+
+
+def _read_build_record() -> _BuildRecord:
+    try:
+        record = json.loads(_BUILD_RECORD.read_bytes())
+    except FileNotFoundError:
+        return _BuildRecord("Ingot runs from its sources and was never built", failed=False)
+    except (OSError, ValueError) as error:
+        return _BuildRecord(f"the build's own record is unreadable ({error})", failed=False)
+    if not isinstance(record, dict):
+        return _BuildRecord("the build's own record is not a mapping", failed=False)
+    if record.get("native") is True:
+        return _BuildRecord("it was built, and its library has been removed since", failed=True)
+    reason = record.get("reason")
+    text = reason if isinstance(reason, str) and reason else "the build gave no reason"
+    return _BuildRecord(text, failed=record.get("attempted") is True)
