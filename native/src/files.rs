@@ -1,0 +1,240 @@
+//! Chunks inside files, read with positioned reads and nothing else: no mapping, since a
+//! foreign writer that truncates the file would kill the process.
+//!
+//! Only regular files are read; whatever else a path leads to is refused after opening it,
+//! on the descriptor, so nothing can be exchanged in between.
+
+use crate::decode::{Decoder, Scratch, Window, room};
+use crate::fault::{Fault, Kind, Outcome, corrupt};
+use crate::header::{HEADER_BYTES, Header};
+use crate::scatter::Region;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The first read of a partial decode: header and block starts of all but huge chunks.
+const FIRST_READ: usize = 4096;
+/// Chunks up to this size are read whole: a second read would cost more.
+const SMALL: usize = 16 << 10;
+/// A gap between wanted blocks up to this size is read along.
+const GAP: usize = 32 << 10;
+/// How often the kernel is asked again when a path changed while it was resolved.
+const PATIENCE: usize = 100;
+
+/// A folder that keys cannot leave.
+pub struct Root {
+    folder: OwnedFd,
+}
+
+impl Root {
+    /// `None` when there is no such folder.
+    pub fn open(path: &Path) -> Outcome<Option<Self>> {
+        match rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | PATH_ONLY, Mode::empty()) {
+            Ok(folder) => Ok(Some(Self { folder })),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(system(error, "opening", &path.display().to_string())),
+        }
+    }
+
+    /// The whole of the regular file that `key` names; `None` when there is none.
+    pub fn extent<'a>(&self, key: &'a str) -> Outcome<Option<Extent<'a>>> {
+        let file = match self.open_beneath(key) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::XDEV | Errno::LOOP) => return refuse(key, "leads out of the dataset"),
+            Err(Errno::NXIO | Errno::NODEV | Errno::ISDIR) => return refuse(key, "is not a regular file"),
+            Err(error) => return Err(system(error, "opening", key)),
+        };
+        let facts = file.metadata().map_err(|error| failed(&error, "looking at", key))?;
+        if !facts.is_file() {
+            return refuse(key, "is not a regular file");
+        }
+        let length = usize::try_from(facts.len()).unwrap_or(usize::MAX);
+        Ok(Some(Extent { key, file, offset: 0, length }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_beneath(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+        use rustix::fs::ResolveFlags;
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..PATIENCE {
+            match rustix::fs::openat2(&self.folder, key, READING, Mode::empty(), inside) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::NOSYS | Errno::PERM) => return self.walk(key),
+                other => return other,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open_beneath(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+        self.walk(key)
+    }
+
+    /// Folder by folder, following no link: for systems that cannot be asked to stay inside.
+    fn walk(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+        let mut parts = key.split('/').peekable();
+        let mut folder = None;
+        while let Some(part) = parts.next() {
+            if matches!(part, "" | "." | "..") {
+                return Err(Errno::XDEV);
+            }
+            let last = parts.peek().is_none();
+            let flags = if last { READING } else { OFlags::DIRECTORY | OFlags::CLOEXEC | PATH_ONLY };
+            let inside = folder.as_ref().unwrap_or(&self.folder);
+            let opened = rustix::fs::openat(inside, part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            if last {
+                return Ok(opened);
+            }
+            folder = Some(opened);
+        }
+        Err(Errno::NOENT)
+    }
+}
+
+// Without NONBLOCK opening a FIFO would wait for a writer that never comes.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+#[cfg(target_os = "linux")]
+const PATH_ONLY: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const PATH_ONLY: OFlags = OFlags::RDONLY;
+
+fn system(error: Errno, doing: &str, name: &str) -> Fault {
+    failed(&io::Error::from(error), doing, name)
+}
+
+fn failed(error: &io::Error, doing: &str, name: &str) -> Fault {
+    Fault::new(Kind::System(error.raw_os_error().unwrap_or(0)), format!("{doing} {name}: {error}"))
+}
+
+fn refuse<T>(key: &str, why: &str) -> Outcome<T> {
+    Err(Fault::new(Kind::Unsafe, format!("{key} {why}")))
+}
+
+/// Bytes of an open file.
+pub struct Extent<'a> {
+    pub key: &'a str,
+    pub file: File,
+    pub offset: u64,
+    pub length: usize,
+}
+
+impl Extent<'_> {
+    /// Only the `length` bytes from `offset` on, or all to the end.
+    pub fn narrowed(self, offset: u64, length: Option<usize>) -> Outcome<Self> {
+        let left = (self.length as u64).saturating_sub(offset) as usize;
+        match length {
+            Some(length) if length > left => {
+                corrupt!("{}: {length} bytes at {offset} are wanted, {left} are there", self.key)
+            }
+            _ => Ok(Self { offset, length: length.unwrap_or(left), ..self }),
+        }
+    }
+
+    /// All bytes, read into `buffers`.
+    pub fn all<'b>(&self, buffers: &'b mut Buffers) -> Outcome<&'b [u8]> {
+        let bytes = room(&mut buffers.body, self.length)?;
+        self.read(0, bytes)?;
+        Ok(bytes)
+    }
+
+    /// Fill `out` from byte `at` of the extent on.
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Outcome<()> {
+        let mut done = 0;
+        while done < out.len() {
+            match self.file.read_at(&mut out[done..], self.offset + (at + done) as u64) {
+                Ok(0) => return corrupt!("{}: ends at byte {}, more was there before", self.key, at + done),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&error, "reading", self.key)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decode what `region` wants of the chunk in `extent`, reading only what that takes.
+/// `expected` is the size the chunk must decode to.
+pub fn decode_extent(
+    extent: &Extent<'_>,
+    expected: usize,
+    region: &Region,
+    scratch: &mut Scratch,
+    buffers: &mut Buffers,
+) -> Outcome<()> {
+    // A chunk that is small, or wanted for the most part, is read at once; the size that it
+    // may have is checked before any memory is taken for it.
+    let at_once = extent.length <= SMALL || region.count() * region.itemsize() * 3 >= expected;
+    let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
+    extent.read(0, room(&mut buffers.head, first)?)?;
+    let header = Header::parse(&buffers.head[..first], extent.length, expected)?;
+    check_size(&header, expected)?;
+    if first < header.data_start() {
+        extent.read(0, room(&mut buffers.head, header.data_start())?)?;
+    }
+    let head = &buffers.head[..first.max(header.data_start())];
+    let decoder = Decoder::new(&header, &head[HEADER_BYTES..header.data_start()]);
+    let blocks = decoder.blocks_of(region);
+    if head.len() == extent.length {
+        return decoder.decode_region(Window { bytes: head, offset: 0 }, blocks, region, scratch);
+    }
+    for (blocks, span) in reads(&decoder, blocks, region)? {
+        let bytes = room(&mut buffers.body, span.len())?;
+        extent.read(span.start, bytes)?;
+        decoder.decode_region(Window { bytes, offset: span.start }, blocks, region, scratch)?;
+    }
+    Ok(())
+}
+
+/// What one thread reuses for the bytes it reads.
+#[derive(Default)]
+pub struct Buffers {
+    pub head: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+pub fn check_size(header: &Header, expected: usize) -> Outcome<()> {
+    if header.nbytes != expected {
+        return corrupt!("Blosc chunk: nbytes is {}, the array needs {expected}", header.nbytes);
+    }
+    Ok(())
+}
+
+/// Which bytes to read for `blocks`, and the blocks that each read serves.
+fn reads(decoder: &Decoder<'_>, blocks: Range<usize>, region: &Region) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
+    let header = decoder.header;
+    if header.memcpyed() {
+        let (first, end) = region.span();
+        let size = region.itemsize();
+        return Ok(vec![(blocks, first * size + HEADER_BYTES..end * size + HEADER_BYTES)]);
+    }
+    // Blocks may lie in any order: one ends where the next one in the file begins.
+    let mut starts = Vec::with_capacity(header.block_count());
+    for index in 0..header.block_count() {
+        starts.push(header.block_start(decoder.starts, index)?);
+    }
+    let mut sorted = starts.clone();
+    sorted.sort_unstable();
+    let end = |start: usize| {
+        let next = sorted.partition_point(|other| *other <= start);
+        sorted.get(next).copied().unwrap_or(header.cbytes)
+    };
+    let mut reads: Vec<(Range<usize>, Range<usize>)> = Vec::new();
+    for index in blocks {
+        let span = starts[index]..end(starts[index]);
+        match reads.last_mut() {
+            Some((served, read)) if read.end <= span.start && span.start - read.end <= GAP => {
+                served.end = index + 1;
+                read.end = span.end;
+            }
+            _ => reads.push((index..index + 1, span)),
+        }
+    }
+    Ok(reads)
+}

@@ -1,0 +1,312 @@
+//! One compressed stream, by name of its format. Knows the codec crates; knows nothing of
+//! blocks or chunks. Output is bounded by the slice that is handed in, always.
+
+use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
+use crate::header::StreamFormat;
+use crate::{blosclz, lz4};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective};
+
+/// What codecs keep between calls on one thread. Built when first needed.
+#[derive(Default)]
+pub struct Codecs {
+    zstd_decoder: Option<DCtx<'static>>,
+    zstd_encoder: Option<CCtx<'static>>,
+    inflate: Option<Decompress>,
+    deflate: Option<(u8, libdeflater::Compressor)>,
+    blosclz: blosclz::Table,
+}
+
+/// The codecs a chunk can be written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    BloscLz,
+    Lz4,
+    Lz4Hc,
+    Snappy,
+    Zlib,
+    Zstd,
+}
+
+impl Codec {
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("blosclz", Self::BloscLz),
+        ("lz4", Self::Lz4),
+        ("lz4hc", Self::Lz4Hc),
+        ("snappy", Self::Snappy),
+        ("zlib", Self::Zlib),
+        ("zstd", Self::Zstd),
+    ];
+
+    pub fn parse(name: &str) -> Outcome<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, codec)| *codec).ok_or_else(|| {
+            let known: Vec<_> = Self::NAMES.iter().map(|(known, _)| *known).collect();
+            Fault::new(Kind::Argument, format!("codec {name:?} is unknown; known: {}", known.join(", ")))
+        })
+    }
+
+    pub fn format(self) -> StreamFormat {
+        match self {
+            Self::BloscLz => StreamFormat::BloscLz,
+            Self::Lz4 | Self::Lz4Hc => StreamFormat::Lz4,
+            Self::Snappy => StreamFormat::Snappy,
+            Self::Zlib => StreamFormat::Zlib,
+            Self::Zstd => StreamFormat::Zstd,
+        }
+    }
+}
+
+/// A codec that makes one stream of a whole chunk, with what its encoder is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// With the decoded size in front, as a little-endian u32.
+    Lz4 {
+        acceleration: i32,
+    },
+    Zlib {
+        level: i32,
+    },
+    Zstd {
+        level: i32,
+        checksum: bool,
+    },
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const ZSTD_07_MAGIC: [u8; 4] = [0x27, 0xb5, 0x2f, 0xfd];
+/// Zstandard decodes in steps of this size: a shorter prefix costs as much.
+const ZSTD_STEP: usize = 128 << 10;
+
+impl Codecs {
+    /// The byte that a stream of `size` bytes repeats, when its form shows that at once.
+    pub fn run(format: StreamFormat, stream: &[u8], size: usize) -> Option<u8> {
+        match format {
+            StreamFormat::Lz4 => lz4::run(stream, size),
+            StreamFormat::BloscLz => blosclz::run(stream, size),
+            _ => None,
+        }
+    }
+
+    /// Decode all of `stream` into `out`, which it must fill exactly.
+    pub fn decode(&mut self, format: StreamFormat, stream: &[u8], out: &mut [u8]) -> Outcome<()> {
+        let wanted = out.len();
+        let made = match format {
+            StreamFormat::BloscLz => blosclz::decode(stream, out, true).map(|()| wanted),
+            StreamFormat::Lz4 => lz4::decode(stream, out, true).map(|()| wanted),
+            StreamFormat::Snappy => decode_snappy(stream, out),
+            StreamFormat::Zlib => self.decode_zlib(stream, out, true),
+            StreamFormat::Zstd => self.decode_zstd(stream, out)?,
+        };
+        match made {
+            Some(made) if made == wanted => Ok(()),
+            Some(made) => corrupt!("a {format:?} stream of {} bytes holds {made} bytes, not {wanted}", stream.len()),
+            None => corrupt!("a {format:?} stream of {} bytes does not decode to {wanted} bytes", stream.len()),
+        }
+    }
+
+    /// Decode at least the first `wanted` bytes of a stream that holds `out.len()` bytes;
+    /// what lies behind them in `out` is unspecified.
+    pub fn decode_prefix(&mut self, format: StreamFormat, stream: &[u8], out: &mut [u8], wanted: usize) -> Outcome<()> {
+        if wanted + wanted / 8 >= out.len() {
+            return self.decode(format, stream, out);
+        }
+        let made = match format {
+            StreamFormat::BloscLz => blosclz::decode(stream, &mut out[..wanted], false).map(|()| wanted),
+            StreamFormat::Lz4 => lz4::decode(stream, &mut out[..wanted], false).map(|()| wanted),
+            StreamFormat::Zlib => self.decode_zlib(stream, &mut out[..wanted], false),
+            StreamFormat::Zstd if wanted + ZSTD_STEP < out.len() => {
+                check_zstd_magic(stream)?;
+                self.decode_zstd_prefix(stream, &mut out[..wanted])
+            }
+            _ => return self.decode(format, stream, out),
+        };
+        match made {
+            Some(made) if made == wanted => Ok(()),
+            _ => corrupt!("a {format:?} stream of {} bytes has no {wanted} bytes", stream.len()),
+        }
+    }
+
+    /// Decode until `out` is full; with `whole`, the stream must then be at its end.
+    fn decode_zlib(&mut self, stream: &[u8], out: &mut [u8], whole: bool) -> Option<usize> {
+        let inflate = self.inflate.get_or_insert_with(|| Decompress::new(true));
+        inflate.reset(true);
+        let status = inflate.decompress(stream, out, FlushDecompress::Finish);
+        let ended = matches!(status, Ok(Status::StreamEnd)) && inflate.total_in() == stream.len() as u64;
+        (ended || (!whole && status.is_ok())).then_some(inflate.total_out() as usize)
+    }
+
+    fn decode_zstd(&mut self, stream: &[u8], out: &mut [u8]) -> Outcome<Option<usize>> {
+        check_zstd_magic(stream)?;
+        // One frame and nothing behind it, as every writer of Blosc makes it.
+        if zstd_safe::find_frame_compressed_size(stream) != Ok(stream.len()) {
+            return Ok(None);
+        }
+        let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
+        Ok(decoder.decompress(out, stream).ok())
+    }
+
+    fn decode_zstd_prefix(&mut self, stream: &[u8], out: &mut [u8]) -> Option<usize> {
+        let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
+        decoder.reset(ResetDirective::SessionOnly).ok()?;
+        let wanted = out.len();
+        let mut output = OutBuffer::around(out);
+        let mut input = InBuffer::around(stream);
+        while output.pos() < wanted {
+            let before = (output.pos(), input.pos());
+            let finished = decoder.decompress_stream(&mut output, &mut input).ok()? == 0;
+            if finished || before == (output.pos(), input.pos()) {
+                break;
+            }
+        }
+        Some(output.pos())
+    }
+
+    /// Decode a stream that stands for a whole chunk; it must fill `out` exactly.
+    pub fn decode_whole(&mut self, whole: Whole, stream: &[u8], out: &mut [u8]) -> Outcome<()> {
+        match whole {
+            Whole::Lz4 { .. } => match stream.split_first_chunk::<4>() {
+                Some((size, stream)) if u32::from_le_bytes(*size) as usize == out.len() => {
+                    self.decode(StreamFormat::Lz4, stream, out)
+                }
+                Some((size, _)) => {
+                    corrupt!("lz4: the stream claims {} bytes, {} are due", u32::from_le_bytes(*size), out.len())
+                }
+                None => corrupt!("lz4: {} bytes are stored, the size alone takes 4", stream.len()),
+            },
+            Whole::Zlib { .. } => self.decode(StreamFormat::Zlib, stream, out),
+            Whole::Zstd { .. } => {
+                check_zstd_magic(stream)?;
+                let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
+                match decoder.decompress(out, stream) {
+                    Ok(made) if made == out.len() => Ok(()),
+                    Ok(made) => corrupt!("zstd: the stream holds {made} bytes, {} are due", out.len()),
+                    Err(_) => corrupt!("zstd: {} bytes do not decode to {} bytes", stream.len(), out.len()),
+                }
+            }
+        }
+    }
+
+    /// Encode a whole chunk as one stream.
+    pub fn encode_whole(&mut self, whole: Whole, source: &[u8]) -> Outcome<Vec<u8>> {
+        let failed = || Fault::new(Kind::Argument, format!("{whole:?} does not encode {} bytes", source.len()));
+        let mut out = vec![0; source.len() + source.len() / 8 + 512];
+        let used = match whole {
+            Whole::Lz4 { acceleration } => {
+                let size = u32::try_from(source.len()).map_err(|_| failed())?;
+                out[..4].copy_from_slice(&size.to_le_bytes());
+                4 + lzzzz::lz4::compress(source, &mut out[4..], acceleration).map_err(|_| failed())?
+            }
+            Whole::Zlib { level } => {
+                let level = if level < 0 { Compression::default() } else { Compression::new(level as u32) };
+                let mut deflate = Compress::new(level, true);
+                match deflate.compress(source, &mut out, FlushCompress::Finish) {
+                    Ok(Status::StreamEnd) => deflate.total_out() as usize,
+                    _ => return Err(failed()),
+                }
+            }
+            Whole::Zstd { level, checksum } => {
+                let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
+                let used = encoder
+                    .set_parameter(CParameter::CompressionLevel(level))
+                    .and_then(|_| encoder.set_parameter(CParameter::ChecksumFlag(checksum)))
+                    .and_then(|_| encoder.compress2(&mut out[..], source));
+                let used = used.map_err(|_| failed());
+                encoder.reset(ResetDirective::SessionAndParameters).map_err(|_| failed())?;
+                used?
+            }
+        };
+        out.truncate(used);
+        Ok(out)
+    }
+
+    /// Encode `source` into `out`; the length used, or `None` when it does not fit.
+    pub fn encode(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        match codec {
+            Codec::BloscLz => blosclz::encode(source, out, level, &mut self.blosclz),
+            // The acceleration that C-Blosc gives each level.
+            Codec::Lz4 => {
+                lz4::encode_run(source, out).or_else(|| lzzzz::lz4::compress(source, out, 10 - i32::from(level)).ok())
+            }
+            Codec::Lz4Hc => lzzzz::lz4_hc::compress(source, out, i32::from(level)).ok(),
+            Codec::Snappy => encode_snappy(source, out),
+            Codec::Zlib => self.encode_zlib(level, source, out),
+            Codec::Zstd => {
+                let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
+                encoder.compress(out, source, zstd_level(level)).ok()
+            }
+        }
+    }
+
+    fn encode_zlib(&mut self, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        if self.deflate.as_ref().is_none_or(|(built, _)| *built != level) {
+            let grade = libdeflater::CompressionLvl::new(zlib_grade(level)).ok()?;
+            self.deflate = Some((level, libdeflater::Compressor::new(grade)));
+        }
+        let (_, deflate) = self.deflate.as_mut()?;
+        deflate.zlib_compress(source, out).ok()
+    }
+}
+
+fn check_zstd_magic(stream: &[u8]) -> Outcome<()> {
+    match stream.first_chunk::<4>() {
+        Some(&ZSTD_MAGIC) => Ok(()),
+        Some(&ZSTD_07_MAGIC) => {
+            unsupported!("a Zstd stream in the format of Zstandard 0.7, from before it was settled")
+        }
+        _ => corrupt!("a Zstd stream of {} bytes does not begin with a frame", stream.len()),
+    }
+}
+
+/// libdeflate does at one level less what zlib does at this one, and faster.
+fn zlib_grade(level: u8) -> i32 {
+    i32::from(level).max(2) - 1
+}
+
+/// C-Blosc's levels: every second of Zstandard's, the last one its strongest.
+fn zstd_level(level: u8) -> i32 {
+    if level >= 9 { 22 } else { 2 * i32::from(level) - 1 }
+}
+
+fn decode_snappy(stream: &[u8], out: &mut [u8]) -> Option<usize> {
+    let claimed = snap::raw::decompress_len(stream).ok()?;
+    if claimed != out.len() {
+        return Some(claimed);
+    }
+    snap::raw::Decoder::new().decompress(stream, out).ok()
+}
+
+fn encode_snappy(source: &[u8], out: &mut [u8]) -> Option<usize> {
+    // The crate insists on room for the worst case, which a stream that pays never needs.
+    let packed = snap::raw::Encoder::new().compress_vec(source).ok()?;
+    out.get_mut(..packed.len())?.copy_from_slice(&packed);
+    Some(packed.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_codec_round_trips_whole_and_by_prefix() {
+        let source: Vec<u8> = (0..300_000u32).map(|i| ((i >> 7).wrapping_mul(i >> 12)) as u8).collect();
+        let mut codecs = Codecs::default();
+        for (name, codec) in Codec::NAMES {
+            for level in [1, 5, 9] {
+                let mut packed = vec![0; source.len()];
+                let used = codecs.encode(codec, level, &source, &mut packed).unwrap();
+                let mut back = vec![0; source.len()];
+                codecs.decode(codec.format(), &packed[..used], &mut back).unwrap();
+                assert_eq!(back, source, "{name}");
+                for wanted in [1, 1000, 150_000, 299_000] {
+                    back.fill(0);
+                    codecs.decode_prefix(codec.format(), &packed[..used], &mut back, wanted).unwrap();
+                    assert_eq!(back[..wanted], source[..wanted], "{name}");
+                }
+                let longer = [&packed[..used], &[0, 0, 0]].concat();
+                assert!(codecs.decode(codec.format(), &longer, &mut back).is_err(), "{name}: bytes behind");
+                assert!(codecs.decode(codec.format(), &packed[..used - 5], &mut back).is_err(), "{name}: cut");
+                assert!(codecs.decode(codec.format(), &packed[..used], &mut back[1..]).is_err(), "{name}: too long");
+            }
+        }
+    }
+}
