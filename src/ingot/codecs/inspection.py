@@ -1,0 +1,106 @@
+"""The inside of a Blosc chunk, laid open.
+
+Knows how to describe a chunk to people and to programs: every field of the header, every block,
+every stream. Pure Python, from the bytes alone, whichever kernel runs. Refuses to decode.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ingot.codecs.blocks import Block, locate
+from ingot.codecs.header import ChunkHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from ingot.codecs.header import BytesLike
+
+__all__ = ["Inspection", "inspect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What a chunk is made of; ``print`` it for a map.
+
+    An empty chunk has no blocks, and neither has one that is stored as it is.
+
+    >>> print(inspect(bytes.fromhex("02013201 03000000 03000000 13000000 616263")))
+    Blosc chunk: 3 bytes in 19 (ratio 0.16)
+      version 2, versionlz 1, flags 0x32, typesize 1, blocksize 3
+      codec lz4, filter none, stored uncompressed
+    """
+
+    header: ChunkHeader
+    blocks: tuple[Block, ...]
+
+    @property
+    def ratio(self) -> float:
+        """How many decoded bytes each stored byte stands for."""
+        return self.header.nbytes / self.header.cbytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as nested dicts and lists of what JSON knows."""
+        header = self.header
+        described = asdict(header) | {
+            "codec": header.codec,
+            "filter": header.filter,
+            "memcpyed": header.memcpyed,
+            "split": header.split,
+            "block_count": header.block_count,
+            "ratio": self.ratio,
+        }
+        return {"header": described, "blocks": [_describe_block(block) for block in self.blocks]}
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        header = self.header
+        yield (f"Blosc chunk: {header.nbytes} bytes in {header.cbytes} (ratio {self.ratio:.2f})")
+        yield (
+            f"  version {header.version}, versionlz {header.versionlz}, "
+            f"flags {header.flags:#04x}, typesize {header.typesize}, blocksize {header.blocksize}"
+        )
+        if header.memcpyed:
+            layout = "stored uncompressed"
+        else:
+            layout = "blocks split by byte" if header.split else "blocks not split"
+        yield f"  codec {header.codec}, filter {header.filter}, {layout}"
+        for block in self.blocks:
+            yield f"  block {block.index} at {block.offset}: {block.nbytes} bytes in {block.cbytes}"
+            for stream in block.streams:
+                yield (
+                    f"    stream at {stream.offset}: {stream.nbytes} bytes in {stream.cbytes}, "
+                    f"{stream.kind} (ratio {stream.ratio:.2f})"
+                )
+
+
+def inspect(chunk: "BytesLike") -> Inspection:
+    """Lay a chunk open; what does not fit together raises as it would when decoding.
+
+    >>> inspect(bytes.fromhex("02013201 03000000 03000000 13000000 616263")).header.typesize
+    1
+    """
+    header = ChunkHeader.parse(chunk)
+    header.check_decodable()
+    return Inspection(header, tuple(locate(header, cast("Buffer", chunk))))
+
+
+def _describe_block(block: Block) -> dict[str, Any]:
+    return {
+        "index": block.index,
+        "offset": block.offset,
+        "nbytes": block.nbytes,
+        "cbytes": block.cbytes,
+        "streams": [
+            {
+                "offset": stream.offset,
+                "nbytes": stream.nbytes,
+                "cbytes": stream.cbytes,
+                "kind": stream.kind,
+                "ratio": stream.ratio,
+            }
+            for stream in block.streams
+        ],
+    }

@@ -1,0 +1,175 @@
+"""The compressed streams inside a Blosc chunk, one codec each.
+
+Knows how each codec's stream is made and undone, and that a stream must decode to exactly the
+bytes expected of it, ending where its bytes end, without ever asking for more memory than that.
+Refuses to know about blocks and filters. LZ4 and Zstandard come from numcodecs, zlib from the
+standard library; BloscLZ and Snappy are our own.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+from numcodecs import lz4, zstd
+
+from ingot.codecs import blosclz, snappy
+from ingot.errors import CorruptionError, UnsupportedError
+
+__all__ = ["decode", "encode"]
+
+_ZSTD_MAGIC = bytes.fromhex("28 b5 2f fd")
+# Frames of Zstandard 0.7, from before its format was settled.
+_ZSTD_07_MAGIC = bytes.fromhex("27 b5 2f fd")
+_ZSTD_LARGEST_CLEVEL = 22
+
+
+def encode(codec: str, data: bytes, level: int) -> bytes:
+    """Compress ``data`` (not empty) at ``level`` 1 to 9; it may come out longer than the data.
+
+    >>> len(encode("zlib", bytes(1000), 5)) < 30
+    True
+    """
+    return _ENCODERS[codec](data, level)
+
+
+def decode(codec: str, stream: bytes, nbytes: int) -> bytes:
+    """Decompress a stream of a format of the header; exactly ``nbytes`` bytes come out.
+
+    >>> decode("zlib", encode("zlib", b"spam" * 100, 5), 400) == b"spam" * 100
+    True
+    >>> decode("zlib", encode("zlib", b"spam" * 100, 5), 399)
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: zlib: the stream does not hold 399 bytes exactly
+    """
+    return _DECODERS[codec](stream, nbytes)
+
+
+def _encode_lz4(data: bytes, level: int) -> bytes:
+    # numcodecs puts the decoded length in front; a Blosc stream has none.
+    return bytes(lz4.compress(data, 10 - level))[4:]
+
+
+def _encode_lz4hc(data: bytes, _: int) -> bytes:
+    # numcodecs has no LZ4HC; the densest plain LZ4 is a stream of the same format.
+    return _encode_lz4(data, 9)
+
+
+def _encode_zstd(data: bytes, level: int) -> bytes:
+    return bytes(zstd.compress(data, _ZSTD_LARGEST_CLEVEL if level == 9 else 2 * level - 1))
+
+
+def _decode_lz4(stream: bytes, nbytes: int) -> bytes:
+    try:
+        output = bytes(lz4.decompress(nbytes.to_bytes(4, "little") + stream))
+    except (RuntimeError, ValueError) as error:
+        raise CorruptionError(
+            f"LZ4: the stream of {len(stream)} bytes does not hold {nbytes} bytes: {error}"
+        ) from None
+    # The library lets a match copy onto itself, and makes its bytes up.
+    if 0 in _lz4_distances(stream):
+        raise CorruptionError("LZ4: a match reaches 0 bytes back")
+    return output
+
+
+def _lz4_distances(stream: bytes) -> Iterator[int]:
+    """Yield how far back each match reaches, in a stream that is known to be well-formed."""
+    position = 0
+    while True:
+        token = stream[position]
+        literals, position = _lz4_length(stream, token >> 4, position + 1)
+        position += literals
+        if position == len(stream):
+            return
+        yield stream[position] | stream[position + 1] << 8
+        _, position = _lz4_length(stream, token & 15, position + 2)
+
+
+def _lz4_length(stream: bytes, nibble: int, position: int) -> tuple[int, int]:
+    """Return a length that begins in a token, and the position behind its further bytes."""
+    if nibble < 15:
+        return nibble, position
+    start = position
+    while stream[position] == 255:
+        position += 1
+    return 15 + 255 * (position - start) + stream[position], position + 1
+
+
+def _decode_zlib(stream: bytes, nbytes: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        # Room for one more byte: only then does zlib go on to the checksum behind the last one.
+        output = inflater.decompress(stream, nbytes + 1)
+    except zlib.error as error:
+        raise CorruptionError(f"zlib: the stream is damaged: {error}") from None
+    if len(output) != nbytes or not inflater.eof or inflater.unused_data:
+        raise CorruptionError(f"zlib: the stream does not hold {nbytes} bytes exactly")
+    return output
+
+
+def _decode_zstd(stream: bytes, nbytes: int) -> bytes:
+    try:
+        frame = _sized_frame(stream, nbytes)
+    except IndexError:
+        raise CorruptionError(f"Zstandard: the frame of {len(stream)} bytes is cut off") from None
+    try:
+        output = bytes(zstd.decompress(frame))
+    except (RuntimeError, ValueError) as error:
+        raise CorruptionError(f"Zstandard: the frame is damaged: {error}") from None
+    if len(output) != nbytes:
+        raise CorruptionError(f"Zstandard: the frame holds {len(output)} bytes, {nbytes} are due")
+    return output
+
+
+def _sized_frame(stream: bytes, nbytes: int) -> bytes:
+    """Return the one frame of ``stream``, saying itself that it holds ``nbytes`` bytes.
+
+    numcodecs takes memory for what the frames claim, or for all that comes out if they claim
+    nothing. So the claim must be the size expected, and a frame without one is given it: the
+    decoder then stops at that size and reports any other.
+    """
+    if stream[:4] == _ZSTD_07_MAGIC:
+        raise UnsupportedError("Zstandard: frames of version 0.7 are not decoded")
+    if stream[:4] != _ZSTD_MAGIC:
+        raise CorruptionError(f"Zstandard: the stream begins with {stream[:4].hex(' ')}")
+    descriptor = stream[4]
+    single_segment = descriptor >> 5 & 1
+    size_at = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size_width = (single_segment, 2, 4, 8)[descriptor >> 6]
+    blocks_at = size_at + size_width
+    end = _end_of_blocks(stream, blocks_at) + (4 if descriptor & 4 else 0)
+    if end != len(stream):
+        raise CorruptionError(f"Zstandard: the frame ends at {end}, the stream has {len(stream)}")
+    if not size_width:
+        described = stream[:4] + bytes([descriptor | 2 << 6]) + stream[5:size_at]
+        return described + nbytes.to_bytes(4, "little") + stream[size_at:]
+    claim = int.from_bytes(stream[size_at:blocks_at], "little") + (256 if size_width == 2 else 0)
+    if claim != nbytes:
+        raise CorruptionError(f"Zstandard: the frame claims {claim} bytes, {nbytes} are due")
+    return stream
+
+
+def _end_of_blocks(stream: bytes, position: int) -> int:
+    """Walk over the blocks of a frame by their headers; return where the last one ends."""
+    while True:
+        header = stream[position] | stream[position + 1] << 8 | stream[position + 2] << 16
+        run = header >> 1 & 3 == 1
+        position += 3 + (1 if run else header >> 3)
+        if header & 1:
+            return position
+
+
+_ENCODERS: dict[str, Callable[[bytes, int], bytes]] = {
+    "blosclz": lambda data, _: blosclz.encode(data),
+    "lz4": _encode_lz4,
+    "lz4hc": _encode_lz4hc,
+    "snappy": lambda data, _: snappy.encode(data),
+    "zlib": zlib.compress,
+    "zstd": _encode_zstd,
+}
+
+_DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
+    "blosclz": blosclz.decode,
+    "lz4": _decode_lz4,
+    "snappy": snappy.decode,
+    "zlib": _decode_zlib,
+    "zstd": _decode_zstd,
+}

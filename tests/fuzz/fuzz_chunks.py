@@ -1,0 +1,277 @@
+"""Damage valid chunks at random and decode them, until something other than our errors happens.
+
+    python -m tests.fuzz.fuzz_chunks --minutes 10 --seed 7 [--kernel native|python]
+
+The work is done in a child process whose memory is limited to what it has after its imports and
+one gibibyte more, so that a crash, a hang or a greedy allocation shows as the death of the child
+and not of whoever watches. Every execution follows from the seed and its number alone; the child
+leaves the number in a shared file before it starts, and the watcher makes the chunk again from
+there and saves it under ``tests/fuzz/corpus``, which ``test_fuzz_chunks`` replays ever after.
+"""
+
+import argparse
+import mmap
+import random
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ingot import native
+from ingot.codecs.header import ChunkHeader
+from ingot.codecs.inspection import inspect
+from ingot.errors import IngotError
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = Path(__file__).with_name("corpus")
+SAMPLE = ROOT / "tests" / "golden" / "blosc-b1.tar.xz"
+
+SPARE_MEMORY = 1 << 30
+PATIENCE = 120.0
+LARGEST_BASE = 120_000
+INTERESTING = (0, 1, -1, 15, 16, 17, 127, 128, 255, 256, 2**16, 2**29, 2**31 - 1, -(2**31))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An execution that went wrong, and what was seen of it."""
+
+    execution: int
+    what: str
+    chunk: bytes
+
+
+@cache
+def bases() -> tuple[bytes, ...]:
+    """Return the chunks to damage: the golden sample, and small ones of every codec and filter."""
+    with tarfile.open(SAMPLE) as tar:
+        members = [tar.extractfile(member) for member in tar if member.name.endswith(".chunk")]
+        golden = [member.read() for member in members if member is not None]
+    # Written by the twin, whichever kernel is under test: the same chunks from the same seed.
+    python = native.choose("python").module
+    data = b"".join(b"%d green bottles hanging on the wall, " % (n // 3) for n in range(200))
+    written = [
+        python.compress(data, 4, codec, 5, filter_name, blocksize)
+        for codec in ("blosclz", "lz4", "snappy", "zlib", "zstd")
+        for filter_name in ("none", "shuffle", "bitshuffle")
+        for blocksize in (0, 1000)
+    ]
+    chunks = [chunk for chunk in golden if ChunkHeader.parse(chunk).nbytes <= LARGEST_BASE]
+    return tuple(sorted(chunks) + written)
+
+
+def set_byte(chunk: bytearray, choose: random.Random) -> None:
+    chunk[choose.randrange(len(chunk))] = choose.randrange(256)
+
+
+def flip_bit(chunk: bytearray, choose: random.Random) -> None:
+    chunk[choose.randrange(len(chunk))] ^= 1 << choose.randrange(8)
+
+
+def edit_header(chunk: bytearray, choose: random.Random) -> None:
+    chunk[choose.randrange(min(16, len(chunk)))] = choose.choice((0, 1, 2, 5, 16, 128, 255))
+
+
+def edit_number(chunk: bytearray, choose: random.Random) -> None:
+    """Overwrite one of the first 32-bit fields: sizes, block starts, the first stream's length."""
+    at = 4 * choose.randrange(1, 16)
+    if at + 4 <= len(chunk):
+        value = choose.choice((*INTERESTING, len(chunk), len(chunk) - 1, len(chunk) - 16))
+        struct.pack_into("<i", chunk, at, value)
+
+
+def nudge_number(chunk: bytearray, choose: random.Random) -> None:
+    at = 4 * choose.randrange(1, 16)
+    if at + 4 <= len(chunk):
+        (value,) = struct.unpack_from("<i", chunk, at)
+        nudged = value + choose.choice((-17, -4, -1, 1, 4, 17))
+        struct.pack_into("<i", chunk, at, max(-(2**31), min(nudged, 2**31 - 1)))
+
+
+def cut(chunk: bytearray, choose: random.Random) -> None:
+    del chunk[choose.randrange(1, len(chunk) + 1) :]
+
+
+def extend(chunk: bytearray, choose: random.Random) -> None:
+    chunk += choose.randbytes(choose.randrange(1, 40))
+
+
+def copy_within(chunk: bytearray, choose: random.Random) -> None:
+    length = choose.randrange(1, min(64, len(chunk)) + 1)
+    source = choose.randrange(len(chunk) - length + 1)
+    target = choose.randrange(len(chunk) - length + 1)
+    chunk[target : target + length] = chunk[source : source + length]
+
+
+def swap_codec(chunk: bytearray, choose: random.Random) -> None:
+    if len(chunk) > 2:
+        chunk[2] = chunk[2] & 31 | choose.randrange(8) << 5
+
+
+def repair_length(chunk: bytearray, _: random.Random) -> None:
+    """Make the header agree with the bytes again, so that damage further in is reached."""
+    if len(chunk) >= 16:
+        struct.pack_into("<i", chunk, 12, len(chunk))
+
+
+MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
+    *(set_byte, flip_bit, edit_header, edit_number, nudge_number),
+    *(cut, extend, copy_within, swap_codec, repair_length),
+)
+
+
+def damaged(seed: int, execution: int) -> tuple[bytes, random.Random]:
+    """Return the chunk of one execution, and the source of its further choices."""
+    choose = random.Random(f"{seed}:{execution}")
+    chunk = bytearray(choose.choice(bases()))
+    for _ in range(choose.choice((1, 1, 1, 2, 3, 6))):
+        choose.choice(MUTATIONS)(chunk, choose)
+    if choose.random() < 0.5:
+        repair_length(chunk, choose)
+    return bytes(chunk), choose
+
+
+def execute(kernel: native.Kernel, chunk: bytes, choose: random.Random) -> None:
+    """Decode a chunk in every way; anything but our own errors and true data is a finding."""
+    limit = choose.choice((1 << 20, 1 << 28, 2**31 - 1))
+    threads = choose.choice((1, 1, 1, 2))
+    whole: bytes | int | None = None
+    try:
+        whole = kernel.decompress(chunk, None, threads, limit)
+        assert isinstance(whole, bytes)
+        assert len(whole) == struct.unpack_from("<i", chunk, 4)[0] <= limit
+    except IngotError:
+        pass
+    try:
+        header = inspect(chunk).header
+    except IngotError:
+        if whole is not None:
+            raise AssertionError("decoded, but cannot be inspected") from None
+        header = None
+    count = header.item_count if header else 1000
+    start, stop = sorted((choose.randrange(count + 1), choose.randrange(count + 1)))
+    try:
+        part = kernel.decompress_slice(chunk, start, stop, None, limit)
+    except IngotError:
+        if whole is not None:
+            raise
+        return
+    if isinstance(whole, bytes) and header:
+        size = header.typesize
+        assert part == whole[start * size : stop * size], "a slice differs from the whole"
+
+
+def fuzz(
+    kernel: str, seed: int, executions: int | None = None, seconds: float | None = None
+) -> tuple[int, Finding | None]:
+    """Run a child and watch it; return how many executions it did, and what it died of."""
+    with tempfile.NamedTemporaryFile() as shared:
+        shared.write(bytes(8))
+        shared.flush()
+        options = ["--kernel", kernel, "--seed", str(seed), "--child", shared.name]
+        if executions is not None:
+            options += ["--executions", str(executions)]
+        if seconds is not None:
+            options += ["--minutes", str(seconds / 60)]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.fuzz_chunks", *options],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with mmap.mmap(shared.fileno(), 8, access=mmap.ACCESS_READ) as counter:
+            message = watch(child, counter)
+            (execution,) = struct.unpack("<q", counter[:])
+    if not message:
+        return execution, None
+    return execution, Finding(execution, message, damaged(seed, execution)[0])
+
+
+def watch(child: "subprocess.Popen[str]", counter: mmap.mmap) -> str:
+    """Wait until the child ends or stands still; return what went wrong, if anything did."""
+    seen, since = counter[:], time.monotonic()
+    while True:
+        try:
+            _, errors = child.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            if counter[:] != seen:
+                seen, since = counter[:], time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                child.kill()
+                child.communicate()
+                return f"no progress for {PATIENCE:.0f} seconds"
+        else:
+            break
+    if child.returncode == 0:
+        return ""
+    return f"exit status {child.returncode}: {errors.strip()[-2000:]}"
+
+
+def run_child(
+    kernel_name: str, seed: int, executions: int | None, seconds: float, path: str
+) -> None:
+    kernel = native.choose(kernel_name).module
+    bases()
+    limit_memory()
+    deadline = time.monotonic() + seconds
+    with open(path, "r+b") as shared, mmap.mmap(shared.fileno(), 8) as counter:
+        execution = 0
+        while time.monotonic() < deadline and (executions is None or execution < executions):
+            counter[:] = struct.pack("<q", execution)
+            execute(kernel, *damaged(seed, execution))
+            execution += 1
+        counter[:] = struct.pack("<q", execution)
+
+
+def limit_memory() -> None:
+    """Allow this process one gibibyte more than it has; where systems cannot say, nothing."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        return
+    allowed = pages * resource.getpagesize() + SPARE_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
+
+
+def save(finding: Finding, kernel: str, seed: int) -> Path:
+    CORPUS.mkdir(exist_ok=True)
+    path = CORPUS / f"{kernel}-{seed}-{finding.execution}.chunk"
+    path.write_bytes(finding.chunk)
+    return path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=None, help="how long; 1 by default")
+    parser.add_argument("--executions", type=int, default=None, help="how many at most")
+    parser.add_argument("--seed", type=int, default=None, help="random by default")
+    parser.add_argument("--kernel", choices=("native", "python"), default=native.choice().name)
+    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    seed = random.randrange(10**9) if options.seed is None else options.seed
+    seconds = None if options.minutes is None else 60 * options.minutes
+    if options.child:
+        run_child(options.kernel, seed, options.executions, seconds or 1e9, options.child)
+        return 0
+    if seconds is None and options.executions is None:
+        seconds = 60.0
+    print(f"fuzzing the {options.kernel} kernel with seed {seed}", flush=True)
+    executions, finding = fuzz(options.kernel, seed, options.executions, seconds)
+    if finding is None:
+        print(f"{executions} executions, nothing found")
+        return 0
+    print(f"execution {finding.execution} of seed {seed}: {finding.what}")
+    print(f"saved as {save(finding, options.kernel, seed).relative_to(ROOT)}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""A short run of the chunk fuzzer, and every chunk that it ever found something with."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import fuzz_chunks
+from tests.kernels import load, needs_native, on_each_kernel
+
+NATIVE_EXECUTIONS = 100_000
+PYTHON_SECONDS = 15.0
+SEED = 20_240
+
+
+def report(kernel: str, finding: fuzz_chunks.Finding | None) -> str:
+    if finding is None:
+        return ""
+    path = fuzz_chunks.save(finding, kernel, SEED)
+    return f"execution {finding.execution} of seed {SEED} ({path}): {finding.what}"
+
+
+@needs_native
+def test_damaged_chunks_on_the_native_kernel() -> None:
+    executions, finding = fuzz_chunks.fuzz("native", SEED, executions=NATIVE_EXECUTIONS)
+    assert not report("native", finding)
+    assert executions == NATIVE_EXECUTIONS
+
+
+def test_damaged_chunks_on_the_twin() -> None:
+    executions, finding = fuzz_chunks.fuzz("python", SEED, seconds=PYTHON_SECONDS)
+    assert not report("python", finding)
+    assert executions > 100
+
+
+@on_each_kernel
+@pytest.mark.parametrize("path", sorted(fuzz_chunks.CORPUS.glob("*.chunk")), ids=lambda p: p.stem)
+def test_the_corpus_holds_no_surprise_any_more(kernel_name: str, path: Path) -> None:
+    for seed in range(5):
+        fuzz_chunks.execute(load(kernel_name), path.read_bytes(), random.Random(seed))
+
+
+def test_the_fuzzer_notices_a_failing_kernel() -> None:
+    """A fuzzer that cannot fail proves nothing."""
+
+    class Lying:
+        def decompress(self, *_: object) -> bytes:
+            raise KeyError("not one of our errors")
+
+    with pytest.raises(KeyError):
+        fuzz_chunks.execute(Lying(), fuzz_chunks.bases()[0], random.Random(0))  # type: ignore[arg-type]
+
+
+def test_the_watcher_tells_how_a_child_died() -> None:
+    executions, finding = fuzz_chunks.fuzz("no such kernel", SEED, executions=1)
+    assert finding is not None
+    assert finding.what.startswith("exit status 2: ")
+    assert finding.chunk == fuzz_chunks.damaged(SEED, executions)[0]
+
+
+def test_an_execution_follows_from_its_number() -> None:
+    first, second = (fuzz_chunks.damaged(SEED, 17)[0] for _ in range(2))
+    assert first == second
+    assert first != fuzz_chunks.damaged(SEED, 18)[0]
