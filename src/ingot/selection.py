@@ -1,0 +1,473 @@
+"""NumPy-style keys made explicit: one range or index array per axis.
+
+Knows what a key means on an array of a given shape: which items it names, in which order, and the
+shape NumPy would give the result, for reading and for assigning. Refuses to know about chunks,
+data and where data comes from.
+
+A selection separates what to fetch from how to present it. Whoever moves the data does so in
+*engine order*, an array of the selection's ``engine_shape``, and lets the selection do the rest::
+
+    reading    engine array -> selection.finish(array)        -> what NumPy would return
+    assigning  any value    -> selection.prepare(value, dtype) -> engine array
+
+There are three kinds, from the cheapest to the most general:
+
+===================== ========================================= ===============================
+kind                  keys                                      engine order
+===================== ========================================= ===============================
+`BasicSelection`      integers, slices, ``...``, None           a box, with steps
+`OrthogonalSelection` one index array or mask among the above;  outer product of the axes
+                      several that span a product (`np.ix_`);
+                      every key of `parse_orthogonal`
+`CoordinateSelection` index arrays that are walked together;    points, then the ranges left
+                      masks over several axes
+===================== ========================================= ===============================
+
+An item may be named twice. On assignment the last one wins, last in the order of the index arrays
+as they were given (C order). Engine order keeps that order along every axis, so it holds as long
+as items of one chunk are assigned in the order in which engine order has them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.errors import SelectionError
+from ingot.grid import MOST_AXES
+from ingot.key import BREAK, GROUP, NEW, POINT, Key, out_of_bounds, within_bounds
+
+__all__ = [
+    "Arrangement",
+    "BasicSelection",
+    "CoordinateSelection",
+    "FancySelection",
+    "OrthogonalSelection",
+    "Selection",
+    "parse",
+    "parse_orthogonal",
+]
+
+IntArray = NDArray[np.int64]
+Shape = tuple[int, ...]
+Axis = range | IntArray
+
+
+class BasicSelection(NamedTuple):
+    """A box with steps: what integers, slices, ``...`` and None select.
+
+    Along axis ``k`` it has the positions ``starts[k] + i * steps[k]`` for ``i`` below
+    ``counts[k]``. Steps may be negative, never 0; where fewer than two items are selected the step
+    is 1, where none is the start is 0.
+
+    A tuple rather than a dataclass because every read of a single element builds one: a frozen
+    dataclass takes three times as long.
+
+    >>> parse((3, slice(None, None, -2)), (5, 6))
+    BasicSelection(starts=(3, 5), counts=(1, 3), steps=(1, -2), dropped=(True, False), shape=(3,),
+    scalar=False)
+    """
+
+    starts: Shape
+    counts: Shape
+    steps: Shape
+    dropped: tuple[bool, ...]
+    """True for axes that an integer selected: of length 1 in the box, absent from the result."""
+    shape: Shape
+    """The shape of the result."""
+    scalar: bool
+    """True when NumPy returns an item instead of an array without axes."""
+
+    @property
+    def engine_shape(self) -> Shape:
+        """The shape of the box.
+
+        >>> parse(3, (5, 6)).engine_shape
+        (1, 6)
+        """
+        return self.counts
+
+    def finish(self, array: NDArray[Any]) -> Any:
+        """Present the box as NumPy would: a view, or an item where the key names a single one.
+
+        >>> parse((0, None), (2, 3)).finish(np.zeros((1, 3))).shape
+        (1, 3)
+        """
+        if self.scalar:
+            return array.reshape(())[()]
+        return array.reshape(self.shape)
+
+    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Bring a value to be assigned into the shape of the box, by NumPy's rules.
+
+        The array returned may be a view of ``value``, repeat items in place (strides of 0), and
+        must not be written to. With a ``dtype`` items are cast as NumPy casts on assignment.
+
+        >>> parse(slice(1, 4), (5,)).prepare(7).tolist()
+        [7, 7, 7]
+        >>> parse(slice(1, 4), (5,)).prepare([1, 2])
+        Traceback (most recent call last):
+        ValueError: could not broadcast input array from shape (2,) into shape (3,)
+        """
+        spread = _spread(value, dtype, self.shape, _BOX_MISMATCH, scalar=self.scalar)
+        return spread.reshape(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How the axes of engine order become those of a result.
+
+    Engine order is reshaped to ``split``, its axes are put in the given ``order``, and axes of
+    length 1 are added to give ``shape``.
+
+    >>> Arrangement(split=(2, 3), order=(1, 0), shape=(3, 1, 2)).finish(np.zeros(6)).shape
+    (3, 1, 2)
+    """
+
+    split: Shape
+    order: Shape
+    shape: Shape
+
+    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Engine order -> result; a view when ``array`` is contiguous.
+
+        >>> Arrangement((2, 2), (1, 0), (2, 2)).finish(np.arange(4)).tolist()
+        [[0, 2], [1, 3]]
+        """
+        return array.reshape(self.split).transpose(self.order).reshape(self.shape)
+
+    def prepare(
+        self, value: object, dtype: np.dtype[Any] | None, engine_shape: Shape
+    ) -> NDArray[Any]:
+        """Value to be assigned -> engine order; the reverse of `finish`.
+
+        >>> Arrangement((2, 2), (1, 0), (2, 2)).prepare([[0, 2], [1, 3]], None, (4,)).tolist()
+        [0, 1, 2, 3]
+        """
+        spread = _spread(value, dtype, self.shape, _FANCY_MISMATCH)
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        turned = spread.reshape([self.split[axis] for axis in self.order]).transpose(back)
+        return turned.reshape(engine_shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FancySelection:
+    """What the two kinds of selection with index arrays have in common.
+
+    Index arrays are private to the selection, read-only, one-dimensional and within bounds; they
+    keep the order and the duplicates of the key.
+    """
+
+    axes: tuple[Axis, ...]
+    """A range or an index array for each axis of the array that is selected from."""
+    engine_shape: Shape
+    """The shape of engine order."""
+    arrangement: Arrangement
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result.
+
+        >>> parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7)).shape
+        (2, 2, 3)
+        """
+        return self.arrangement.shape
+
+    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Present engine order as NumPy would.
+
+        >>> parse((0, slice(0, 3), [1, 2]), (5, 6, 7)).finish(np.zeros((1, 3, 2))).shape
+        (2, 3)
+        """
+        return self.arrangement.finish(array)
+
+    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Bring a value to be assigned into engine order; see `BasicSelection.prepare`.
+
+        >>> parse((slice(0, 3), [1, 2], [1, 2]), (5, 6, 7)).prepare([8, 9]).tolist()
+        [[8, 8, 8], [9, 9, 9]]
+        """
+        return self.arrangement.prepare(value, dtype, self.engine_shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrthogonalSelection(FancySelection):
+    """The outer product of one range or index array per axis.
+
+    Engine order has the axes of the array, each as long as its range or index array.
+
+    >>> selection = parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7))
+    >>> selection.axes
+    (range(0, 1), range(0, 3), array([1, 2, 3, 4]))
+    >>> selection.engine_shape, selection.shape
+    ((1, 3, 4), (2, 2, 3))
+    """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoordinateSelection(FancySelection):
+    """Points given by several index arrays walked together, and all of the ranges at each point.
+
+    Engine order is the points, then one axis for each range. The index arrays among ``axes`` all
+    have as many items as there are points. There may be none: the key ``False`` selects 0 points.
+
+    >>> selection = parse(([1, 2, 3], slice(0, 4), [5, 5, 6]), (5, 6, 7))
+    >>> selection.axes
+    (array([1, 2, 3]), range(0, 4), array([5, 5, 6]))
+    >>> selection.engine_shape, selection.shape
+    ((3, 4), (3, 4))
+    """
+
+
+Selection: TypeAlias = BasicSelection | OrthogonalSelection | CoordinateSelection
+
+
+def parse(key: object, shape: Shape) -> Selection:
+    """What ``array[key]`` means for a NumPy array of that shape.
+
+    Keys that do not fit raise `SelectionError`, an `IndexError`. As in NumPy, a slice with a bound
+    that is not an integer is a `TypeError`, one with step 0 a `ValueError`.
+
+    >>> parse((slice(2, 8, 3), -1), (10, 20)).shape
+    (2,)
+    >>> parse([True, False, True], (3, 4)).axes
+    (array([0, 2]), range(0, 4))
+    >>> parse(10, (10,))
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: index 10 is out of bounds for axis 0 with size 10
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    selection = _parse_plain(items, shape)
+    if selection is not None:
+        return selection
+    read = Key.read(items, shape)
+    return _advanced(read) if GROUP in read.pieces else _basic(read)
+
+
+def parse_orthogonal(key: object, shape: Shape) -> Selection:
+    """What ``array.oindex[key]`` means: every axis is selected on its own.
+
+    The key may have integers, slices, ``...``, None, and arrays of integers or booleans with one
+    axis. The result has the axes of the array in their order, integers left out.
+
+    >>> selection = parse_orthogonal(([0, 2], slice(1, 3), [True, False, True]), (5, 6, 3))
+    >>> selection.shape, selection.axes
+    ((2, 2, 2), (array([0, 2]), range(1, 3), array([0, 2])))
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    selection = _parse_plain(items, shape)
+    if selection is not None:
+        return selection
+    read = Key.read(items, shape, orthogonal=True)
+    if all(isinstance(axis, range) for axis in read.axes):
+        return _basic(read)
+    kept = [piece for piece in read.pieces if piece >= 0]
+    return _outer(tuple(read.axes), _arranged(read.axes, read.pieces, kept, ()))
+
+
+def _parse_plain(items: tuple[Any, ...], shape: Shape) -> BasicSelection | None:
+    """The fast path: integers and slices only, else None. Tuned; mind the microseconds."""
+    missing = len(shape) - len(items)
+    if missing < 0:
+        return None
+    if not shape:
+        return _ITEM
+    rows, kept = [], []
+    # Lengths are equal; saying so to zip would cost a fifth of the whole.
+    for item, size in zip(items + (_WHOLE,) * missing, shape):  # noqa: B905
+        kind = type(item)
+        if kind is slice:
+            start, stop, step = item.indices(size)
+            if step == 1:
+                count = stop - start
+            else:
+                count = len(range(start, stop, step))
+                if count < 2:
+                    step = 1
+            if count <= 0:
+                start = count = 0
+            rows.append((start, count, step, False))
+            kept.append(count)
+            continue
+        if kind is not int:
+            if not isinstance(item, np.integer):
+                return None
+            item = int(item)
+        if not -size <= item < size:
+            raise out_of_bounds(len(rows), item, size)
+        rows.append((item if item >= 0 else item + size, 1, 1, True))
+    starts, counts, steps, dropped = zip(*rows)  # noqa: B905
+    return BasicSelection(starts, counts, steps, dropped, tuple(kept), not kept)
+
+
+_WHOLE = slice(None)
+_ITEM = BasicSelection((), (), (), (), (), scalar=True)
+_BOX_MISMATCH = "could not broadcast input array from shape {} into shape {}"
+_FANCY_MISMATCH = (
+    "shape mismatch: value array of shape {} could not be broadcast to indexing result of shape {}"
+)
+
+
+def _basic(key: Key) -> BasicSelection:
+    ranges = [axis for axis in key.axes if isinstance(axis, range)]
+    kept = [piece for piece in key.pieces if piece >= NEW]
+    shape = _limited([1 if piece == NEW else len(ranges[piece]) for piece in kept])
+    return BasicSelection(
+        starts=tuple(axis.start for axis in ranges),
+        counts=tuple(len(axis) for axis in ranges),
+        steps=tuple(axis.step for axis in ranges),
+        dropped=tuple(axis not in kept for axis in range(len(ranges))),
+        shape=shape,
+        scalar=not shape and BREAK not in key.pieces,
+    )
+
+
+def _advanced(key: Key) -> OrthogonalSelection | CoordinateSelection:
+    """The selection of a key with index arrays, which broadcast together."""
+    arrays = {n: axis for n, axis in enumerate(key.axes) if isinstance(axis, np.ndarray)}
+    together = _broadcast([*(array.shape for array in arrays.values()), *key.lone])
+    pieces = _gathered(key.pieces)
+    if 0 in together:
+        # Indices that are broadcast away are not checked, so they must not get out.
+        nothing = _flat(np.zeros(0, dtype=np.int64))
+        return _walked(key, pieces, dict.fromkeys(arrays, nothing), together)
+    checked = {n: within_bounds(array, n, key.shape[n]) for n, array in arrays.items()}
+    spans = {n: _spanned(array.shape, len(together)) for n, array in checked.items()}
+    if len(set().union(*spans.values())) < sum(map(len, spans.values())):
+        walked = {n: _flat(np.broadcast_to(array, together)) for n, array in checked.items()}
+        return _walked(key, pieces, walked, together)
+    axes = tuple(_flat(checked[n]) if n in checked else axis for n, axis in enumerate(key.axes))
+    held: list[int] = []
+    for axis in range(len(axes)):
+        if axis in spans:
+            held += [~dimension for dimension in spans[axis]]
+        elif axis in pieces:
+            held.append(axis)
+    return _outer(axes, _arranged(axes, pieces, held, together))
+
+
+def _outer(axes: tuple[Axis, ...], arrangement: Arrangement) -> OrthogonalSelection:
+    return OrthogonalSelection(axes, tuple(len(axis) for axis in axes), arrangement)
+
+
+def _walked(
+    key: Key, pieces: list[int], coordinates: dict[int, IntArray], together: Shape
+) -> CoordinateSelection:
+    axes = tuple(coordinates.get(n, axis) for n, axis in enumerate(key.axes))
+    held = [~dimension for dimension in range(len(together))]
+    held += [piece for piece in pieces if piece >= 0]
+    ranges = [len(axis) for axis in axes if isinstance(axis, range)]
+    arrangement = _arranged(axes, pieces, held, together)
+    return CoordinateSelection(axes, (math.prod(together), *ranges), arrangement)
+
+
+def _gathered(pieces: list[int]) -> list[int]:
+    """Put one GROUP where the broadcast has its place in the result.
+
+    That is where the index arrays stand, and integers count as such, if they all stand side by
+    side; otherwise it is in front of everything.
+    """
+    advanced = [place for place, piece in enumerate(pieces) if piece in (POINT, GROUP)]
+    adjacent = advanced[-1] - advanced[0] + 1 == len(advanced)
+    others = [piece for piece in pieces if piece not in (POINT, GROUP)]
+    others.insert(advanced[0] if adjacent else 0, GROUP)
+    return others
+
+
+def _arranged(
+    axes: Sequence[Axis], pieces: list[int], held: list[int], together: Shape
+) -> Arrangement:
+    """Find each axis that engine order holds in the result.
+
+    A label below zero is the complement of a dimension of the broadcast, others are array axes.
+    """
+    labels: list[int | None] = []
+    for piece in pieces:
+        if piece == GROUP:
+            labels += [~dimension for dimension in range(len(together))]
+        elif piece >= NEW:
+            labels.append(None if piece == NEW else piece)
+
+    def length(label: int | None) -> int:
+        if label is None:
+            return 1
+        return together[~label] if label < 0 else len(axes[label])
+
+    return Arrangement(
+        split=tuple(length(label) for label in held),
+        order=tuple(held.index(label) for label in labels if label in held),
+        shape=_limited([length(label) for label in labels]),
+    )
+
+
+def _flat(index: IntArray) -> IntArray:
+    flat = index.reshape(-1)
+    flat.setflags(write=False)
+    return flat
+
+
+def _spanned(shape: Shape, ndim: int) -> list[int]:
+    """The dimensions of a broadcast of ``ndim`` that an array of this shape varies along."""
+    first = ndim - len(shape)
+    return [first + place for place, length in enumerate(shape) if length != 1]
+
+
+def _broadcast(shapes: list[Shape]) -> Shape:
+    """The shape that index arrays have together; unlike NumPy's own function, of up to 64 axes."""
+    together = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for place, length in enumerate(shape, len(together) - len(shape)):
+            if length != 1 and together[place] not in (1, length):
+                text = " ".join(map(_shown, shapes))
+                raise SelectionError(
+                    "shape mismatch: indexing arrays could not be broadcast together "
+                    f"with shapes {text}"
+                )
+            if length != 1:
+                together[place] = length
+    return tuple(together)
+
+
+def _spread(
+    value: object,
+    dtype: np.dtype[Any] | None,
+    shape: Shape,
+    mismatch: str,
+    *,
+    scalar: bool = False,
+) -> NDArray[Any]:
+    """Broadcast a value as assignment does: leading axes of length 1 may be too many."""
+    if dtype is not None and dtype.kind == "O" and (scalar or isinstance(value, list | tuple)):
+        # How deep to look into lists of lists only NumPy's own assignment can tell.
+        filled = np.empty(shape, dtype=dtype)
+        filled[() if scalar else ...] = value
+        return filled
+    array = np.asarray(value, dtype=dtype)
+    if scalar and array.ndim:
+        raise ValueError("setting an array element with a sequence.")
+    if array.shape == shape:
+        return array
+    excess = max(0, array.ndim - len(shape))
+    if all(length == 1 for length in array.shape[:excess]):
+        try:
+            return np.broadcast_to(array.reshape(array.shape[excess:]), shape)
+        except ValueError:
+            pass
+    raise ValueError(mismatch.format(_shown(array.shape), _shown(shape)))
+
+
+def _limited(shape: list[int]) -> Shape:
+    if len(shape) > MOST_AXES:
+        raise SelectionError(
+            f"number of dimensions must be within [0, {MOST_AXES}], "
+            f"indexing result would have {len(shape)}"
+        )
+    return tuple(shape)
+
+
+def _shown(shape: Shape) -> str:
+    """A shape as NumPy's messages write it: (2,), (2,3)."""
+    return f"({shape[0]},)" if len(shape) == 1 else f"({','.join(map(str, shape))})"
