@@ -1,0 +1,121 @@
+"""A store in memory: a dictionary of keys and bytes.
+
+Knows how to keep values for as long as the store lives; refuses to know any place outside the
+process. Pickling copies the content: there is no path by which another process could find it.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ingot.errors import CorruptionError, NotFoundError
+from ingot.stores.store import (
+    Commit,
+    Edit,
+    Extent,
+    Feature,
+    Patch,
+    Put,
+    check_commit,
+    check_key,
+    is_staged,
+)
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """Keys and bytes in a dictionary, safe to use from several threads.
+
+    Values are immutable bytes: reading a whole key copies nothing. A patch copies the value it
+    changes, so that readers keep what they hold.
+
+    >>> store = MemoryStore({"sizes": b"3"})
+    >>> store.apply(Commit(publish=(Put("data/0", b"abc"),)))
+    >>> store.read([Extent("data/0", start=1), Extent("data/1")])
+    [b'bc', None]
+    >>> list(store.names())
+    ['data/', 'sizes']
+    """
+
+    def __init__(
+        self, content: Mapping[str, bytes] | None = None, *, writable: bool = True
+    ) -> None:
+        self._values = {check_key(key): bytes(value) for key, value in (content or {}).items()}
+        self._writable = writable
+        self._writing = threading.Lock()
+
+    @property
+    def features(self) -> Feature:
+        """Everything but native extents; nothing that writes when not writable."""
+        reading = Feature.RANGES | Feature.LIST
+        writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+        return reading | writing if self._writable else reading
+
+    @property
+    def location(self) -> str:
+        """`memory`, for messages."""
+        return "memory"
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent; None for a key that is absent."""
+        # One look per key, so that all extents of it come from one value.
+        values = {key: self._value(key) for key in {extent.key for extent in extents}}
+        return [_cut(values[extent.key], extent) for extent in extents]
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes `key` holds, or None when it is absent."""
+        value = self._value(key)
+        return None if value is None else len(value)
+
+    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Yield the names directly below `prefix`, sorted; folders end with a slash."""
+        folder = f"{check_key(prefix.removesuffix('/'))}/" if prefix else ""
+        below = (key[len(folder) :] for key in list(self._values) if key.startswith(folder))
+        names = {"".join(rest.partition("/")[:2]) for rest in below}
+        return iter(sorted(name for name in names if hidden or not is_staged(name)))
+
+    def apply(self, commit: Commit) -> None:
+        """Carry out a commit, one writer at a time."""
+        check_commit(self, commit)
+        with self._writing:
+            for edit in commit.edits:
+                self._perform(edit)
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._values)} keys)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_values": dict(self._values), "_writable": self._writable}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _writing=threading.Lock())
+
+    def _value(self, key: str) -> bytes | None:
+        return self._values.get(check_key(key))
+
+    def _perform(self, edit: Edit) -> None:
+        if isinstance(edit, Put):
+            self._values[edit.key] = bytes(edit.data)
+        elif isinstance(edit, Patch):
+            self._values[edit.key] = _patched(self._values.get(edit.key), edit)
+        else:
+            self._values.pop(edit.key, None)
+
+
+def _cut(value: bytes | None, extent: Extent) -> bytes | None:
+    if value is None:
+        return None
+    stop = None if extent.length is None else extent.start + extent.length
+    return value[extent.start : stop]
+
+
+def _patched(value: bytes | None, patch: Patch) -> bytes:
+    if value is None:
+        raise NotFoundError(f"memory: no key {patch.key!r} to patch")
+    if patch.start > len(value):
+        raise CorruptionError(
+            f"memory: key {patch.key!r} holds {len(value)} bytes, a patch starts at {patch.start}"
+        )
+    data = bytes(patch.data)
+    return value[: patch.start] + data + value[patch.start + len(data) :]

@@ -1,0 +1,379 @@
+"""The contract of a store: keys that hold bytes, the places bytes lie, the edits that change them.
+
+Knows keys, byte ranges and the order of a commit; refuses to know what the bytes mean and where a
+concrete store keeps them. A format turns chunk numbers into locations (`Extent`, `Inline`,
+`Constant`) and changes into a `Commit`; a store reads the one and applies the other.
+
+>>> commit = Commit(prepare=(Put("data/0", b"abc"),), publish=(Put("sizes", b"3"),))
+>>> print(commit)
+prepare: Put('data/0', 3 bytes)
+publish: Put('sizes', 1 byte)
+"""
+
+import enum
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+from ingot.errors import FormatError, ReadOnlyError, UnsafeError, UnsupportedError
+
+__all__ = [
+    "Buffer",
+    "Commit",
+    "Constant",
+    "Delete",
+    "Edit",
+    "Extent",
+    "Feature",
+    "Inline",
+    "Location",
+    "Patch",
+    "Put",
+    "Store",
+    "check_commit",
+    "check_key",
+    "is_staged",
+    "staged_key",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes to be written: C-contiguous, and left alone until the commit that holds them is applied."""
+
+
+class Feature(enum.Flag):
+    """What a store can do; a store says it once, in `Store.features`.
+
+    >>> Feature.RANGES in Feature.RANGES | Feature.LIST
+    True
+    """
+
+    RANGES = enum.auto()
+    """Reads part of a key without fetching the rest."""
+    LIST = enum.auto()
+    """`names` works. Without it `names` raises `UnsupportedError`."""
+    WRITE = enum.auto()
+    """`apply` works. Without it `apply` raises `ReadOnlyError`."""
+    ATOMIC_PUT = enum.auto()
+    """Every reader sees the whole of a `Put`, or nothing of it."""
+    PATCH = enum.auto()
+    """`Patch` works. Without it a commit with a patch is `UnsupportedError`."""
+    NATIVE = enum.auto()
+    """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
+    them itself. A store that wraps another one never advertises this, or it would be passed by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes of one key: `length` of them from `start`, or all that follow when it is None.
+
+    A length is an upper bound: a key that ends earlier gives fewer bytes.
+
+    >>> Extent("data/0", start=16, length=-1)
+    Traceback (most recent call last):
+    ingot.errors.FormatError: 'data/0': an extent of -1 bytes from 16
+    """
+
+    key: str
+    start: int = 0
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or (self.length is not None and self.length < 0):
+            raise FormatError(f"{self.key!r}: an extent of {self.length} bytes from {self.start}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Inline:
+    """Bytes that are known already, without a read.
+
+    >>> Inline(b"abc")
+    Inline(3 bytes)
+    """
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Inline({_amount(self.data)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """No bytes at all: every cell holds `value`.
+
+    >>> Constant(0)
+    Constant(value=0)
+    """
+
+    value: object
+
+
+Location: TypeAlias = Extent | Inline | Constant
+"""Where the encoded bytes of a chunk lie."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Put:
+    """Make `data` the whole value of `key`, whether or not the key was there.
+
+    >>> Put("sizes", b"{}")
+    Put('sizes', 2 bytes)
+    """
+
+    key: str
+    data: Buffer
+
+    def __repr__(self) -> str:
+        return f"Put({self.key!r}, {_amount(self.data)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Patch:
+    """Write `data` over the value of `key` from `start` on; past its end the value grows.
+
+    The key must be there (`NotFoundError`) and reach to `start` (`CorruptionError`): a patch never
+    leaves a hole behind it.
+
+    >>> Patch("frame", 8, b"index")
+    Patch('frame', 8, 5 bytes)
+    """
+
+    key: str
+    start: int
+    data: Buffer
+
+    def __post_init__(self) -> None:
+        if self.start < 0:
+            raise FormatError(f"{self.key!r}: a patch from {self.start}")
+
+    def __repr__(self) -> str:
+        return f"Patch({self.key!r}, {self.start}, {_amount(self.data)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove `key`; one that is absent already stays so.
+
+    >>> Delete("data/7")
+    Delete(key='data/7')
+    """
+
+    key: str
+
+
+Edit: TypeAlias = Put | Patch | Delete
+"""One change of one key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A change as a value: it can be printed, tested, and cut in half.
+
+    `prepare` touches only bytes that the committed state does not reach, `publish` switches from
+    the old state to the new one, `cleanup` removes what the new state does not reach.
+
+    The law: **cut anywhere, the old or the new state is read.** Whoever builds a commit puts its
+    edits into the phase they belong to; a store keeps the order:
+
+    - The whole commit is checked (`check_commit`) before its first edit.
+    - A phase begins when the one before it is done; edits take effect in the order they stand.
+    - An edit that fails ends the commit. No edit after it takes effect; those before it in the
+      same phase may have; the phases before it have.
+
+    >>> Commit(publish=(Put("sizes", b"3"),), cleanup=(Delete("data/1"),)).edits
+    (Put('sizes', 1 byte), Delete(key='data/1'))
+    """
+
+    prepare: tuple[Edit, ...] = ()
+    publish: tuple[Edit, ...] = ()
+    cleanup: tuple[Edit, ...] = ()
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits in the order they take effect."""
+        return self.prepare + self.publish + self.cleanup
+
+    def __str__(self) -> str:
+        phases = ("prepare", self.prepare), ("publish", self.publish), ("cleanup", self.cleanup)
+        return "\n".join(f"{name}: {edit}" for name, edits in phases for edit in edits)
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Keys that hold bytes. `ingot.testing.StoreContract` tests an implementation.
+
+    Every method refuses keys that `check_key` refuses, and may be called from several threads.
+    """
+
+    @property
+    def features(self) -> Feature:
+        """What this store can do."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for messages."""
+        ...
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent, in order.
+
+        None means that the key is absent, and nothing else means that: any other failure raises,
+        with the key in the text. Fewer bytes than asked mean that the key ends there. Nothing is
+        allocated for bytes that are not stored. Where puts are atomic, all extents of one key come
+        from one value of it.
+        """
+        ...
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes `key` holds, or None when it is absent."""
+        ...
+
+    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Yield the names directly below the folder `prefix`, sorted; folders end with a slash.
+
+        `prefix` may end with a slash itself. A folder that is absent has no names. Staged names
+        (`is_staged`) are left out unless `hidden`; names that cannot be part of a key always are.
+        """
+        ...
+
+    def apply(self, commit: Commit) -> None:
+        """Carry out a commit by the law of `Commit`."""
+        ...
+
+
+_CONTROL: Final = r"\x00-\x1f\x7f-\x9f"
+_DRIVE: Final = "[A-Za-z]:"
+# The lookahead turns most names away before the slower comparison without case.
+_DEVICE: Final = (
+    r"(?=[acnlpACNLP])(?i:con(?:in\$|out\$)?|prn|aux|nul|(?:com|lpt)[0-9¹²³]) *(?:[.:/]|\Z)"
+)
+_PART: Final = rf"(?!{_DRIVE}|{_DEVICE})[^/\\{_CONTROL}]{{1,255}}+(?<![. ])"
+_KEY: Final = re.compile(rf"{_PART}(?:/{_PART})*+")
+_PART_BYTES: Final = 255
+
+
+def check_key(key: str) -> str:
+    r"""Return `key` when it is safe in every store, else raise `UnsafeError`.
+
+    A key is a relative path: parts joined by "/". No part is empty, "." or "..", is longer than
+    255 bytes in UTF-8, holds a backslash or a control character, begins with a drive ("C:"), ends
+    with a dot or a space, or is the name of a Windows device with or without an extension.
+
+    The rules are the same for reading and writing and on every system: a key often comes out of a
+    file, and what is written here must not mean something else than a file below the root where it
+    is read. A colon that follows no single letter is left alone, for names such as "12:30".
+
+    >>> check_key("table/price/data/__0.blp")
+    'table/price/data/__0.blp'
+    >>> check_key("../secret")
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: key '../secret': the part '..' leaves its folder
+    >>> check_key("table/AUX.blp")
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: key 'table/AUX.blp': the part 'AUX.blp' names a device
+    """
+    if _KEY.fullmatch(key) and (key.isascii() or _fits(key)):
+        return key
+    raise UnsafeError(f"key {_shortened(key)!r}: {_fault(key)}")
+
+
+def check_commit(store: Store, commit: Commit) -> None:
+    """Check, before the first edit of `commit`, all that can be known of it.
+
+    Raises `ReadOnlyError` when the store does not write, `UnsupportedError` for a patch where it
+    cannot patch, `UnsafeError` for a key that `check_key` refuses.
+
+    >>> from ingot.stores import MemoryStore
+    >>> check_commit(MemoryStore(writable=False), Commit(cleanup=(Delete("data/0"),)))
+    Traceback (most recent call last):
+    ingot.errors.ReadOnlyError: memory: opened for reading only
+    """
+    if Feature.WRITE not in store.features:
+        raise ReadOnlyError(f"{store.location}: opened for reading only")
+    for edit in commit.edits:
+        check_key(edit.key)
+        if isinstance(edit, Patch) and Feature.PATCH not in store.features:
+            raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
+
+
+_STAGED: Final = ".g-"
+_TRANSACTION: Final = re.compile("[0-9A-Za-z.]{1,64}")
+_LONGEST_STAGED: Final = _PART_BYTES - 64 - len(_STAGED) - len("-")
+
+
+def staged_key(key: str, transaction: str) -> str:
+    """Return the key, in the folder of `key`, under which its next value waits to be published.
+
+    `transaction` is letters, digits and dots, so that the name behind it can be told apart.
+
+    >>> staged_key("price/data/__5.blp", "2f81")
+    'price/data/.g-2f81-__5.blp'
+    """
+    if not _TRANSACTION.fullmatch(transaction):
+        raise ValueError(f"transaction {transaction!r}: not 1 to 64 letters, digits and dots")
+    folder, slash, name = key.rpartition("/")
+    return f"{folder}{slash}{_STAGED}{transaction}-{_staged_name(name)}"
+
+
+def is_staged(name: str, target: str | None = None) -> bool:
+    """Tell whether `name`, without its folder, is one that `staged_key` gives (for `target`).
+
+    >>> is_staged(".g-2f81-__5.blp"), is_staged(".g-2f81-__5.blp", "__6.blp"), is_staged(".zarray")
+    (True, False, False)
+    """
+    if target is None or not name.startswith(_STAGED):
+        return name.startswith(_STAGED)
+    return name.removeprefix(_STAGED).partition("-")[2] == _staged_name(target)
+
+
+def _staged_name(name: str) -> str:
+    data = name.encode()
+    if len(data) <= _LONGEST_STAGED:
+        return name
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _amount(data: Buffer) -> str:
+    size = memoryview(data).nbytes
+    return f"{size} byte" if size == 1 else f"{size} bytes"
+
+
+def _fits(key: str) -> bool:
+    try:
+        return all(len(part.encode()) <= _PART_BYTES for part in key.split("/"))
+    except UnicodeEncodeError:
+        return False
+
+
+def _shortened(key: str) -> str:
+    return key if len(key) <= 300 else f"{key[:300]}…"
+
+
+def _fault(key: str) -> str:
+    if key.startswith("/"):
+        return "an absolute path leaves the store"
+    for part in key.split("/"):
+        if fault := _fault_of_part(part):
+            return fault
+    return "not a safe path"
+
+
+def _fault_of_part(part: str) -> str | None:
+    shown = f"the part {_shortened(part)!r}"
+    if not part:
+        return "a part is empty"
+    if part in (".", ".."):
+        return f"{shown} leaves its folder"
+    if re.search(rf"[\\{_CONTROL}]", part):
+        return f"{shown} holds a backslash or a control character"
+    if re.match(_DRIVE, part):
+        return f"{shown} begins with a drive"
+    if re.match(_DEVICE, part):
+        return f"{shown} names a device"
+    if part.endswith((".", " ")):
+        return f"{shown} ends with a dot or a space"
+    if not _fits(part):
+        return f"{shown} is longer than {_PART_BYTES} bytes or is not Unicode text"
+    return None

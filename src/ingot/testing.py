@@ -1,0 +1,453 @@
+"""Contracts: tests that the author of a plug-in runs against it.
+
+Knows what every store must do; refuses to know any concrete one. Needs pytest (the extra `test`).
+A subclass of a contract is a set of tests::
+
+    from ingot.testing import StoreContract
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def store(self):
+            return MyStore()
+
+`pytest.register_assert_rewrite("ingot.testing")` in a `conftest.py`, before the first import of
+this module, makes failures show the values compared.
+"""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from typing import Final
+
+import pytest
+
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.stores.store import (
+    Commit,
+    Delete,
+    Edit,
+    Extent,
+    Feature,
+    Patch,
+    Put,
+    Store,
+    is_staged,
+    staged_key,
+)
+
+__all__ = ["HOSTILE_KEYS", "StoreContract"]
+
+HOSTILE_KEYS: Final[tuple[str, ...]] = (
+    *("", "/", "//", ".", "..", "../x", "a/..", "a/../b", "a/./b", "./a", "a//b", "a/", "/etc/x"),
+    *("a\\b", "..\\x", "\\\\host\\share", "C:", "c:x", "C:/x", "a/C:/x"),
+    *("a\0b", "a\nb", "a\x1b[2J", "a\x7f", "a\x85b", "\0"),
+    *("CON", "con.txt", "a/NUL", "Aux.blp", "prn.", "com1", "LPT9.tar.gz", "COM¹", "nul .x"),
+    *("conin$", "CONOUT$", "NUL:", "a.", "a ", "a/b./c", "...", " "),
+    *("x" * 256, "a/" + "é" * 128, "\ud800", "a/\udcff"),
+)
+"""Keys that every store refuses, for reading as for writing."""
+
+_Use = Callable[[Store, str], object]
+
+
+def _put(store: Store, key: str) -> None:
+    store.apply(Commit(publish=(Put(key, b"hostile"),)))
+
+
+def _patch(store: Store, key: str) -> None:
+    store.apply(Commit(publish=(Patch(key, 0, b"hostile"),)))
+
+
+def _delete(store: Store, key: str) -> None:
+    store.apply(Commit(cleanup=(Delete(key),)))
+
+
+_READS: Final[Mapping[str, _Use]] = {
+    "read": lambda store, key: store.read([Extent("present"), Extent(key)]),
+    "size": lambda store, key: store.size(key),
+}
+_WRITES: Final[Mapping[str, _Use]] = {"put": _put, "patch": _patch, "delete": _delete}
+
+
+class StoreContract:
+    """What every store must do. Subclass it and give the fixture `store`: a store without keys.
+
+    A store that cannot write overrides `fill` as well. Tests of a feature are skipped when the
+    store does not advertise it; what must be refused without the feature is tested instead.
+
+    >>> from ingot.stores import MemoryStore
+    >>> class TestMemoryStore(StoreContract):
+    ...     @pytest.fixture
+    ...     def store(self):
+    ...         return MemoryStore()
+    """
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """Return a store that holds nothing; each test gets its own."""
+        raise NotImplementedError("a StoreContract needs a fixture `store`")
+
+    def fill(self, store: Store, content: Mapping[str, bytes]) -> Store:
+        """Return a store of the same kind that holds `content`; by default `store`, written to."""
+        store.apply(Commit(publish=tuple(Put(key, data) for key, data in content.items())))
+        return store
+
+    # What a store says of itself
+
+    def test_is_a_store(self, store: Store) -> None:
+        assert isinstance(store, Store)
+        assert isinstance(store.features, Feature)
+        assert store.location
+
+    def test_native_stores_have_a_root(self, store: Store) -> None:
+        if Feature.NATIVE in store.features:
+            assert isinstance(getattr(store, "root", None), str)
+
+    # Reading
+
+    def test_reads_whole_values(self, store: Store) -> None:
+        content = {"a": b"alpha", "b/c": b"beta", "b/d/e": bytes(range(256)) * 40}
+        filled = self.fill(store, content)
+        assert filled.read([Extent(key) for key in content]) == list(content.values())
+
+    def test_reading_nothing_gives_nothing(self, store: Store) -> None:
+        assert self.fill(store, {"a": b"alpha"}).read([]) == []
+
+    @pytest.mark.parametrize("length", [None, 0, 1, 9, 10, 11, 2**40, 2**63, 2**70])
+    def test_reads_what_an_extent_finds(self, store: Store, length: int | None) -> None:
+        value = b"0123456789"
+        filled = self.fill(store, {"a": value})
+        for start in (0, 1, 9, 10, 11, 2**40, 2**63, 2**70):
+            expected = value[start:] if length is None else value[start : start + length]
+            assert filled.read([Extent("a", start, length)]) == [expected]
+
+    def test_reads_extents_in_the_order_asked(self, store: Store) -> None:
+        filled = self.fill(store, {"a": b"0123456789", "b": b"abcdefghij"})
+        wanted = [("a", 5, 3), ("b", 2, 4), ("a", 0, 2), ("a", 5, 3), ("b", 0, 10), ("a", 4, 4)]
+        assert filled.read([Extent(*extent) for extent in wanted]) == [
+            b"567",
+            b"cdef",
+            b"01",
+            b"567",
+            b"abcdefghij",
+            b"4567",
+        ]
+
+    def test_only_absence_is_none(self, store: Store) -> None:
+        filled = self.fill(store, {"empty": b"", "b/c": b"beta"})
+        extents = [Extent("empty"), Extent("nope"), Extent("empty", 4, 2), Extent("b/c/d")]
+        assert filled.read([*extents, Extent("nope", 0, 0), Extent("b/c", 0, 0)]) == [
+            b"",
+            None,
+            b"",
+            None,
+            None,
+            b"",
+        ]
+
+    def test_sizes(self, store: Store) -> None:
+        filled = self.fill(store, {"empty": b"", "b/c": b"beta", "large": bytes(300_000)})
+        keys = "empty", "b/c", "large", "nope", "b/nope", "b/c/d"
+        assert [filled.size(key) for key in keys] == [0, 4, 300_000, None, None, None]
+
+    def test_an_empty_store_is_absent_everywhere(self, store: Store) -> None:
+        assert store.read([Extent("a"), Extent("b/c", 3, 4)]) == [None, None]
+        assert store.size("a") is None
+
+    def test_keys_are_text(self, store: Store) -> None:
+        keys = ["é", "データ/温度", "a b", "x" * 255, "é" * 127, "12:30", "console", "nullable.x"]
+        filled = self.fill(store, {key: key.encode() for key in keys})
+        assert filled.read([Extent(key) for key in keys]) == [key.encode() for key in keys]
+
+    def test_impossible_extents_cannot_be_asked_for(self) -> None:
+        for start, length in ((-1, None), (0, -1), (-(2**70), 5)):
+            with pytest.raises(FormatError, match="'a'"):
+                Extent("a", start, length)
+
+    @pytest.mark.parametrize("use", _READS)
+    def test_hostile_keys_are_not_read(self, store: Store, use: str) -> None:
+        filled = self.fill(store, {"present": b"value"})
+        assert _accepted(_READS[use], filled, HOSTILE_KEYS) == []
+
+    # Listing
+
+    def test_names_are_children_sorted_folders_marked(self, store: Store) -> None:
+        content = dict.fromkeys(["b", "a.x", "a/1", "a/0", "a/c/d", "ab/x", ".zarray", "B"], b"")
+        _need(store, Feature.LIST)
+        filled = self.fill(store, content)
+        assert list(filled.names()) == [".zarray", "B", "a.x", "a/", "ab/", "b"]
+        for prefix in ("a", "a/"):
+            assert list(filled.names(prefix)) == ["0", "1", "c/"]
+        assert list(filled.names("a/c")) == ["d"]
+
+    def test_what_is_absent_has_no_names(self, store: Store) -> None:
+        _need(store, Feature.LIST)
+        assert list(store.names()) == []
+        filled = self.fill(store, {"a/b": b"x"})
+        assert [list(filled.names(prefix)) for prefix in ("nope", "a/nope", "a/b")] == [[], [], []]
+
+    def test_staged_names_are_hidden(self, store: Store) -> None:
+        keys = ["a/0", staged_key("a/0", "1f"), staged_key("b", "1f")]
+        _need(store, Feature.LIST)
+        filled = self.fill(store, dict.fromkeys(keys, b"x"))
+        assert list(filled.names()) == ["a/"]
+        assert list(filled.names(hidden=True)) == [".g-1f-b", "a/"]
+        assert list(filled.names("a")) == ["0"]
+        assert list(filled.names("a", hidden=True)) == [".g-1f-0", "0"]
+        assert filled.read([Extent("a/.g-1f-0")]) == [b"x"]
+
+    def test_hostile_prefixes_are_not_listed(self, store: Store) -> None:
+        _need(store, Feature.LIST)
+        filled = self.fill(store, {"a/b": b"value"})
+        prefixes = [key for key in HOSTILE_KEYS if key not in ("", "a/")]
+        assert _accepted(lambda store, key: list(store.names(key)), filled, prefixes) == []
+
+    def test_listing_without_the_feature_is_refused(self, store: Store) -> None:
+        if Feature.LIST in store.features:
+            pytest.skip("the store lists")
+        with pytest.raises(UnsupportedError):
+            list(store.names())
+
+    # Writing
+
+    def test_a_store_that_does_not_write_refuses(self, store: Store) -> None:
+        filled = self.fill(store, {"a": b"alpha"})
+        if Feature.WRITE in filled.features:
+            pytest.skip("the store writes")
+        for edit in (Put("a", b"new"), Patch("a", 0, b"new"), Delete("a")):
+            with pytest.raises(ReadOnlyError):
+                filled.apply(Commit(publish=(edit,)))
+        assert filled.read([Extent("a")]) == [b"alpha"]
+
+    def test_put_replaces_the_whole_value(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        for value in (b"first", b"a longer second", b"3", b"", bytes(70_000)):
+            store.apply(Commit(publish=(Put("a/b", value),)))
+            assert store.read([Extent("a/b")]) == [value]
+            assert store.size("a/b") == len(value)
+
+    def test_put_takes_any_buffer_and_keeps_its_own_bytes(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        mutable = bytearray(b"0123456789")
+        wide = memoryview(bytes(range(16))).cast("I")
+        store.apply(Commit(publish=(Put("a", mutable), Put("b", memoryview(mutable)[2:5]))))
+        store.apply(Commit(publish=(Put("c", wide), Put("d", memoryview(b"").cast("I")))))
+        mutable[:] = b"----------"
+        found = store.read([Extent(key) for key in "abcd"])
+        assert found == [b"0123456789", b"234", bytes(range(16)), b""]
+
+    def test_delete_removes_and_may_be_repeated(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        store.apply(Commit(publish=(Put("a/b", b"x"), Put("a/c", b"y"))))
+        for _ in range(2):
+            store.apply(Commit(cleanup=(Delete("a/b"), Delete("nope"), Delete("no/pe"))))
+            assert store.read([Extent("a/b"), Extent("a/c")]) == [None, b"y"]
+
+    def test_edits_take_effect_in_order(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        store.apply(
+            Commit(
+                prepare=(Put("a", b"1"), Put("b", b"1"), Put("c", b"1")),
+                publish=(Put("a", b"2"), Delete("b"), Delete("c"), Put("c", b"2"), Put("d", b"2")),
+                cleanup=(Put("a", b"3"), Delete("a"), Put("a", b"4"), Delete("d")),
+            )
+        )
+        assert store.read([Extent(key) for key in "abcd"]) == [b"4", None, b"2", None]
+
+    def test_an_empty_commit_changes_nothing(self, store: Store) -> None:
+        _need(store, Feature.WRITE | Feature.LIST)
+        store.apply(Commit())
+        assert list(store.names(hidden=True)) == []
+
+    @pytest.mark.parametrize("use", _WRITES)
+    def test_hostile_keys_are_not_written(self, store: Store, use: str) -> None:
+        _need(store, Feature.PATCH if use == "patch" else Feature.WRITE)
+        assert _accepted(_WRITES[use], store, HOSTILE_KEYS) == []
+        if Feature.LIST in store.features:
+            assert list(store.names(hidden=True)) == []
+
+    def test_a_commit_is_checked_before_its_first_edit(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        store.apply(Commit(publish=(Put("a", b"old"),)))
+        bad = Put("../a", b"")
+        for commit in (
+            Commit(prepare=(Put("a", b"new"), bad)),
+            Commit(prepare=(Put("a", b"new"),), publish=(bad,)),
+            Commit(publish=(Delete("a"),), cleanup=(bad,)),
+        ):
+            with pytest.raises(UnsafeError):
+                store.apply(commit)
+            assert store.read([Extent("a")]) == [b"old"]
+
+    # Patching
+
+    def test_patches_change_the_bytes_they_name(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123456789"),)))
+        for start, data, expected in (
+            (2, b"ab", b"01ab456789"),
+            (0, b"", b"01ab456789"),
+            (10, b"xy", b"01ab456789xy"),
+            (11, bytearray(b"zzz"), b"01ab456789xzzz"),
+            (0, memoryview(bytes(14)), bytes(14)),
+        ):
+            store.apply(Commit(publish=(Patch("a", start, data),)))
+            assert store.read([Extent("a")]) == [expected]
+
+    def test_a_patch_leaves_no_hole_and_creates_nothing(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123"),)))
+        with pytest.raises(CorruptionError, match=r"'a' holds 4 bytes.* 5"):
+            store.apply(Commit(publish=(Patch("a", 5, b"x"),)))
+        with pytest.raises(NotFoundError, match="'b'"):
+            store.apply(Commit(publish=(Patch("b", 0, b"x"),)))
+        assert store.read([Extent("a"), Extent("b")]) == [b"0123", None]
+        with pytest.raises(FormatError):
+            Patch("a", -1, b"x")
+
+    def test_patching_without_the_feature_is_refused(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        if Feature.PATCH in store.features:
+            pytest.skip("the store patches")
+        with pytest.raises(UnsupportedError):
+            store.apply(Commit(prepare=(Put("a", b"0"),), publish=(Patch("a", 0, b"1"),)))
+        assert store.read([Extent("a")]) == [None]
+
+    # The law of a commit
+
+    def test_a_failing_edit_ends_the_commit(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        failing = Patch("absent", 0, b"x")
+        old = {"a": b"old", "b": b"old", "c": b"old"}
+        for phase in ("prepare", "publish", "cleanup"):
+            self.fill(store, old)
+            phases: dict[str, tuple[Edit, ...]] = {
+                "prepare": (Put("a", b"new"),),
+                "publish": (Put("b", b"new"),),
+                "cleanup": (Delete("c"),),
+            }
+            phases[phase] = (failing, *phases[phase])
+            with pytest.raises(NotFoundError):
+                store.apply(Commit(**phases))
+            done = ("prepare", "publish", "cleanup").index(phase)
+            expected = [b"new"] * done + [b"old"] * (3 - done)
+            assert store.read([Extent(key) for key in "abc"]) == expected
+
+    def test_a_failing_edit_leaves_nothing_staged(self, store: Store) -> None:
+        _need(store, Feature.PATCH | Feature.LIST)
+        edits = (Put("a/0", b"x"), Patch("absent", 0, b"x"), Put("a/1", b"x"))
+        with pytest.raises(NotFoundError):
+            store.apply(Commit(publish=edits))
+        assert not any(is_staged(name) for name in store.names("a", hidden=True))
+        assert store.size("a/1") is None
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_any_commits_act_as_on_a_dictionary(self, store: Store, seed: int) -> None:
+        _need(store, Feature.WRITE)
+        chance, model = random.Random(seed), dict[str, bytes]()
+        keys = [f"{folder}{number}" for folder in ("", "f/", "f/g/") for number in range(4)]
+        for _ in range(60):
+            edits = [_random_edit(chance, keys, model) for _ in range(chance.randrange(1, 6))]
+            first, second = sorted(chance.choices(range(len(edits) + 1), k=2))
+            phases = edits[:first], edits[first:second], edits[second:]
+            store.apply(Commit(*(tuple(phase) for phase in phases)))
+            assert store.read([Extent(key) for key in keys]) == [model.get(key) for key in keys]
+            assert [store.size(key) for key in keys] == [
+                len(model[key]) if key in model else None for key in keys
+            ]
+
+    # Threads
+
+    def test_a_put_is_seen_whole_by_other_threads(self, store: Store) -> None:
+        _need(store, Feature.WRITE | Feature.ATOMIC_PUT)
+        values = [bytes([letter]) * size for letter, size in ((65, 50_000), (66, 7), (67, 90_001))]
+        store.apply(Commit(publish=(Put("a", values[0]),)))
+        wrong: list[object] = []
+        finished = threading.Event()
+        parts = [Extent("a", 4), Extent("a", 0, 4), Extent("a", 0, 90_001)]
+
+        def watch() -> None:
+            while not finished.is_set():
+                tail, head, whole = store.read(parts)
+                if whole not in values or head is None or tail is None or head + tail != whole:
+                    wrong.append((head, len(tail or b""), len(whole or b"")))
+                if store.size("a") not in [len(value) for value in values]:
+                    wrong.append("size")
+
+        with _running(watch, watch, finished=finished):
+            for value, _ in zip(cycle(values), range(150), strict=False):
+                store.apply(Commit(publish=(Put("a", value),)))
+        assert wrong == []
+
+    def test_threads_write_their_own_keys(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+
+        def write(name: str) -> None:
+            for number in range(30):
+                store.apply(Commit(publish=(Put(f"shared/{name}/{number}", name.encode()),)))
+
+        with _running(*(lambda name=name: write(name) for name in "abcd")):
+            pass
+        keys = [(name, f"shared/{name}/{number}") for name in "abcd" for number in range(30)]
+        assert store.read([Extent(key) for _, key in keys]) == [name.encode() for name, _ in keys]
+
+
+def _need(store: Store, features: Feature) -> None:
+    if features not in store.features:
+        pytest.skip(f"the store lacks one of {features}")
+
+
+def _accepted(use: _Use, store: Store, keys: Sequence[str]) -> list[str]:
+    """Return the keys that `use` does not refuse."""
+    accepted = []
+    for key in keys:
+        try:
+            use(store, key)
+        except UnsafeError:
+            continue
+        accepted.append(key)
+    return accepted
+
+
+def _random_edit(chance: random.Random, keys: list[str], model: dict[str, bytes]) -> Edit:
+    """Return a random put or delete, after doing the same to the model."""
+    key = chance.choice(keys)
+    if chance.random() < 0.3:
+        model.pop(key, None)
+        return Delete(key)
+    model[key] = chance.randbytes(chance.choice((0, 1, 30, 5000)))
+    return Put(key, model[key])
+
+
+@contextmanager
+def _running(*tasks: Callable[[], None], finished: threading.Event | None = None) -> Iterator[None]:
+    """Run tasks in threads during the block; raise what the first failing one raised."""
+    errors: list[BaseException] = []
+
+    def guarded(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        if finished is not None:
+            finished.set()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]

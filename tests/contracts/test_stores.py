@@ -1,0 +1,44 @@
+"""Every store keeps the contract."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ingot.stores import Feature, LocalStore, MemoryStore, Store
+from ingot.stores import root as root_module
+from ingot.testing import StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path / "not" / "there yet", writable=True)
+
+
+class TestLocalStoreWithoutKernelHelp(TestLocalStore):
+    @pytest.fixture(autouse=True)
+    def walk(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(root_module, "_kernel_resolves", lambda: False)
+
+
+class TestLocalStoreForReading(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path)
+
+    def fill(self, store: Store, content: Mapping[str, bytes]) -> Store:
+        assert isinstance(store, LocalStore)
+        super().fill(LocalStore(store.root, writable=True), content)
+        return store
+
+
+def test_only_the_local_store_lets_the_kernel_read_files(tmp_path: Path) -> None:
+    assert Feature.NATIVE in LocalStore(tmp_path).features
+    assert Feature.NATIVE not in MemoryStore().features

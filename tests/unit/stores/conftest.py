@@ -1,0 +1,46 @@
+"""Fixtures for stores that touch real files."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from ingot.stores import root as root_module
+
+
+@pytest.fixture
+def _soon() -> Iterator[None]:
+    """Fail instead of waiting for ever for the other end of a pipe."""
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError("the test hangs")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, 30)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def _no_leaks() -> Iterator[None]:
+    """Fail when a descriptor stays open."""
+    listing = Path("/proc/self/fd")
+    if not listing.exists():
+        yield
+        return
+    before = len(os.listdir(listing))
+    yield
+    assert len(os.listdir(listing)) == before
+
+
+@pytest.fixture(params=["kernel", "walk"])
+def _resolution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with both ways of opening a key below a root."""
+    if request.param == "walk":
+        monkeypatch.setattr(root_module, "_kernel_resolves", lambda: False)
+    elif not root_module._kernel_resolves():
+        pytest.skip("the kernel does not resolve paths below a folder")

@@ -1,0 +1,423 @@
+"""What only the stores on the local file system promise."""
+
+import errno
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.stores import (
+    Commit,
+    Delete,
+    Extent,
+    Feature,
+    FileStore,
+    LocalStore,
+    Patch,
+    Put,
+    staged_key,
+)
+from ingot.stores import root as root_module
+
+pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
+
+WRITING = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    (tmp_path / "a").write_bytes(b"0123456789")
+    return LocalStore(tmp_path, writable=True)
+
+
+def _put(**values: bytes) -> Commit:
+    return Commit(publish=tuple(Put(key, value) for key, value in values.items()))
+
+
+def _everything(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# Reading only
+
+
+def test_a_store_for_reading_touches_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "absent"
+    store = LocalStore(root)
+    assert not store.features & WRITING
+    assert store.read([Extent("a")]) == [None]
+    assert store.size("a") is None
+    assert list(store.names()) == []
+    for commit in (_put(a=b"x"), Commit(cleanup=(Delete("a"),)), Commit()):
+        with pytest.raises(ReadOnlyError, match=str(root)):
+            store.apply(commit)
+    assert not root.exists()
+
+
+def test_a_writable_store_creates_its_folder_with_the_first_commit(tmp_path: Path) -> None:
+    root = tmp_path / "deep" / "down"
+    store = LocalStore(root, writable=True)
+    assert store.features & WRITING == WRITING
+    store.apply(Commit())
+    assert store.read([Extent("a")]) == [None]
+    assert not root.exists()
+    store.apply(_put(a=b"x"))
+    assert (root / "a").read_bytes() == b"x"
+
+
+def test_a_root_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = LocalStore(tmp_path / "file", writable=True)
+    for use in (lambda: store.read([Extent("a")]), lambda: store.apply(_put(a=b"x"))):
+        with pytest.raises(NotADirectoryError, match="file"):
+            use()
+
+
+# Reading
+
+
+def test_each_key_is_opened_once(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.apply(_put(b=b"abc"))
+    opened = []
+    real = root_module._open_beneath
+
+    def count(inside: int, key: str, flags: int) -> int:
+        opened.append(key)
+        return real(inside, key, flags)
+
+    monkeypatch.setattr(root_module, "_open_beneath", count)
+    extents = [Extent("a", 2, 1), Extent("b"), Extent("a", 0, 2), Extent("c"), Extent("a", 9)]
+    assert store.read(extents) == [b"2", b"abc", b"01", None, b"9"]
+    assert sorted(opened) == ["a", "b", "c"]
+
+
+def test_reads_go_on_where_the_system_stops(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, length, at: real(file, min(length, 3), at))
+    assert store.read([Extent("a"), Extent("a", 1, 7)]) == [b"0123456789", b"1234567"]
+
+
+def test_a_file_cut_while_it_is_read_is_short(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pread
+
+    def cut(file: int, length: int, at: int) -> bytes:
+        data = real(file, min(length, 4), at)
+        os.truncate(tmp_path / "a", 6)
+        return data
+
+    monkeypatch.setattr(os, "pread", cut)
+    assert store.read([Extent("a", 1, 9)]) == [b"12345"]
+
+
+def test_no_more_is_asked_for_than_is_stored(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    real = os.pread
+
+    def watch(file: int, length: int, at: int) -> bytes:
+        asked.append(length)
+        return real(file, length, at)
+
+    monkeypatch.setattr(os, "pread", watch)
+    assert store.read([Extent("a", 8, 2**62), Extent("a", 2**62, 2**62)]) == [b"89", b""]
+    assert asked == [2]
+
+
+def test_an_error_while_reading_names_the_key(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(file: int, length: int, at: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(OSError, match=f"{store.root}/a") as caught:
+        store.read([Extent("b"), Extent("a")])
+    assert caught.value.errno == errno.EIO
+
+
+def test_names_that_cannot_be_keys_are_not_listed(store: LocalStore, tmp_path: Path) -> None:
+    for name in ("aux.txt", "back\\slash", "C:x", "trailing.", "new\nline", b"\xff\xfe"):
+        path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))
+        with open(path, "wb"):
+            pass
+    assert list(store.names()) == ["a"]
+    assert list(store.names(hidden=True)) == ["a"]
+
+
+# Writing
+
+
+def test_writes_go_on_where_the_system_stops(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: real(file, data[:3], at))
+    store.apply(_put(a=b"abcdefgh"))
+    store.apply(Commit(publish=(Patch("a", 2, b"0123456789"),)))
+    assert store.read([Extent("a")]) == [b"ab0123456789"]
+
+
+def test_a_write_that_makes_no_progress_is_an_error(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: 0)
+    with pytest.raises(OSError, match="nothing was written"):
+        store.apply(_put(a=b"x"))
+    assert store.read([Extent("a")]) == [b"0123456789"]
+
+
+def _full_disk(*arguments: object, **named: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def _fails_third(real: Callable[..., object]) -> Callable[..., object]:
+    calls = []
+
+    def fail(*arguments: object, **named: object) -> object:
+        calls.append(arguments)
+        return _full_disk() if len(calls) == 3 else real(*arguments, **named)
+
+    return fail
+
+
+def test_a_full_disk_leaves_the_old_values_and_no_litter(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.apply(_put(b=b"old", c=b"old"))
+    before = _everything(tmp_path)
+    monkeypatch.setattr(os, "pwrite", _fails_third(os.pwrite))
+    with pytest.raises(OSError, match=r"No space left.*-c'") as caught:
+        store.apply(_put(a=b"new", b=b"new", c=b"new", d=b"new"))
+    assert caught.value.errno == errno.ENOSPC
+    assert store.read([Extent(key) for key in "abcd"]) == [b"0123456789", b"old", b"old", None]
+    assert _everything(tmp_path) == before
+
+
+def test_an_error_at_close_is_an_error_of_the_write(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, writing = os.close, []
+    real_write = os.pwrite
+
+    def write(file: int, data: bytes, at: int) -> int:
+        writing.append(file)
+        return real_write(file, data, at)
+
+    def close(file: int) -> None:
+        real(file)
+        if file in writing:
+            writing.remove(file)
+            _full_disk()
+
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(os, "close", close)
+    with pytest.raises(OSError, match="No space left"):
+        store.apply(_put(a=b"new"))
+    assert _everything(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"0123456789"
+
+
+def test_a_failing_rename_ends_the_commit_without_litter(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "rename", _fails_third(os.rename))
+    commit = Commit(
+        prepare=(Put("x/0", b"new"),),
+        publish=(Put("a", b"new"), Put("x/1", b"new"), Put("x/2", b"new")),
+        cleanup=(Delete("x/0"),),
+    )
+    with pytest.raises(OSError, match=f"{store.root}/x/1"):
+        store.apply(commit)
+    assert _everything(tmp_path) == ["a", "x", "x/0"]
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_new_values_of_a_phase_are_written_before_the_first_takes_its_place(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+    real_write, real_rename = os.pwrite, os.rename
+
+    def write(file: int, data: bytes, at: int) -> int:
+        steps.append("write")
+        return real_write(file, data, at)
+
+    def rename(source: str, target: str, **named: int) -> None:
+        steps.append("rename")
+        real_rename(source, target, **named)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(os, "rename", rename)
+    puts = Put("a", b"1"), Put("b", b"1")
+    store.apply(Commit(prepare=puts, publish=(*puts, Put("c", b"2"))))
+    assert steps == ["write"] * 2 + ["rename"] * 2 + ["write"] * 3 + ["rename"] * 3
+
+
+def test_a_staged_file_lies_beside_its_target(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    real = os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        seen.extend(_everything(tmp_path))
+        real(source, target, **named)
+
+    monkeypatch.setattr(os, "rename", rename)
+    store.apply(Commit(publish=(Put("x/y/chunk", b"1"),)))
+    (staged,) = [name for name in seen if ".g-" in name]
+    assert staged.startswith("x/y/.g-")
+    assert staged.endswith("-chunk")
+    assert _everything(tmp_path) == ["a", "x", "x/y", "x/y/chunk"]
+
+
+def test_a_foreign_file_under_a_staged_name_is_left_alone(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    (tmp_path / f".g-{'0' * 16}.0-b").symlink_to("a")
+    (tmp_path / f".g-{'0' * 16}.0-c").write_bytes(b"foreign")
+    before = _everything(tmp_path)
+    for key in "bc":
+        with pytest.raises(FileExistsError, match=f"-{key}'"):
+            store.apply(Commit(publish=(Put(key, b"new"),)))
+    assert _everything(tmp_path) == before
+    assert store.read([Extent("a"), Extent("b")]) == [b"0123456789", None]
+
+
+def test_a_reader_keeps_the_file_it_opened(store: LocalStore, tmp_path: Path) -> None:
+    with open(tmp_path / "a", "rb") as old:
+        store.apply(_put(a=b"new"))
+        assert old.read() == b"0123456789"
+
+
+def test_a_file_in_the_way_of_a_folder_is_an_error(store: LocalStore) -> None:
+    with pytest.raises(NotADirectoryError, match=f"{store.root}/a"):
+        store.apply(Commit(publish=(Put("a/b/c", b"x"),)))
+    assert store.read([Extent("a"), Extent("a/b/c")]) == [b"0123456789", None]
+
+
+def test_new_files_follow_the_umask(store: LocalStore, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        store.apply(_put(b=b"x"))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o640
+
+
+# The store as a value
+
+
+def test_a_store_is_pickled_by_path(store: LocalStore) -> None:
+    copy = pickle.loads(pickle.dumps(store))
+    store.apply(_put(a=b"new"))
+    assert copy.read([Extent("a")]) == [b"new"]
+    assert copy.features == store.features
+    assert repr(copy) == f"LocalStore({store.root!r}, writable=True)"
+
+
+def test_a_relative_root_stays_where_it_was(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    relative = LocalStore(tmp_path.name)
+    monkeypatch.chdir("/")
+    assert relative.read([Extent("a")]) == [b"0123456789"]
+
+
+def test_a_replaced_folder_is_seen(store: LocalStore, tmp_path: Path) -> None:
+    tmp_path.rename(tmp_path.with_name("before"))
+    assert store.read([Extent("a")]) == [None]
+    tmp_path.mkdir()
+    (tmp_path / "a").write_bytes(b"new")
+    assert store.read([Extent("a")]) == [b"new"]
+
+
+# One file
+
+
+@pytest.fixture
+def file_store(tmp_path: Path) -> FileStore:
+    for name in ("neighbour", "other-x.blp", ".g-1-other-x.blp"):
+        (tmp_path / name).write_bytes(b"not yours")
+    return FileStore(tmp_path / "x.blp", writable=True)
+
+
+def test_one_file_is_read_and_replaced(file_store: FileStore, tmp_path: Path) -> None:
+    assert file_store.key == "x.blp"
+    assert file_store.location == str(tmp_path / "x.blp")
+    assert file_store.root == str(tmp_path)
+    assert Feature.NATIVE in file_store.features
+    assert file_store.read([Extent("x.blp")]) == [None]
+    assert list(file_store.names()) == []
+    file_store.apply(Commit(publish=(Put("x.blp", b"0123"), Patch("x.blp", 4, b"45"))))
+    assert file_store.read([Extent("x.blp", 2), Extent("x.blp", 0, 1)]) == [b"2345", b"0"]
+    assert file_store.size("x.blp") == 6
+    assert list(file_store.names()) == ["x.blp"]
+    assert repr(file_store) == f"FileStore({str(tmp_path / 'x.blp')!r}, writable=True)"
+    file_store.apply(Commit(cleanup=(Delete("x.blp"),)))
+    assert not (tmp_path / "x.blp").exists()
+
+
+def test_neighbours_of_one_file_are_not_reached(file_store: FileStore, tmp_path: Path) -> None:
+    before = _everything(tmp_path)
+    keys = "neighbour", "other-x.blp", ".g-1-other-x.blp", "x.blp/y"
+    assert file_store.read([Extent(key) for key in keys]) == [None] * 4
+    assert [file_store.size(key) for key in keys] == [None] * 4
+    assert list(file_store.names(hidden=True)) == []
+    assert list(file_store.names("neighbour")) == []
+    for key in keys:
+        for edit in (Put(key, b"mine"), Patch(key, 0, b"mine"), Delete(key)):
+            with pytest.raises(UnsafeError, match=r"x\.blp"):
+                file_store.apply(Commit(prepare=(Put("x.blp", b""),), publish=(edit,)))
+    assert _everything(tmp_path) == before
+    assert (tmp_path / "neighbour").read_bytes() == b"not yours"
+    with pytest.raises(UnsafeError):
+        file_store.read([Extent("../x.blp")])
+    with pytest.raises(UnsafeError):
+        file_store.size("../x.blp")
+
+
+def test_staged_values_of_one_file_are_its_own(file_store: FileStore) -> None:
+    staged = staged_key(file_store.key, "7f")
+    file_store.apply(Commit(prepare=(Put(staged, b"next"),)))
+    assert file_store.read([Extent(staged)]) == [b"next"]
+    assert list(file_store.names()) == []
+    assert list(file_store.names(hidden=True)) == [staged]
+
+
+def test_one_file_may_be_given_by_a_link(file_store: FileStore, tmp_path: Path) -> None:
+    file_store.apply(Commit(publish=(Put("x.blp", b"old"),)))
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link"
+    link.symlink_to("../x.blp")
+    store = FileStore(link, writable=True)
+    assert store.key == "x.blp"
+    assert store.read([Extent(store.key)]) == [b"old"]
+    store.apply(Commit(publish=(Put(store.key, b"new"),)))
+    assert link.is_symlink()
+    assert (tmp_path / "x.blp").read_bytes() == b"new"
+
+
+def test_one_file_for_reading_does_not_write(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "x.blp")
+    with pytest.raises(ReadOnlyError, match=r"x\.blp"):
+        store.apply(Commit(publish=(Put("x.blp", b""),)))
+    assert _everything(tmp_path) == []
+
+
+def test_one_file_must_be_plain(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(UnsafeError, match=name):
+            FileStore(tmp_path / name).read([Extent(name)])
