@@ -1,0 +1,493 @@
+"""The contract of codecs: the stages that turn a chunk into bytes, and the chain they form.
+
+Knows the three kinds of stages and how they are put together, bounds everything a chain decodes,
+and finds stages by name. Refuses to know any stage but the plainest serializer, and any store.
+
+A chunk is an array in C order. *Filters* turn arrays into arrays, one *serializer* turns an array
+into bytes, *compressors* turn bytes into bytes; decoding goes the other way. Arrays that are stored
+with the first axis fastest have a filter that transposes, so order is a stage like any other.
+
+Before a stage decodes, the chain tells it how many bytes are due, as far as that follows from the
+chunk that is wanted: whatever a chunk claims, the memory for it comes from the metadata.
+"""
+
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.claims import Claims, shown
+from ingot.dtypes import DType
+from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
+
+__all__ = [
+    "CHUNK_LIMIT",
+    "Buffer",
+    "ChunkSpec",
+    "CodecChain",
+    "Compressor",
+    "Filter",
+    "Raw",
+    "Recipe",
+    "Serializer",
+    "Stage",
+    "assemble",
+    "find",
+    "parse_spelling",
+    "parse_stage",
+    "register",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes between two stages, one-dimensional and contiguous."""
+
+Array: TypeAlias = NDArray[Any]
+
+CHUNK_LIMIT: Final = 2**31 - 1 - 16
+"""The most bytes a chunk may decode to, unless the caller says otherwise."""
+
+_BYTE: Final = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSpec:
+    """What a decoded chunk must be: its shape, the type of its items, the value of absent ones.
+
+    >>> ChunkSpec((10, 4), np.dtype("<f8")).nbytes
+    320
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    fill: Any = field(default=None, compare=False)
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the array itself; what variable-length items hold is not in it."""
+        return self.count * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A chain that the native kernel can carry out by itself, as a few plain values.
+
+    `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
+    stored, slowest first. The other fields are for encoding only.
+    """
+
+    kind: str
+    axes: tuple[int, ...] = ()
+    level: int = 0
+    codec: str = ""
+    shuffle: str = "none"
+    typesize: int = 1
+    blocksize: int = 0
+    checksum: bool = False
+
+
+class Stage(ABC):
+    """One step of a chain: a frozen dataclass whose fields are the parameters of the codec.
+
+    `name` is what files call it. `spelling` names the parameters that may follow the name in a
+    short spelling, in their order.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    spelling: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims, or complain."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the stage as a file spells it; `parse` reads it back."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {"id": self.name} | {key: _plain(value) for key, value in values.items()}
+
+
+class Filter(Stage):
+    """Array to array. `holds` is the type of a decoded array that files call objects."""
+
+    __slots__ = ()
+
+    holds: ClassVar[DType | None] = None
+
+    @abstractmethod
+    def encoded(self, spec: ChunkSpec) -> ChunkSpec:
+        """Return what `encode` makes of an array of `spec`, or complain that it cannot."""
+
+    @abstractmethod
+    def encode(self, array: Array) -> Array:
+        """Return the array to be stored instead; `array` is left as it is."""
+
+    @abstractmethod
+    def decode(self, array: Array, spec: ChunkSpec) -> Array:
+        """Undo `encode`: `array` is as `encoded` says, the result as `spec` says."""
+
+    def axes(self, ndim: int) -> tuple[int, ...] | None:
+        """Return the order of the axes when all that the filter does is to permute them."""
+        return None
+
+
+class Serializer(Stage):
+    """Array to bytes. `shaped`: the bytes tell the shape themselves, so order means nothing."""
+
+    __slots__ = ()
+
+    holds: ClassVar[DType | None] = None
+    shaped: ClassVar[bool] = False
+
+    @abstractmethod
+    def serialized_size(self, spec: ChunkSpec) -> int | None:
+        """Return how many bytes an array of `spec` takes, or None when that depends on its items.
+
+        Complains when the serializer cannot hold items of that type.
+        """
+
+    @abstractmethod
+    def encode(self, array: Array) -> Buffer:
+        """Return the bytes of an array."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the array of `spec` whose bytes are `data`; it may be read-only."""
+
+
+class Compressor(Stage):
+    """Bytes to bytes."""
+
+    __slots__ = ()
+
+    def encoded_size(self, size: int) -> int | None:
+        """Return how many bytes `size` bytes become, or None when that depends on the bytes."""
+        return None
+
+    def bind(self, itemsize: int) -> Self:
+        """Return the same stage for data whose items have so many bytes."""
+        return self
+
+    @abstractmethod
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes to be stored instead."""
+
+    @abstractmethod
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Undo `encode`. Exactly `size` bytes are due; when it is None, at most `limit`.
+
+        Takes no memory for more than that, whatever `data` claims: more, or fewer, is a
+        `CorruptionError` when `size` is known, and beyond `limit` a `LimitError`.
+        """
+
+    def recipe(self) -> Recipe | None:
+        """Return how the native kernel does the same, if it can."""
+        return None
+
+
+S = TypeVar("S", bound=type[Stage])
+
+_STAGES: Final[dict[str, type[Stage]]] = {}
+
+# Modules are imported when one of their stages is asked for: ``foreign`` pulls in numcodecs, which
+# takes as long to import as all of Ingot, and most data needs nothing from it.
+_HOMES: Final = {
+    name: f"ingot.codecs.{module}"
+    for module, names in {
+        "bytes": "blosc zlib gzip bz2 lzma base64 shuffle",
+        "checksums": "crc32 crc32c adler32",
+        "arrays": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
+        "strings": "vlen-utf8 vlen-bytes vlen-array json2",
+        "foreign": "lz4 zstd fletcher32 jenkins_lookup3 msgpack2 pcodec zfpy",
+    }.items()
+    for name in names.split()
+}
+
+_ENTRY_POINTS: Final = "ingot.codecs"
+_REFUSED: Final = {"pickle": "unpickling runs whatever code a file holds"}
+
+
+def register(stage: S) -> S:
+    """Make a stage known by its name; a class decorator.
+
+    Packages offer stages by entry points of the group ``ingot.codecs``, under the stage's name.
+    """
+    if _STAGES.setdefault(stage.name, stage) is not stage:
+        raise ValueError(f"a codec named {stage.name!r} is registered already")
+    return stage
+
+
+def find(name: str) -> type[Stage]:
+    """Return the stage of that name.
+
+    >>> find("zlib").name
+    'zlib'
+    >>> find("pickle")
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: codec 'pickle' is refused: unpickling runs whatever code a file holds
+    """
+    if name in _REFUSED:
+        raise UnsafeError(f"codec {name!r} is refused: {_REFUSED[name]}")
+    if name not in _STAGES:
+        _load(name)
+    if name not in _STAGES:
+        raise UnsupportedError(f"codec {shown(name)} is unknown")
+    return _STAGES[name]
+
+
+def parse_stage(config: object) -> Stage:
+    """Return the stage of a JSON object ``{"id": name, parameter: value, …}``.
+
+    >>> parse_stage({"id": "zlib", "level": 1})
+    Zlib(level=1)
+    """
+    if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
+        raise FormatError(f"codec: {shown(config)} is no object with an 'id'")
+    name = config["id"]
+    stage = find(name)
+    return stage.parse(Claims(name, {key: value for key, value in config.items() if key != "id"}))
+
+
+def parse_spelling(text: str) -> tuple[Stage, ...]:
+    """Return the stages of a short spelling: a name and its parameters, or "none".
+
+    >>> parse_spelling("blosc:zstd:7:bitshuffle")
+    (Blosc(cname='zstd', clevel=7, shuffle=2, blocksize=0, typesize=1),)
+    >>> parse_spelling("none")
+    ()
+    """
+    name, *values = text.split(":")
+    if text == "none":
+        return ()
+    stage = find(name)
+    if len(values) > len(stage.spelling):
+        form = ":".join([name, *(f"<{parameter}>" for parameter in stage.spelling)])
+        raise FormatError(f"codec {text!r}: more than {form}")
+    parameters = zip(stage.spelling, map(_number_or_text, values), strict=False)
+    return (parse_stage({"id": name} | dict(parameters)),)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Raw(Serializer):
+    """Items as they lie in memory, the last axis fastest."""
+
+    name: ClassVar[str] = "raw"
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        claims.finish()
+        return cls()
+
+    def serialized_size(self, spec: ChunkSpec) -> int:
+        """Return how many bytes an array of `spec` takes."""
+        if dtypes.is_variable(spec.dtype):
+            raise FormatError(f"items of type {spec.dtype} need a codec that knows what they are")
+        return spec.nbytes
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the memory of an array, shared when it is in C order."""
+        return np.ascontiguousarray(array).reshape(-1).view(_BYTE).data
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return a view of `data`."""
+        return np.frombuffer(data, spec.dtype).reshape(spec.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed(Compressor):
+    """A filter that stands behind a stage of bytes: it sees them as an array of its own type."""
+
+    name: ClassVar[str] = "viewed"
+    filter: Filter
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Complain: files name the filter itself."""
+        raise UnsupportedError(f"codec {claims.where!r} is unknown")
+
+    def config(self) -> dict[str, Any]:
+        """Return the filter as a file spells it."""
+        return self.filter.config()
+
+    def encoded_size(self, size: int) -> int:
+        """Return how many bytes the filter makes of `size` bytes."""
+        return self.filter.encoded(ChunkSpec((size,), _BYTE)).nbytes
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes of the filtered array."""
+        return Raw().encode(self.filter.encode(np.frombuffer(data, _BYTE)))
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Undo `encode`; the size must be known."""
+        if size is None:
+            raise UnsupportedError(f"{self.filter.name} behind a codec whose size varies")
+        spec = ChunkSpec((size,), _BYTE)
+        stored = np.frombuffer(data, self.filter.encoded(spec).dtype)
+        return Raw().encode(self.filter.decode(stored, spec))
+
+
+@dataclass(frozen=True, slots=True)
+class CodecChain:
+    """All stages between an array and the bytes of its chunks.
+
+    >>> chain = CodecChain((), Raw(), parse_spelling("zlib:9"))
+    >>> stored = chain.encode(np.zeros(1000, "<i4"))
+    >>> chain.decode(stored, ChunkSpec((1000,), np.dtype("<i4"))).any()
+    np.False_
+    >>> chain.decode(stored, ChunkSpec((999,), np.dtype("<i4")))
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: zlib: 3996 bytes are due, the stream holds more
+    """
+
+    filters: tuple[Filter, ...] = ()
+    serializer: Serializer = field(default_factory=Raw)
+    compressors: tuple[Compressor, ...] = ()
+
+    def encode(self, array: Array) -> bytes:
+        """Return the bytes to be stored for a chunk."""
+        for stage in self.filters:
+            array = stage.encode(array)
+        data = self.serializer.encode(array)
+        for compressor in self.compressors:
+            data = compressor.encode(data)
+        return bytes(data)
+
+    def decode(
+        self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
+    ) -> Array:
+        """Return the chunk whose stored bytes are `data`; what is not exactly it is an error.
+
+        The result goes to `out` if that is given, an array of the shape and type of `spec`. Else
+        it may be read-only, and share memory with `data`.
+        """
+        specs = self._specs(spec)
+        sizes = self._sizes(specs[-1], limit)
+        data = self._decompressed(data, sizes, limit)
+        array = self.serializer.decode(data, specs[-1])
+        for stage, decoded in zip(reversed(self.filters), reversed(specs[:-1]), strict=True):
+            array = stage.decode(array, decoded)
+        if out is None:
+            return array
+        if out.shape != spec.shape or out.dtype != spec.dtype:
+            raise ValueError(f"out is {out.dtype}{out.shape}, not {spec.dtype}{spec.shape}")
+        out[...] = array
+        return out
+
+    def recipe(self, spec: ChunkSpec) -> Recipe | None:
+        """Return what the native kernel can do by itself, or None when only Python can."""
+        axes = tuple(range(len(spec.shape)))
+        for stage in self.filters:
+            permutation = stage.axes(len(axes))
+            if permutation is None:
+                return None
+            axes = tuple(axes[axis] for axis in permutation)
+        if not isinstance(self.serializer, Raw) or len(self.compressors) > 1:
+            return None
+        recipe = self.compressors[0].recipe() if self.compressors else Recipe("raw")
+        return None if recipe is None else replace(recipe, axes=axes)
+
+    def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
+        specs = [spec]
+        for stage in self.filters:
+            specs.append(stage.encoded(specs[-1]))
+        return specs
+
+    def _sizes(self, spec: ChunkSpec, limit: int) -> list[int | None]:
+        """Return the bytes in front of each compressor, and behind the last one."""
+        size = self.serializer.serialized_size(spec)
+        if (size or 0) > limit:
+            raise LimitError(f"a chunk {spec.shape} of {size} bytes: the limit is {limit}")
+        sizes = [size]
+        for compressor in self.compressors:
+            size = compressor.encoded_size(size) if size is not None else None
+            sizes.append(size)
+        return sizes
+
+    def _decompressed(self, data: Buffer, sizes: list[int | None], limit: int) -> Buffer:
+        if len(data) == 0 and sizes[0] != 0:
+            raise CorruptionError("the chunk is empty: no bytes are stored")
+        if sizes[-1] is not None and len(data) != sizes[-1]:
+            raise CorruptionError(f"{sizes[-1]} bytes are due, {len(data)} are stored")
+        # No encoder makes twice as much of what it gets; what is longer is not worth a look.
+        known = [size for size in sizes if size is not None]
+        between = min(limit, 2 * max(known) + 2**16) if known else limit
+        if known and len(data) > between:
+            raise CorruptionError(f"{len(data)} bytes are stored for a chunk of {sizes[0]} bytes")
+        for index in reversed(range(len(self.compressors))):
+            compressor, size = self.compressors[index], sizes[index]
+            data = compressor.decode(data, size, limit if index == 0 else between)
+            if size is not None and len(data) != size:
+                raise CorruptionError(f"{compressor.name}: {size} bytes are due, not {len(data)}")
+        return data
+
+
+def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
+    """Put stages, in the order of encoding, into a chain for chunks of `spec`.
+
+    Where no stage turns the array into bytes, `Raw` does. Filters may stand behind that: they
+    then work on bytes.
+
+    >>> assemble(parse_spelling("blosc"), ChunkSpec((10,), np.dtype("<i8"))).compressors
+    (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=8),)
+    """
+    filters: list[Filter] = []
+    serializer: Serializer | None = None
+    compressors: list[Compressor] = []
+    for stage in stages:
+        if isinstance(stage, Serializer):
+            if serializer is not None:
+                raise FormatError(f"codec {stage.name!r} needs an array, but is given bytes")
+            serializer = stage
+        elif isinstance(stage, Compressor):
+            serializer = serializer or Raw()
+            compressors.append(stage)
+        elif isinstance(stage, Filter):
+            if serializer is None:
+                filters.append(stage)
+            else:
+                compressors.append(Viewed(stage))
+        else:
+            raise TypeError(f"{stage!r} is no stage of a codec chain")
+    for each in filters:
+        spec = each.encoded(spec)
+    serializer = serializer or Raw()
+    fixed = serializer.serialized_size(spec) is not None
+    if compressors:
+        compressors[0] = compressors[0].bind(spec.dtype.itemsize if fixed else 1)
+    return CodecChain(tuple(filters), serializer, tuple(compressors))
+
+
+def _load(name: str) -> None:
+    if name in _HOMES:
+        importlib.import_module(_HOMES[name])
+        return
+    # By its name as well: most programs never get here, and it pulls in half an e-mail program.
+    metadata = importlib.import_module("importlib.metadata")
+    for entry_point in metadata.entry_points(group=_ENTRY_POINTS, name=name):
+        stage = entry_point.load()
+        _STAGES.setdefault(name, stage)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, np.dtype):
+        return dtypes.pack(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _number_or_text(value: str) -> int | str:
+    digits = value.removeprefix("-")
+    return int(value) if digits.isascii() and digits.isdigit() and len(digits) < 10 else value

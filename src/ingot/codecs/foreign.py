@@ -1,0 +1,455 @@
+"""Codecs that other packages implement: LZ4, Zstandard and the long tail, by numcodecs.
+
+Knows how to call them so that they never take memory that was not agreed on: what a stream claims
+is held against what is due, and against what its bytes can make, before they see it. Refuses to
+use numcodecs for Blosc, whose decoder trusts what a chunk says of itself.
+
+Importing numcodecs costs about as much as importing NumPy, so this module is imported when one of
+its codecs is asked for by name (`ingot.codecs.codec.find`), and never at the top of another one.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numcodecs import fletcher32, jenkins, lz4, zstd
+from numpy.typing import NDArray
+
+from ingot.claims import Claims
+from ingot.codecs.checksums import CHECKSUM_BYTES, Checksum
+from ingot.codecs.codec import (
+    CHUNK_LIMIT,
+    Buffer,
+    ChunkSpec,
+    Compressor,
+    Recipe,
+    Serializer,
+    register,
+)
+from ingot.codecs.strings import shaped_array, shaped_list
+from ingot.dtypes import DType
+from ingot.errors import CorruptionError, FormatError, LimitError, UnsupportedError
+
+__all__ = ["Fletcher32", "JenkinsLookup3", "Lz4", "MsgPack2", "PCodec", "Zfpy", "Zstd"]
+
+Array = NDArray[Any]
+
+_PREFIX: Final = 4
+_LZ4_LARGEST: Final = 0x7E000000
+# LZ4 spends a byte on each 255 bytes of a match.
+_LZ4_EXPANSION: Final = 255
+
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_SKIPPABLE_MAGICS: Final = range(0x184D2A50, 0x184D2A60)
+_ZSTD_LARGEST_BLOCK: Final = 2**17
+_ZSTD_HIGHEST_LEVEL: Final = 22
+_ZFP_LARGEST_HEADER: Final = 64
+_ZFP_MOST_AXES: Final = 4
+
+_ZSTD_RUN: Final = 1
+_ZSTD_COMPRESSED: Final = 2
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Lz4(Compressor):
+    """One LZ4 block behind its decoded size."""
+
+    name: ClassVar[str] = "lz4"
+    spelling: ClassVar[tuple[str, ...]] = ("acceleration",)
+    acceleration: int = 1
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        return cls(claims.integer("acceleration", 1, low=-(2**31), high=2**31 - 1))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the block."""
+        if len(data) > _LZ4_LARGEST:
+            raise LimitError(f"lz4: {len(data)} bytes, the most is {_LZ4_LARGEST}")
+        return bytes(lz4.compress(data, self.acceleration))
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the block holds."""
+        if len(data) < _PREFIX:
+            raise CorruptionError(f"lz4: {len(data)} bytes have no room for the size")
+        claim = int.from_bytes(data[:_PREFIX], "little")
+        _check_claim(self.name, claim, size, min(limit, _LZ4_LARGEST))
+        if claim > (len(data) - _PREFIX) * _LZ4_EXPANSION:
+            raise CorruptionError(f"lz4: {len(data)} bytes cannot hold the {claim} they claim")
+        if claim == 0:
+            return b""
+        try:
+            return bytes(lz4.decompress(data))
+        except (RuntimeError, ValueError) as error:
+            raise CorruptionError(f"lz4: the block is damaged: {error}") from None
+
+    def recipe(self) -> Recipe:
+        """Return how the native kernel does the same."""
+        return Recipe(kind=self.name, level=self.acceleration)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Zstd(Compressor):
+    """Zstandard frames, one after the other, with or without their decoded size."""
+
+    name: ClassVar[str] = "zstd"
+    spelling: ClassVar[tuple[str, ...]] = ("level",)
+    level: int = 0
+    checksum: bool = False
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims; levels beyond the highest mean that one."""
+        level = claims.integer("level", 0, low=-131072, high=2**31 - 1)
+        return cls(min(level, _ZSTD_HIGHEST_LEVEL), claims.flag("checksum", False))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one frame."""
+        return bytes(zstd.compress(data, self.level, self.checksum))
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the frames hold."""
+        view = memoryview(data)
+        try:
+            claim, most = _measure_frames(view)
+        except IndexError:
+            raise CorruptionError(f"zstd: the frames end early, at {len(view)} bytes") from None
+        if claim is not None:
+            _check_claim(self.name, claim, size, limit)
+            if claim > most:
+                raise CorruptionError(f"zstd: frames of {most} bytes at most claim {claim}")
+        elif size is None and most > limit:
+            raise LimitError(f"zstd: frames of up to {most} bytes, the limit is {limit}")
+        if (claim if claim is not None else size) == 0 and most == 0:
+            return b""
+        try:
+            # Into a buffer of the size that is due, nothing more can be decoded than that.
+            room = None if size is None else np.empty(size, np.uint8)
+            result = zstd.decompress(view, room)
+        except (RuntimeError, ValueError) as error:
+            raise CorruptionError(f"zstd: the frames are damaged: {error}") from None
+        return result if room is None else room.data
+
+    def recipe(self) -> Recipe:
+        """Return how the native kernel does the same."""
+        return Recipe(kind=self.name, level=self.level, checksum=self.checksum)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Fletcher32(Checksum):
+    """Fletcher's checksum, as in HDF5, behind the bytes."""
+
+    name: ClassVar[str] = "fletcher32"
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        claims.finish()
+        return cls()
+
+    def compute(self, data: Buffer) -> int:
+        """Return the checksum of some bytes."""
+        if len(data) == 0:
+            return 0
+        footer = fletcher32.Fletcher32().encode(data)[-CHECKSUM_BYTES:]
+        return int.from_bytes(footer, "little")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class JenkinsLookup3(Checksum):
+    """Jenkins' lookup3 hash, as in HDF5, behind the bytes."""
+
+    name: ClassVar[str] = "jenkins_lookup3"
+    initval: int = 0
+    prefix: None = None
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims; a prefix cannot be spelled in JSON."""
+        initval = claims.integer("initval", 0, high=2**32 - 1)
+        if claims.value("prefix", None) is not None:
+            raise UnsupportedError("jenkins_lookup3: a prefix is not supported")
+        claims.finish()
+        return cls(initval)
+
+    def compute(self, data: Buffer) -> int:
+        """Return the hash of some bytes."""
+        return int(jenkins.jenkins_lookup3(data, self.initval))
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class MsgPack2(Serializer):
+    """One MessagePack list: the items, nested as the array is, then its type and its shape."""
+
+    name: ClassVar[str] = "msgpack2"
+    holds: ClassVar[DType | None] = np.dtype(object)
+    shaped: ClassVar[bool] = True
+    raw: bool = False
+    use_single_float: bool = False
+    use_bin_type: bool = True
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        _msgpack(cls.name)
+        stage = cls(
+            claims.flag("raw", False),
+            claims.flag("use_single_float", False),
+            claims.flag("use_bin_type", True),
+        )
+        claims.finish()
+        return stage
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about nothing: MessagePack holds what JSON holds, and bytes."""
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the packed list."""
+        msgpack = _msgpack(self.name)
+        packed: bytes = msgpack.packb(
+            shaped_list(array),
+            use_single_float=self.use_single_float,
+            use_bin_type=self.use_bin_type,
+        )
+        return packed
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the items. The package takes no list to be longer than the bytes it comes from."""
+        msgpack = _msgpack(self.name)
+        try:
+            items = msgpack.unpackb(data, raw=self.raw, strict_map_key=False)
+        except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+            raise CorruptionError(f"msgpack2: {error or type(error).__name__}") from None
+        if self.raw and isinstance(items, list) and len(items) > 1 and type(items[-2]) is bytes:
+            items[-2] = items[-2].decode("ascii", "replace")
+        return shaped_array(self.name, items, spec)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class PCodec(Serializer):
+    """Numbers by the package pcodec."""
+
+    name: ClassVar[str] = "pcodec"
+    level: int = 8
+    mode_spec: str = "auto"
+    delta_spec: str = "auto"
+    paging_spec: str = "equal_pages_up_to"
+    delta_encoding_order: int | None = None
+    equal_pages_up_to: int = 262144
+
+    _TYPES: ClassVar[frozenset[str]] = frozenset(
+        f"{kind}{width}" for kind in "uif" for width in (2, 4, 8)
+    )
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims; all of it matters to the encoder only."""
+        _pcodec(cls.name)
+        order = claims.value("delta_encoding_order", None)
+        stage = cls(
+            level=claims.integer("level", 8, high=12),
+            mode_spec=claims.text("mode_spec", "auto"),
+            delta_spec=claims.text("delta_spec", "auto"),
+            paging_spec=claims.text("paging_spec", "equal_pages_up_to"),
+            delta_encoding_order=(
+                None if order is None else claims.integer("delta_encoding_order", high=7)
+            ),
+            equal_pages_up_to=claims.integer("equal_pages_up_to", 262144, low=1, high=2**31),
+        )
+        claims.finish()
+        return stage
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about items that are no numbers of two bytes or more, in native order."""
+        if spec.dtype.str[1:] not in self._TYPES or not spec.dtype.isnative:
+            raise FormatError(f"pcodec: items of type {spec.dtype} are not supported")
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the compressed numbers."""
+        options = {key: value for key, value in self.config().items() if key != "id"}
+        _pcodec(self.name)
+        from numcodecs.pcodec import PCodec as Encoder
+
+        try:
+            return bytes(Encoder(**options).encode(np.ascontiguousarray(array).reshape(-1)))
+        except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+            raise FormatError(f"pcodec: cannot encode with {options}: {error}") from None
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the numbers, decoded into an array of the size that is due."""
+        standalone = _pcodec(self.name)
+        result = np.empty(spec.count, spec.dtype)
+        try:
+            progress = standalone.simple_decompress_into(bytes(data), result)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CorruptionError(f"pcodec: the numbers are damaged: {error}") from None
+        if progress.n_processed != spec.count or not progress.finished:
+            raise CorruptionError(f"pcodec: the chunk does not hold {spec.count} numbers exactly")
+        return result.reshape(spec.shape)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Zfpy(Serializer):
+    """Floats by the package zfpy, with its header."""
+
+    name: ClassVar[str] = "zfpy"
+    mode: int = 4
+    tolerance: float = -1
+    rate: float = -1
+    precision: float = -1
+    compression_kwargs: dict[str, float] | None = None
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims; what it says of itself twice is read once."""
+        _zfpy(cls.name)
+        claims.value("compression_kwargs", None)
+        stage = cls(
+            mode=claims.integer("mode", 4, low=2, high=4),
+            tolerance=claims.number("tolerance", -1),
+            rate=claims.number("rate", -1),
+            precision=claims.number("precision", -1),
+        )
+        claims.finish()
+        return stage
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about what zfp cannot hold."""
+        if spec.dtype.str not in ("<f4", "<f8", "<i4", "<i8"):
+            raise FormatError(f"zfpy: items of type {spec.dtype} are not supported")
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the compressed floats."""
+        zfpy = _zfpy(self.name)
+        option = {2: "rate", 3: "precision", 4: "tolerance"}[self.mode]
+        array = np.ascontiguousarray(array)
+        packed: bytes = zfpy.compress_numpy(
+            array if array.ndim <= _ZFP_MOST_AXES else array.reshape(-1),
+            write_header=True,
+            **{option: getattr(self, option)},
+        )
+        return packed
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the floats, if the header is that of the array that is due.
+
+        The decoder does not look where its bytes end. It is given room behind them for all that it
+        could read, filled in two ways: when that makes a difference, it has read there.
+        """
+        zfpy = _zfpy(self.name)
+        room = self._room(zfpy, bytes(data), spec)
+        try:
+            first, second = (
+                np.asarray(zfpy.decompress_numpy(bytes(data) + filling * room))
+                for filling in (b"\x00", b"\xff")
+            )
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise CorruptionError(f"zfpy: the floats are damaged: {error}") from None
+        if first.tobytes() != second.tobytes():
+            raise CorruptionError(f"zfpy: the stream ends early, at {len(data)} bytes")
+        return first.reshape(spec.shape)
+
+    def _room(self, zfpy: Any, data: bytes, spec: ChunkSpec) -> int:
+        """Check the header; return how many bytes the decoder could read beyond the end."""
+        try:
+            header = zfpy.header(data + bytes(_ZFP_LARGEST_HEADER))
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CorruptionError(f"zfpy: the header is damaged: {error}") from None
+        # Writers have stored chunks as they are, or as one long row.
+        lengths = [header[axis] for axis in ("nw", "nz", "ny", "nx") if header[axis]]
+        if math.prod(lengths) != spec.count or header["type"] is not spec.dtype.type:
+            raise CorruptionError(f"zfpy: the header claims {lengths}, {spec.shape} is due")
+        if header["mode"] not in ("rate", "precision", "tolerance", "reversible"):
+            raise UnsupportedError(f"zfpy: the mode {header['mode']!r} is not supported")
+        items = 4 ** len(lengths)
+        rate = float(header["config"].get("rate", 0))
+        most = max(items * spec.dtype.itemsize, math.ceil(rate * items / 8))
+        blocks = math.prod(-(-length // 4) for length in lengths)
+        room: int = blocks * (most + _ZFP_LARGEST_HEADER) + _ZFP_LARGEST_HEADER
+        if room > CHUNK_LIMIT:
+            raise LimitError(f"zfpy: a chunk {spec.shape} could take {room} bytes")
+        return room
+
+
+def _check_claim(name: str, claim: int, size: int | None, limit: int) -> None:
+    if size is not None and claim != size:
+        raise CorruptionError(f"{name}: {claim} bytes are claimed, {size} are due")
+    if size is None and claim > limit:
+        raise LimitError(f"{name}: {claim} bytes are claimed, the limit is {limit}")
+
+
+def _measure_frames(view: memoryview) -> tuple[int | None, int]:
+    """Return what all frames claim to hold, if every one does, and what they hold at most."""
+    position, claims, most = 0, list[int | None](), 0
+    while position < len(view):
+        magic = int.from_bytes(view[position : position + 4], "little")
+        if magic in _SKIPPABLE_MAGICS:
+            position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+        elif magic == _ZSTD_MAGIC:
+            claim, held, position = _measure_frame(view, position)
+            claims.append(claim)
+            most += held
+        else:
+            raise CorruptionError(f"zstd: no frame begins at byte {position}")
+    if position > len(view):
+        raise IndexError
+    known = [claim for claim in claims if claim is not None]
+    return (sum(known) if len(known) == len(claims) else None), most
+
+
+def _measure_frame(view: memoryview, position: int) -> tuple[int | None, int, int]:
+    """Return what the frame at `position` claims to hold, holds at most, and where it ends."""
+    descriptor = view[position + 4]
+    if descriptor & 3:
+        raise UnsupportedError("zstd: a frame that needs a dictionary")
+    single_segment = descriptor >> 5 & 1
+    size_at = position + 5 + (1 - single_segment)
+    width = (single_segment, 2, 4, 8)[descriptor >> 6]
+    claim = None
+    if width:
+        claim = int.from_bytes(view[size_at : size_at + width], "little")
+        claim += 256 if width == 2 else 0
+    position, most, last = size_at + width, 0, 0
+    while not last:
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        last, kind, size = header & 1, header >> 1 & 3, header >> 3
+        most += _ZSTD_LARGEST_BLOCK if kind == _ZSTD_COMPRESSED else size
+        position += 3 + (1 if kind == _ZSTD_RUN else size)
+    return claim, most, position + (4 if descriptor & 4 else 0)
+
+
+def _msgpack(codec: str) -> Any:
+    try:
+        import msgpack  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise _missing(codec, "msgpack", error) from None
+    return msgpack
+
+
+def _pcodec(codec: str) -> Any:
+    try:
+        from pcodec import standalone  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise _missing(codec, "pcodec", error) from None
+    return standalone
+
+
+def _zfpy(codec: str) -> Any:
+    try:
+        import zfpy  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError as error:
+        raise _missing(codec, "zfpy", error) from None
+    return zfpy
+
+
+def _missing(codec: str, package: str, error: ImportError) -> UnsupportedError:
+    return UnsupportedError(f"codec {codec!r} needs the package {package!r}: {error}")

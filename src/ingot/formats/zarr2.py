@@ -1,0 +1,403 @@
+"""Zarr version 2: ``.zarray``, ``.zgroup`` and ``.zattrs``, and a key for every chunk.
+
+Knows the three documents, as functions from bytes to values and back, and the names of chunks.
+Refuses to know codecs by name: the registry does. What the documents say beyond what is understood
+is kept and written again.
+
+Object arrays (``"|O"``) are held as what their codec says they are: text as `ingot.dtypes.TEXT`,
+everything else as Python objects. Pickled objects are refused.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.claims import INT64, Claims, Complaints
+from ingot.codecs.arrays import Transpose
+from ingot.codecs.bytes import Blosc
+from ingot.codecs.codec import (
+    ChunkSpec,
+    CodecChain,
+    Filter,
+    Raw,
+    Serializer,
+    Stage,
+    assemble,
+    parse_stage,
+)
+from ingot.codecs.strings import VlenArray, VlenBytes, VlenUtf8
+from ingot.dtypes import DType
+from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
+from ingot.formats import document, fills
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    GroupNode,
+    KeyTemplate,
+    Kind,
+    Locations,
+    Signature,
+)
+from ingot.formats.keys import leaving
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+
+__all__ = [
+    "ARRAY",
+    "ATTRS",
+    "GROUP",
+    "ArrayMetadata",
+    "Zarr2Format",
+    "Zarr2Map",
+    "build_chain",
+    "default_stages",
+    "pack_array",
+    "pack_attrs",
+    "pack_group",
+    "parse_array",
+    "parse_attrs",
+    "parse_group",
+]
+
+ARRAY: Final = ".zarray"
+GROUP: Final = ".zgroup"
+ATTRS: Final = ".zattrs"
+
+_VERSION: Final = 2
+_SEPARATORS: Final = (".", "/")
+_MOST_FILTERS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayMetadata:
+    """What a ``.zarray`` says: the array, how its keys are joined, and the document itself."""
+
+    schema: ArraySchema
+    separator: str
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, schema: ArraySchema, separator: str = ".") -> "ArrayMetadata":
+        """Return the metadata of a new array."""
+        filters, compressor = _spelled(schema)
+        values: dict[str, Any] = {
+            "zarr_format": _VERSION,
+            "shape": list(schema.shape),
+            "chunks": list(schema.chunks),
+            "dtype": dtypes.pack(schema.dtype),
+            "compressor": compressor,
+            "fill_value": _pack_fill(schema),
+            "order": schema.order,
+            "filters": filters or None,
+        }
+        if separator != ".":
+            values["dimension_separator"] = separator
+        return cls(schema, separator, values)
+
+    def resized(self, shape: tuple[int, ...]) -> "ArrayMetadata":
+        """Return the metadata of the same array in another shape."""
+        values = {**self.document, "shape": list(shape)}
+        return replace(self, schema=self.schema.resized(shape), document=values)
+
+
+def parse_array(
+    data: bytes, attrs: Mapping[str, Any] | None = None, where: str = ARRAY
+) -> ArrayMetadata:
+    """Return what a ``.zarray`` says, or all that is wrong with it in one error.
+
+    >>> metadata = parse_array(b'''{"zarr_format": 2, "shape": [10], "chunks": [4], "order": "C",
+    ...     "dtype": "<i4", "fill_value": 7, "filters": null,
+    ...     "compressor": {"id": "zlib", "level": 1}}''')
+    >>> metadata.schema.fill, metadata.schema.chain.compressors
+    (np.int32(7), (Zlib(level=1),))
+    """
+    values = document.parse_object(data, where, bare_nan=True)
+    claims, complaints = Claims(where, values), Complaints()
+    claims.choice("zarr_format", (_VERSION,))
+    take = complaints.take
+    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), ())
+    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), ())
+    order = take(lambda: claims.choice("order", ("C", "F")), "C")
+    separator = take(lambda: claims.choice("dimension_separator", _SEPARATORS, "."), ".")
+    stages: list[Stage] = take(lambda: _parse_stages(claims), [])
+    dtype = take(lambda: dtypes.parse(claims.value("dtype"), f"{where}: dtype"), np.dtype("u1"))
+    complaints.settle()
+    take(lambda: _check_geometry(where, shape, chunks), None)
+    dtype = take(lambda: _held(where, dtype, stages), dtype)
+    fill = take(lambda: _parse_fill(claims, dtype, stages), None)
+    spec = ChunkSpec(chunks, dtype, fill)
+    chain = take(lambda: build_chain(stages, spec, order, where), CodecChain())
+    complaints.settle()
+    schema = ArraySchema(shape, dtype, chunks, chain, fill, order, attrs or {})
+    return ArrayMetadata(schema, separator, values)
+
+
+def pack_array(metadata: ArrayMetadata) -> bytes:
+    """Return the ``.zarray`` that `parse_array` reads back, with all keys it does not know."""
+    return document.pack(metadata.document, ARRAY, bare_nan=True)
+
+
+def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
+    """Return the attributes of a ``.zattrs``.
+
+    >>> parse_attrs(b'{"limit": NaN}')
+    {'limit': nan}
+    """
+    return document.parse_object(data, where, bare_nan=True)
+
+
+def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
+    """Return the ``.zattrs`` that `parse_attrs` reads back."""
+    return document.pack(dict(attrs), ATTRS, bare_nan=True)
+
+
+def parse_group(data: bytes, where: str = GROUP) -> None:
+    """Complain about a ``.zgroup`` that is none; it says nothing but its version."""
+    Claims(where, document.parse_object(data, where)).choice("zarr_format", (_VERSION,))
+
+
+def pack_group() -> bytes:
+    """Return a ``.zgroup``."""
+    return document.pack({"zarr_format": _VERSION}, GROUP)
+
+
+def build_chain(
+    stages: Sequence[Stage], spec: ChunkSpec, order: str = "C", where: str = ARRAY
+) -> CodecChain:
+    """Return the chain of stages, in the order of encoding, for items stored in `order`.
+
+    Order is that in which the items go through the filters, so it comes first. Stages that store
+    the shape with the items have no use for it.
+    """
+    shaped = any(isinstance(stage, Serializer) and stage.shaped for stage in stages)
+    first = [Transpose()] if order == "F" and len(spec.shape) > 1 and not shaped else []
+    try:
+        return assemble([*first, *stages], spec)
+    except (FormatError, UnsupportedError) as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def default_stages(dtype: DType) -> tuple[Stage, ...]:
+    """Return the codecs of a new array for which none were chosen."""
+    if dtype == dtypes.TEXT:
+        return (VlenUtf8(), Blosc())
+    if dtypes.is_variable(dtype):
+        raise UnsupportedError(f"{dtype}: say by a codec what the objects are")
+    return (Blosc(),)
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr2Map:
+    """The chunks of one array: each under a key of its own, absent when all fill."""
+
+    store: Store
+    metadata: ArrayMetadata
+    path: str = ""
+
+    @property
+    def schema(self) -> ArraySchema:
+        """What the array is."""
+        return self.metadata.schema
+
+    @property
+    def template(self) -> KeyTemplate:
+        """How keys follow from coordinates."""
+        return KeyTemplate(_prefix(self.path), self.metadata.separator)
+
+    def locate(self, coords: NDArray[np.int64]) -> Locations:
+        """Return where chunks lie: every one is a whole key."""
+        return Locations(self.template.keys(coords))
+
+    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
+        """Return the commit that stores chunks, each by one atomic edit."""
+        template = self.template
+        return Commit(
+            publish=tuple(
+                Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
+                for coords, data in encoded.items()
+            )
+        )
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr2Map, Commit]":
+        """Return the map of another shape; chunks that leave or enter the grid are removed.
+
+        Chunks beyond the old grid are what an earlier, larger array has left; were they not
+        removed before the array grows, they would come back to life.
+        """
+        if len(shape) != len(self.schema.shape):
+            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+        metadata = self.metadata.resized(shape)
+        old, new = self.schema.grid.counts, metadata.schema.grid.counts
+        commit = Commit(
+            prepare=self._removals(new, old),
+            publish=(Put(_prefix(self.path) + ARRAY, pack_array(metadata)),),
+            cleanup=self._removals(old, new),
+        )
+        return replace(self, metadata=metadata), commit
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr2Map, Commit]":
+        """Return the map with other attributes."""
+        metadata = replace(self.metadata, schema=self.schema.described(attrs))
+        commit = Commit(publish=(Put(_prefix(self.path) + ATTRS, pack_attrs(attrs)),))
+        return replace(self, metadata=metadata), commit
+
+    def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
+        """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
+        template = self.template
+        found = leaving(self.store, template, inside, outside)
+        return tuple(Delete(template.key(coords)) for coords in found)
+
+
+class Zarr2Format:
+    """Zarr version 2 in a store; every node has a path, that of the first one is empty."""
+
+    name: ClassVar[str] = "zarr2"
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
+    signature: ClassVar[Signature] = Signature(markers=(ARRAY, GROUP))
+
+    def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
+        """Return the array or group at `path`."""
+        path = _normalised(path)
+        keys = [_prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
+        try:
+            array, group, attrs = _read(store, keys)
+            described = {} if attrs is None else parse_attrs(attrs, keys[2])
+            if array is not None:
+                metadata = parse_array(array, described, keys[0])
+                return ArrayNode(Zarr2Map(store, metadata, path))
+            if group is not None:
+                parse_group(group, keys[1])
+                return GroupNode(path, tuple(_children(store, path)), described)
+        except IngotError as error:
+            error.add_note(f"in {store.location}")
+            raise
+        raise NotFoundError(f"{store.location}: no {keys[0]} and no {keys[1]}")
+
+    def create(
+        self, store: Store, schema: ArraySchema, path: str = "", *, separator: str = "."
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that makes it and the groups above it.
+
+        What is returned is what opening will find: the metadata is read back from its bytes.
+        """
+        if separator not in _SEPARATORS:
+            raise ValueError(f"separator is {separator!r}, not one of '.', '/'")
+        path = _normalised(path)
+        data = pack_array(ArrayMetadata.of(schema, separator))
+        metadata = parse_array(data, schema.attrs)
+        prepare: list[Edit] = list(_ancestors(store, path))
+        if schema.attrs:
+            prepare.append(Put(_prefix(path) + ATTRS, pack_attrs(schema.attrs)))
+        publish = (Put(_prefix(path) + ARRAY, data),)
+        return ArrayNode(Zarr2Map(store, metadata, path)), Commit(tuple(prepare), publish)
+
+
+def _parse_stages(claims: Claims) -> list[Stage]:
+    filters = claims.value("filters", None)
+    if filters is None:
+        filters = []
+    if not isinstance(filters, list) or len(filters) > _MOST_FILTERS:
+        raise claims.wrong("filters", filters, f"null or a list of at most {_MOST_FILTERS} codecs")
+    configs = [(f"filters[{index}]", config) for index, config in enumerate(filters)]
+    compressor = claims.value("compressor")
+    if compressor is not None:
+        configs.append(("compressor", compressor))
+    stages = []
+    for field, config in configs:
+        try:
+            stages.append(parse_stage(config))
+        except IngotError as error:
+            raise type(error)(f"{claims.where}: {field}: {error}") from None
+    return stages
+
+
+def _check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    if len(shape) != len(chunks):
+        raise FormatError(f"{where}: shape has {len(shape)} axes, chunks has {len(chunks)}")
+    for field, lengths in (("shape", shape), ("chunks", chunks)):
+        if math.prod(lengths) > INT64:
+            raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
+
+
+def _held(where: str, dtype: DType, stages: Sequence[Stage]) -> DType:
+    """Return the type in which items are held: that of objects is known to their codec."""
+    if dtype != np.dtype(object):
+        return dtype
+    for stage in stages:
+        if isinstance(stage, Filter | Serializer) and stage.holds is not None:
+            return stage.holds
+    raise FormatError(f"{where}: dtype is '|O', but no filter says what the objects are")
+
+
+def _parse_fill(claims: Claims, dtype: DType, stages: Sequence[Stage]) -> Any:
+    claim, where = claims.value("fill_value", None), f"{claims.where}: fill_value"
+    if dtype != np.dtype(object):
+        return fills.parse(claim, dtype, where)
+    empty = claim is None or claim == "" or (type(claim) is int and claim == 0)
+    for stage in stages:
+        if isinstance(stage, VlenBytes):
+            return b"" if empty else fills.parse_bytes(claim, where)
+        if isinstance(stage, VlenArray):
+            return fills.parse_row([] if empty else claim, stage.dtype, where)
+    return claim
+
+
+def _pack_fill(schema: ArraySchema) -> Any:
+    if schema.dtype != np.dtype(object):
+        return fills.pack(schema.fill, schema.dtype)
+    if isinstance(schema.fill, bytes):
+        return fills.pack_bytes(schema.fill)
+    return schema.fill.tolist() if isinstance(schema.fill, np.ndarray) else schema.fill
+
+
+def _spelled(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return filters and compressor as the document spells them."""
+    chain = schema.chain
+    stages: list[Stage] = []
+    for stage in chain.filters:
+        if not isinstance(stage, Transpose):
+            stages.append(stage)
+        elif schema.order != "F" or stages or stage != Transpose():
+            raise UnsupportedError(f"zarr2: {stage} is more than order 'F'")
+    stages += () if isinstance(chain.serializer, Raw) else (chain.serializer,)
+    stages += chain.compressors
+    # What only rearranges or checks is a filter; readers expect the compressor to compress.
+    last = chain.compressors[-1] if chain.compressors else None
+    compressor = stages.pop().config() if last and last.encoded_size(0) is None else None
+    return [stage.config() for stage in stages], compressor
+
+
+def _read(store: Store, keys: Sequence[str]) -> list[bytes | None]:
+    # One byte more than allowed tells that a document is too long without reading all of it.
+    return store.read([Extent(key, 0, document.LARGEST + 1) for key in keys])
+
+
+def _children(store: Store, path: str) -> Iterator[str]:
+    folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
+    keys = [f"{_prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
+    found = store.read([Extent(key, 0, 1) for key in keys])
+    for index, name in enumerate(folders):
+        if any(marker is not None for marker in found[2 * index : 2 * index + 2]):
+            yield name
+
+
+def _ancestors(store: Store, path: str) -> Iterator[Edit]:
+    """Yield the groups above `path` that are not there yet."""
+    parts = path.split("/") if path else []
+    for depth in range(len(parts)):
+        key = _prefix("/".join(parts[:depth])) + GROUP
+        if store.size(key) is None:
+            yield Put(key, pack_group())
+
+
+def _normalised(path: str) -> str:
+    return "/".join(part for part in path.replace("\\", "/").split("/") if part)
+
+
+def _prefix(path: str) -> str:
+    return f"{path}/" if path else ""

@@ -1,0 +1,70 @@
+"""What an array is, whatever format it came from.
+
+Knows shape, type, chunks, fill value, codecs and attributes of an array, and what follows from
+them for a chunk. Refuses to know where chunks lie and how metadata is spelled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from ingot import dtypes
+from ingot.codecs.codec import ChunkSpec, CodecChain
+from ingot.dtypes import DType
+from ingot.grid import ChunkGrid
+
+__all__ = ["ArraySchema"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArraySchema:
+    """The description of one array.
+
+    `fill` is one item of `dtype`: what cells read as that were never written. `order` is the order
+    in which the items of a chunk are stored, "C" or "F"; the chain does what it takes, this is for
+    those who ask. `padded` chunks have full size at the edges, others are cut there.
+
+    >>> import numpy as np
+    >>> schema = ArraySchema((10,), np.dtype("<f8"), (4,), CodecChain(), np.float64(0))
+    >>> schema.grid.chunk_count, schema.spec((2,)).shape
+    (3, (4,))
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    chunks: tuple[int, ...]
+    chain: CodecChain
+    fill: Any
+    order: str = "C"
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    padded: bool = True
+    grid: ChunkGrid = field(init=False, repr=False)
+    """How the shape is cut into chunks."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", ChunkGrid(self.shape, self.chunks, self.padded))
+
+    def spec(self, coords: tuple[int, ...]) -> ChunkSpec:
+        """Return what the chunk at `coords` decodes to."""
+        return ChunkSpec(self.grid.stored_shape(coords), self.dtype, self.fill)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the whole array; what variable-length items hold is not in it."""
+        size = self.dtype.itemsize
+        for length in self.shape:
+            size *= length
+        return size
+
+    @property
+    def variable(self) -> bool:
+        """Whether items live outside the array's own memory: objects, text of any length."""
+        return dtypes.is_variable(self.dtype)
+
+    def resized(self, shape: tuple[int, ...]) -> Self:
+        """Return the same array of another shape."""
+        return replace(self, shape=shape)
+
+    def described(self, attrs: Mapping[str, Any]) -> Self:
+        """Return the same array with other attributes."""
+        return replace(self, attrs=attrs)
