@@ -1,0 +1,1 @@
+"""The machine that every format plugs into: plans, moves data, and calls the kernel."""

@@ -1,0 +1,104 @@
+"""One chunk at a time in plain Python, and the native layout where there is one.
+
+Knows how the bytes of a chunk become items and back, by the chain of its array: the twin of what
+the native kernel does for a whole selection at once, and its oracle. Refuses to know stores,
+commits and what a missing chunk means.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import native
+from ingot.codecs.codec import Buffer, ChunkSpec
+from ingot.formats.format import ChunkMap
+from ingot.schema import ArraySchema
+from ingot.stores.store import Feature
+
+if TYPE_CHECKING:
+    from ingot._native import Layout
+
+__all__ = ["decode", "encode", "native_layout", "plain_dtype"]
+
+_NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
+
+
+def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> NDArray[Any]:
+    """Return the chunk whose stored bytes are `data`; it may be read-only.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
+    >>> decode(bytes([1, 0, 2, 0]), schema, schema.spec((0,)), limit=100)
+    array([1, 2], dtype=int16)
+    """
+    return schema.chain.decode(data, spec, limit=limit)
+
+
+def encode(chunk: NDArray[Any], schema: ArraySchema) -> bytes | None:
+    """Return the bytes to be stored for a chunk; None when it holds nothing but the fill value.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
+    >>> encode(np.array([1, 2], "<i2"), schema), encode(np.array([0, 0], "<i2"), schema)
+    (b'\\x01\\x00\\x02\\x00', None)
+    """
+    if _is_all_fill(chunk, schema):
+        return None
+    return schema.chain.encode(chunk)
+
+
+def native_layout(chunks: ChunkMap, limit: int) -> "Layout | None":
+    """Return the array as the native kernel wants it, or None where only Python can.
+
+    That is: the native kernel runs, keys are files that it may open, they follow from coordinates
+    alone, and every codec of the chain has native code.
+    """
+    schema, template = chunks.schema, chunks.template
+    chosen = native.choice()
+    if chosen.name != "native" or template is None or Feature.NATIVE not in chunks.store.features:
+        return None
+    if schema.variable or not schema.padded or schema.dtype.itemsize == 0:
+        return None
+    spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
+    recipe = schema.chain.recipe(spec)
+    if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
+        return None
+    layout: Layout = chosen.module.Layout(  # type: ignore[attr-defined]
+        root=chunks.store.root,  # type: ignore[attr-defined]
+        names=(template.prefix, template.separator, template.suffix, template.scalar),
+        shape=schema.shape,
+        chunk=schema.chunks,
+        axes=recipe.axes,
+        itemsize=schema.dtype.itemsize,
+        fill=np.full((), schema.fill, schema.dtype).tobytes(),
+        kind=recipe.kind,
+        codec=recipe.codec,
+        level=recipe.level,
+        filter=recipe.shuffle,
+        typesize=recipe.typesize,
+        blocksize=recipe.blocksize,
+        checksum=recipe.checksum,
+    )
+    return layout
+
+
+def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type of the same size whose memory other languages can be shown.
+
+    Dates cannot, and a structure takes long to describe.
+
+    >>> plain_dtype(np.dtype("M8[ns]")), plain_dtype(np.dtype(">f4"))
+    (dtype('V8'), dtype('>f4'))
+    """
+    return dtype if dtype.kind in "biufc" else np.dtype((np.void, dtype.itemsize))
+
+
+def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:
+    if schema.variable:
+        return bool((chunk == schema.fill).all()) if chunk.dtype.kind == "T" else False
+    item = np.full((), schema.fill, schema.dtype).tobytes()
+    # Byte for byte, so that -0.0 and the payloads of NaN survive.
+    flat = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
+    size = len(item)
+    return flat[:size].tobytes() == item and bool((flat[size:] == flat[:-size]).all())

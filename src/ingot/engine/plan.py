@@ -1,0 +1,231 @@
+"""Which part of which chunk a selection needs, and where it goes: a row per chunk.
+
+Knows selections and grids. Refuses to know what a chunk holds, where it lies and how it is coded:
+a plan moves no data. It is what keys with index arrays are carried out by, what every array
+without a native kernel is, and what `explain` prints; boxes on native arrays are cut by the kernel
+itself, and a parity test keeps both ways equal.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.grid import ChunkGrid, cut_range, group_points
+from ingot.selection import BasicSelection, CoordinateSelection, OrthogonalSelection, Selection
+
+__all__ = ["BoxRow", "PointRow", "Row", "count_rows", "rows"]
+
+Index: TypeAlias = slice | NDArray[np.int64]
+"""Positions along one axis."""
+
+
+class Part(NamedTuple):
+    """What a selection needs of one chunk along one axis."""
+
+    chunk: int
+    source: Index
+    target: Index
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRow:
+    """The outer product of positions inside a chunk, and of those in engine order."""
+
+    coords: tuple[int, ...]
+    source: tuple[Index, ...]
+    target: tuple[Index, ...]
+    items: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return math.prod(self.items)
+
+    def take(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        """Return the part of a chunk."""
+        part: NDArray[Any] = chunk[_outer(self.source, chunk.shape)]
+        return part
+
+    def place(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
+        """Write the part to its place in engine order."""
+        target[_outer(self.target, target.shape)] = part
+
+    def pick(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values that go into the chunk; the reverse of `place`."""
+        part: NDArray[Any] = values[_outer(self.target, values.shape)]
+        return part
+
+    def put(self, chunk: NDArray[Any], part: NDArray[Any]) -> None:
+        """Write the values into the chunk; of two for the same item the later one wins."""
+        chunk[_outer(self.source, chunk.shape)] = part
+
+    def covers(self, valid: Sequence[int]) -> bool:
+        """Tell whether the row replaces every item of a chunk that has so many valid ones."""
+        return all(
+            isinstance(index, slice) and index.step in (1, -1) and items == length
+            for index, items, length in zip(self.source, self.items, valid, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PointRow:
+    """Single points of a chunk, each with all positions along the axes that are ranges.
+
+    Engine order has the points first, then the ranges.
+    """
+
+    coords: tuple[int, ...]
+    axes: tuple[int, ...]
+    """The axes that have an index array."""
+    offsets: tuple[NDArray[np.int64], ...]
+    """Where the points lie in the chunk, for each of `axes`."""
+    points: Index
+    """Which points of engine order they are."""
+    ranges: tuple[Part, ...]
+    """The parts of the other axes."""
+
+    @property
+    def count(self) -> int:
+        """The number of items."""
+        return len(self.offsets[0]) * math.prod(part.items for part in self.ranges)
+
+    def take(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        """Return the part of a chunk."""
+        return self._points_first(chunk)[self._source()]
+
+    def place(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
+        """Write the part to its place in engine order."""
+        target[self._target()] = part
+
+    def pick(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values that go into the chunk; the reverse of `place`."""
+        return values[self._target()]
+
+    def put(self, chunk: NDArray[Any], part: NDArray[Any]) -> None:
+        """Write the values into the chunk; of two for the same item the later one wins."""
+        self._points_first(chunk)[self._source()] = part
+
+    def covers(self, valid: Sequence[int]) -> bool:
+        """Points are never taken to replace a whole chunk."""
+        return False
+
+    def _points_first(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        return np.moveaxis(chunk, self.axes, range(len(self.axes)))
+
+    def _source(self) -> tuple[Index, ...]:
+        return (*self.offsets, *(part.source for part in self.ranges))
+
+    def _target(self) -> tuple[Index, ...]:
+        return (self.points, *(part.target for part in self.ranges))
+
+
+Row: TypeAlias = BoxRow | PointRow
+
+
+def rows(selection: Selection, grid: ChunkGrid) -> Iterator[Row]:
+    """Cut a selection by chunks, one row after the other; chunks ascend for steps that do.
+
+    >>> from ingot.selection import parse
+    >>> grid = ChunkGrid((10,), (4,), padded=True)
+    >>> [(row.coords, row.source) for row in rows(parse(slice(2, 6), (10,)), grid)]
+    [((0,), (slice(2, 4, 1),)), ((1,), (slice(0, 2, 1),))]
+    """
+    if 0 in selection.engine_shape:
+        return iter(())
+    if isinstance(selection, BasicSelection):
+        return _box_rows(
+            [
+                _range_parts(range(start, start + count * step, step), chunk)
+                for start, count, step, chunk in zip(
+                    selection.starts, selection.counts, selection.steps, grid.chunk, strict=True
+                )
+            ]
+        )
+    if isinstance(selection, OrthogonalSelection):
+        axes = zip(selection.axes, grid.chunk, strict=True)
+        return _box_rows([_parts(axis, chunk) for axis, chunk in axes])
+    return _point_rows(selection, grid)
+
+
+def count_rows(selection: Selection, grid: ChunkGrid) -> int:
+    """The number of rows, without making them all at a time.
+
+    >>> from ingot.selection import parse
+    >>> count_rows(parse(slice(2, 6), (10,)), ChunkGrid((10,), (4,), padded=True))
+    2
+    """
+    return sum(1 for _ in rows(selection, grid))
+
+
+def _box_rows(axes: list[list[Part]]) -> Iterator[BoxRow]:
+    for parts in product(*axes):
+        yield BoxRow(
+            tuple(part.chunk for part in parts),
+            tuple(part.source for part in parts),
+            tuple(part.target for part in parts),
+            tuple(part.items for part in parts),
+        )
+
+
+def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[PointRow]:
+    indexed = [axis for axis, index in enumerate(selection.axes) if not isinstance(index, range)]
+    arrays = [index for index in selection.axes if not isinstance(index, range)]
+    others = [axis for axis in range(len(grid.chunk)) if axis not in indexed]
+    groups = group_points(arrays, [grid.chunk[axis] for axis in indexed])
+    ranges = [_parts(selection.axes[axis], grid.chunk[axis]) for axis in others]
+    for group, chunks in enumerate(groups.chunks.tolist()):
+        begin, end = int(groups.bounds[group]), int(groups.bounds[group + 1])
+        points = slice(begin, end) if groups.ordered else groups.order[begin:end]
+        offsets = tuple(offsets[begin:end] for offsets in groups.offsets)
+        for parts in product(*ranges):
+            coords = [0] * len(grid.chunk)
+            for axis, chunk in zip(indexed, chunks, strict=True):
+                coords[axis] = chunk
+            for axis, part in zip(others, parts, strict=True):
+                coords[axis] = part.chunk
+            yield PointRow(tuple(coords), tuple(indexed), offsets, points, parts)
+
+
+def _parts(axis: range | NDArray[np.int64], chunk: int) -> list[Part]:
+    return _range_parts(axis, chunk) if isinstance(axis, range) else _index_parts(axis, chunk)
+
+
+def _range_parts(axis: range, chunk: int) -> list[Part]:
+    step = axis.step
+    return [
+        Part(number, _run(offset, items, step), slice(position, position + items), items)
+        for number, offset, items, position in cut_range(axis.start, len(axis), step, chunk)
+    ]
+
+
+def _index_parts(axis: NDArray[np.int64], chunk: int) -> list[Part]:
+    groups = group_points([axis], [chunk])
+    parts = []
+    for group, (number,) in enumerate(groups.chunks.tolist()):
+        begin, end = int(groups.bounds[group]), int(groups.bounds[group + 1])
+        target = slice(begin, end) if groups.ordered else groups.order[begin:end]
+        parts.append(Part(number, groups.offsets[0][begin:end], target, end - begin))
+    return parts
+
+
+def _run(offset: int, items: int, step: int) -> slice:
+    stop = offset + items * step
+    # Going down past the first item, a stop of -1 would mean the last one.
+    return slice(offset, stop if stop >= 0 else None, step)
+
+
+def _outer(index: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return a key for the outer product: NumPy would pair index arrays instead."""
+    if sum(not isinstance(each, slice) for each in index) < 2:
+        return index
+    axes = [
+        np.arange(*each.indices(length)) if isinstance(each, slice) else each
+        for each, length in zip(index, shape, strict=True)
+    ]
+    return np.ix_(*axes)

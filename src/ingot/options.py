@@ -1,0 +1,78 @@
+"""What a caller may decide about how data is moved: a value that is passed along, never a global.
+
+Knows the names, their defaults and their bounds. Refuses to know who heeds them.
+"""
+
+import os
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+__all__ = ["Limits", "Options"]
+
+_DURABILITIES: Final = ("full", "process")
+_VERIFICATIONS: Final = ("first", "always", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is refused because it is too large, whatever a file says.
+
+    >>> Limits().chunk_bytes
+    2147483631
+    """
+
+    chunk_bytes: int = 2**31 - 1 - 16
+    """The most bytes that one chunk may decode to."""
+    window_bytes: int = 64 << 20
+    """About how many bytes of chunks are held in memory at a time, beside the result."""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_bytes", "window_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, at least 1 is needed")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How data is moved.
+
+    >>> Options(threads=1).cache_bytes
+    0
+    >>> Options(durability="paper")
+    Traceback (most recent call last):
+    ValueError: durability is 'paper', not one of 'full', 'process'
+    """
+
+    threads: int | None = None
+    """How many threads one call may use; None is one for each processor this process may use."""
+    cache_bytes: int = 0
+    """How many bytes of decoded chunks an open array may keep."""
+    durability: Literal["full", "process"] = "full"
+    """What a returned call has survived: a power cut, or only the end of the process."""
+    verify: Literal["first", "always", "never"] = "first"
+    """When checksums over whole chunks are compared."""
+    allow_pickle: bool = False
+    """Whether objects may be unpickled, which runs code that a file brings along."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, at least 1 is needed")
+        if self.cache_bytes < 0:
+            raise ValueError(f"cache_bytes is {self.cache_bytes}, at least 0 is needed")
+        for name, known in (("durability", _DURABILITIES), ("verify", _VERIFICATIONS)):
+            if getattr(self, name) not in known:
+                choices = ", ".join(map(repr, known))
+                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {choices}")
+
+    def thread_count(self) -> int:
+        """The number of threads that `threads` stands for.
+
+        >>> Options(threads=3).thread_count()
+        3
+        """
+        if self.threads is not None:
+            return self.threads
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
