@@ -1,8 +1,10 @@
-//! LZ4 blocks decoded without `unsafe`, and runs recognised without decoding.
+//! LZ4 blocks: beginnings decoded without `unsafe`, and runs recognised without decoding.
 //!
-//! The C library accepts a copy from zero bytes back, which the format forbids, and then
-//! "copies" whatever the output held before. Here it is refused, like everything else that
-//! leaves the input or the output.
+//! Whole blocks are decoded by the C library, which lets one thing pass that the format
+//! forbids: a copy from zero bytes back. It makes zeros of it, except where only the
+//! beginning of a block is decoded: there it leaves whatever the output held before, memory
+//! that is nobody's business. So beginnings are decoded here, with zeros for such a copy as
+//! well: what a slice shows is what the whole block shows.
 //!
 //! ```text
 //! token: high nibble = literals, low nibble = copied bytes - 4; 15 = bytes follow that add
@@ -67,11 +69,15 @@ pub fn decode(source: &[u8], out: &mut [u8], whole: bool) -> Option<()> {
             length += extended(source, &mut at)?;
         }
         let room = out.len() - made;
-        if distance == 0 || distance > made || (whole && length > room) {
+        if distance > made || (whole && length > room) {
             return None;
         }
         let length = length.min(room);
-        repeat(out, made, distance, length);
+        if distance == 0 {
+            out[made..made + length].fill(0);
+        } else {
+            repeat(out, made, distance, length);
+        }
         made += length;
         if !whole && made == out.len() {
             return Some(());
@@ -163,7 +169,6 @@ mod tests {
         let mut out = [9; 64];
         for stream in [
             &[][..],
-            &[0x1f, 7, 0, 0, 39, 0x50, 7, 7, 7, 7, 7], // from zero bytes back
             &[0x1f, 7, 2, 0, 39, 0x50, 7, 7, 7, 7, 7], // from before the first byte
             &[0x1f, 7, 1, 0, 40, 0x50, 7, 7, 7, 7, 7], // one byte too many
             &[0x1f, 7, 1, 0, 255, 255],                // a length without an end
@@ -174,6 +179,38 @@ mod tests {
         }
         assert_eq!(decode(&[0x1f, 7, 1, 0, 39, 0x50, 7, 7, 7, 7, 7], &mut out, true), Some(()));
         assert_eq!(out, [7; 64]);
+    }
+
+    #[test]
+    fn copies_from_nowhere_are_zeros_on_every_path() {
+        // Literals, such a copy, and enough behind it to reach each of the library's loops.
+        for length in [4, 5, 7, 8, 9, 12, 17, 18, 19, 20, 35, 64, 100, 273] {
+            for behind in [12, 13, 40, 100, 300] {
+                for literals in [1, 2, 7, 14] {
+                    let mut stream = vec![(literals as u8) << 4 | (length - SHORTEST).min(15) as u8];
+                    stream.extend(vec![0x11; literals]);
+                    stream.extend([0, 0]);
+                    if length >= 15 + SHORTEST {
+                        stream.push((length - 15 - SHORTEST) as u8);
+                    }
+                    stream.push((behind.min(15) as u8) << 4);
+                    if behind >= 15 {
+                        stream.extend(vec![255; (behind - 15) / 255]);
+                        stream.push(((behind - 15) % 255) as u8);
+                    }
+                    stream.extend(vec![0x22; behind]);
+                    let expected = [vec![0x11; literals], vec![0; length], vec![0x22; behind]].concat();
+                    let mut out = vec![0xee; expected.len()];
+                    assert_eq!(lzzzz::lz4::decompress(&stream, &mut out).ok(), Some(expected.len()));
+                    assert_eq!(out, expected, "the library: {literals} {length} {behind}");
+                    for part in 1..=expected.len() {
+                        let mut out = vec![0xee; part];
+                        assert_eq!(decode(&stream, &mut out, false), Some(()));
+                        assert_eq!(out, expected[..part]);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

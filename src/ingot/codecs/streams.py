@@ -7,7 +7,7 @@ standard library; BloscLZ and Snappy are our own.
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from numcodecs import lz4, zstd
 
@@ -64,33 +64,7 @@ def _decode_lz4(stream: bytes, nbytes: int) -> bytes:
         raise CorruptionError(
             f"LZ4: the stream of {len(stream)} bytes does not hold {nbytes} bytes: {error}"
         ) from None
-    # The library lets a match copy onto itself, and makes its bytes up.
-    if 0 in _lz4_distances(stream):
-        raise CorruptionError("LZ4: a match reaches 0 bytes back")
     return output
-
-
-def _lz4_distances(stream: bytes) -> Iterator[int]:
-    """Yield how far back each match reaches, in a stream that is known to be well-formed."""
-    position = 0
-    while True:
-        token = stream[position]
-        literals, position = _lz4_length(stream, token >> 4, position + 1)
-        position += literals
-        if position == len(stream):
-            return
-        yield stream[position] | stream[position + 1] << 8
-        _, position = _lz4_length(stream, token & 15, position + 2)
-
-
-def _lz4_length(stream: bytes, nibble: int, position: int) -> tuple[int, int]:
-    """Return a length that begins in a token, and the position behind its further bytes."""
-    if nibble < 15:
-        return nibble, position
-    start = position
-    while stream[position] == 255:
-        position += 1
-    return 15 + 255 * (position - start) + stream[position], position + 1
 
 
 def _decode_zlib(stream: bytes, nbytes: int) -> bytes:
