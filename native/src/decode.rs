@@ -502,3 +502,119 @@ pub fn copy_plain(region: &Region, range: Range<usize>, window: Window<'_>) -> O
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Packer, Recipe, encode};
+    use crate::scatter::{Axis, Destination};
+    use crate::streams::Codec;
+
+    fn sample(length: usize) -> Vec<u8> {
+        (0..length).map(|index| (((index / 11) * (index % 7)) >> 3) as u8).collect()
+    }
+
+    fn packed(source: &[u8], recipe: Recipe) -> Vec<u8> {
+        let mut packer = Packer::default();
+        encode(source, recipe, &mut packer, &mut Scratch::default(), 1, &Watch::unasked()).unwrap();
+        packer.bytes().to_vec()
+    }
+
+    fn recipes(typesize: usize) -> Vec<Recipe> {
+        let mut recipes = Vec::new();
+        for codec in [Codec::BloscLz, Codec::Lz4, Codec::Zstd, Codec::Zlib, Codec::Snappy] {
+            for filter in [Filter::None, Filter::Shuffle, Filter::Bitshuffle] {
+                for blocksize in [0, 700, 4096] {
+                    recipes.push(Recipe { codec, level: 5, filter, typesize, blocksize });
+                }
+            }
+        }
+        recipes
+    }
+
+    #[test]
+    fn whole_chunks_come_back_on_any_number_of_threads() {
+        for (typesize, length) in [(1, 5000), (4, 10_001), (8, 8 * 1024), (12, 12 * 800 + 5), (24, 2400)] {
+            let source = sample(length);
+            for recipe in recipes(typesize) {
+                let chunk = packed(&source, recipe);
+                let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+                for threads in [1, 3] {
+                    let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
+                    let mut out = vec![0xee; length];
+                    let mut scratch = Scratch::default();
+                    decoder.decode_whole(&chunk, &mut out, &mut scratch, threads, &Watch::unasked()).unwrap();
+                    assert_eq!(out, source, "{recipe:?}");
+                }
+            }
+        }
+    }
+
+    /// Items of four bytes, 20 x 15 x 30 of them, a strided box of them into a larger array.
+    #[test]
+    fn boxes_go_to_their_place_and_nowhere_else() {
+        let source = sample(20 * 15 * 30 * 4);
+        let axis = |size, start, count, step, stride| Axis { size, start, count, step, stride };
+        let boxes = [
+            [axis(20, 0, 20, 1, 1800), axis(15, 0, 15, 1, 120), axis(30, 0, 30, 1, 4)],
+            [axis(20, 3, 5, 3, 2000), axis(15, 14, 1, 1, 4), axis(30, 1, 10, 2, 8)],
+            [axis(20, 7, 1, 1, 4), axis(15, 2, 9, 1, 400), axis(30, 5, 20, 1, 4)],
+            [axis(20, 0, 20, 1, 4), axis(15, 0, 15, 1, 80), axis(30, 29, 1, 1, 4)],
+        ];
+        for typesize in [4, 2, 1, 3, 8] {
+            for recipe in recipes(typesize) {
+                let chunk = packed(&source, recipe);
+                let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+                for axes in &boxes {
+                    let mut out = vec![0xee; 40_000];
+                    let mut expected = out.clone();
+                    for index in 0..axes.iter().map(|axis| axis.count).product() {
+                        let (mut rest, mut linear, mut offset, mut pitch) = (index, 0, 0, 1);
+                        for axis in axes.iter().rev() {
+                            let place = rest % axis.count;
+                            linear += (axis.start + place * axis.step) * pitch;
+                            offset += place * axis.stride as usize;
+                            rest /= axis.count;
+                            pitch *= axis.size;
+                        }
+                        expected[offset..offset + 4].copy_from_slice(&source[4 * linear..4 * linear + 4]);
+                    }
+                    // SAFETY: `out` lives on and is not used while the region is.
+                    let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
+                    let region = Region::new(axes, 4, 0, destination).unwrap();
+                    let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
+                    let window = Window { bytes: &chunk, offset: 0 };
+                    let blocks = decoder.blocks_of(&region);
+                    decoder.decode_region(window, blocks, &region, &mut Scratch::default()).unwrap();
+                    assert!(out == expected, "{recipe:?} {axes:?}");
+                    let mut gathered = vec![0; source.len()];
+                    region.gather(&mut gathered);
+                    let mut again = vec![0xee; out.len()];
+                    // SAFETY: as above.
+                    let destination = unsafe { Destination::new(again.as_mut_ptr(), again.len()) };
+                    let back = Region::new(axes, 4, 0, destination).unwrap();
+                    copy_plain(&back, 0..gathered.len(), Window { bytes: &gathered, offset: 0 }).unwrap();
+                    assert!(again == expected, "gathering is the reverse");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_blocks_are_refused() {
+        let source = sample(100_000);
+        let recipe = Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 1000 };
+        let mut chunk = packed(&source, recipe);
+        let first: [u8; 4] = chunk[16..20].try_into().unwrap();
+        for block in 1..100 {
+            chunk[16 + 4 * block..20 + 4 * block].copy_from_slice(&first);
+        }
+        // The first block takes fewer bytes than the average, so claim a long one too.
+        let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+        let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
+        decoder.budget.store(500, Ordering::Relaxed);
+        let mut out = vec![0; source.len()];
+        let fault = decoder.decode_whole(&chunk, &mut out, &mut Scratch::default(), 1, &Watch::unasked()).unwrap_err();
+        assert!(fault.kind == Kind::Corruption && fault.text.contains("overlaps"), "{fault}");
+    }
+}
