@@ -253,7 +253,20 @@ def steps(run, monkeypatch, tmp_path):
     monkeypatch.setattr(
         run, "cargo", lambda environment, *arguments: notes.append("cargo " + " ".join(arguments))
     )
+    monkeypatch.setattr(run, "test_sanitized", lambda environment: notes.append("sanitized"))
     return notes
+
+
+@pytest.fixture
+def toolchain(run, monkeypatch, tmp_path):
+    """A Rust toolchain made of files, and the calls of cargo with their variables."""
+    calls = []
+    answers = {"-vV": "rustc 1.95\nhost: some-host\n", "--print": f"{tmp_path}\n"}
+    monkeypatch.setattr(subprocess, "check_output", lambda command, text: answers[command[1]])
+    monkeypatch.setattr(
+        run, "cargo", lambda environment, *arguments, **extra: calls.append((arguments, extra))
+    )
+    return calls
 
 
 TWIN = "pytest -q -n 2 tests/golden tests/contracts INGOT_KERNEL=python"
@@ -269,7 +282,22 @@ class TestJobs:
         if how == "variable":
             monkeypatch.setenv("CI", "true")
         assert run.main(["test"] if how == "variable" else ["test", "--twin"]) == 0
-        assert steps == ["cargo test --quiet", f".venv-python {TWIN}", ".venv pytest -q -n 2"]
+        assert steps == [
+            "cargo test --quiet",
+            "sanitized",
+            f".venv-python {TWIN}",
+            ".venv pytest -q -n 2",
+        ]
+
+    def test_the_sanitizer_runs_where_the_toolchain_has_it(self, run, toolchain, tmp_path, capsys):
+        run.test_sanitized(None)
+        assert not toolchain
+        assert "left out" in capsys.readouterr().out
+        write(tmp_path / "lib/rustlib/some-host/lib/librustc-stable_rt.asan.a")
+        run.test_sanitized(None)
+        ((arguments, extra),) = toolchain
+        assert arguments[:2] == ("test", "--quiet") and "some-host" in arguments
+        assert extra == {"RUSTC_BOOTSTRAP": "1", "RUSTFLAGS": "-Zsanitizer=address"}
 
     def test_test_with_arguments_is_pytest_alone(self, run, steps):
         assert run.main(["test", "tests/unit", "-x"]) == 0
