@@ -34,7 +34,7 @@ pub struct Root {
 impl Root {
     /// `None` when there is no such folder.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
-        match rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | PATH_ONLY, Mode::empty()) {
+        match rustix::fs::open(path, FOLDER, Mode::empty()) {
             Ok(folder) => Ok(Some(Self { folder })),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(system(error, "opening", &path.display().to_string())),
@@ -58,14 +58,62 @@ impl Root {
         Ok(Some(Extent { key, file, offset: 0, length }))
     }
 
-    #[cfg(target_os = "linux")]
+    /// Write `bytes` as a new file; nothing may be there yet. Folders on the way are made.
+    pub fn write_new(&self, key: &str, bytes: &[u8]) -> Outcome<()> {
+        let mut file = match self.create(key) {
+            Err(Errno::NOENT) => {
+                self.make_folders(key)?;
+                self.create(key)
+            }
+            other => other,
+        }
+        .map(File::from)
+        .map_err(|error| match error {
+            Errno::XDEV | Errno::LOOP => Fault::new(Kind::Unsafe, format!("{key} leads out of the dataset")),
+            error => system(error, "creating", key),
+        })?;
+        let written = io::Write::write_all(&mut file, bytes);
+        written.map_err(|error| {
+            // Half a file is worse than none; what cannot be removed, the next writer sweeps.
+            let _ = rustix::fs::unlinkat(&self.folder, key, rustix::fs::AtFlags::empty());
+            failed(&error, "writing", key)
+        })
+    }
+
+    fn create(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+        self.open_with(key, WRITING, ANYBODY.difference(Mode::XUSR | Mode::XGRP | Mode::XOTH))
+    }
+
+    /// Make the folders that `key` lies in; those that are there already are fine.
+    fn make_folders(&self, key: &str) -> Outcome<()> {
+        for (end, _) in key.match_indices('/') {
+            let folder = &key[..end];
+            let made = match folder.rsplit_once('/') {
+                None => rustix::fs::mkdirat(&self.folder, folder, ANYBODY),
+                Some((parent, name)) => self
+                    .open_with(parent, FOLDER, Mode::empty())
+                    .and_then(|parent| rustix::fs::mkdirat(parent, name, ANYBODY)),
+            };
+            match made {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(system(error, "making folder", folder)),
+            }
+        }
+        Ok(())
+    }
+
     fn open_beneath(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+        self.open_with(key, READING, Mode::empty())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         use rustix::fs::ResolveFlags;
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..PATIENCE {
-            match rustix::fs::openat2(&self.folder, key, READING, Mode::empty(), inside) {
+            match rustix::fs::openat2(&self.folder, key, flags, mode, inside) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::NOSYS | Errno::PERM) => return self.walk(key),
+                Err(Errno::NOSYS | Errno::PERM) => return self.walk(key, flags, mode),
                 other => return other,
             }
         }
@@ -73,12 +121,12 @@ impl Root {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn open_beneath(&self, key: &str) -> rustix::io::Result<OwnedFd> {
-        self.walk(key)
+    fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        self.walk(key, flags, mode)
     }
 
     /// Folder by folder, following no link: for systems that cannot be asked to stay inside.
-    fn walk(&self, key: &str) -> rustix::io::Result<OwnedFd> {
+    fn walk(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let mut parts = key.split('/').peekable();
         let mut folder = None;
         while let Some(part) = parts.next() {
@@ -86,9 +134,9 @@ impl Root {
                 return Err(Errno::XDEV);
             }
             let last = parts.peek().is_none();
-            let flags = if last { READING } else { OFlags::DIRECTORY | OFlags::CLOEXEC | PATH_ONLY };
+            let flags = if last { flags } else { FOLDER };
             let inside = folder.as_ref().unwrap_or(&self.folder);
-            let opened = rustix::fs::openat(inside, part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+            let opened = rustix::fs::openat(inside, part, flags | OFlags::NOFOLLOW, mode)?;
             if last {
                 return Ok(opened);
             }
@@ -100,10 +148,13 @@ impl Root {
 
 // Without NONBLOCK opening a FIFO would wait for a writer that never comes.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// What the process's own mask leaves of it.
+const ANYBODY: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
+const WRITING: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
 #[cfg(target_os = "linux")]
-const PATH_ONLY: OFlags = OFlags::PATH;
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::PATH);
 #[cfg(not(target_os = "linux"))]
-const PATH_ONLY: OFlags = OFlags::RDONLY;
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 fn system(error: Errno, doing: &str, name: &str) -> Fault {
     failed(&io::Error::from(error), doing, name)

@@ -83,10 +83,11 @@ pub struct Report {
     pub troubles: Vec<Trouble>,
 }
 
-/// A chunk on its way into the store; `None` when it holds nothing but fill.
-pub struct Encoded {
+/// A chunk on its way into the store: what was done with its bytes, `None` when it holds
+/// nothing but fill.
+pub struct Encoded<T> {
     pub coords: Vec<usize>,
-    pub bytes: Option<Vec<u8>>,
+    pub kept: Option<T>,
 }
 
 /// What a thread needs.
@@ -106,7 +107,7 @@ impl Tools {
 }
 
 impl Layout {
-    fn key(&self, coords: &[usize]) -> String {
+    pub fn key(&self, coords: &[usize]) -> String {
         let mut key = self.prefix.clone();
         for (axis, coord) in coords.iter().enumerate() {
             if axis > 0 {
@@ -294,14 +295,16 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Encode rows `rows` from the memory, reading what partly covered chunks held before.
-    pub fn encode(
+    /// Encode rows `rows` from the memory, reading what partly covered chunks held before,
+    /// and hand each chunk's coordinates and bytes to `keep`.
+    pub fn encode<T: Send>(
         &self,
         rows: std::ops::Range<usize>,
         threads: usize,
         tools: &mut Tools,
         watch: &Watch,
-    ) -> Outcome<(Vec<Encoded>, Vec<Trouble>)> {
+        keep: impl Fn(Option<&Root>, &[usize], &[u8]) -> Outcome<T> + Sync,
+    ) -> Outcome<(Vec<Encoded<T>>, Vec<Trouble>)> {
         let root = Root::open(&self.layout.root)?;
         let encoded = Mutex::new(Vec::new());
         let troubles = Mutex::new(Vec::new());
@@ -313,8 +316,10 @@ impl Job<'_> {
             }
             let parts = self.row(row);
             let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
-            match self.encode_row(root.as_ref(), &coords, &parts, tools) {
-                Ok(bytes) => encoded.lock().expect("no thread panics").push((row, Encoded { coords, bytes })),
+            let kept =
+                self.encode_row(root.as_ref(), &coords, &parts, tools, |bytes| keep(root.as_ref(), &coords, bytes));
+            match kept {
+                Ok(kept) => encoded.lock().expect("no thread panics").push((row, Encoded { coords, kept })),
                 Err(fault) if fault.kind == Kind::Argument => return Err(fault),
                 Err(fault) => {
                     let key = self.layout.key(&coords);
@@ -331,13 +336,14 @@ impl Job<'_> {
         Ok((encoded, troubles.into_inner().expect("no thread panics")))
     }
 
-    fn encode_row(
+    fn encode_row<T>(
         &self,
         root: Option<&Root>,
         coords: &[usize],
         parts: &[Part],
         tools: &mut Tools,
-    ) -> Outcome<Option<Vec<u8>>> {
+        keep: impl FnOnce(&[u8]) -> Outcome<T>,
+    ) -> Outcome<Option<T>> {
         let region = self.region(parts)?;
         let Layout { shape, chunk, fill, chunk_bytes, .. } = self.layout;
         let mut whole = true;
@@ -366,7 +372,7 @@ impl Job<'_> {
         if is_all(chunk, fill) {
             return Ok(None);
         }
-        self.layout.encode_chunk(chunk, scratch, packer).map(Some)
+        self.layout.encode_chunk(chunk, scratch, packer, keep).map(Some)
     }
 }
 
@@ -394,15 +400,30 @@ impl Layout {
         }
     }
 
-    fn encode_chunk(&self, chunk: &[u8], scratch: &mut Scratch, packer: &mut Packer) -> Outcome<Vec<u8>> {
+    fn encode_chunk<T>(
+        &self,
+        chunk: &[u8],
+        scratch: &mut Scratch,
+        packer: &mut Packer,
+        keep: impl FnOnce(&[u8]) -> Outcome<T>,
+    ) -> Outcome<T> {
         match self.coding {
-            Coding::Raw => Ok(chunk.to_vec()),
+            Coding::Raw => keep(chunk),
             Coding::Blosc(recipe) => {
                 encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-                Ok(packer.bytes().to_vec())
+                keep(packer.bytes())
             }
-            Coding::Stream(whole) => scratch.codecs.encode_whole(whole, chunk),
+            Coding::Stream(whole) => keep(&scratch.codecs.encode_whole(whole, chunk)?),
         }
+    }
+
+    /// The key under which the next image of a chunk waits to be published: in the folder of
+    /// the chunk, under a name that no chunk has.
+    pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
+        let key = self.key(coords);
+        let (folder, name) = key.rsplit_once('/').map_or(("", &*key), |(folder, name)| (folder, name));
+        let slash = if folder.is_empty() { "" } else { "/" };
+        format!("{folder}{slash}.g-{transaction}-{name}")
     }
 }
 
