@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingot.grid import ChunkGrid, cut_range, group_points
 from ingot.selection import BasicSelection, CoordinateSelection, OrthogonalSelection, Selection
 
-__all__ = ["BoxRow", "PointRow", "Row", "count_rows", "rows"]
+__all__ = ["BoxRow", "PointRow", "Row", "coordinates", "count_rows", "rows"]
 
 Index: TypeAlias = slice | NDArray[np.int64]
 """Positions along one axis."""
@@ -33,9 +33,11 @@ class Part(NamedTuple):
     items: int
 
 
-@dataclass(frozen=True, slots=True)
-class BoxRow:
-    """The outer product of positions inside a chunk, and of those in engine order."""
+class BoxRow(NamedTuple):
+    """The outer product of positions inside a chunk, and of those in engine order.
+
+    A tuple rather than a dataclass because a plan has one for each of up to millions of chunks.
+    """
 
     coords: tuple[int, ...]
     source: tuple[Index, ...]
@@ -43,7 +45,7 @@ class BoxRow:
     items: tuple[int, ...]
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """The number of items."""
         return math.prod(self.items)
 
@@ -91,7 +93,7 @@ class PointRow:
     """The parts of the other axes."""
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """The number of items."""
         return len(self.offsets[0]) * math.prod(part.items for part in self.ranges)
 
@@ -153,6 +155,15 @@ def rows(selection: Selection, grid: ChunkGrid) -> Iterator[Row]:
     return _point_rows(selection, grid)
 
 
+def coordinates(rows: Sequence[Row], ndim: int) -> NDArray[np.int64]:
+    """Return the coordinates of the rows' chunks, a row of them for each.
+
+    >>> coordinates([BoxRow((1, 2), (), (), ()), BoxRow((3, 4), (), (), ())], 2).tolist()
+    [[1, 2], [3, 4]]
+    """
+    return np.array([row.coords for row in rows], np.int64).reshape(len(rows), ndim)
+
+
 def count_rows(selection: Selection, grid: ChunkGrid) -> int:
     """The number of rows, without making them all at a time.
 
@@ -164,13 +175,12 @@ def count_rows(selection: Selection, grid: ChunkGrid) -> int:
 
 
 def _box_rows(axes: list[list[Part]]) -> Iterator[BoxRow]:
+    if not axes:
+        yield BoxRow((), (), (), ())
+        return
     for parts in product(*axes):
-        yield BoxRow(
-            tuple(part.chunk for part in parts),
-            tuple(part.source for part in parts),
-            tuple(part.target for part in parts),
-            tuple(part.items for part in parts),
-        )
+        # The fields of a part are those of a row: turning rows of parts into columns is all.
+        yield BoxRow(*zip(*parts, strict=True))
 
 
 def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[PointRow]:

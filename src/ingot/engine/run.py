@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
+from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap
@@ -97,11 +98,19 @@ class Engine:
                     encoded[row.coords] = kernel.encode(chunk, self.chunks.schema)
             self._apply(encoded)
 
+    def explain(self, selection: Selection) -> Explanation:
+        """Tell what reading a selection will cost, without reading it."""
+        native = isinstance(selection, BasicSelection) and self._layout is not None
+        kernel_name = "native" if native else "python"
+        return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
+
     def count_chunks(self, selection: Selection) -> int:
         """The number of chunks that a selection touches."""
         grid = self.chunks.schema.grid
         if not isinstance(selection, BasicSelection):
             return plan.count_rows(selection, grid)
+        if 0 in selection.counts:
+            return 0
         total = 1
         boxes = zip(selection.starts, selection.counts, selection.steps, grid.chunk, strict=True)
         for start, count, step, chunk in boxes:
@@ -161,7 +170,9 @@ class Engine:
         A chunk that is going to be replaced whole is not fetched.
         """
         grid, store = self.chunks.schema.grid, self.chunks.store
-        coords = np.array([row.coords for row in rows], np.int64).reshape(len(rows), -1)
+        coords = np.array([row.coords for row in rows], np.int64).reshape(
+            len(rows), len(grid.chunk)
+        )
         locations = list(self.chunks.locate(coords))
         found: dict[int, bytes | NDArray[Any] | None] = {}
         wanted: list[tuple[int, Extent]] = []

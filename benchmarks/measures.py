@@ -1,0 +1,120 @@
+"""What is measured on an array: a column of a table, and the keys that are read for it.
+
+Knows units, and how to choose positions that are the same for everyone. Refuses to know who reads.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from benchmarks.samples import Key, Recipe
+from benchmarks.table import Column, Value
+
+__all__ = ["Measure", "boxes", "elements", "nothing", "planes", "whole"]
+
+POSITIONS = 16
+PLANES = 4
+BOX = 10
+
+Keys = Callable[[Recipe], tuple[Key, ...]]
+
+
+def nothing(recipe: Recipe) -> tuple[Key, ...]:
+    """Read nothing, for columns that are not about reading.
+
+    >>> nothing(Recipe((4,), "<f4", (2,)))
+    ()
+    """
+    return ()
+
+
+def whole(recipe: Recipe) -> tuple[Key, ...]:
+    """Read everything, at once.
+
+    >>> whole(Recipe((4, 2), "<f4", (2, 2)))
+    ((slice(0, 4, None), slice(0, 2, None)),)
+    """
+    return (tuple(slice(0, length) for length in recipe.shape),)
+
+
+def boxes(recipe: Recipe) -> tuple[Key, ...]:
+    """Read boxes that lie inside one chunk: reading several chunks is what planes are for.
+
+    >>> boxes(Recipe((20, 10), "<f4", (10, 10)))[0][1]
+    slice(0, 10, None)
+    """
+    rng = np.random.default_rng(10)
+    keys = []
+    for _ in range(POSITIONS):
+        corner = []
+        for length, chunk in zip(recipe.shape, recipe.chunks, strict=True):
+            first = int(rng.integers(0, -(-length // chunk))) * chunk
+            corner.append(first + int(rng.integers(0, min(chunk, length - first) - BOX + 1)))
+        keys.append(tuple(slice(start, start + BOX) for start in corner))
+    return tuple(keys)
+
+
+def elements(recipe: Recipe) -> tuple[Key, ...]:
+    """Read single elements.
+
+    >>> elements(Recipe((1, 1), "<f4", (1, 1)))[:2]
+    ((0, 0), (0, 0))
+    """
+    points = np.random.default_rng(1).integers(0, recipe.shape, (POSITIONS, len(recipe.shape)))
+    return tuple(tuple(point) for point in points.tolist())
+
+
+def planes(axis: int) -> Keys:
+    """Read whole planes across one axis; a negative axis counts from the last.
+
+    >>> planes(-1)(Recipe((4, 1), "<f4", (2, 1)))[0]
+    (slice(0, 4, None), 0)
+    """
+    return partial(_planes, axis)
+
+
+def _planes(axis: int, recipe: Recipe) -> tuple[Key, ...]:
+    axis %= len(recipe.shape)
+    indexes = np.random.default_rng(2).integers(0, recipe.shape[axis], PLANES).tolist()
+    ranges = [slice(0, length) for length in recipe.shape]
+    return tuple((*ranges[:axis], index, *ranges[axis + 1 :]) for index in indexes)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column: what is read for it, the unit of the result, and the bar against the best peer."""
+
+    title: str
+    unit: str
+    keys: Keys = nothing
+    bar: float = 1.0
+
+    @property
+    def column(self) -> Column:
+        """The column of a table that shows it."""
+        spec = {"MB/s": ".0f", "us": ".1f", "ms": ".2f"}[self.unit]
+        return Column(f"{self.title} {self.unit}", spec)
+
+    def convert(self, time: float | str, recipe: Recipe) -> Value:
+        """Turn the seconds of one call into the unit; words in place of a time stay.
+
+        >>> recipe = Recipe((500, 1000), "<f8", (500, 100))
+        >>> Measure("read", "MB/s").convert(2.0, recipe), Measure("open", "us").convert(2.0, recipe)
+        (2.0, 2000000.0)
+        """
+        if isinstance(time, str):
+            return time
+        if self.unit == "MB/s":
+            return recipe.nbytes / time / 1e6
+        per_key = time / max(len(self.keys(recipe)), 1)
+        return per_key * {"us": 1e6, "ms": 1e3}[self.unit]
+
+    def ratio(self, ours: float, theirs: float) -> float:
+        """Return how many times as fast we are, given two values of the column.
+
+        >>> Measure("open", "us").ratio(1.0, 3.0), Measure("write", "MB/s").ratio(1.0, 4.0)
+        (3.0, 0.25)
+        """
+        return ours / theirs if self.unit == "MB/s" else theirs / ours

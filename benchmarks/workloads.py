@@ -1,0 +1,51 @@
+"""Every workload by name, and names that stand for several.
+
+Knows where each one is. Refuses to know how it is run.
+"""
+
+from collections.abc import Callable, Sequence
+
+from benchmarks import arrays, decode, encode, four, many, memory, overhead, slices
+from benchmarks.settings import Settings
+from benchmarks.table import Table
+
+__all__ = ["GROUPS", "WITH_ZARR", "WORKLOADS", "choose"]
+
+WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
+    "decode": decode.run,
+    "encode": encode.run,
+    "overhead": overhead.run,
+    "slices": slices.run,
+    "arrays": arrays.run,
+    "four": four.run,
+    "many": many.run,
+    "memory": memory.run,
+}
+
+WITH_ZARR = ("arrays", "four", "many", "memory")
+"""The workloads that zarr takes part in, for which a newer Python may be wanted."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "chunks": ("decode", "encode", "overhead", "slices"),
+    "scaling": ("four", "many", "memory"),
+    "all": tuple(WORKLOADS),
+}
+
+
+def choose(names: Sequence[str]) -> list[str]:
+    """Return the workloads that names stand for, each one once; all of them for no names.
+
+    >>> choose(["overhead", "chunks"])
+    ['overhead', 'decode', 'encode', 'slices']
+    >>> choose(["speed"])
+    Traceback (most recent call last):
+    ValueError: no workload 'speed', known are decode, encode, overhead, slices, arrays, four, \
+many, memory, chunks, scaling, all
+    """
+    chosen: dict[str, None] = {}
+    for name in names or ["all"]:
+        if name not in WORKLOADS and name not in GROUPS:
+            known = ", ".join([*WORKLOADS, *GROUPS])
+            raise ValueError(f"no workload {name!r}, known are {known}")
+        chosen.update(dict.fromkeys(GROUPS.get(name, (name,))))
+    return list(chosen)
