@@ -78,3 +78,13 @@ class Layout:
         last: int,
         threads: int,
     ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...
+    def stage(
+        self,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        first: int,
+        last: int,
+        threads: int,
+        transaction: str,
+    ) -> tuple[list[tuple[Coords, str, str | None]], list[Trouble]]: ...

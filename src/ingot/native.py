@@ -21,12 +21,17 @@ import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
     from typing_extensions import Buffer
+
+    Trouble: TypeAlias = tuple[tuple[int, ...], str, BaseException]
 
 __all__ = [
     "ABI",
@@ -34,9 +39,11 @@ __all__ = [
     "Description",
     "Kernel",
     "KernelWarning",
+    "Layout",
     "choice",
     "choose",
     "kernel",
+    "make_layout",
     "reason",
 ]
 
@@ -102,6 +109,45 @@ class KernelWarning(RuntimeWarning):
     """
 
 
+class Layout(Protocol):
+    """Where the chunks of an array lie and how they are coded; only the native kernel has it.
+
+    A *trouble* is what went wrong with one chunk: its coordinates, its key, the error.
+    """
+
+    def read(
+        self,
+        out: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        threads: int,
+    ) -> "tuple[int, list[Trouble]] | None":
+        """Read a box into ``out``; None if all was well, else the absent chunks and troubles."""
+
+    def encode(
+        self,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        first: int,
+        last: int,
+        threads: int,
+    ) -> "tuple[list[tuple[tuple[int, ...], bytes | None]], list[Trouble]]":
+        """Encode the chunks of a box, those with the numbers ``first`` to ``last``."""
+
+    def stage(
+        self,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        first: int,
+        last: int,
+        threads: int,
+        transaction: str,
+    ) -> "tuple[list[tuple[tuple[int, ...], str, str | None]], list[Trouble]]":
+        """Encode likewise, into staged files; for each chunk its key and the staged one's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A kernel, and why it is this one.
@@ -122,6 +168,14 @@ def kernel() -> Kernel:
     True
     """
     return choice().module
+
+
+def make_layout(**arguments: Any) -> Layout | None:
+    """Return the layout that the arguments describe, or None when the twin runs."""
+    chosen = choice()
+    if chosen.name != "native":
+        return None
+    return cast(Layout, chosen.module.Layout(**arguments))  # type: ignore[attr-defined]
 
 
 def reason() -> str:

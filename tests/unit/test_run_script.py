@@ -296,7 +296,8 @@ class TestJobs:
         write(tmp_path / "lib/rustlib/some-host/lib/librustc-stable_rt.asan.a")
         run.test_sanitized(None)
         ((arguments, extra),) = toolchain
-        assert arguments[:2] == ("test", "--quiet") and "some-host" in arguments
+        assert arguments[:2] == ("test", "--quiet")
+        assert "some-host" in arguments
         assert extra == {"RUSTC_BOOTSTRAP": "1", "RUSTFLAGS": "-Zsanitizer=address"}
 
     def test_test_with_arguments_is_pytest_alone(self, run, steps):

@@ -5,7 +5,7 @@ the native kernel does for a whole selection at once, and its oracle. Refuses to
 commits and what a missing chunk means.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from ingot.codecs.codec import Buffer, ChunkSpec
 from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
-
-if TYPE_CHECKING:
-    from ingot._native import Layout
 
 __all__ = ["decode", "encode", "native_layout", "plain_dtype"]
 
@@ -48,15 +45,14 @@ def encode(chunk: NDArray[Any], schema: ArraySchema) -> bytes | None:
     return schema.chain.encode(chunk)
 
 
-def native_layout(chunks: ChunkMap, limit: int) -> "Layout | None":
+def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
     alone, and every codec of the chain has native code.
     """
     schema, template = chunks.schema, chunks.template
-    chosen = native.choice()
-    if chosen.name != "native" or template is None or Feature.NATIVE not in chunks.store.features:
+    if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     if schema.variable or not schema.padded or schema.dtype.itemsize == 0:
         return None
@@ -64,7 +60,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> "Layout | None":
     recipe = schema.chain.recipe(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
-    layout: Layout = chosen.module.Layout(  # type: ignore[attr-defined]
+    return native.make_layout(
         root=chunks.store.root,  # type: ignore[attr-defined]
         names=(template.prefix, template.separator, template.suffix, template.scalar),
         shape=schema.shape,
@@ -80,7 +76,6 @@ def native_layout(chunks: ChunkMap, limit: int) -> "Layout | None":
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
     )
-    return layout
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
