@@ -269,7 +269,7 @@ def toolchain(run, monkeypatch, tmp_path):
     return calls
 
 
-TWIN = "pytest -q -n 2 tests/golden tests/contracts INGOT_KERNEL=python"
+TWIN = "pytest -q -n 2 tests/golden tests/contracts INGOT_KERNEL=python INGOT_NATIVE=off"
 
 
 class TestJobs:
