@@ -17,7 +17,7 @@ const MAX_LITERALS: usize = 32;
 /// Distances from this one on take the long form.
 const NEAR: usize = 8192;
 const FARTHEST: usize = NEAR + 0xffff;
-/// The input's last bytes are always literals, so that eight-byte reads stay inside.
+/// No search begins among the input's last bytes: there is little to gain.
 const TAIL: usize = 12;
 
 /// Decode `source` into `out`. With `whole`, the stream must fill `out` exactly and be
@@ -170,8 +170,8 @@ pub fn encode(source: &[u8], out: &mut [u8], level: u8, table: &mut Table) -> Op
         [first, rest @ ..] if source.len() > 2 * TAIL && source[..rest.len()] == *rest => {
             // All bytes alike, as the upper bytes of numbers often are.
             sink.literals(&[*first])?;
-            sink.copy(source.len() - TAIL, 1)?;
-            source.len() - TAIL + 1
+            sink.copy(source.len() - 2, 1)?;
+            source.len() - 1
         }
         _ if source.len() > 2 * TAIL => encode_matches(source, &Effort::of(level), table, &mut sink)?,
         _ => 0,
@@ -187,7 +187,7 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
     let mask = slots.len() - 1;
     let hash = |sequence: u32| (sequence.wrapping_mul(2_654_435_761) >> shift) as usize & mask;
     let limit = source.len() - TAIL;
-    let probe = (source.len() / 4).clamp(1024, 4096);
+    let probe = (source.len() / 4).clamp(384, 8192);
     let mut probed = effort.worth >= 100;
     let (mut anchor, mut at) = (0, 1);
     let mut misses = 1usize << effort.patience;
@@ -209,7 +209,8 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
             misses += 1;
             continue;
         }
-        let length = 4 + common(source, at - distance + 4, at + 4, limit);
+        // The last byte is left to the literals that every stream ends with.
+        let length = 4 + common(source, at - distance + 4, at + 4, source.len() - 1);
         let back = common_back(source, at - distance, at, anchor);
         let shortest = effort.shortest + if distance >= NEAR { 2 } else { 0 };
         if length + back < shortest {
