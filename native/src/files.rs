@@ -224,8 +224,7 @@ pub fn decode_extent(
     let at_once = extent.length <= SMALL || region.count() * region.itemsize() * 3 >= expected;
     let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
     extent.read(0, room(&mut buffers.head, first)?)?;
-    let header = Header::parse(&buffers.head[..first], extent.length, expected)?;
-    check_size(&header, expected)?;
+    let header = due(&buffers.head[..first], extent.length, expected)?;
     if first < header.data_start() {
         extent.read(0, room(&mut buffers.head, header.data_start())?)?;
     }
@@ -248,6 +247,19 @@ pub fn decode_extent(
 pub struct Buffers {
     pub head: Vec<u8>,
     pub body: Vec<u8>,
+}
+
+/// The header of a chunk that is stored in `stored` bytes and must decode to `expected`:
+/// where the array says what is due, anything else is corruption.
+pub fn due(head: &[u8], stored: usize, expected: usize) -> Outcome<Header> {
+    if let Some(claim) = head.get(12..16).and_then(|claim| claim.first_chunk().copied()).map(i32::from_le_bytes)
+        && (0..stored as i64).contains(&i64::from(claim))
+    {
+        return corrupt!("Blosc chunk: cbytes claims {claim} bytes, {stored} are stored");
+    }
+    let header = Header::parse(head, stored, usize::MAX)?;
+    check_size(&header, expected)?;
+    Ok(header)
 }
 
 pub fn check_size(header: &Header, expected: usize) -> Outcome<()> {

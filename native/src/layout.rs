@@ -9,7 +9,7 @@ use crate::decode::{Decoder, Scratch, Window, copy_plain, room};
 use crate::encode::{self, Packer};
 use crate::fault::{Fault, Kind, Outcome, corrupt};
 use crate::files::{self, Buffers, Extent, Root};
-use crate::header::{HEADER_BYTES, Header};
+use crate::header::HEADER_BYTES;
 use crate::scatter::{Axis, Destination, Region};
 use crate::streams::{Codecs, Whole};
 use crate::watch::Watch;
@@ -387,8 +387,7 @@ impl Layout {
         match self.coding {
             Coding::Blosc(_) => {
                 let bytes = extent.all(buffers)?;
-                let header = Header::parse(bytes, bytes.len(), out.len())?;
-                files::check_size(&header, out.len())?;
+                let header = files::due(bytes, bytes.len(), out.len())?;
                 let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
                 decoder.decode_whole(bytes, out, scratch, 1, &Watch::unasked())
             }

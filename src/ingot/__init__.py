@@ -2,17 +2,31 @@
 
 >>> import numpy as np
 >>> import ingot
->>> series = np.arange(100_000)
->>> chunk = ingot.blosc.compress(series, typesize=8)
->>> len(chunk) < series.nbytes // 10
+>>> temperature = np.round(np.sin(np.arange(1_000_000) / 300), 2).reshape(1000, 1000)
+>>> array = ingot.array(temperature, codec="blosc:zstd:5:shuffle", attrs={"units": "°C"})
+>>> array.stored_bytes < array.nbytes // 10
 True
->>> np.array_equal(np.frombuffer(ingot.blosc.decompress(chunk), series.dtype), series)
+>>> np.array_equal(array[10:20, ::-3], temperature[10:20, ::-3])
 True
 """
 
 from ingot import errors
+from ingot.api import array, create, formats, open
+from ingot.array import Array
 from ingot.codecs import blosc
+from ingot.options import Limits, Options
 
-__all__ = ["__version__", "blosc", "errors"]
+__all__ = [
+    "Array",
+    "Limits",
+    "Options",
+    "__version__",
+    "array",
+    "blosc",
+    "create",
+    "errors",
+    "formats",
+    "open",
+]
 
 __version__ = "0.1.0"

@@ -13,11 +13,12 @@ from tests.architecture.source import Module, package_modules
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("claims", "grid", "key", "native", "options"),
-    ("dtypes", "selection"),
+    ("blocks", "dtypes", "selection"),
     ("codecs.codec", "stores.store", "query.expr", "query.parse"),
     ("schema", "codecs.*", "stores.*"),
     ("engine.plan", "formats.format", "formats.document"),
     ("engine.*", "formats.*"),
+    ("attributes", "display", "footprint", "growth", "reductions"),
     ("array", "query.*"),
     ("table", "ragged"),
     ("group", "convert", "interop.*", "compat.*"),

@@ -14,7 +14,18 @@ MOST_MODULE_LINES = 500
 MOST_BODY_LINES = 40
 GRAB_BAGS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}
 
-PUBLIC = {"__version__", "blosc", "errors"}
+PUBLIC = {
+    "Array",
+    "Limits",
+    "Options",
+    "__version__",
+    "array",
+    "blosc",
+    "create",
+    "errors",
+    "formats",
+    "open",
+}
 """Every name of the package itself. Adding one is a decision: change it here too."""
 
 

@@ -107,6 +107,11 @@ class Zstd(Compressor):
         level = claims.integer("level", 0, low=-131072, high=2**31 - 1)
         return cls(min(level, _ZSTD_HIGHEST_LEVEL), claims.flag("checksum", False))
 
+    def config(self) -> dict[str, Any]:
+        """Return the stage as files spell it; not every reader knows the checksum's name."""
+        config: dict[str, Any] = {"id": self.name, "level": self.level}
+        return config | {"checksum": True} if self.checksum else config
+
     def encode(self, data: Buffer) -> Buffer:
         """Return one frame."""
         return bytes(zstd.compress(data, self.level, self.checksum))

@@ -16,7 +16,7 @@ from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
-__all__ = ["decode", "encode", "native_layout", "plain_dtype"]
+__all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype"]
 
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
 
@@ -45,6 +45,18 @@ def encode(chunk: NDArray[Any], schema: ArraySchema) -> bytes | None:
     return schema.chain.encode(chunk)
 
 
+def fill_item(schema: ArraySchema) -> NDArray[Any]:
+    """Return the fill value as an array without axes: also one that is a list or an array itself.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> fill_item(ArraySchema((2,), np.dtype(object), (2,), CodecChain(), [1, 2])).shape
+    ()
+    """
+    item = np.empty((), schema.dtype)
+    item[()] = schema.fill
+    return item
+
+
 def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
 
@@ -54,7 +66,8 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     schema, template = chunks.schema, chunks.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
-    if schema.variable or not schema.padded or schema.dtype.itemsize == 0:
+    # A buffer without axes has no shape to go by.
+    if schema.variable or not schema.padded or not schema.shape or not schema.dtype.itemsize:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
@@ -67,7 +80,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         chunk=schema.chunks,
         axes=recipe.axes,
         itemsize=schema.dtype.itemsize,
-        fill=np.full((), schema.fill, schema.dtype).tobytes(),
+        fill=fill_item(schema).tobytes(),
         kind=recipe.kind,
         codec=recipe.codec,
         level=recipe.level,
@@ -92,7 +105,7 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:
     if schema.variable:
         return bool((chunk == schema.fill).all()) if chunk.dtype.kind == "T" else False
-    item = np.full((), schema.fill, schema.dtype).tobytes()
+    item = fill_item(schema).tobytes()
     # Byte for byte, so that -0.0 and the payloads of NaN survive.
     flat = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)
     size = len(item)

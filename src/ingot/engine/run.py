@@ -5,10 +5,11 @@ do all of it, else row by row. Decides what a missing chunk means (the fill valu
 other failure which chunk it was. Refuses to know any particular store, format or codec.
 """
 
+import math
 import os
 from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from ingot.selection import BasicSelection, Selection
 from ingot.stores.store import Constant, Extent, Feature, Inline, Location
 
 __all__ = ["Engine"]
+
+# What planning one chunk takes in memory, about.
+_ROW_BYTES: Final = 2048
 
 
 class Engine:
@@ -118,13 +122,12 @@ class Engine:
         return total
 
     def _write_native(self, selection: BasicSelection, values: NDArray[Any]) -> None:
-        layout, schema = self._layout, self.chunks.schema
+        layout = self._layout
         assert layout is not None
         if self._plain is not self._dtype:
             values = np.ascontiguousarray(values).view(self._plain)
         total = self.count_chunks(selection)
-        spec = schema.spec((0,) * len(schema.shape))
-        window = max(self._threads, self.options.limits.window_bytes // max(spec.nbytes, 1))
+        window = max(self._threads, self._window())
         for first in range(0, total, window):
             encoded, troubles = layout.encode(
                 values, selection.starts, selection.steps, first, first + window, self._threads
@@ -146,7 +149,7 @@ class Engine:
             raise error
 
     def _read_rows(self, selection: Selection, result: NDArray[Any]) -> None:
-        fill = self.chunks.schema.fill
+        fill = kernel.fill_item(self.chunks.schema)
         for window in self._windows(selection):
             for row, location, data in self._fetched(window, changing=False):
                 with _Place(self.chunks, row.coords, location):
@@ -155,12 +158,16 @@ class Engine:
 
     def _windows(self, selection: Selection) -> Iterator[list[Row]]:
         """Cut a selection into rows, as many at a time as their chunks fit the window."""
-        schema = self.chunks.schema
-        nbytes = max(schema.spec((0,) * len(schema.shape)).nbytes, 1)
-        size = max(1, self.options.limits.window_bytes // nbytes)
-        rows = plan.rows(selection, schema.grid)
+        rows = plan.rows(selection, self.chunks.schema.grid)
+        size = self._window()
         while window := list(islice(rows, size)):
             yield window
+
+    def _window(self) -> int:
+        """The number of chunks that may be held in memory at a time; a row costs something too."""
+        schema = self.chunks.schema
+        nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
+        return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
 
     def _fetched(
         self, rows: list[Row], *, changing: bool
@@ -228,7 +235,10 @@ class Engine:
         if not row.covers(schema.grid.valid_shape(row.coords)):
             old = self._decoded(row.coords, location, data)
         spec = schema.spec(row.coords)
-        chunk = np.full(spec.shape, schema.fill, spec.dtype) if old is None else np.array(old)
+        if old is None:
+            chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
+        else:
+            chunk = np.array(old)
         row.put(chunk, values)
         return chunk
 

@@ -49,7 +49,9 @@ def test_numcodecs_and_ours_read_each_other(config: dict[str, Any], data: bytes)
 def test_a_config_reads_back_as_the_same_stage(config: dict[str, Any]) -> None:
     stage = stage_of(config)
     assert parse_stage(stage.config()) == stage
-    assert {key: stage.config()[key] for key in config} == config
+    # A checksum that is not wanted goes without saying: tensorstore does not know the word.
+    said = {key: value for key, value in config.items() if (key, value) != ("checksum", False)}
+    assert {key: stage.config()[key] for key in said} == said
 
 
 @each_stage
@@ -293,7 +295,7 @@ def test_zfpy(options: dict[str, Any], dtype: str) -> None:
 
 def test_numcodecs_is_not_imported_before_it_is_needed() -> None:
     program = (
-        "import sys, ingot.formats.zarr2 as zarr2; from ingot.codecs.codec import parse_stage;"
+        "import sys; from ingot.formats import zarr2; from ingot.codecs.codec import parse_stage;"
         "[parse_stage({'id': name}) for name in ('blosc', 'zlib', 'packbits', 'vlen-utf8')];"
         "assert 'numcodecs' not in sys.modules;"
         "parse_stage({'id': 'zstd'}); assert 'numcodecs' in sys.modules"

@@ -1,0 +1,365 @@
+"""Opening and creating datasets: the one place that knows all stores and formats.
+
+Knows which store a path means, which format a dataset has or shall have, and what of a caller's
+wishes goes where. Refuses to move data: that is for the containers it returns.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ingot import dtypes
+from ingot.array import Array, Mode
+from ingot.attributes import converted
+from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
+from ingot.dtypes import DType
+from ingot.errors import FormatError, IngotError, LimitError, NotFoundError, UnsupportedError
+from ingot.formats import fills, zarr2
+from ingot.formats.detect import detect, looked_for
+from ingot.formats.format import ArrayNode, ChunkMap, Format, GroupNode
+from ingot.formats.zarr2 import Zarr2Format
+from ingot.grid import ChunkGrid, auto_chunks
+from ingot.options import Options
+from ingot.schema import ArraySchema
+from ingot.stores import Commit, Edit, Feature, FileStore, LocalStore, MemoryStore, Store
+
+__all__ = ["array", "create", "formats", "open"]
+
+Path: TypeAlias = str | os.PathLike[str] | Store
+"""Where a dataset is: a path of the local file system, or a store."""
+
+Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
+"""One codec or several, in the order of encoding; None is the format's default."""
+
+_FORMATS: Final[Mapping[str, Format]] = {"zarr2": cast(Format, Zarr2Format())}
+
+# Becomes zarr3, what other programs write today, as soon as that format is here.
+_DEFAULT: Final = "zarr2"
+
+# The settings that only some formats have, by format, each with the values that it may take.
+_LAYOUT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "zarr2": {"order": ("C", "F"), "dimension_separator": (".", "/")}
+}
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def open(
+    path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
+) -> Array:
+    """Open a dataset. What it is goes by its content, not by its name.
+
+    Mode "r" never creates, changes or touches a file; "r+" allows changes.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> _ = create(folder.name, shape=(3, 4), dtype="i4")
+    >>> open(folder.name).shape
+    (3, 4)
+    >>> open(folder.name + "/absent")
+    Traceback (most recent call last):
+    ingot.errors.NotFoundError: ...absent: no such file or folder
+    >>> folder.cleanup()
+    """
+    if mode not in ("r", "r+"):
+        raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
+    place = _Place.of(path, writable=mode == "r+")
+    chosen = _format(format) if format is not None else _detected(place)
+    node = chosen.open(place.store)
+    if isinstance(node, GroupNode):
+        names = ", ".join(node.children) or "none"
+        raise UnsupportedError(f"{place.name}: a group; open one of its members ({names}) instead")
+    if not isinstance(node, ArrayNode):
+        raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
+    return Array(chosen, node.chunks, path=place.path, mode=mode, options=options or Options())
+
+
+def create(
+    path: Path | None = None,
+    *,
+    shape: int | Sequence[int],
+    dtype: DTypeLike,
+    chunks: int | Sequence[int] | str = "auto",
+    codec: Codec = None,
+    fill: object = 0,
+    format: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+    **layout: Any,
+) -> Array:
+    """Create an array that holds the fill value everywhere; without a path, in memory.
+
+    `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB. `codec`
+    is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
+    them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
+    text of any length. The format zarr2 has two settings of its own: `order` ("C" or "F") and
+    `dimension_separator` ("." or "/").
+
+    What exists is not touched, unless `overwrite` allows to replace an array. Then the old one is
+    emptied and the new one takes its place; files that are not its own stay. A group, or a folder
+    with anything else in it, is never replaced.
+
+    >>> array = create(shape=(1000, 1000), dtype="f4", codec="zlib:1", fill=float("nan"))
+    >>> array.chunks, array[0, 0]
+    ((500, 500), np.float32(nan))
+    """
+    wish = _Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    new = _prepared(path, wish)
+    new.chunks.store.apply(new.commit)
+    return new.array
+
+
+def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
+    """Create an array that holds `data`; takes what `create` takes, but for the shape.
+
+    The array appears when all of the data is stored.
+
+    >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
+    array([3, 4])
+    """
+    dtype = as_create.pop("dtype", None)
+    items = np.asarray(data, None if dtype is None else _dtype(dtype))
+    own = {each.name for each in fields(_Wish)} - {"layout"}
+    layout = {name: as_create.pop(name) for name in as_create.keys() - own}
+    new = _prepared(path, _Wish(items.shape, items.dtype, **as_create, layout=layout))
+    try:
+        new.array[...] = items
+    except BaseException:
+        new.chunks.store.apply(Commit(cleanup=tuple(_removals(new.chunks))))
+        raise
+    new.chunks.store.apply(new.commit)
+    return new.array
+
+
+def formats() -> dict[str, tuple[str, ...]]:
+    """Return the formats that can be read and written, and what each of them holds.
+
+    >>> formats()
+    {'zarr2': ('array',)}
+    """
+    return dict.fromkeys(_FORMATS, ("array",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The store that a path means, and how to speak of it."""
+
+    store: Store
+    path: str | None
+    """None in memory."""
+    file: str | None = None
+    """The key of the only file, where the store is one."""
+
+    @classmethod
+    def of(cls, path: Path, *, writable: bool) -> "_Place":
+        if not isinstance(path, str | os.PathLike):
+            return cls._of_store(path)
+        if isinstance(path, str) and _URL.match(path):
+            raise UnsupportedError(f"{path}: only local paths and stores can be opened")
+        try:
+            folder = stat.S_ISDIR(os.stat(path).st_mode)
+        except FileNotFoundError:
+            folder = True
+        except NotADirectoryError:
+            raise NotFoundError(f"{os.fspath(path)}: a part of the path is a file") from None
+        if folder:
+            local = LocalStore(path, writable=writable)
+            return cls(local, local.root)
+        return cls._of_store(FileStore(path, writable=writable))
+
+    @classmethod
+    def _of_store(cls, store: Store) -> "_Place":
+        if not isinstance(store, Store):
+            raise TypeError(f"a path or a store is needed, not {type(store).__name__}")
+        if isinstance(store, MemoryStore):
+            return cls(store, None)
+        return cls(store, store.location, store.key if isinstance(store, FileStore) else None)
+
+    @property
+    def name(self) -> str:
+        return self.store.location
+
+    def is_empty(self) -> bool:
+        # Without a listing only the formats' own marks could tell, and they were looked for.
+        listed = Feature.LIST in self.store.features
+        return self.file is None and not (listed and any(True for _ in self.store.names()))
+
+
+def _format(name: str) -> Format:
+    if name not in _FORMATS:
+        raise UnsupportedError(f"format {name!r} is unknown; there is {', '.join(_FORMATS)}")
+    return _FORMATS[name]
+
+
+def _detected(place: _Place) -> Format:
+    found = detect(place.store, _FORMATS.values(), place.file)
+    if found is not None:
+        return found
+    sought = looked_for(_FORMATS.values())
+    if not place.is_empty():
+        raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")
+    if place.path is not None and not os.path.exists(place.path):
+        raise NotFoundError(f"{place.name}: no such file or folder")
+    raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A new array as its maker describes it."""
+
+    shape: int | Sequence[int]
+    dtype: DTypeLike
+    chunks: int | Sequence[int] | str = "auto"
+    codec: Codec = None
+    fill: object = 0
+    format: str | None = None
+    attrs: Mapping[str, object] | None = None
+    overwrite: bool = False
+    options: Options | None = None
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+    def schema(self) -> ArraySchema:
+        """Return what the array shall be."""
+        dtype = _dtype(self.dtype)
+        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
+        chunk = _chunk(self.chunks, shape, dtype)
+        grid = ChunkGrid(shape, chunk, padded=True)
+        spec = ChunkSpec(grid.chunk, dtype, _fill(self.fill, dtype))
+        limit = (self.options or Options()).limits.chunk_bytes
+        if spec.nbytes > limit:
+            raise LimitError(f"chunks {chunk} have {spec.nbytes} bytes, the limit is {limit}")
+        stages = zarr2.default_stages(dtype) if self.codec is None else _stages(self.codec)
+        order = self.layout.get("order", "C")
+        chain = zarr2.build_chain(stages, spec, order, where="codec")
+        attrs = converted(self.attrs or {})
+        return ArraySchema(grid.shape, dtype, grid.chunk, chain, spec.fill, order, attrs)
+
+
+@dataclass(frozen=True, slots=True)
+class _New:
+    """An array that exists as soon as its commit is applied."""
+
+    array: Array
+    chunks: ChunkMap
+    commit: Commit
+
+
+def _prepared(path: Path | None, wish: _Wish) -> _New:
+    chosen = _format(wish.format or _DEFAULT)
+    _check_layout(chosen.name, wish.layout)
+    schema = wish.schema()
+    place = _Place.of(MemoryStore() if path is None else path, writable=True)
+    separator = wish.layout.get("dimension_separator", ".")
+    node, commit = chosen.create(place.store, schema, separator=separator)
+    assert isinstance(node, ArrayNode)
+    if _make_room(place, overwrite=wish.overwrite):
+        place.store.apply(Commit(cleanup=tuple(_removals(node.chunks))))
+    options = wish.options or Options()
+    made = Array(chosen, node.chunks, path=place.path, mode="r+", options=options)
+    return _New(made, node.chunks, commit)
+
+
+def _check_layout(format: str, layout: Mapping[str, Any]) -> None:
+    known = _LAYOUT[format]
+    for name, value in layout.items():
+        if name not in known:
+            raise TypeError(f"{format} has no setting {name!r}, only {', '.join(known)}")
+        if value not in known[name]:
+            choices = ", ".join(map(repr, known[name]))
+            raise ValueError(f"{name} is {value!r}, not one of {choices}")
+
+
+def _make_room(place: _Place, *, overwrite: bool) -> bool:
+    """Empty the array that is in the way, if that is allowed; tell whether there was one."""
+    found = detect(place.store, _FORMATS.values(), place.file)
+    if found is None:
+        if place.is_empty():
+            return False
+        raise FileExistsError(f"{place.name}: there is something already, and no known dataset")
+    if not overwrite:
+        raise FileExistsError(f"{place.name}: a {found.name} dataset is there already")
+    try:
+        node = found.open(place.store)
+    except IngotError as error:
+        error.add_note("what cannot be read cannot be replaced: its files are not known")
+        raise
+    if not isinstance(node, ArrayNode):
+        raise FileExistsError(f"{place.name}: only arrays are replaced, this is none")
+    for commit in _emptied(node.chunks):
+        place.store.apply(commit)
+    return True
+
+
+def _emptied(chunks: ChunkMap) -> Iterator[Commit]:
+    """Yield what leaves nothing of an array but its metadata, the length first."""
+    schema = chunks.schema
+    if schema.shape:
+        yield chunks.resized((0,) * len(schema.shape))[1]
+    else:
+        yield chunks.stage({(): None})
+    if schema.attrs:
+        yield chunks.described({})[1]
+
+
+def _removals(chunks: ChunkMap) -> Sequence[Edit]:
+    """Return the edits that remove all chunks, whoever left them there."""
+    shape = chunks.schema.shape
+    if not shape:
+        return chunks.stage({(): None}).edits
+    nothing, _ = chunks.resized((0,) * len(shape))
+    return nothing.resized(shape)[1].prepare
+
+
+def _dtype(claim: DTypeLike) -> DType:
+    dtype = dtypes.TEXT if claim is str else np.dtype(claim)
+    if dtype.subdtype is not None:
+        raise ValueError(f"dtype {dtype}: add the shape of the items to that of the array")
+    if dtype.itemsize == 0:
+        raise ValueError(f"dtype {dtype}: items of 0 bytes")
+    return dtype
+
+
+def _chunk(
+    chunks: int | Sequence[int] | str, shape: tuple[int, ...], dtype: DType
+) -> tuple[int, ...]:
+    if isinstance(chunks, str):
+        if chunks != "auto":
+            raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
+        return auto_chunks(shape, dtype.itemsize, growing=0 in shape)
+    if not isinstance(chunks, int | np.integer):
+        return tuple(chunks)
+    if not shape:
+        raise ValueError("chunks is a number of rows, but an array without axes has none")
+    return (int(chunks), *(max(1, length) for length in shape[1:]))
+
+
+def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
+    stages: list[Stage] = []
+    for each in (codec,) if isinstance(codec, str | Stage) else codec:
+        stages += parse_spelling(each) if isinstance(each, str) else [each]
+    return stages
+
+
+def _fill(fill: object, dtype: DType) -> Any:
+    """Return a fill value as an item of the type, or complain that it is none."""
+    if dtype == np.dtype(object):
+        return fill
+    if fill is None or (type(fill) is int and fill == 0):
+        return fills.zero(dtype)
+    item = np.zeros((), dtype)
+    try:
+        with np.errstate(all="ignore"):
+            item[()] = fill
+        same = dtype.kind not in "biuSU" or bool(item[()] == fill)
+    except (TypeError, ValueError, OverflowError):
+        same = False
+    if not same:
+        raise ValueError(f"fill {fill!r} is no value of type {dtype}")
+    return item[()]

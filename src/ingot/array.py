@@ -1,0 +1,496 @@
+"""The array: NumPy's way to read and write, on chunks wherever they are stored.
+
+Knows what a user may ask of an array, in which order its changes reach the store, and whether it
+may be changed at all. Refuses to know how a selection is carried out (the engine does) and where
+chunks lie (the format does).
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal, NoReturn, Self, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ingot import reductions
+from ingot.attributes import Attributes, Change
+from ingot.blocks import BLOCK_BYTES, block_rows, block_shape, blocks
+from ingot.codecs.codec import Raw, Stage
+from ingot.display import Info, array_info
+from ingot.dtypes import DType
+from ingot.engine.explanation import Explanation
+from ingot.engine.run import Engine
+from ingot.errors import FormatError, ReadOnlyError
+from ingot.footprint import stored_bytes
+from ingot.formats.format import ArrayNode, ChunkMap, Format
+from ingot.grid import ChunkGrid
+from ingot.growth import appended, overhangs
+from ingot.options import Options
+from ingot.reductions import Axis, Out, Source
+from ingot.schema import ArraySchema
+from ingot.selection import parse, parse_orthogonal
+from ingot.stores.store import Commit, Store
+
+__all__ = ["Array", "Mode", "OrthogonalIndex"]
+
+Mode: TypeAlias = Literal["r", "r+"]
+
+# Listing the chunks of a larger grid takes longer than a display is worth.
+_MOST_COUNTED: Final = 10_000
+
+
+class Array:
+    """A NumPy-like array that is stored in compressed chunks.
+
+    Made by `ingot.open`, `ingot.create` and `ingot.array`. Reading gives NumPy arrays, by NumPy's
+    rules of indexing; every call that changes the array has stored the change when it returns. An
+    array may be used from several threads, and as a context manager.
+
+    >>> import numpy as np
+    >>> import ingot
+    >>> array = ingot.create(shape=(4, 6), dtype="i4", chunks=(2, 4))
+    >>> array[1:3, ::2] = [1, 2, 3]
+    >>> array[2], array[1, 2]
+    (array([1, 0, 2, 0, 3, 0], dtype=int32), np.int32(2))
+    >>> array
+    <ingot.Array (4, 6) int32, zarr2 in memory, r+>
+    """
+
+    __slots__ = ("__weakref__", "_changes", "_format", "_mode", "_path", "_state")
+
+    def __init__(
+        self, format: Format, chunks: ChunkMap, *, path: str | None, mode: Mode, options: Options
+    ) -> None:
+        self._format = format
+        self._path = path
+        self._mode: Mode = mode
+        self._changes = threading.RLock()
+        # One value, so that a thread that reads never sees half of a change.
+        self._state = (Engine(chunks, options), chunks.schema.shape)
+
+    # What it is ----------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._schema.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the items."""
+        return self._schema.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._schema.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self._schema.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all items, uncompressed; what objects and text hold is not in it."""
+        return self._schema.nbytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all stored chunks, counted where they are stored."""
+        return stored_bytes(self._chunks)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+        return self._schema.chunks
+
+    @property
+    def codec(self) -> tuple[Stage, ...]:
+        """The codecs that a chunk goes through; `ingot.create` takes them as they are."""
+        schema = self._schema
+        ndim = len(schema.shape)
+        filters: list[Stage] = [
+            # The order of the items is told by itself, and is no codec in most formats.
+            stage
+            for stage in schema.chain.filters
+            if not (schema.order == "F" and stage.axes(ndim) is not None)
+        ]
+        serializer = () if isinstance(schema.chain.serializer, Raw) else (schema.chain.serializer,)
+        return (*filters, *serializer, *schema.chain.compressors)
+
+    @property
+    def fill(self) -> Any:
+        """The item that cells have which were never written."""
+        return self._schema.fill
+
+    @property
+    def attrs(self) -> Attributes:
+        """Names and values that describe the array; setting one stores it.
+
+        >>> import ingot
+        >>> array = ingot.create(shape=3, dtype="f8", attrs={"units": "m"})
+        >>> array.attrs["scale"] = 0.5
+        >>> dict(array.attrs)
+        {'units': 'm', 'scale': 0.5}
+        """
+        return Attributes(lambda: self._schema.attrs, self._describe)
+
+    @property
+    def format(self) -> str:
+        """The name of the format in which the array is stored."""
+        return self._format.name
+
+    @property
+    def path(self) -> str | None:
+        """Where the array is stored; None in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the array may only be read, "r", or changed as well, "r+"."""
+        return self._mode
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        engine, shape = self._state
+        return engine.read(parse(key, shape))
+
+    def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
+        """Return what ``array[key]`` does, or fill `out`, which has its shape and type.
+
+        >>> import numpy as np
+        >>> import ingot
+        >>> row = np.empty(3, "i8")
+        >>> _ = ingot.array([[1, 2, 3], [4, 5, 6]]).read(1, out=row)
+        >>> row
+        array([4, 5, 6])
+        """
+        engine, shape = self._state
+        selection = parse(key, shape)
+        if out is None:
+            return engine.read(selection)
+        engine.read_into(selection, out)
+        return out
+
+    @property
+    def oindex(self) -> "OrthogonalIndex":
+        """The same array with keys that select along every axis on its own.
+
+        >>> import ingot
+        >>> array = ingot.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+        >>> array.oindex[[0, 2], [0, 1]]
+        array([[1, 2], [7, 8]])
+        """
+        return OrthogonalIndex(self)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return the whole array as a NumPy array.
+
+        >>> import ingot
+        >>> ingot.array([1, 2, 3]).to_numpy()
+        array([1, 2, 3])
+        """
+        return cast(NDArray[Any], self[...])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an ingot.Array becomes a NumPy array only by a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        shape = self._schema.shape
+        if not shape:
+            raise TypeError("len() of an array without axes")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        engine, shape = self._state
+        if not shape:
+            raise TypeError("iteration over an array without axes")
+        rows = block_rows(self._schema.grid, self._schema.dtype.itemsize)
+        starts = range(0, shape[0], rows)
+        return (
+            item
+            for start in starts
+            for item in engine.read(parse(slice(start, start + rows), shape))
+        )
+
+    def blocks(self, nbytes: int = BLOCK_BYTES) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Yield the array piece by piece: keys, and what they select, in the order of the array.
+
+        A block is made of whole chunks and has at most `nbytes` bytes, or one chunk.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
+        >>> for key, block in array.blocks(nbytes=16):
+        ...     array[key] = block * 10
+        >>> array[...]
+        array([10, 20, 30, 40, 50])
+        """
+        source = self._source()
+        step = block_shape(source.grid, source.dtype.itemsize, most=nbytes)
+        return ((key, source.read(key)) for key in blocks(source.grid.shape, step))
+
+    def explain(self, key: Any = ...) -> Explanation:
+        """Tell what reading ``array[key]`` costs, without reading it; print the answer.
+
+        >>> import ingot
+        >>> print(ingot.array([1, 2, 3, 4, 5], chunks=2, codec="none").explain(slice(1, 3)))
+        16 bytes [2] by the python kernel
+        2 chunks, 0 constant; 0 of 0 blocks; 32 bytes to read of 32 in 2 files
+        chunk  key  items  blocks  read  stored
+        (0,)   0    1              16    16
+        (1,)   1    1              16    16
+        """
+        engine, shape = self._state
+        return engine.explain(parse(key, shape))
+
+    # Changing ------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        with self._changing() as engine:
+            engine.write(parse(key, engine.chunks.schema.shape), value)
+
+    def append(self, values: object, axis: int = 0) -> None:
+        """Add items at the end of an axis; all other axes must agree.
+
+        The items are stored first and the new length last, so that a reader has all or none.
+
+        >>> import ingot
+        >>> array = ingot.array([[1, 2], [3, 4]])
+        >>> array.append([[5, 6]])
+        >>> array[...]
+        array([[1, 2], [3, 4], [5, 6]])
+        """
+        with self._changing() as engine:
+            added = appended(values, engine.chunks.schema, axis)
+            if added.shape != engine.chunks.schema.shape:
+                self._resize(engine, added.shape, lambda grown: grown.write(*added[:2]))
+
+    def resize(self, shape: int | Sequence[int]) -> None:
+        """Change the length of axes; what comes into being holds the fill value.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3], chunks=2)
+        >>> array.resize(2)
+        >>> array.resize(5)
+        >>> array[...]
+        array([1, 2, 0, 0, 0])
+        """
+        with self._changing() as engine:
+            schema = engine.chunks.schema
+            wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+            lengths = ChunkGrid(wanted, schema.chunks, schema.padded).shape
+            fill = np.empty((), schema.dtype)
+            fill[()] = schema.fill
+
+            def clear(grown: Engine) -> None:
+                for overhang in overhangs(schema.grid, lengths):
+                    grown.write(overhang, fill)
+
+            if lengths != schema.shape:
+                self._resize(engine, lengths, clear)
+
+    def _resize(
+        self, engine: Engine, shape: tuple[int, ...], write: Callable[[Engine], None]
+    ) -> None:
+        """Give the array another shape, after `write` has filled what comes into being."""
+        chunks, commit = engine.chunks.resized(shape)
+        store, grown = chunks.store, engine.with_chunks(chunks)
+        store.apply(Commit(prepare=commit.prepare))
+        write(grown)
+        store.apply(Commit(publish=commit.publish, cleanup=commit.cleanup))
+        self._state = grown, shape
+
+    def _describe(self, change: Change) -> None:
+        with self._changing() as engine:
+            attrs = dict(engine.chunks.schema.attrs)
+            change(attrs)
+            chunks, commit = engine.chunks.described(attrs)
+            chunks.store.apply(commit)
+            self._state = engine.with_chunks(chunks), chunks.schema.shape
+
+    @contextmanager
+    def _changing(self) -> Iterator[Engine]:
+        if self._mode == "r":
+            raise ReadOnlyError(f"{self._chunks.store.location}: opened with mode 'r'")
+        with self._changes:
+            yield self._state[0]
+
+    # Reducing ------------------------------------------------------------------------------------
+    # The signatures are those of NumPy's own methods: np.sum(array) calls array.sum.
+
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """Add up the items, block by block, in the type that NumPy gives the sum.
+
+        Integers are exact. Floats may differ from NumPy in the last bits: they are added in
+        another order, and those of up to 32 bits in 64 bits.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [3, 4]]).sum(axis=0)
+        array([4, 6])
+        """
+        return reductions.total(self._source(), axis, dtype, out, keepdims)
+
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """Average the items, block by block; see `sum` for how exact that is.
+
+        >>> import ingot
+        >>> ingot.array([1, 2]).mean()
+        np.float64(1.5)
+        """
+        return reductions.mean(self._source(), axis, dtype, out, keepdims)
+
+    def min(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Find the smallest item, block by block.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [4, 3]]).min(axis=1)
+        array([1, 3])
+        """
+        return reductions.reduce(self._source(), reductions.MIN, axis, out, keepdims)
+
+    def max(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Find the largest item, block by block.
+
+        >>> import ingot
+        >>> ingot.array([1, 2]).max()
+        np.int64(2)
+        """
+        return reductions.reduce(self._source(), reductions.MAX, axis, out, keepdims)
+
+    def any(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Tell whether any item is true; blocks after the first such one are not read.
+
+        >>> import ingot
+        >>> ingot.array([0, 2]).any()
+        np.True_
+        """
+        return reductions.reduce(self._source(), reductions.ANY, axis, out, keepdims)
+
+    def all(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Tell whether all items are true; blocks after the first that is not are not read.
+
+        >>> import ingot
+        >>> ingot.array([0, 2]).all()
+        np.False_
+        """
+        return reductions.reduce(self._source(), reductions.ALL, axis, out, keepdims)
+
+    def _source(self) -> Source:
+        engine, shape = self._state
+        schema = engine.chunks.schema
+        # Not a single item but an array, even without axes.
+        return Source(schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), shape)))
+
+    # Living with it ------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> Info:
+        """What there is to know of the array, as a table to print."""
+        return self._info(counted=True)
+
+    def flush(self) -> None:
+        """Do nothing: every change was stored when its call returned."""
+        _ = self._chunks  # A closed array complains.
+
+    def close(self) -> None:
+        """Let go of everything; after that the array cannot be used."""
+        closed = _Closed(f"the array {'in memory' if self._path is None else self._path}")
+        self._state = cast(Engine, closed), self._state[1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        engine, _ = self._state
+        place = engine.chunks.store, self._path
+        return _reopened, (self._format, *place, self._mode, engine.options)
+
+    def __repr__(self) -> str:
+        try:
+            schema = self._schema
+        except ValueError:
+            return "<ingot.Array, closed>"
+        where = "in memory" if self._path is None else f"at {self._path!r}"
+        return f"<ingot.Array {schema.shape} {schema.dtype}, {self.format} {where}, {self._mode}>"
+
+    def _repr_html_(self) -> str:
+        return self._info(counted=self._schema.grid.chunk_count <= _MOST_COUNTED)._repr_html_()
+
+    def _info(self, *, counted: bool) -> Info:
+        stored = self.stored_bytes if counted else None
+        return array_info(self._schema, self.codec, self.format, self._path, self._mode, stored)
+
+    @property
+    def _chunks(self) -> ChunkMap:
+        return self._state[0].chunks
+
+    @property
+    def _schema(self) -> ArraySchema:
+        return self._state[0].chunks.schema
+
+
+class OrthogonalIndex:
+    """An array with keys that select along every axis on its own; see `Array.oindex`.
+
+    >>> import ingot
+    >>> array = ingot.create(shape=(3, 3), dtype="i8")
+    >>> array.oindex[[0, 2], [0, 2]] = 1
+    >>> array[...]
+    array([[1, 0, 1], [0, 0, 0], [1, 0, 1]])
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __getitem__(self, key: Any) -> Any:
+        engine, shape = self._array._state
+        return engine.read(parse_orthogonal(key, shape))
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        with self._array._changing() as engine:
+            engine.write(parse_orthogonal(key, engine.chunks.schema.shape), value)
+
+
+class _Closed:
+    """Stands where the engine of an array was until it was closed."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise ValueError(f"{self._name} is closed")
+
+
+def _reopened(
+    format: Format, store: Store, path: str | None, mode: Mode, options: Options
+) -> Array:
+    node = format.open(store)
+    if not isinstance(node, ArrayNode):
+        raise FormatError(f"{store.location}: no longer an array")
+    return Array(format, node.chunks, path=path, mode=mode, options=options)

@@ -1,0 +1,121 @@
+"""What a person wants to know of a dataset, as a small table.
+
+Knows which facts those are, how to write sizes and codecs, and how to lay out a table as text and
+as HTML. Refuses to find out anything by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingot.codecs.codec import Stage
+from ingot.schema import ArraySchema
+
+__all__ = ["Info", "array_info", "codec_text", "size_text"]
+
+# Notebooks centre captions and put cells to the right, for tables of numbers.
+_LEFT = 'style="text-align:left;padding-right:1em"'
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Info:
+    """Names and values, printed as a table.
+
+    >>> Info("Array", (("shape", "(3, 4)"), ("dtype", "int64")))
+    Array
+      shape  (3, 4)
+      dtype  int64
+    """
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        width = max((len(name) for name, _ in self.rows), default=0)
+        lines = [f"  {name:<{width}}  {value}" for name, value in self.rows]
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th {_LEFT}>{_escaped(name)}</th><td {_LEFT}>{_escaped(value)}</td></tr>"
+            for name, value in self.rows
+        )
+        return (
+            f"<table><caption {_LEFT}>{_escaped(self.title)}</caption><tbody>{rows}</tbody></table>"
+        )
+
+
+def array_info(
+    schema: ArraySchema,
+    codec: Sequence[Stage],
+    format: str,
+    path: str | None,
+    mode: str,
+    stored: int | None,
+) -> Info:
+    """Return the table of an array; `stored` is None when nobody counted.
+
+    >>> import ingot
+    >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
+    ingot.Array
+      path    in memory
+      format  zarr2, mode r+
+      shape   (30, 40)
+      dtype   float64
+      chunks  (30, 40), 1 in order C
+      codec   zlib(level=1)
+      fill    0.0
+      nbytes  9.4 KiB (9,600 bytes)
+      stored  0 bytes
+      attrs   units
+    """
+    rows = {
+        "path": path or "in memory",
+        "format": f"{format}, mode {mode}",
+        "shape": str(schema.shape),
+        "dtype": str(schema.dtype),
+        "chunks": f"{schema.chunks}, {schema.grid.chunk_count:,} in order {schema.order}",
+        "codec": codec_text(codec),
+        "fill": str(schema.fill),
+        "nbytes": size_text(schema.nbytes),
+    }
+    if stored is not None:
+        ratio = f", {schema.nbytes / stored:.1f} times smaller" if stored else ""
+        rows["stored"] = size_text(stored) + ratio
+    rows["attrs"] = ", ".join(schema.attrs) or "none"
+    return Info("ingot.Array", tuple(rows.items()))
+
+
+def size_text(nbytes: int) -> str:
+    """Return a number of bytes, exact and in a unit that suits it.
+
+    >>> size_text(100), size_text(3 << 20)
+    ('100 bytes', '3.0 MiB (3,145,728 bytes)')
+    """
+    if nbytes < 1024:
+        return f"{nbytes} byte" if nbytes == 1 else f"{nbytes} bytes"
+    power = min((nbytes.bit_length() - 1) // 10, len(_UNITS))
+    return f"{nbytes / 1024**power:.1f} {_UNITS[power - 1]} ({nbytes:,} bytes)"
+
+
+def codec_text(stages: Sequence[Stage]) -> str:
+    """Return the stages of a chain as text.
+
+    >>> from ingot.codecs.codec import parse_spelling
+    >>> codec_text(parse_spelling("zlib:9")), codec_text(())
+    ('zlib(level=9)', 'none')
+    """
+    return " > ".join(map(_stage_text, stages)) or "none"
+
+
+def _stage_text(stage: Stage) -> str:
+    config = stage.config()
+    name = config.pop("id")
+    parameters = ", ".join(f"{key}={value}" for key, value in config.items())
+    return f"{name}({parameters})" if parameters else str(name)
+
+
+def _escaped(text: str) -> str:
+    # All that a text needs outside of attributes, and far less to import than the module html.
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,160 @@
+"""A life of an array, step by step beside a NumPy array that lives the same life."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+import ingot
+from ingot.stores import MemoryStore
+from tests.kernels import needs_native
+from tests.places import Place, content, use_kernel
+from tests.property.array_strategies import FIXED, Shape, items, layouts, same
+from tests.property.test_selection import keys
+
+short = st.integers(0, 9)
+shapes = st.lists(short, min_size=1, max_size=3).map(tuple)
+
+
+class Life(RuleBasedStateMachine):
+    """The rules; the machines below say where it is lived, and on which kernel."""
+
+    place_name: str
+    kernel_name: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        use_kernel(self.kernel_name, self.patch)
+        self.folder = tempfile.mkdtemp()
+        self.place: Place = MemoryStore()
+        if self.place_name == "local":
+            self.place = Path(self.folder) / "array"
+
+    def teardown(self) -> None:
+        self.patch.undo()
+        shutil.rmtree(self.folder)
+
+    @initialize(shape=shapes, dtype=st.sampled_from(FIXED), draws=st.data())
+    def create(self, shape: Shape, dtype: Any, draws: st.DataObject) -> None:
+        self.fill = items(dtype, (1,), 5)[0] if draws.draw(st.booleans()) else 0
+        self.layout = draws.draw(layouts(shape))
+        self.array = ingot.create(
+            self.place, shape=shape, dtype=dtype, fill=self.fill, **self.layout
+        )
+        self.data = self.filled(shape, self.array.dtype)
+        self.attrs: dict[str, Any] = {}
+
+    def filled(self, shape: Shape, dtype: Any) -> np.ndarray[Any, Any]:
+        data = np.zeros(shape, dtype)
+        if not (isinstance(self.fill, int) and self.fill == 0):
+            data[...] = self.fill
+        return data
+
+    @rule(draws=st.data(), start=st.integers(1, 60))
+    def assign(self, draws: st.DataObject, start: int) -> None:
+        key = draws.draw(keys(self.data.shape, "iisssam"))
+        try:
+            value = items(self.data.dtype, np.shape(self.data[key]), start)
+        except (IndexError, OverflowError):
+            return
+        self.data[key] = value
+        self.array[key] = value
+
+    @rule(draws=st.data(), length=st.integers(0, 5), start=st.integers(1, 60))
+    def append(self, draws: st.DataObject, length: int, start: int) -> None:
+        axis = draws.draw(st.integers(0, self.data.ndim - 1))
+        shape = list(self.data.shape)
+        shape[axis] = length
+        more = items(self.data.dtype, tuple(shape), start)
+        self.array.append(more, axis)
+        self.data = np.concatenate([self.data, more], axis).astype(self.data.dtype)
+
+    @rule(draws=st.data())
+    def resize(self, draws: st.DataObject) -> None:
+        shape = tuple(draws.draw(short) for _ in self.data.shape)
+        resized = self.filled(shape, self.data.dtype)
+        kept = tuple(slice(min(a, b)) for a, b in zip(shape, self.data.shape, strict=True))
+        resized[kept] = self.data[kept]
+        self.data = resized
+        self.array.resize(shape)
+
+    @rule(name=st.sampled_from("abc"), value=st.integers() | st.text() | st.none())
+    def describe(self, name: str, value: Any) -> None:
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            return
+        self.array.attrs[name] = value
+        self.attrs[name] = value
+
+    @precondition(lambda self: self.attrs)
+    @rule()
+    def undescribe(self) -> None:
+        name, _ = self.attrs.popitem()
+        del self.array.attrs[name]
+
+    @rule(close=st.booleans())
+    def reopen(self, close: bool) -> None:
+        if close:
+            self.array.close()
+        self.array = ingot.open(self.place, "r+")
+
+    @rule()
+    def overwrite(self) -> None:
+        shape = self.data.shape
+        self.array = ingot.create(
+            self.place,
+            shape=shape,
+            dtype=self.data.dtype,
+            fill=self.fill,
+            overwrite=True,
+            **self.layout,
+        )
+        self.data = self.filled(shape, self.data.dtype)
+        self.attrs = {}
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        if not hasattr(self, "data"):
+            return
+        assert self.array.shape == self.data.shape
+        assert same(self.array[...], self.data)
+        assert dict(self.array.attrs) == self.attrs
+
+    @invariant()
+    def stores_nothing_outside_of_the_grid(self) -> None:
+        if not hasattr(self, "data"):
+            return
+        chunks = {key for key in content(self.place) if not key.startswith(".")}
+        separator = self.layout["dimension_separator"]
+        counts = [-(-n // c) for n, c in zip(self.data.shape, self.layout["chunks"], strict=True)]
+        for key in chunks:
+            coords = list(map(int, key.split(separator)))
+            assert all(a < b for a, b in zip(coords, counts, strict=True)), key
+
+
+PLACES = [
+    pytest.param("local", "native", marks=needs_native),
+    ("local", "python"),
+    ("memory", "python"),
+]
+
+
+@pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
+def test_an_array_lives_as_numpys_does(place_name: str, kernel_name: str) -> None:
+    machine = type("Life", (Life,), {"place_name": place_name, "kernel_name": kernel_name})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=40, stateful_step_count=25, deadline=None)
+    )

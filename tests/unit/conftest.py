@@ -1,0 +1,31 @@
+"""Fixtures for the tests of containers: every place, every kernel."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from ingot.stores import MemoryStore
+from tests.kernels import needs_native
+from tests.places import Place, use_kernel
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test on both kernels."""
+    use_kernel(request.param, monkeypatch)
+    return str(request.param)
+
+
+@pytest.fixture(params=["memory", "local"])
+def new_place(request: pytest.FixtureRequest, tmp_path: Path, kernel: str) -> Callable[[], Place]:
+    """Run the test in memory and on disk, on both kernels: each call gives an empty place."""
+    numbers = count()
+    return MemoryStore if request.param == "memory" else lambda: tmp_path / str(next(numbers))
+
+
+@pytest.fixture
+def place(new_place: Callable[[], Place]) -> Place:
+    """Run the test in memory and on disk, on both kernels, at one empty place."""
+    return new_place()

@@ -1,0 +1,484 @@
+"""Opening and creating: where, in which format, with which settings, and over what."""
+
+import json
+import os
+import pathlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.codecs.codec import parse_spelling
+from ingot.errors import (
+    FormatError,
+    LimitError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.stores import FileStore, LocalStore, MemoryStore
+from tests.places import Place, content, put
+
+
+def document(place: Place) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(content(place)[".zarray"])
+    return found
+
+
+# Places -------------------------------------------------------------------------------------------
+
+
+def test_a_path_may_be_given_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ingot.create("deep/down/a", shape=3, dtype="i4")
+    whole = str(tmp_path / "deep" / "down" / "a")
+    forms = ["deep/down/a", pathlib.PurePath("deep/down/a"), whole, LocalStore(whole)]
+    for form in forms:
+        opened = ingot.open(form)
+        assert (opened.shape, opened.path) == ((3,), whole)
+
+
+def test_a_path_may_be_a_link(tmp_path: Path) -> None:
+    ingot.array([1, 2], tmp_path / "a")
+    (tmp_path / "link").symlink_to("a")
+    assert ingot.open(tmp_path / "link")[1] == 2
+
+
+def test_without_a_path_an_array_is_in_memory() -> None:
+    array = ingot.create(shape=3, dtype="i4")
+    assert (array.path, array.mode) == (None, "r+")
+    assert ingot.create(shape=3, dtype="i4", fill=1)[0] == 1
+    assert array[0] == 0
+
+
+def test_a_store_keeps_its_own_rights() -> None:
+    store = MemoryStore()
+    ingot.array([1, 2], store)
+    closed = MemoryStore(content(store), writable=False)
+    assert ingot.open(closed, "r+")[1] == 2
+    with pytest.raises(ReadOnlyError):
+        ingot.open(closed, "r+")[0] = 5
+    with pytest.raises(ReadOnlyError):
+        ingot.create(MemoryStore(writable=False), shape=3, dtype="i4")
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/a", "http://host/a", "memory://a", "file:///a"])
+def test_a_url_is_not_taken_for_a_folder(path: str) -> None:
+    with pytest.raises(UnsupportedError, match="only local paths"):
+        ingot.open(path)
+    with pytest.raises(UnsupportedError, match="only local paths"):
+        ingot.create(path, shape=3, dtype="i4")
+
+
+def test_a_place_must_be_one() -> None:
+    for path in (5, b"bytes", None):
+        with pytest.raises(TypeError, match="a path or a store"):
+            ingot.open(path)  # type: ignore[arg-type]
+
+
+# Opening ------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_is_nothing_opens(place: Place) -> None:
+    for mode in ("r", "r+"):
+        with pytest.raises(NotFoundError):
+            ingot.open(place, mode)
+        with pytest.raises(NotFoundError):
+            ingot.open(place, mode, format="zarr2")
+    assert not isinstance(place, Path) or not place.exists()
+
+
+def test_an_empty_folder_has_nothing_in_it(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"zarr2 \(\.zarray, \.zgroup\)"):
+        ingot.open(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        ingot.open(tmp_path / "a" / "b")
+
+
+def test_something_unknown_is_an_error_that_says_what_was_looked_for(place: Place) -> None:
+    put(place, {"readme.txt": b"hello", "deep/.zarray": b"{}"})
+    with pytest.raises(FormatError, match=r"looked for zarr2 \(\.zarray, \.zgroup\)"):
+        ingot.open(place)
+
+
+def test_a_file_of_no_known_format(tmp_path: Path) -> None:
+    (tmp_path / "a.zarr").write_bytes(b"hello")
+    with pytest.raises(FormatError, match="looked for"):
+        ingot.open(tmp_path / "a.zarr")
+    with pytest.raises(NotFoundError):
+        ingot.open(tmp_path / "a.zarr" / "b")
+    with pytest.raises(NotFoundError):
+        ingot.create(tmp_path / "a.zarr" / "b", shape=3, dtype="i4")
+    with pytest.raises(FormatError, match="looked for"):
+        ingot.open(FileStore(tmp_path / "a.zarr"))
+
+
+def test_special_files_are_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as plug:
+        plug.bind(str(tmp_path / "socket"))
+        for name in ("pipe", "socket"):
+            with pytest.raises(UnsafeError):
+                ingot.open(tmp_path / name)
+
+
+def test_content_decides_not_the_name(tmp_path: Path) -> None:
+    ingot.array([1, 2], tmp_path / "a.bcolz")
+    assert ingot.open(tmp_path / "a.bcolz").format == "zarr2"
+
+
+def test_a_group_names_its_members(tmp_path: Path) -> None:
+    put(tmp_path, {".zgroup": b'{"zarr_format": 2}'})
+    ingot.array([1, 2], tmp_path / "temperature")
+    with pytest.raises(UnsupportedError, match=r"a group.*temperature"):
+        ingot.open(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "w-", "x", "", "R"])
+def test_there_are_two_modes(tmp_path: Path, mode: Any) -> None:
+    ingot.array([1, 2], tmp_path)
+    with pytest.raises(ValueError, match="not 'r' or 'r\\+'"):
+        ingot.open(tmp_path, mode)
+
+
+def test_a_format_must_be_known(tmp_path: Path) -> None:
+    assert list(ingot.formats()) == ["zarr2"]
+    with pytest.raises(UnsupportedError, match="'zarr9' is unknown; there is zarr2"):
+        ingot.open(tmp_path, format="zarr9")
+    with pytest.raises(UnsupportedError, match="'zarr9' is unknown"):
+        ingot.create(tmp_path, shape=3, dtype="i4", format="zarr9")
+
+
+def test_broken_metadata_says_where_it_lies(place: Place) -> None:
+    put(place, {".zarray": b'{"zarr_format": 2}'})
+    with pytest.raises(FormatError) as caught:
+        ingot.open(place)
+    assert (str(place) if isinstance(place, Path) else "memory") in caught.value.__notes__[0]
+
+
+# Creating -----------------------------------------------------------------------------------------
+
+
+def test_create_writes_what_was_asked_for(place: Place) -> None:
+    ingot.create(
+        place,
+        shape=(20, 30),
+        dtype=">f4",
+        chunks=(7, 30),
+        codec="blosc:zstd:3:bitshuffle",
+        fill=np.inf,
+        attrs={"when": np.datetime64("2024-02-29")},
+        order="F",
+        dimension_separator="/",
+    )
+    assert document(place) == {
+        "zarr_format": 2,
+        "shape": [20, 30],
+        "chunks": [7, 30],
+        "dtype": ">f4",
+        "compressor": {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 2, "blocksize": 0},
+        "fill_value": "Infinity",
+        "order": "F",
+        "filters": None,
+        "dimension_separator": "/",
+    }
+    assert json.loads(content(place)[".zattrs"]) == {"when": "2024-02-29"}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shape", "expected"),
+    [
+        ("auto", (100, 100), (100, 100)),
+        ("auto", (10_000_000,), (131_072,)),
+        ("auto", (0, 100), (1310, 100)),
+        ("auto", (), ()),
+        (10, (100, 3, 0), (10, 3, 1)),
+        (np.int64(200), 100, (200,)),
+        ((3, 4), (5, 5), (3, 4)),
+        ([3, np.int8(4)], (5, 5), (3, 4)),
+    ],
+)
+def test_chunks(chunks: Any, shape: Any, expected: tuple[int, ...]) -> None:
+    assert ingot.create(shape=shape, dtype="f8", chunks=chunks).chunks == expected
+
+
+@pytest.mark.parametrize("chunks", ["big", 0, -1, (1, 1), (2.5,), (0,), (True,), (2**63,)])
+def test_chunks_that_are_none(place: Place, chunks: Any) -> None:
+    with pytest.raises(ValueError):
+        ingot.create(place, shape=5, dtype="f8", chunks=chunks)
+    assert content(place) == {}
+
+
+def test_a_chunk_beyond_the_limits_is_refused(place: Place) -> None:
+    with pytest.raises(LimitError, match="the limit is 2147483631"):
+        ingot.create(place, shape=2**40, dtype="f8", chunks=2**28)
+    limits = ingot.Limits(chunk_bytes=100)
+    with pytest.raises(LimitError, match="104 bytes, the limit is 100"):
+        ingot.create(place, shape=50, dtype="f8", chunks=13, options=ingot.Options(limits=limits))
+    assert content(place) == {}
+
+
+@pytest.mark.parametrize(
+    ("codec", "filters", "compressor"),
+    [
+        (None, None, "blosc"),
+        ("none", None, None),
+        ("zlib:9", None, "zlib"),
+        (parse_spelling("bz2:3"), None, "bz2"),
+        (parse_spelling("gzip")[0], None, "gzip"),
+        (["shuffle:4", "zlib"], ["shuffle"], "zlib"),
+        (("zlib", "crc32"), ["zlib", "crc32"], None),
+    ],
+)
+def test_codecs(place: Place, codec: Any, filters: Any, compressor: Any) -> None:
+    data = np.arange(100)
+    array = ingot.array(data, place, codec=codec)
+    found = document(place)
+    assert [each["id"] for each in found["filters"] or []] == (filters or [])
+    assert (found["compressor"] or {}).get("id") == compressor
+    np.testing.assert_array_equal(ingot.open(place)[...], data)
+    again = ingot.create(shape=3, dtype=">i2", codec=array.codec)
+    assert [each.name for each in again.codec] == [each.name for each in array.codec]
+
+
+@pytest.mark.parametrize(
+    ("codec", "error"),
+    [
+        ("pickle", UnsafeError),
+        ("nonsense", UnsupportedError),
+        ("zlib:99", FormatError),
+        ("blosc:lz4:5:shuffle:0:1", FormatError),
+        (["vlen-utf8"], FormatError),
+        ([5], TypeError),
+    ],
+)
+def test_codecs_that_are_none(place: Place, codec: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ingot.create(place, shape=3, dtype="i4", codec=codec)
+    assert content(place) == {}
+
+
+FILLS: list[tuple[Any, Any, Any]] = [
+    ("?", 0, np.False_),
+    ("?", True, np.True_),
+    ("<i2", -5, np.int16(-5)),
+    ("<u8", 2**64 - 1, np.uint64(2**64 - 1)),
+    ("<f4", 0.1, np.float32(0.1)),
+    ("<f8", -np.inf, np.float64(-np.inf)),
+    ("<c16", 1 + 2j, np.complex128(1 + 2j)),
+    ("<M8[s]", 0, np.datetime64(0, "s")),
+    ("<M8[D]", "2024-02-29", np.datetime64("2024-02-29")),
+    ("<m8[s]", np.timedelta64(2, "m"), np.timedelta64(120, "s")),
+    ("S3", b"ab", np.bytes_(b"ab")),
+    ("<U3", "abc", np.str_("abc")),
+    ("<U3", 0, np.str_("")),
+    ("<i4", None, np.int32(0)),
+    (str, "absent", "absent"),
+]
+
+
+@pytest.mark.parametrize(("dtype", "fill", "expected"), FILLS)
+def test_fill_values(place: Place, dtype: Any, fill: Any, expected: Any) -> None:
+    ingot.create(place, shape=3, dtype=dtype, fill=fill)
+    array = ingot.open(place)
+    assert array.fill == expected
+    assert array[...].tolist() == [np.array(expected).tolist()] * 3
+
+
+def test_a_fill_value_of_several_fields(place: Place) -> None:
+    fields = np.dtype([("a", "<i4"), ("b", "S2")])
+    ingot.create(place, shape=2, dtype=fields, fill=(7, b"x"))
+    assert ingot.open(place)[...].tolist() == [(7, b"x")] * 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("u1", 300),
+        ("u1", -1),
+        ("i4", 1.5),
+        ("i4", np.nan),
+        ("i4", "x"),
+        ("?", 2),
+        ("S2", b"abc"),
+        ("<U2", "abc"),
+        ("<f8", "x"),
+        ("<M8[s]", "yesterday"),
+        ("<f4", [1, 2]),
+    ],
+)
+def test_fill_values_that_are_none(place: Place, dtype: Any, fill: Any) -> None:
+    with pytest.raises(ValueError, match="fill"):
+        ingot.create(place, shape=3, dtype=dtype, fill=fill)
+    assert content(place) == {}
+
+
+@pytest.mark.parametrize("dtype", ["U0", "S0", "(2,)i4", "V0", [("a", "O")], "O"])
+def test_types_that_cannot_be_stored(place: Place, dtype: Any) -> None:
+    with pytest.raises(ValueError):
+        ingot.create(place, shape=3, dtype=dtype)
+    assert content(place) == {}
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -3), (1.5,), "12", (2**62, 2**62), (2**64,), [1] * 65])
+def test_shapes_that_are_none(place: Place, shape: Any) -> None:
+    with pytest.raises(ValueError):
+        ingot.create(place, shape=shape, dtype="i4", chunks=(1,) * np.size(shape))
+    assert content(place) == {}
+
+
+@pytest.mark.parametrize(
+    ("layout", "error", "text"),
+    [
+        ({"shards": (4,)}, TypeError, "zarr2 has no setting 'shards'"),
+        ({"seperator": "."}, TypeError, "only order, dimension_separator"),
+        ({"order": "K"}, ValueError, "order is 'K', not one of 'C', 'F'"),
+        ({"dimension_separator": "-"}, ValueError, "not one of '.', '/'"),
+    ],
+)
+def test_settings_that_the_format_does_not_have(
+    place: Place, layout: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        ingot.create(place, shape=3, dtype="i4", **layout)
+    with pytest.raises(error, match=text):
+        ingot.array([1, 2], place, **layout)
+    assert content(place) == {}
+
+
+def test_attributes_are_checked_before_anything_is_written(place: Place) -> None:
+    with pytest.raises(FormatError, match="'bad'"):
+        ingot.create(place, shape=3, dtype="i4", attrs={"bad": {1, 2}})
+    assert content(place) == {}
+
+
+# Arrays of data -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [[1, 2], 5, [], [[1.5], [2]], np.ma.arange(3), ["a", "bc"], b"x"])
+def test_an_array_of_data_holds_the_data(place: Place, data: Any) -> None:
+    expected = np.asarray(data)
+    for array in (ingot.array(data, place), ingot.open(place)):
+        assert array.dtype == expected.dtype
+        np.testing.assert_array_equal(array[...], expected, strict=True)
+
+
+def test_an_array_of_data_takes_the_settings_of_create(place: Place) -> None:
+    array = ingot.array(
+        [1, 2, 300], place, dtype="f4", chunks=2, codec="zlib:1", fill=1, attrs={"a": 1}, order="F"
+    )
+    assert (array.dtype, array.chunks, dict(array.attrs)) == (np.dtype("f4"), (2,), {"a": 1})
+    assert ingot.array(["a", "bc"], dtype=str).dtype == np.dtypes.StringDType()
+    with pytest.raises(TypeError, match="shape"):
+        ingot.array([1, 2], shape=3)
+
+
+def test_an_array_may_be_made_of_another(place: Place) -> None:
+    first = ingot.array(np.arange(10), place, chunks=3)
+    second = ingot.array(first, place, overwrite=True, chunks=4)
+    assert second[...].tolist() == list(range(10))
+
+
+class Full(MemoryStore):
+    """A store without room for one of its keys."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def apply(self, commit: Any) -> None:
+        if any(edit.key == self.refused and hasattr(edit, "data") for edit in commit.edits):
+            raise OSError(28, "no space left")
+        super().apply(commit)
+
+
+@pytest.mark.parametrize("limits", [ingot.Limits(), ingot.Limits(window_bytes=1)])
+@pytest.mark.parametrize("refused", ["2", ".zarray"])
+def test_an_array_whose_data_does_not_fit_does_not_appear(
+    refused: str, limits: ingot.Limits
+) -> None:
+    store = Full(refused)
+    with pytest.raises(OSError, match="no space"):
+        ingot.array(np.arange(10), store, chunks=3, options=ingot.Options(limits=limits))
+    assert [key for key in content(store) if refused != ".zarray" or key.startswith(".")] == []
+
+
+# Over what is there -------------------------------------------------------------------------------
+
+
+def test_what_is_there_stays_unless_told(place: Place) -> None:
+    ingot.array([1, 2, 3], place, attrs={"a": 1})
+    before = content(place)
+    with pytest.raises(FileExistsError, match="zarr2 dataset"):
+        ingot.create(place, shape=3, dtype="i4")
+    with pytest.raises(FileExistsError, match="zarr2 dataset"):
+        ingot.array([4], place)
+    assert content(place) == before
+
+
+def test_overwriting_leaves_nothing_of_the_old_array(place: Place) -> None:
+    ingot.array(np.arange(100).reshape(10, 10), place, chunks=(3, 3), attrs={"a": 1})
+    put(place, {"readme.txt": b"mine", "notes/1.0": b"mine", "20.7": b"a stray chunk"})
+    new = ingot.create(
+        place, shape=(100, 100), dtype="u1", chunks=(4, 4), overwrite=True, fill=9, codec="none"
+    )
+    assert (new[...] == 9).all()
+    assert dict(ingot.open(place).attrs) == {}
+    left = content(place)
+    assert (left.pop("readme.txt"), left.pop("notes/1.0")) == (b"mine", b"mine")
+    assert left.keys() <= {".zarray", ".zattrs"}
+
+
+@pytest.mark.parametrize("old", [(), (5,), (2, 3)])
+@pytest.mark.parametrize("new", [(), (5,), (2, 3)])
+def test_overwriting_with_another_number_of_axes(
+    place: Place, old: tuple[int, ...], new: tuple[int, ...]
+) -> None:
+    ingot.array(np.ones(old), place, chunks=(1,) * len(old))
+    array = ingot.create(place, shape=new, dtype="f8", chunks=(1,) * len(new), overwrite=True)
+    assert not array[...].any()
+    assert content(place).keys() == {".zarray"}
+
+
+def test_overwriting_where_nothing_is_is_creating(place: Place) -> None:
+    assert ingot.array([1, 2], place, overwrite=True)[1] == 2
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_array_is_never_replaced(place: Place, overwrite: bool) -> None:
+    put(place, {"notes.txt": b"mine"})
+    with pytest.raises(FileExistsError, match="something already"):
+        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite)
+    put(place, {".zgroup": b'{"zarr_format": 2}'})
+    with pytest.raises(FileExistsError):
+        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite)
+    assert content(place) == {"notes.txt": b"mine", ".zgroup": b'{"zarr_format": 2}'}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_is_never_replaced(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "a").write_bytes(b"mine")
+    with pytest.raises(FileExistsError):
+        ingot.create(tmp_path / "a", shape=3, dtype="i4", overwrite=overwrite)
+    assert (tmp_path / "a").read_bytes() == b"mine"
+
+
+def test_what_cannot_be_read_cannot_be_replaced(place: Place) -> None:
+    put(place, {".zarray": b"{}", "0": b"mine"})
+    with pytest.raises(FormatError) as caught:
+        ingot.create(place, shape=3, dtype="i4", overwrite=True)
+    assert "cannot be replaced" in "".join(caught.value.__notes__)
+    assert content(place) == {".zarray": b"{}", "0": b"mine"}
+
+
+def test_wishes_are_checked_before_the_old_array_is_touched(place: Place) -> None:
+    ingot.array([1, 2, 3], place)
+    before = content(place)
+    for wrong in ({"fill": "x"}, {"codec": "nonsense"}, {"order": "K"}, {"attrs": {"a": object()}}):
+        with pytest.raises(ValueError):
+            ingot.create(place, shape=3, dtype="i4", overwrite=True, **wrong)
+    assert content(place) == before

@@ -1,0 +1,47 @@
+"""Tables that people read."""
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.codecs.codec import parse_spelling
+from ingot.display import Info, codec_text, size_text
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB (1,024 bytes)"),
+        (1536, "1.5 KiB (1,536 bytes)"),
+        (2**20 - 1, "1024.0 KiB (1,048,575 bytes)"),
+        (2**20, "1.0 MiB (1,048,576 bytes)"),
+        (5 * 2**40, "5.0 TiB (5,497,558,138,880 bytes)"),
+        (2**75, "32768.0 EiB (37,778,931,862,957,161,709,568 bytes)"),
+    ],
+)
+def test_sizes(nbytes: int, text: str) -> None:
+    assert size_text(nbytes) == text
+
+
+def test_codecs_in_the_order_of_encoding() -> None:
+    stages = (*parse_spelling("shuffle:4"), *parse_spelling("zlib:3"), *parse_spelling("crc32"))
+    assert codec_text(stages).startswith("shuffle(elementsize=4) > zlib(level=3) > crc32")
+
+
+def test_a_table_is_text_and_html() -> None:
+    info = Info("A & B", (("path", "<x>"), ("a", "1")))
+    assert str(info).splitlines() == ["A & B", "  path  <x>", "  a     1"]
+    page = info._repr_html_()
+    assert page.count("<tr>") == 2
+    assert "A &amp; B" in page
+    assert "&lt;x&gt;" in page
+
+
+def test_a_display_of_very_many_chunks_does_not_count_them() -> None:
+    array = ingot.create(shape=10**6, dtype="i4", chunks=10)
+    assert "stored" not in array._repr_html_()
+    assert "stored" in repr(array.info)
+    assert "stored" in ingot.array(np.arange(3))._repr_html_()
