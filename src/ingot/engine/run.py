@@ -9,11 +9,13 @@ import math
 import os
 from collections.abc import Hashable, Iterator
 from itertools import islice
+from types import EllipsisType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
@@ -43,9 +45,8 @@ class Engine:
         self._plain = kernel.plain_dtype(self._dtype)
         self._threads = options.thread_count()
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
-        self._layout = None
-        if self._cache is None:
-            self._layout = kernel.native_layout(chunks, options.limits.chunk_bytes)
+        # Made by the first call that needs it: many arrays are opened only to be looked at.
+        self._layout: native.Layout | EllipsisType | None = ...
 
     def with_chunks(self, chunks: ChunkMap) -> "Engine":
         """Return an engine for another state of the array."""
@@ -53,11 +54,14 @@ class Engine:
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
-        if type(selection) is BasicSelection and self._layout is not None:
+        layout = self._layout
+        if layout is ...:
+            layout = self._make_layout()
+        if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
             result = np.empty(counts, self._plain)
             if 0 not in counts:
-                report = self._layout.read(result, selection.starts, selection.steps, self._threads)
+                report = layout.read(result, selection.starts, selection.steps, self._threads)
                 if report is not None:
                     self._judge(report[1])
             if self._plain is not self._dtype:
@@ -78,11 +82,12 @@ class Engine:
             out[...] = self.read(selection)
             return
         box = out.reshape(selection.counts)
-        if self._layout is None:
+        layout = self._make_layout()
+        if layout is None:
             self._read_rows(selection, box)
         elif 0 not in selection.counts:
             plain = box if self._plain is self._dtype else box.view(self._plain)
-            report = self._layout.read(plain, selection.starts, selection.steps, self._threads)
+            report = layout.read(plain, selection.starts, selection.steps, self._threads)
             if report is not None:
                 self._judge(report[1])
 
@@ -91,8 +96,9 @@ class Engine:
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
             return
-        if isinstance(selection, BasicSelection) and self._layout is not None:
-            self._write_native(selection, values)
+        layout = self._make_layout()
+        if isinstance(selection, BasicSelection) and layout is not None:
+            self._write_native(layout, selection, values)
             return
         for window in self._windows(selection):
             encoded = {}
@@ -104,8 +110,8 @@ class Engine:
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
-        native = isinstance(selection, BasicSelection) and self._layout is not None
-        kernel_name = "native" if native else "python"
+        whole = isinstance(selection, BasicSelection) and self._make_layout() is not None
+        kernel_name = "native" if whole else "python"
         return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
 
     def count_chunks(self, selection: Selection) -> int:
@@ -121,9 +127,18 @@ class Engine:
             total *= count_parts(start, count, step, chunk)
         return total
 
-    def _write_native(self, selection: BasicSelection, values: NDArray[Any]) -> None:
+    def _make_layout(self) -> native.Layout | None:
         layout = self._layout
-        assert layout is not None
+        if layout is ...:
+            layout = None
+            if self._cache is None:
+                layout = kernel.native_layout(self.chunks, self.options.limits.chunk_bytes)
+            self._layout = layout
+        return layout
+
+    def _write_native(
+        self, layout: native.Layout, selection: BasicSelection, values: NDArray[Any]
+    ) -> None:
         if self._plain is not self._dtype:
             values = np.ascontiguousarray(values).view(self._plain)
         total = self.count_chunks(selection)

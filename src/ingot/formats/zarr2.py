@@ -11,6 +11,7 @@ everything else as Python objects. Pickled objects are refused.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -116,6 +117,16 @@ def parse_array(
     >>> metadata.schema.fill, metadata.schema.chain.compressors
     (np.int32(7), (Zlib(level=1),))
     """
+    metadata = _parse_array(bytes(data), where)
+    if metadata.schema.variable:
+        # Its fill value may be a list, which must not be shared.
+        metadata = _parse_array.__wrapped__(bytes(data), where)
+    return replace(metadata, schema=metadata.schema.described(attrs)) if attrs else metadata
+
+
+# Arrays of one hierarchy often have the very same document, and programs open them again and again.
+@lru_cache(maxsize=256)
+def _parse_array(data: bytes, where: str) -> ArrayMetadata:
     values = document.parse_object(data, where, bare_nan=True)
     claims, complaints = Claims(where, values), Complaints()
     claims.choice("zarr_format", (_VERSION,))
@@ -133,7 +144,7 @@ def parse_array(
     spec = ChunkSpec(chunks, dtype, fill)
     chain = take(lambda: build_chain(stages, spec, order, where), CodecChain())
     complaints.settle()
-    schema = ArraySchema(shape, dtype, chunks, chain, fill, order, attrs or {})
+    schema = ArraySchema(shape, dtype, chunks, chain, fill, order)
     return ArrayMetadata(schema, separator, values)
 
 
