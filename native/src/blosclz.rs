@@ -19,6 +19,10 @@ const NEAR: usize = 8192;
 const FARTHEST: usize = NEAR + 0xffff;
 /// No search begins among the input's last bytes: there is little to gain.
 const TAIL: usize = 12;
+/// A source that has this many times what was tried first is not judged by that alone.
+const SEVERAL: usize = 8;
+/// How far apart a source is looked at whose beginning did not shrink.
+const LONG_STEP: usize = 128;
 
 /// Decode `source` into `out`. With `whole`, the stream must fill `out` exactly and be
 /// used up; without, decoding stops when `out` is full. `None` for anything impossible.
@@ -176,7 +180,11 @@ pub fn encode(source: &[u8], out: &mut [u8], level: u8, table: &mut Table) -> Op
         _ if source.len() > 2 * TAIL => encode_matches(source, &Effort::of(level), table, &mut sink)?,
         _ => 0,
     };
-    sink.literals(&source[anchor..])?;
+    let rest = &source[anchor..];
+    if rest.len() + rest.len().div_ceil(MAX_LITERALS) > sink.out.len() - sink.used {
+        return None;
+    }
+    sink.literals(rest)?;
     Some(sink.used)
 }
 
@@ -196,7 +204,11 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
         if at >= probe && !probed {
             probed = true;
             if (sink.used + at - anchor) * 100 > at * effort.worth {
-                return None;
+                if source.len() < SEVERAL * probe {
+                    return None;
+                }
+                // What follows may be another plane, of another kind: go on in long steps.
+                misses = LONG_STEP << effort.patience;
             }
         }
         let sequence = four(source, at);

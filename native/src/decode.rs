@@ -1,25 +1,21 @@
-//! From the bytes of a chunk to items: whole, or only what a region wants.
+//! From the bytes of a chunk to items.
 //!
-//! A block is the unit: its streams are decompressed (only as far as they are needed),
-//! then its filter is undone (only for the items that are needed), straight into the
-//! destination. Nothing here trusts a number that `header.rs` has not checked, and all
-//! blocks of a call together may use no more bytes than the chunk has, so overlapping
-//! blocks cannot cost more than honest ones.
+//! A block is the unit: its streams are decompressed, then its filter is undone, straight
+//! into the destination; further filters, if there are any, are undone on the whole block
+//! (`partial` does all this for only a part of a block). Nothing here trusts a number that
+//! `header` has not checked, and all blocks of a call together may use no more bytes than
+//! the chunk has, so overlapping blocks cannot cost more than honest ones.
 
-use crate::fault::{Fault, Kind, Outcome, corrupt};
+use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
 use crate::filters::{self, Plane};
 use crate::header::{Filter, HEADER_BYTES, Header, MAX_SPLIT_TYPESIZE};
-use crate::scatter::{Region, Run};
-use crate::streams::Codecs;
+pub use crate::pieces::copy_plain;
+use crate::special;
+use crate::streams::{Codecs, Dictionary};
+use crate::varied;
 use crate::watch::Watch;
-use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Runs shorter than this are not worth a vector step each.
-const SHORT_RUN: usize = 32;
-/// One in so many items wanted: then single bytes are gathered, nothing is unshuffled.
-const SPARSE: usize = 8;
+use std::sync::{Mutex, OnceLock};
 
 /// What one thread reuses from block to block and call to call.
 #[derive(Default)]
@@ -30,13 +26,15 @@ pub struct Scratch {
     /// Room for the second step of bitshuffle.
     pub planes: Vec<u8>,
     /// A block, or a part of it, with filters undone.
-    plain: Vec<u8>,
+    pub plain: Vec<u8>,
+    /// A block between two filters.
+    pub aside: Vec<u8>,
 }
 
 impl Scratch {
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        [&self.filtered, &self.planes, &self.plain].iter().map(|buffer| buffer.capacity()).sum()
+        [&self.filtered, &self.planes, &self.plain, &self.aside].iter().map(|buffer| buffer.capacity()).sum()
     }
 }
 
@@ -67,22 +65,43 @@ pub struct Decoder<'a> {
     pub header: &'a Header,
     /// The bytes of the block starts, empty for chunks without blocks.
     pub starts: &'a [u8],
+    /// What most chunks do not need.
+    pub extras: Option<Box<Extras<'a>>>,
+    /// Where the blocks' own bytes begin.
+    floor: usize,
     /// Stored bytes that the streams of this call may still use up.
     budget: AtomicUsize,
 }
 
+pub struct Extras<'a> {
+    /// What the streams were compressed with, if anything; or why it is not to be had.
+    dictionary: Option<Outcome<Dictionary<'a>>>,
+    /// The first block, decoded, for chunks whose other blocks are differences from it.
+    pub first: OnceLock<Vec<u8>>,
+}
+
 /// Where the streams of one block lie and what they hold.
-struct Block<'a> {
-    index: usize,
-    size: usize,
+pub struct Block<'a> {
+    pub index: usize,
+    pub size: usize,
     /// Stored bytes from the block's start on.
-    bytes: &'a [u8],
-    streams: usize,
+    pub bytes: &'a [u8],
+    pub streams: usize,
+}
+
+/// One stream as it is stored.
+#[derive(Clone, Copy)]
+enum Stream<'a> {
+    /// As it is.
+    Raw(&'a [u8]),
+    Compressed(&'a [u8]),
+    /// One byte all over.
+    Run(u8),
 }
 
 /// The planes of a shuffled block.
 #[allow(clippy::large_enum_variant, reason = "lives on the stack for the time of one block")]
-enum Planes<'a> {
+pub enum Planes<'a> {
     /// One behind the other, this many bytes apart.
     Together(&'a [u8], usize),
     /// Each where it was found: in the chunk itself, decompressed, or known to be constant.
@@ -91,7 +110,7 @@ enum Planes<'a> {
 
 impl Planes<'_> {
     /// Fill `out` with whole items from item `first` on.
-    fn unshuffle(&self, first: usize, typesize: usize, out: &mut [u8]) {
+    pub fn unshuffle(&self, first: usize, typesize: usize, out: &mut [u8]) {
         match self {
             Self::Together(bytes, stride) => filters::unshuffle(&bytes[first..], *stride, typesize, out),
             Self::Apart(planes) => filters::unshuffle_planes(&planes[..typesize], first, out),
@@ -100,9 +119,29 @@ impl Planes<'_> {
 }
 
 impl<'a> Decoder<'a> {
-    pub fn new(header: &'a Header, starts: &'a [u8]) -> Self {
-        let budget = AtomicUsize::new(header.cbytes - header.data_start());
-        Self { header, starts, budget }
+    /// `head` are the bytes behind the first 16, up to `Header::data_start`.
+    pub fn new(header: &'a Header, head: &'a [u8]) -> Self {
+        let (head, behind) = head.split_at(header.blocks_start() - HEADER_BYTES);
+        let starts = &head[header.header_bytes() - HEADER_BYTES..];
+        let mut floor = header.blocks_start();
+        let extras = (header.dictionary || header.rest.has_delta()).then(|| {
+            let dictionary = header.dictionary.then(|| Dictionary::parse(behind, header.format));
+            if let Some(Ok(dictionary)) = &dictionary {
+                floor += dictionary.stored_bytes();
+            }
+            Box::new(Extras { dictionary, first: OnceLock::new() })
+        });
+        let budget = AtomicUsize::new(header.cbytes - floor);
+        Self { header, starts, extras, floor, budget }
+    }
+
+    #[inline(always)]
+    fn dictionary(&self) -> Outcome<Option<&Dictionary<'a>>> {
+        match self.extras.as_ref().and_then(|extras| extras.dictionary.as_ref()) {
+            None => Ok(None),
+            Some(Ok(dictionary)) => Ok(Some(dictionary)),
+            Some(Err(fault)) => Err(fault.clone()),
+        }
     }
 
     /// Decode all of a chunk whose bytes are `chunk` into `out`, on up to `threads` threads.
@@ -116,19 +155,44 @@ impl<'a> Decoder<'a> {
     ) -> Outcome<()> {
         debug_assert_eq!(out.len(), self.header.nbytes);
         if self.header.memcpyed() {
-            out.copy_from_slice(&chunk[HEADER_BYTES..]);
+            out.copy_from_slice(&chunk[self.header.header_bytes()..]);
+            return Ok(());
+        }
+        if let Some(special) = self.header.special {
+            special::fill(special, self.header, chunk, out);
             return Ok(());
         }
         if self.header.nbytes == 0 {
             return Ok(());
         }
+        if self.header.variable {
+            return varied::decode_whole(self, chunk, out, scratch, watch);
+        }
         let window = Window { bytes: chunk, offset: 0 };
-        let blocks = out.chunks_mut(self.header.blocksize).enumerate();
-        let threads = threads.min(self.header.block_count());
+        if !self.header.rest.has_delta() {
+            let blocks = out.chunks_mut(self.header.blocksize).enumerate();
+            return self.decode_blocks(window, blocks, None, scratch, threads, watch);
+        }
+        let (first, others) = out.split_at_mut(self.header.blocksize);
+        self.decode_block(window, 0, first, None, scratch)?;
+        let blocks = others.chunks_mut(self.header.blocksize).enumerate().map(|(index, part)| (index + 1, part));
+        self.decode_blocks(window, blocks, Some(first), scratch, threads, watch)
+    }
+
+    fn decode_blocks<'o>(
+        &self,
+        window: Window<'_>,
+        blocks: impl ExactSizeIterator<Item = (usize, &'o mut [u8])> + Send,
+        first: Option<&[u8]>,
+        scratch: &mut Scratch,
+        threads: usize,
+        watch: &Watch,
+    ) -> Outcome<()> {
+        let threads = threads.min(blocks.len());
         if threads <= 1 {
             for (index, part) in blocks {
                 watch.look()?;
-                self.decode_block(window, index, part, scratch)?;
+                self.decode_block(window, index, part, first, scratch)?;
             }
             return Ok(());
         }
@@ -136,81 +200,116 @@ impl<'a> Decoder<'a> {
         watch.share(threads, scratch, |scratch| {
             let next = queue.lock().expect("no thread panics").next();
             match next {
-                Some((index, part)) => self.decode_block(window, index, part, scratch).map(|()| true),
+                Some((index, part)) => self.decode_block(window, index, part, first, scratch).map(|()| true),
                 None => Ok(false),
             }
         })
     }
 
-    /// Decode block `index` into `out`, which has its size.
-    fn decode_block(&self, window: Window<'_>, index: usize, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
+    /// Decode block `index` into `out`, which has its size. `first` is the decoded first
+    /// block where others depend on it.
+    pub fn decode_block(
+        &self,
+        window: Window<'_>,
+        index: usize,
+        out: &mut [u8],
+        first: Option<&[u8]>,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
         let block = self.block(window, index)?;
-        let Header { typesize, filter, .. } = *self.header;
-        let Scratch { codecs, filtered, planes, .. } = scratch;
-        if !self.is_filtered(block.size) {
-            return self.decode_streams(&block, codecs, out, block.size);
+        self.decode_filtered(&block, out, first, scratch, Self::undo_first)
+    }
+
+    /// Let `begin` make the block with the first filter undone, then undo the others.
+    pub fn decode_filtered(
+        &self,
+        block: &Block<'_>,
+        out: &mut [u8],
+        first: Option<&[u8]>,
+        scratch: &mut Scratch,
+        begin: impl Fn(&Self, &Block<'_>, &mut [u8], &mut Scratch) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let rest = &self.header.rest;
+        if rest.is_empty() {
+            return begin(self, block, out, scratch);
         }
-        let count = block.size / typesize;
+        // Out of the scratch for as long as `begin` has the scratch.
+        let mut aside = std::mem::take(&mut scratch.aside);
+        let other = room(&mut aside, block.size)?;
+        begin(self, block, if rest.begins_aside() { &mut *other } else { &mut *out }, scratch)?;
+        rest.undo(out, other, room(&mut scratch.planes, block.size)?, first);
+        scratch.aside = aside;
+        Ok(())
+    }
+
+    /// Decompress `block` into `out` and undo its first filter.
+    fn undo_first(&self, block: &Block<'_>, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
+        let typesize = self.header.typesize;
+        let count = self.header.filtered_items(block.size);
+        let Scratch { codecs, filtered, planes, .. } = scratch;
+        if count == 0 {
+            return self.decode_streams(block, codecs, out, block.size);
+        }
         let (items, tail) = out.split_at_mut(count * typesize);
         let filtered = room(filtered, block.size)?;
-        if filter == Filter::Shuffle {
-            self.decode_planes(&block, codecs, filtered, count)?.unshuffle(0, typesize, items);
+        if self.header.filter == Filter::Shuffle {
+            self.decode_planes(block, codecs, filtered, count)?.unshuffle(0, typesize, items);
         } else {
-            self.decode_streams(&block, codecs, filtered, block.size)?;
+            self.decode_streams(block, codecs, filtered, block.size)?;
             filters::unbitshuffle(filtered, count / 8, typesize, room(planes, block.size)?, items);
         }
-        // A split block has no tail, so whatever was not decompressed is not looked at.
+        // A split block has no tail behind its planes, so what was not decompressed is not
+        // looked at.
         tail.copy_from_slice(&filtered[count * typesize..]);
         Ok(())
     }
 
-    /// Whether a block of `size` bytes is stored in another order than its items'.
-    fn is_filtered(&self, size: usize) -> bool {
-        let typesize = self.header.typesize;
-        match self.header.filter {
-            Filter::None => false,
-            Filter::Shuffle => typesize > 1 && size >= typesize,
-            Filter::Bitshuffle => filters::bitshuffles(size, typesize),
+    /// Where the bytes of block `index` begin.
+    #[inline]
+    pub fn block_start(&self, index: usize) -> Outcome<usize> {
+        // A dictionary that is not to be had is worse than whatever the block claims.
+        self.dictionary()?;
+        match self.header.block_start(self.starts, index)? {
+            start if start < self.floor => corrupt!(
+                "Blosc chunk: block {index} starts at {start}, blocks lie from {} to {}",
+                self.floor,
+                self.header.cbytes
+            ),
+            start => Ok(start),
         }
     }
 
-    fn block<'b>(&self, window: Window<'b>, index: usize) -> Outcome<Block<'b>> {
+    pub fn block<'b>(&self, window: Window<'b>, index: usize) -> Outcome<Block<'b>> {
         let range = self.header.block_range(index);
-        let start = self.header.block_start(self.starts, index)?;
+        let start = self.block_start(index)?;
         let bytes = start.checked_sub(window.offset).and_then(|at| window.bytes.get(at..));
         let Some(bytes) = bytes else {
             return corrupt!("Blosc chunk: block {index} starts at {start}, outside the bytes that were read");
         };
         let streams = self.header.stream_count(range.len());
-        if !range.len().is_multiple_of(streams) {
-            return corrupt!(
-                "Blosc chunk: block {index} of {} bytes cannot be split into {streams} streams",
-                range.len()
-            );
-        }
         Ok(Block { index, size: range.len(), bytes, streams })
     }
 
     /// Decompress the streams of a block into `out` (as large as the block), each at least
     /// as far as `wanted` bytes, counted in the whole block for one stream and in each
     /// stream for several.
-    fn decode_streams(&self, block: &Block<'_>, codecs: &mut Codecs, out: &mut [u8], wanted: usize) -> Outcome<()> {
+    pub fn decode_streams(&self, block: &Block<'_>, codecs: &mut Codecs, out: &mut [u8], wanted: usize) -> Outcome<()> {
         let each = block.size / block.streams;
         let mut rest = block.bytes;
         for (number, out) in out.chunks_exact_mut(each).take(block.streams).enumerate() {
             let (stream, behind) = self.stream(block, number, rest, each)?;
             rest = behind;
             let wanted = wanted.min(each);
-            if stream.len() == each {
-                out[..wanted].copy_from_slice(&stream[..wanted]);
-            } else {
-                self.decompress(block, number, codecs, stream, out, wanted)?;
+            match stream {
+                Stream::Raw(bytes) => out[..wanted].copy_from_slice(&bytes[..wanted]),
+                Stream::Compressed(bytes) => self.decompress(block, number, codecs, bytes, out, wanted)?,
+                Stream::Run(byte) => out[..wanted].fill(byte),
             }
         }
         Ok(())
     }
 
-    fn decompress(
+    pub fn decompress(
         &self,
         block: &Block<'_>,
         number: usize,
@@ -219,7 +318,12 @@ impl<'a> Decoder<'a> {
         out: &mut [u8],
         wanted: usize,
     ) -> Outcome<()> {
-        codecs.decode_prefix(self.header.format, stream, out, wanted).map_err(|mut fault| {
+        let format = self.header.format;
+        let made = match self.dictionary()? {
+            None => codecs.decode_prefix(format, stream, out, wanted),
+            Some(dictionary) => codecs.decode_with(dictionary, format, stream, out),
+        };
+        made.map_err(|mut fault| {
             fault.text = format!("Blosc chunk: block {}, stream {number}: {}", block.index, fault.text);
             fault
         })
@@ -227,52 +331,58 @@ impl<'a> Decoder<'a> {
 
     /// Decompress a shuffled block as far as its planes' first `wanted` items. Planes that
     /// need no work are left where they are.
-    fn decode_planes<'b>(
+    pub fn decode_planes<'b>(
         &self,
         block: &Block<'b>,
         codecs: &mut Codecs,
         filtered: &'b mut [u8],
         wanted: usize,
     ) -> Outcome<Planes<'b>> {
-        if block.streams == 1 {
-            self.decode_streams(block, codecs, filtered, block.size)?;
+        let each = block.size / block.streams;
+        if block.streams == 1 || block.streams > MAX_SPLIT_TYPESIZE {
+            self.decode_streams(block, codecs, filtered, each)?;
             return Ok(Planes::Together(filtered, block.size / self.header.typesize));
         }
-        let each = block.size / block.streams;
         let mut rest = block.bytes;
         let mut planes = [Plane::Constant(0); MAX_SPLIT_TYPESIZE];
         for (number, (plane, out)) in planes.iter_mut().zip(filtered.chunks_exact_mut(each)).enumerate() {
             let (stream, behind) = self.stream(block, number, rest, each)?;
             rest = behind;
-            *plane = if stream.len() == each {
-                Plane::Bytes(stream)
-            } else if let Some(byte) = Codecs::run(self.header.format, stream, each) {
-                Plane::Constant(byte)
-            } else {
-                self.decompress(block, number, codecs, stream, out, wanted)?;
-                Plane::Bytes(out)
+            *plane = match stream {
+                Stream::Raw(bytes) => Plane::Bytes(bytes),
+                Stream::Run(byte) => Plane::Constant(byte),
+                Stream::Compressed(bytes) => match Codecs::run(self.header.format, bytes, each) {
+                    Some(byte) => Plane::Constant(byte),
+                    None => {
+                        self.decompress(block, number, codecs, bytes, out, wanted)?;
+                        Plane::Bytes(out)
+                    }
+                },
             };
         }
         Ok(Planes::Apart(planes))
     }
 
-    /// The stored bytes of the next stream, and what follows it.
+    /// The next stream, of `each` decoded bytes, and what follows it.
     fn stream<'b>(
         &self,
         block: &Block<'_>,
         number: usize,
         rest: &'b [u8],
         each: usize,
-    ) -> Outcome<(&'b [u8], &'b [u8])> {
+    ) -> Outcome<(Stream<'b>, &'b [u8])> {
         let index = block.index;
         let Some((size, rest)) = rest.split_first_chunk::<4>() else {
             return corrupt!("Blosc chunk: block {index}, stream {number}: its size lies behind the chunk's end");
         };
         let size = i32::from_le_bytes(*size);
+        if size <= 0 && self.header.extended() {
+            return self.run(block, number, size, rest);
+        }
         let most = self.header.format.longest(each);
         if size <= 0 || size as usize > most {
             return corrupt!(
-                "Blosc chunk: block {index}, stream {number} claims {size} bytes, 1 to {most} are possible"
+                "Blosc chunk: block {index}, stream {number} claims {size} bytes for {each} bytes of data; 1 to {most} are possible"
             );
         }
         let Some((stream, behind)) = rest.split_at_checked(size as usize) else {
@@ -281,233 +391,50 @@ impl<'a> Decoder<'a> {
                 rest.len()
             );
         };
-        let cost = 4 + stream.len();
-        if self.budget.fetch_sub(cost, Ordering::Relaxed) < cost {
-            // Leave room for other threads' subtractions on the way out.
-            self.budget.store(0, Ordering::Relaxed);
-            return corrupt!("Blosc chunk: block {index} overlaps another block");
-        }
+        self.spend(block, 4 + stream.len())?;
+        let stream = if stream.len() == each { Stream::Raw(stream) } else { Stream::Compressed(stream) };
         Ok((stream, behind))
     }
 
-    /// The blocks that hold the items of `region`, as a range of block numbers.
-    pub fn blocks_of(&self, region: &Region) -> Range<usize> {
-        let (first, end) = region.span();
-        let size = region.itemsize();
-        first * size / self.header.blocksize..(end * size - 1) / self.header.blocksize + 1
+    /// A stream that is one byte all over: zeros, or the byte that `size` is the negative of.
+    #[cold]
+    fn run<'b>(&self, block: &Block<'_>, number: usize, size: i32, rest: &'b [u8]) -> Outcome<(Stream<'b>, &'b [u8])> {
+        let index = block.index;
+        if size == 0 {
+            self.spend(block, 4)?;
+            return Ok((Stream::Run(0), rest));
+        }
+        let Some((token, behind)) = rest.split_first() else {
+            return corrupt!("Blosc chunk: block {index}, stream {number}: its token lies behind the chunk's end");
+        };
+        if *token & !1 != 0 {
+            return unsupported!("Blosc chunk: block {index}, stream {number} has token {token:#04x}, not a run's");
+        }
+        match u8::try_from(-i64::from(size)) {
+            Ok(byte) if *token == 1 => {
+                self.spend(block, 5)?;
+                Ok((Stream::Run(byte), behind))
+            }
+            _ => corrupt!("Blosc chunk: block {index}, stream {number}: size {size}, token {token} are no run"),
+        }
     }
 
-    /// Decode what `region` wants of blocks `blocks`, whose bytes lie in `window`.
-    pub fn decode_region(
-        &self,
-        window: Window<'_>,
-        blocks: Range<usize>,
-        region: &Region,
-        scratch: &mut Scratch,
-    ) -> Outcome<()> {
-        if self.header.memcpyed() {
-            let bytes = Window { offset: window.offset.wrapping_sub(HEADER_BYTES), ..window };
-            return copy_plain(region, 0..self.header.nbytes, bytes);
-        }
-        for index in blocks {
-            let range = self.header.block_range(index);
-            let size = region.itemsize();
-            // An item that begins before the block may reach into it.
-            let ranks = region.rank(range.start / size)..region.rank(range.end.div_ceil(size));
-            if !ranks.is_empty() {
-                self.decode_block_region(window, index, ranks, region, scratch)?;
-            }
+    /// Account for stored bytes: whatever overlaps is counted twice, and there is not enough.
+    fn spend(&self, block: &Block<'_>, cost: usize) -> Outcome<()> {
+        if self.budget.fetch_sub(cost, Ordering::Relaxed) < cost {
+            // Leave room for other threads' subtractions on the way out.
+            self.budget.store(0, Ordering::Relaxed);
+            return corrupt!("Blosc chunk: block {} overlaps another block", block.index);
         }
         Ok(())
     }
-
-    /// Decode the wanted items number `ranks`, all of which reach into block `index`.
-    fn decode_block_region(
-        &self,
-        window: Window<'_>,
-        index: usize,
-        ranks: Range<usize>,
-        region: &Region,
-        scratch: &mut Scratch,
-    ) -> Outcome<()> {
-        let range = self.header.block_range(index);
-        let size = region.itemsize();
-        let low = (region.item(ranks.start) * size).max(range.start) - range.start;
-        let high = ((region.item(ranks.end - 1) + 1) * size).min(range.end) - range.start;
-        let run = region.run(ranks.start);
-        if low == 0
-            && high == range.len()
-            && run.is_dense(size)
-            && run.items >= ranks.len()
-            && run.start * size == range.start
-        {
-            return self.decode_block(window, index, region.piece(run.offset, range.len()), scratch);
-        }
-        let block = self.block(window, index)?;
-        if !self.is_filtered(block.size) {
-            return self.copy_unfiltered(&block, range, high, region, scratch);
-        }
-        let typesize = self.header.typesize;
-        let whole_items = block.size / typesize * typesize;
-        // The items' own bytes begin and end inside planes only when the two sizes fit.
-        let aligned = range.start.is_multiple_of(size) && size.is_multiple_of(typesize) && high <= whole_items;
-        let shuffled = self.header.filter == Filter::Shuffle;
-        if !(aligned && shuffled) {
-            return self.copy_span(&block, range, low..high, region, scratch);
-        }
-        let (items, dense) = region.run_shape();
-        let wanted = ranks.len() * size;
-        if (dense && items * size / typesize >= SHORT_RUN) || wanted * SPARSE < high - low {
-            return self.unshuffle_runs(&block, range, high, ranks, region, scratch);
-        }
-        self.copy_span(&block, range, low..high, region, scratch)
-    }
-
-    /// A block without filters: its streams hold the items in order.
-    fn copy_unfiltered(
-        &self,
-        block: &Block<'_>,
-        range: Range<usize>,
-        high: usize,
-        region: &Region,
-        scratch: &mut Scratch,
-    ) -> Outcome<()> {
-        let each = block.size / block.streams;
-        let plain = room(&mut scratch.plain, block.size)?;
-        let wanted = if block.streams == 1 { high } else { each };
-        self.decode_streams(block, &mut scratch.codecs, plain, wanted)?;
-        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
-    }
-
-    /// Undo the filter for bytes `span` of the block, then copy what is wanted of them.
-    fn copy_span(
-        &self,
-        block: &Block<'_>,
-        range: Range<usize>,
-        span: Range<usize>,
-        region: &Region,
-        scratch: &mut Scratch,
-    ) -> Outcome<()> {
-        let typesize = self.header.typesize;
-        let count = block.size / typesize;
-        let bits = self.header.filter == Filter::Bitshuffle;
-        let step = if bits { 8 * typesize } else { typesize };
-        let first = span.start / step * step;
-        let end = span.end.next_multiple_of(step).min(count * typesize).max(first);
-        let Scratch { codecs, filtered, planes, plain, .. } = scratch;
-        let filtered = room(filtered, block.size)?;
-        let plain = room(plain, block.size)?;
-        let items = &mut plain[first..end];
-        if bits {
-            self.decode_streams(block, codecs, filtered, block.size)?;
-            let rows = &filtered[first / step..];
-            filters::unbitshuffle(rows, count / 8, typesize, room(planes, items.len())?, items);
-        } else {
-            self.decode_planes(block, codecs, filtered, end / typesize)?.unshuffle(first / typesize, typesize, items);
-        }
-        plain[count * typesize..].copy_from_slice(&filtered[count * typesize..block.size]);
-        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
-    }
-
-    /// Unshuffle each run straight into the destination.
-    fn unshuffle_runs(
-        &self,
-        block: &Block<'_>,
-        range: Range<usize>,
-        high: usize,
-        ranks: Range<usize>,
-        region: &Region,
-        scratch: &mut Scratch,
-    ) -> Outcome<()> {
-        let typesize = self.header.typesize;
-        let size = region.itemsize();
-        let Scratch { codecs, filtered, .. } = scratch;
-        let filtered = room(filtered, block.size)?;
-        let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
-        for_each_run(region, ranks, |run| {
-            let pieces = Pieces::of(&run, size);
-            for piece in pieces {
-                // Items begin inside this block; the last may reach into the next one.
-                let from = piece.start - range.start;
-                let to = (from + piece.bytes).min(block.size);
-                let out = region.piece(piece.offset, to - from);
-                planes.unshuffle(from / typesize, typesize, out);
-            }
-        });
-        Ok(())
-    }
-}
-
-/// Visit the wanted items number `ranks`, run by run.
-fn for_each_run(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
-    let mut rank = ranks.start;
-    while rank < ranks.end {
-        let mut run = region.run(rank);
-        run.items = run.items.min(ranks.end - rank);
-        rank += run.items;
-        visit(run);
-    }
-}
-
-/// Contiguous bytes of the chunk and where they go.
-struct Piece {
-    start: usize,
-    bytes: usize,
-    offset: isize,
-}
-
-/// The pieces of a run: one when it is contiguous on both sides, else one per item.
-struct Pieces {
-    next: Piece,
-    left: usize,
-    jump: usize,
-    stride: isize,
-}
-
-impl Pieces {
-    fn of(run: &Run, size: usize) -> Self {
-        let dense = run.is_dense(size);
-        let (bytes, left) = if dense { (run.items * size, 1) } else { (size, run.items) };
-        let next = Piece { start: run.start * size, bytes, offset: run.offset };
-        Self { next, left, jump: run.step * size, stride: run.stride }
-    }
-}
-
-impl Iterator for Pieces {
-    type Item = Piece;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Piece> {
-        self.left = self.left.checked_sub(1)?;
-        let Piece { start, bytes, offset } = self.next;
-        self.next.start += self.jump;
-        self.next.offset += self.stride;
-        Some(Piece { start, bytes, offset })
-    }
-}
-
-/// Copy what `region` wants of chunk bytes `range`, which lie in `window` unfiltered.
-pub fn copy_plain(region: &Region, range: Range<usize>, window: Window<'_>) -> Outcome<()> {
-    let size = region.itemsize();
-    let first = region.rank(range.start / size);
-    let end = region.rank(range.end.div_ceil(size));
-    for_each_run(region, first..end, |run| {
-        for piece in Pieces::of(&run, size) {
-            let from = piece.start.max(range.start);
-            let to = (piece.start + piece.bytes).min(range.end);
-            let out = region.piece(piece.offset + (from - piece.start) as isize, to - from);
-            let at = from.wrapping_sub(window.offset);
-            out.copy_from_slice(&window.bytes[at..at + to - from]);
-        }
-    });
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::encode::{Packer, Recipe, encode};
-    use crate::scatter::{Axis, Destination};
+    use crate::scatter::{Axis, Destination, Region};
     use crate::streams::Codec;
 
     fn sample(length: usize) -> Vec<u8> {

@@ -9,18 +9,16 @@ use crate::header::{
     FLAG_BITSHUFFLE, FLAG_MEMCPYED, FLAG_SHUFFLE, FLAG_UNSPLIT, Filter, HEADER_BYTES, Header, MAX_BLOCK_BYTES,
     MAX_SPLIT_TYPESIZE, MIN_SPLIT_ITEMS,
 };
-use crate::streams::Codec;
+use crate::streams::{Codec, Codecs};
 use crate::watch::Watch;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// The largest input: a chunk that has to be stored uncompressed still fits its i32 fields.
-pub const MAX_INPUT: usize = i32::MAX as usize - HEADER_BYTES;
 /// Blocks are the unit of partial reads: large enough to compress well, small enough that
 /// one item does not cost a whole chunk.
 const BLOCK_BYTES: usize = 128 << 10;
 /// Below this size there is nothing to gain.
-const MIN_COMPRESSED: usize = 32;
+pub const MIN_COMPRESSED: usize = 32;
 
 /// How a chunk is to be written.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +32,9 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Check arguments and settle the block size for `nbytes` bytes of input.
-    fn settled(mut self, nbytes: usize) -> Outcome<Self> {
+    /// Check arguments and settle the block size for `nbytes` bytes of input, which together
+    /// with a header of `head` bytes must fit the fields of a chunk.
+    pub fn settled(mut self, nbytes: usize, head: usize) -> Outcome<Self> {
         let wrong = |text: String| Err(Fault::new(Kind::Argument, text));
         if self.typesize == 0 {
             return wrong("typesize is 0, at least 1 is needed".into());
@@ -46,11 +45,10 @@ impl Recipe {
         if self.blocksize > MAX_BLOCK_BYTES {
             return wrong(format!("blocksize is {}, at most {MAX_BLOCK_BYTES} is possible", self.blocksize));
         }
-        if nbytes > MAX_INPUT {
-            return Err(Fault::new(
-                Kind::Limit,
-                format!("a Blosc chunk holds at most {MAX_INPUT} bytes, {nbytes} were given"),
-            ));
+        let most = i32::MAX as usize - head;
+        if nbytes > most {
+            let text = format!("a Blosc chunk holds at most {most} bytes, {nbytes} were given");
+            return Err(Fault::new(Kind::Limit, text));
         }
         if self.typesize > 255 {
             self.typesize = 1;
@@ -65,10 +63,19 @@ impl Recipe {
     /// reads stop early. Readers of every version agree on it within these bounds.
     fn splits(&self) -> bool {
         self.filter == Filter::Shuffle
-            && matches!(self.codec, Codec::BloscLz | Codec::Lz4 | Codec::Lz4Hc | Codec::Zlib)
             && (2..=MAX_SPLIT_TYPESIZE).contains(&self.typesize)
-            && self.blocksize / self.typesize >= MIN_SPLIT_ITEMS
+            && self.blocksize / self.typesize >= self.fewest_split_items()
             && self.blocksize.is_multiple_of(self.typesize)
+    }
+
+    /// How long streams must be to be worth one each.
+    fn fewest_split_items(&self) -> usize {
+        match self.codec {
+            Codec::BloscLz | Codec::Lz4 | Codec::Lz4Hc => MIN_SPLIT_ITEMS,
+            // Each zlib stream brings tables of its own.
+            Codec::Zlib => 4096,
+            Codec::Snappy | Codec::Zstd => usize::MAX,
+        }
     }
 
     fn flags(&self) -> u8 {
@@ -80,17 +87,8 @@ impl Recipe {
         filter | self.codec.format().flag_bits() | if self.splits() { 0 } else { FLAG_UNSPLIT }
     }
 
-    fn header(&self, flags: u8, nbytes: usize, cbytes: usize) -> Header {
-        Header {
-            version: 2,
-            flags,
-            typesize: self.typesize,
-            nbytes,
-            blocksize: self.blocksize,
-            cbytes,
-            format: self.codec.format(),
-            filter: self.filter,
-        }
+    fn header(&self, flags: u8, nbytes: usize, cbytes: usize) -> [u8; HEADER_BYTES] {
+        Header::pack_first(2, flags, self.typesize, nbytes, self.blocksize, cbytes)
     }
 }
 
@@ -111,6 +109,22 @@ impl Packer {
         self.memory.capacity()
     }
 
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    /// Write over bytes that are there already.
+    pub fn patch(&mut self, at: usize, bytes: &[u8]) {
+        self.memory[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// `write` into `size` bytes behind what is used, of which it keeps as many as it says.
+    pub fn fill(&mut self, size: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Outcome<()> {
+        let kept = write(self.space(size)?);
+        self.used += kept;
+        Ok(())
+    }
+
     /// At least `size` bytes behind what is used.
     fn space(&mut self, size: usize) -> Outcome<&mut [u8]> {
         let needed = self.used + size;
@@ -122,14 +136,10 @@ impl Packer {
         Ok(&mut self.memory[self.used..needed])
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Outcome<()> {
+    pub fn push(&mut self, bytes: &[u8]) -> Outcome<()> {
         self.space(bytes.len())?.copy_from_slice(bytes);
         self.used += bytes.len();
         Ok(())
-    }
-
-    fn put(&mut self, at: usize, value: u32) {
-        self.memory[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
 }
 
@@ -142,44 +152,63 @@ pub fn encode(
     threads: usize,
     watch: &Watch,
 ) -> Outcome<()> {
-    let recipe = recipe.settled(source.len())?;
-    out.used = 0;
+    let recipe = recipe.settled(source.len(), HEADER_BYTES)?;
+    out.clear();
     if recipe.level > 0 && source.len() >= MIN_COMPRESSED {
-        encode_blocks(source, &recipe, out, scratch, threads, watch)?;
+        let plan = Plan { head: HEADER_BYTES, blocksize: recipe.blocksize, behind_starts: &[] };
+        let raw = AtomicU32::new(0);
+        let block = |_, plain: &[u8], out: &mut Packer, scratch: &mut Scratch| {
+            // Several threads have no block before; and the same data give the same bytes.
+            let mut bits = if threads <= 1 { raw.load(Ordering::Relaxed) } else { 0 };
+            encode_block(plain, &recipe, out, scratch, &mut bits)?;
+            raw.store(bits, Ordering::Relaxed);
+            Ok(())
+        };
+        encode_blocks(source, &plan, out, scratch, threads, watch, block)?;
         if out.used < source.len() + HEADER_BYTES {
-            let header = recipe.header(recipe.flags(), source.len(), out.used);
-            out.memory[..HEADER_BYTES].copy_from_slice(&header.pack());
+            out.patch(0, &recipe.header(recipe.flags(), source.len(), out.used));
             return Ok(());
         }
-        out.used = 0;
+        out.clear();
     }
     let cbytes = source.len() + HEADER_BYTES;
     out.space(cbytes)?;
-    out.push(&recipe.header(recipe.flags() | FLAG_MEMCPYED, source.len(), cbytes).pack())?;
+    out.push(&recipe.header(recipe.flags() | FLAG_MEMCPYED, source.len(), cbytes))?;
     out.push(source)
 }
 
-/// Room for the header, then block starts, then blocks. Stops as soon as the result is
-/// no smaller than the input stored as it is.
-fn encode_blocks(
+/// How the blocks of a chunk lie.
+pub struct Plan<'a> {
+    /// The size of the header.
+    pub head: usize,
+    pub blocksize: usize,
+    /// What comes between the block starts and the blocks.
+    pub behind_starts: &'a [u8],
+}
+
+/// Room for the header, then block starts, then blocks, which `encode_block` makes from their
+/// number and their bytes. Stops as soon as the result is no smaller than the input stored as
+/// it is.
+pub fn encode_blocks(
     source: &[u8],
-    recipe: &Recipe,
+    plan: &Plan<'_>,
     out: &mut Packer,
     scratch: &mut Scratch,
     threads: usize,
     watch: &Watch,
+    encode_block: impl Fn(usize, &[u8], &mut Packer, &mut Scratch) -> Outcome<()> + Sync,
 ) -> Outcome<()> {
-    let count = source.len().div_ceil(recipe.blocksize);
-    let ceiling = source.len() + HEADER_BYTES;
-    let start = |index: usize| HEADER_BYTES + 4 * index;
-    let plain = |index: usize| &source[index * recipe.blocksize..source.len().min((index + 1) * recipe.blocksize)];
-    out.space(start(count))?;
-    out.used = start(count);
+    let count = source.len().div_ceil(plan.blocksize);
+    let ceiling = source.len() + plan.head;
+    let start = |index: usize| plan.head + 4 * index;
+    let plain = |index: usize| &source[index * plan.blocksize..source.len().min((index + 1) * plan.blocksize)];
+    out.fill(start(count), |space| space.len())?;
+    out.push(plan.behind_starts)?;
     if threads.min(count) <= 1 {
         for index in 0..count {
             watch.look()?;
-            out.put(start(index), out.used as u32);
-            encode_block(plain(index), recipe, out, scratch)?;
+            out.patch(start(index), &(out.used as u32).to_le_bytes());
+            encode_block(index, plain(index), out, scratch)?;
             if out.used >= ceiling {
                 return Ok(());
             }
@@ -194,36 +223,54 @@ fn encode_blocks(
             return Ok(false);
         }
         let mut block = Packer::default();
-        encode_block(plain(index), recipe, &mut block, scratch)?;
+        encode_block(index, plain(index), &mut block, scratch)?;
         block.memory.truncate(block.used);
         blocks.lock().expect("no thread panics")[index] = block.memory;
         Ok(true)
     })?;
     for (index, block) in blocks.into_inner().expect("no thread panics").iter().enumerate() {
-        out.put(start(index), out.used as u32);
+        out.patch(start(index), &(out.used as u32).to_le_bytes());
         out.push(block)?;
     }
     Ok(())
 }
 
-/// Filter and compress one block: for each stream its size, then its bytes.
-fn encode_block(plain: &[u8], recipe: &Recipe, out: &mut Packer, scratch: &mut Scratch) -> Outcome<()> {
+/// Filter and compress one block: for each stream its size, then its bytes. `raw` has a bit
+/// for each stream that did not shrink in the block before.
+fn encode_block(plain: &[u8], recipe: &Recipe, out: &mut Packer, scratch: &mut Scratch, raw: &mut u32) -> Outcome<()> {
     let Scratch { codecs, filtered, planes, .. } = scratch;
     let streams = if recipe.splits() && plain.len() == recipe.blocksize { recipe.typesize } else { 1 };
     let filtered = filter_block(plain, recipe, filtered, planes)?;
-    for stream in filtered.chunks_exact(plain.len() / streams) {
+    for (number, stream) in filtered.chunks_exact(plain.len() / streams).enumerate() {
         let space = out.space(4 + stream.len())?;
         let (size, packed) = space.split_at_mut(4);
         // One byte less than the input: a stream that does not shrink is stored as it is.
         let room = stream.len() - 1;
-        let kept = codecs.encode(recipe.codec, recipe.level, stream, &mut packed[..room]).unwrap_or_else(|| {
+        let bit = 1u32.checked_shl(number as u32).unwrap_or(0);
+        let shrunk = if *raw & bit != 0 && !looks_better(codecs, recipe, stream, packed) {
+            None
+        } else {
+            codecs.encode(recipe.codec, recipe.level, stream, &mut packed[..room])
+        };
+        let kept = shrunk.unwrap_or_else(|| {
             packed.copy_from_slice(stream);
             stream.len()
         });
+        *raw = if shrunk.is_none() { *raw | bit } else { *raw & !bit };
         size.copy_from_slice(&(kept as u32).to_le_bytes());
         out.used += 4 + kept;
     }
     Ok(())
+}
+
+/// Whether the beginning of a stream shrinks, where its neighbour in the block before did
+/// not: the low bytes of numbers are noise from the first block to the last, and LZ4 need
+/// not be asked about all of it each time.
+fn looks_better(codecs: &mut Codecs, recipe: &Recipe, stream: &[u8], packed: &mut [u8]) -> bool {
+    const PROBE: usize = 2048;
+    recipe.codec != Codec::Lz4
+        || stream.len() < 4 * PROBE
+        || codecs.encode(recipe.codec, recipe.level, &stream[..PROBE], &mut packed[..PROBE - 16]).is_some()
 }
 
 /// The block with its filter applied: in `filtered`, or `plain` itself without one.
@@ -242,7 +289,7 @@ fn filter_block<'a>(
             filters::shuffle(items, typesize, filtered, count);
             filtered
         }
-        Filter::Bitshuffle if filters::bitshuffles(plain.len(), typesize) => {
+        Filter::Bitshuffle if filters::bitshuffled_items(plain.len(), typesize, false) > 0 => {
             let filtered = room(filtered, plain.len())?;
             filters::bitshuffle(items, typesize, room(planes, items.len())?, &mut filtered[..items.len()]);
             filtered

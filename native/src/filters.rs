@@ -131,10 +131,12 @@ pub fn unshuffle_planes(planes: &[Plane<'_>], first: usize, items: &mut [u8]) {
     }
 }
 
-/// Whether a block of `size` bytes is bitshuffled at all: Blosc 1 leaves blocks whose
-/// item count is no multiple of eight as they are.
-pub fn bitshuffles(size: usize, typesize: usize) -> bool {
-    size >= typesize && (size / typesize).is_multiple_of(8)
+/// How many items of a block of `size` bytes are bitshuffled. Blosc 2 leaves those beyond a
+/// multiple of eight as they are (`partly`), Blosc 1 then leaves the whole block.
+pub fn bitshuffled_items(size: usize, typesize: usize, partly: bool) -> usize {
+    let count = size / typesize;
+    let whole = count - count % 8;
+    if partly || whole == count { whole } else { 0 }
 }
 
 /// Spread the bits of `items` (a multiple of eight items) over rows, `rows` holding
@@ -170,6 +172,15 @@ pub fn unbitshuffle(rows: &[u8], stride: usize, typesize: usize, planes: &mut [u
 
 /// Turn every group of eight bytes, seen as an 8 x 8 matrix of bits, on its diagonal.
 fn transpose_bits(bytes: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::available() {
+        return avx2::transpose_bits(bytes);
+    }
+    transpose_groups(bytes);
+}
+
+#[inline(always)]
+fn transpose_groups(bytes: &mut [u8]) {
     // Simple enough that the compiler vectorises it; eight matrices per step let it.
     let mut wide = bytes.chunks_exact_mut(64);
     for chunk in &mut wide {
@@ -179,6 +190,20 @@ fn transpose_bits(bytes: &mut [u8]) {
     }
     for group in wide.into_remainder().chunks_exact_mut(8) {
         transpose_group(group);
+    }
+}
+
+/// Replace each byte by the sum of all bytes up to it.
+pub fn running_sum(bytes: &mut [u8]) {
+    let (mut done, mut last) = (0, 0u8);
+    #[cfg(target_arch = "x86_64")]
+    if avx2::available() {
+        done = avx2::running_sum(bytes);
+        last = if done > 0 { bytes[done - 1] } else { 0 };
+    }
+    for byte in &mut bytes[done..] {
+        last = last.wrapping_add(*byte);
+        *byte = last;
     }
 }
 
@@ -257,6 +282,20 @@ mod tests {
                 for (place, found) in items.iter().enumerate() {
                     assert_eq!(*found, planes[place % typesize].at(first + place / typesize));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_run_over_all_bytes() {
+        for length in [0, 1, 15, 16, 17, 100, 1000] {
+            let bytes = sample(length);
+            let mut sums = bytes.clone();
+            running_sum(&mut sums);
+            let mut sum = 0u8;
+            for (byte, found) in bytes.iter().zip(&sums) {
+                sum = sum.wrapping_add(*byte);
+                assert_eq!(*found, sum);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The native kernel of Ingot: Blosc-1 chunks decoded and encoded, safely and fast.
+//! The native kernel of Ingot: Blosc chunks decoded and encoded, safely and fast.
 //!
 //! This file is the boundary to Python and nothing else: it takes buffers, gives up the
 //! GIL once, calls the modules below, and turns their faults into `ingot.errors`.
@@ -8,14 +8,21 @@ mod buffers;
 mod copies;
 mod decode;
 mod encode;
+mod extended;
+mod extension;
 mod fault;
 mod files;
 mod filters;
 mod header;
 mod layout;
 mod lz4;
+mod partial;
+mod pieces;
+mod pipeline;
 mod scatter;
+mod special;
 mod streams;
+mod varied;
 mod watch;
 
 use buffers::Input;
@@ -304,9 +311,17 @@ fn compress<'py>(
     let recipe = Recipe { codec: streams::Codec::parse(codec)?, level, filter, typesize, blocksize };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
+    pack(py, |chunk, kept, watch| encode::encode(source, recipe, chunk, &mut kept.tools.scratch, threads, watch))
+}
+
+/// What `encode` makes, as `bytes`.
+fn pack<'py>(
+    py: Python<'py>,
+    encode: impl FnOnce(&mut encode::Packer, &mut Kept, &Watch) -> Outcome<()> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
     let chunk = detached(py, |kept, watch| {
         let mut chunk = std::mem::take(&mut kept.chunk);
-        encode::encode(source, recipe, &mut chunk, &mut kept.tools.scratch, threads, watch)?;
+        encode(&mut chunk, kept, watch)?;
         Ok(chunk)
     })?;
     let bytes = PyBytes::new(py, chunk.bytes());
@@ -318,6 +333,55 @@ fn compress<'py>(
         KEPT.set(Some(kept));
     }
     Ok(bytes)
+}
+
+/// Encode `data` as a Blosc-2 chunk, whose filters are given by number and metadata, in the
+/// order in which they are applied.
+#[pyfunction]
+#[pyo3(signature = (data, typesize, codec, level, filters, blocksize=0, split="auto", dictionary=None, threads=1))]
+#[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
+fn compress2<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    typesize: usize,
+    codec: &str,
+    level: u8,
+    filters: Vec<(u8, u8)>,
+    blocksize: usize,
+    split: &str,
+    dictionary: Option<&Bound<'py, PyAny>>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let dictionary = dictionary.map(Input::of).transpose()?;
+    let dictionary = dictionary.as_ref().map(Input::bytes);
+    let (codec, split) = (streams::Codec::parse(codec)?, extended::Split::parse(split)?);
+    let recipe = extended::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary };
+    let buffer = PyUntypedBuffer::get(data)?;
+    let source = buffers::contiguous(&buffer)?;
+    pack(py, |chunk, kept, watch| extended::encode(source, recipe, chunk, &mut kept.tools.scratch, threads, watch))
+}
+
+/// Learn a dictionary for chunks like the one that `compress2` would make of `data`; empty
+/// when there is too little to learn from.
+#[pyfunction]
+#[pyo3(signature = (data, typesize, codec, level, filters, blocksize=0, split="auto"))]
+#[allow(clippy::too_many_arguments, reason = "the same call as `compress2`")]
+fn train_dictionary<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    typesize: usize,
+    codec: &str,
+    level: u8,
+    filters: Vec<(u8, u8)>,
+    blocksize: usize,
+    split: &str,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (codec, split) = (streams::Codec::parse(codec)?, extended::Split::parse(split)?);
+    let recipe = extended::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary: None };
+    let buffer = PyUntypedBuffer::get(data)?;
+    let source = buffers::contiguous(&buffer)?;
+    let dictionary = detached(py, |kept, watch| extended::train(source, recipe, &mut kept.tools.scratch, watch))?;
+    Ok(PyBytes::new(py, &dictionary))
 }
 
 fn parse_filter(name: &str) -> PyResult<Filter> {
@@ -524,12 +588,14 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 1)?;
+    module.add("ABI", 2)?;
     module.add_class::<PyLayout>()?;
     module.add_function(wrap_pyfunction!(decompress, module)?)?;
     module.add_function(wrap_pyfunction!(decompress_slice, module)?)?;
     module.add_function(wrap_pyfunction!(decompress_box, module)?)?;
     module.add_function(wrap_pyfunction!(read_box, module)?)?;
     module.add_function(wrap_pyfunction!(compress, module)?)?;
+    module.add_function(wrap_pyfunction!(compress2, module)?)?;
+    module.add_function(wrap_pyfunction!(train_dictionary, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

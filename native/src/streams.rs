@@ -2,10 +2,10 @@
 //! blocks or chunks. Output is bounded by the slice that is handed in, always.
 
 use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
-use crate::header::StreamFormat;
+use crate::header::{MAX_DICTIONARY, StreamFormat};
 use crate::{blosclz, lz4};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective};
+use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, ResetDirective};
 
 /// What codecs keep between calls on one thread. Built when first needed.
 #[derive(Default)]
@@ -15,6 +15,40 @@ pub struct Codecs {
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
     blosclz: blosclz::Table,
+}
+
+/// A dictionary made ready for one codec at one level.
+pub enum Primer<'a> {
+    Lz4(&'a [u8]),
+    Lz4Hc(&'a [u8]),
+    Zstd(CDict<'static>),
+}
+
+impl<'a> Primer<'a> {
+    pub fn new(content: &'a [u8], codec: Codec, level: u8) -> Outcome<Self> {
+        let wrong = |text: String| Err(Fault::new(Kind::Argument, text));
+        if !(1..=MAX_DICTIONARY).contains(&content.len()) {
+            return wrong(format!("the dictionary has {} bytes, 1 to {MAX_DICTIONARY} are possible", content.len()));
+        }
+        match codec {
+            Codec::Lz4 => Ok(Self::Lz4(content)),
+            Codec::Lz4Hc => Ok(Self::Lz4Hc(content)),
+            Codec::Zstd => match CDict::try_create(content, primed_zstd_level(level)) {
+                Some(digest) => Ok(Self::Zstd(digest)),
+                None => wrong(format!("the dictionary of {} bytes is none of Zstandard's", content.len())),
+            },
+            other => wrong(format!("{other:?} uses no dictionary; lz4, lz4hc and zstd do")),
+        }
+    }
+}
+
+/// Make a dictionary of at most `room` bytes from samples that lie one behind the other;
+/// empty when there is nothing to learn.
+pub fn train(samples: &[u8], sizes: &[usize], room: usize) -> Vec<u8> {
+    let mut dictionary = vec![0; room];
+    let made = zstd_safe::train_from_buffer(&mut dictionary[..], samples, sizes).unwrap_or(0);
+    dictionary.truncate(made);
+    dictionary
 }
 
 /// The codecs a chunk can be written with.
@@ -45,6 +79,18 @@ impl Codec {
         })
     }
 
+    /// The number that Blosc 2 has for the codec itself.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::BloscLz => 0,
+            Self::Lz4 => 1,
+            Self::Lz4Hc => 2,
+            Self::Snappy => 3,
+            Self::Zlib => 4,
+            Self::Zstd => 5,
+        }
+    }
+
     pub fn format(self) -> StreamFormat {
         match self {
             Self::BloscLz => StreamFormat::BloscLz,
@@ -72,6 +118,43 @@ pub enum Whole {
     },
 }
 
+/// Bytes that all streams of a chunk refer to as if they came before them.
+pub struct Dictionary<'a> {
+    content: &'a [u8],
+    /// As Zstandard wants it.
+    digest: Option<DDict<'static>>,
+}
+
+impl<'a> Dictionary<'a> {
+    /// Parse what lies behind the block starts: the size, then the dictionary.
+    pub fn parse(bytes: &'a [u8], format: StreamFormat) -> Outcome<Self> {
+        let Some((size, rest)) = bytes.split_first_chunk::<4>() else {
+            return corrupt!("Blosc chunk: its dictionary lies behind the chunk's end");
+        };
+        let size = i32::from_le_bytes(*size);
+        let content = usize::try_from(size).ok().filter(|size| (1..=MAX_DICTIONARY).contains(size));
+        let Some(content) = content.and_then(|size| rest.get(..size)) else {
+            return corrupt!(
+                "Blosc chunk: its dictionary claims {size} bytes, 1 to {} are possible",
+                rest.len().min(MAX_DICTIONARY)
+            );
+        };
+        let mut digest = None;
+        if format == StreamFormat::Zstd {
+            digest = DDict::try_create(content);
+            if digest.is_none() {
+                return corrupt!("Blosc chunk: its dictionary of {size} bytes is none of Zstandard's");
+            }
+        }
+        Ok(Self { content, digest })
+    }
+
+    /// With the size in front.
+    pub fn stored_bytes(&self) -> usize {
+        4 + self.content.len()
+    }
+}
+
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_07_MAGIC: [u8; 4] = [0x27, 0xb5, 0x2f, 0xfd];
 /// Zstandard decodes in steps of this size: a shorter prefix costs as much.
@@ -87,6 +170,27 @@ impl Codecs {
         }
     }
 
+    /// Decode all of `stream`, which may refer to `dictionary`, into `out`, which it must
+    /// fill exactly. Formats without dictionaries ignore it.
+    pub fn decode_with(
+        &mut self,
+        dictionary: &Dictionary<'_>,
+        format: StreamFormat,
+        stream: &[u8],
+        out: &mut [u8],
+    ) -> Outcome<()> {
+        let made = match (format, &dictionary.digest) {
+            (StreamFormat::Lz4, _) => lzzzz::lz4::decompress_with_dict(stream, out, dictionary.content).ok(),
+            (StreamFormat::Zstd, Some(digest)) => {
+                check_zstd_frame(stream)?;
+                let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
+                decoder.decompress_using_ddict(out, stream, digest).ok()
+            }
+            _ => return self.decode(format, stream, out),
+        };
+        check_made(format, stream, made, out.len())
+    }
+
     /// Decode all of `stream` into `out`, which it must fill exactly.
     pub fn decode(&mut self, format: StreamFormat, stream: &[u8], out: &mut [u8]) -> Outcome<()> {
         let wanted = out.len();
@@ -98,11 +202,7 @@ impl Codecs {
             StreamFormat::Zlib => self.decode_zlib(stream, out, true),
             StreamFormat::Zstd => self.decode_zstd(stream, out)?,
         };
-        match made {
-            Some(made) if made == wanted => Ok(()),
-            Some(made) => corrupt!("a {format:?} stream of {} bytes holds {made} bytes, not {wanted}", stream.len()),
-            None => corrupt!("a {format:?} stream of {} bytes does not decode to {wanted} bytes", stream.len()),
-        }
+        check_made(format, stream, made, wanted)
     }
 
     /// Decode at least the first `wanted` bytes of a stream that holds `out.len()` bytes;
@@ -137,11 +237,7 @@ impl Codecs {
     }
 
     fn decode_zstd(&mut self, stream: &[u8], out: &mut [u8]) -> Outcome<Option<usize>> {
-        check_zstd_magic(stream)?;
-        // One frame and nothing behind it, as every writer of Blosc makes it.
-        if zstd_safe::find_frame_compressed_size(stream) != Ok(stream.len()) {
-            return Ok(None);
-        }
+        check_zstd_frame(stream)?;
         let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
         Ok(decoder.decompress(out, stream).ok())
     }
@@ -231,9 +327,38 @@ impl Codecs {
             Codec::Lz4Hc => lzzzz::lz4_hc::compress(source, out, i32::from(level)).ok(),
             Codec::Snappy => encode_snappy(source, out),
             Codec::Zlib => self.encode_zlib(level, source, out),
-            Codec::Zstd => {
+            Codec::Zstd => self.encode_zstd(zstd_level(level), source, out),
+        }
+    }
+
+    /// The same for one of several streams that share a block: they are shorter, and what
+    /// Zstandard does at a level with short input takes it longer.
+    pub fn encode_part(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        match codec {
+            Codec::Zstd => self.encode_zstd((zstd_level(level) - 1).max(1), source, out),
+            other => self.encode(other, level, source, out),
+        }
+    }
+
+    fn encode_zstd(&mut self, level: i32, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
+        encoder.compress(out, source, level).ok()
+    }
+
+    /// The same for a codec that knows the primer's dictionary.
+    pub fn encode_with(&mut self, primer: &Primer<'_>, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
+        match primer {
+            Primer::Lz4(content) => {
+                let mut encoder = lzzzz::lz4::Compressor::with_dict(*content).ok()?;
+                encoder.next(source, out, 10 - i32::from(level)).ok()
+            }
+            Primer::Lz4Hc(content) => {
+                let mut encoder = lzzzz::lz4_hc::Compressor::with_dict(*content, i32::from(level)).ok()?;
+                encoder.next(source, out).ok()
+            }
+            Primer::Zstd(digest) => {
                 let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
-                encoder.compress(out, source, zstd_level(level)).ok()
+                encoder.compress_using_cdict(out, source, digest).ok()
             }
         }
     }
@@ -246,6 +371,23 @@ impl Codecs {
         let (_, deflate) = self.deflate.as_mut()?;
         deflate.zlib_compress(source, out).ok()
     }
+}
+
+fn check_made(format: StreamFormat, stream: &[u8], made: Option<usize>, wanted: usize) -> Outcome<()> {
+    match made {
+        Some(made) if made == wanted => Ok(()),
+        Some(made) => corrupt!("a {format:?} stream of {} bytes holds {made} bytes, not {wanted}", stream.len()),
+        None => corrupt!("a {format:?} stream of {} bytes does not decode to {wanted} bytes", stream.len()),
+    }
+}
+
+/// One frame and nothing behind it, as every writer of Blosc makes it.
+fn check_zstd_frame(stream: &[u8]) -> Outcome<()> {
+    check_zstd_magic(stream)?;
+    if zstd_safe::find_frame_compressed_size(stream) != Ok(stream.len()) {
+        return corrupt!("a Zstd stream of {} bytes is not exactly one frame", stream.len());
+    }
+    Ok(())
 }
 
 fn check_zstd_magic(stream: &[u8]) -> Outcome<()> {
@@ -266,6 +408,11 @@ fn zlib_grade(level: u8) -> i32 {
 /// C-Blosc's levels: every second of Zstandard's, the last one its strongest.
 fn zstd_level(level: u8) -> i32 {
     if level >= 9 { 22 } else { 2 * i32::from(level) - 1 }
+}
+
+/// A dictionary makes up for most of what a level brings; C-Blosc2 takes the first for all.
+fn primed_zstd_level(level: u8) -> i32 {
+    if level <= 5 { 1 } else { zstd_level(level) }
 }
 
 fn decode_snappy(stream: &[u8], out: &mut [u8]) -> Option<usize> {

@@ -29,6 +29,26 @@ def compress(
     blocksize: int,
     threads: int = 1,
 ) -> bytes: ...
+def compress2(
+    data: Buffer,
+    typesize: int,
+    codec: str,
+    level: int,
+    filters: Sequence[tuple[int, int]],
+    blocksize: int = 0,
+    split: str = "auto",
+    dictionary: Buffer | None = None,
+    threads: int = 1,
+) -> bytes: ...
+def train_dictionary(
+    data: Buffer,
+    typesize: int,
+    codec: str,
+    level: int,
+    filters: Sequence[tuple[int, int]],
+    blocksize: int = 0,
+    split: str = "auto",
+) -> bytes: ...
 def describe() -> Description: ...
 def decompress_box(
     chunk: Buffer,

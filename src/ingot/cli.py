@@ -9,6 +9,7 @@ import json as json_format
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -69,6 +70,16 @@ def doctor(json: Json = False) -> None:
         Console().print(table)
     if report["kernel"] is None:
         raise typer.Exit(1)
+
+
+@app.command()
+def chunk(
+    file: Annotated[Path, typer.Argument(help="A Blosc chunk.", exists=True, dir_okay=False)],
+    json: Json = False,
+) -> None:
+    """Lay a Blosc chunk open: its header, and a map of its blocks and streams with ratios."""
+    inspection = ingot.blosc.inspect(file.read_bytes())
+    print(json_format.dumps(inspection.to_dict(), indent=2) if json else inspection)
 
 
 @app.command()

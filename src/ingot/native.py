@@ -47,7 +47,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 1
+ABI = 2
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -96,6 +96,32 @@ class Kernel(Protocol):
         threads: int = 1,
     ) -> bytes:
         """Encode one Blosc-1 chunk; ``blocksize`` 0 leaves the block size to the kernel."""
+
+    def compress2(
+        self,
+        data: "Buffer",
+        typesize: int,
+        codec: str,
+        level: int,
+        filters: "Sequence[tuple[int, int]]",
+        blocksize: int = 0,
+        split: str = "auto",
+        dictionary: "Buffer | None" = None,
+        threads: int = 1,
+    ) -> bytes:
+        """Encode one Blosc-2 chunk; a filter is its number and its metadata, first one first."""
+
+    def train_dictionary(
+        self,
+        data: "Buffer",
+        typesize: int,
+        codec: str,
+        level: int,
+        filters: "Sequence[tuple[int, int]]",
+        blocksize: int = 0,
+        split: str = "auto",
+    ) -> bytes:
+        """Learn a dictionary for the chunk that ``compress2`` would make; empty if none pays."""
 
     def describe(self) -> Description:
         """Name the kernel, its vector instructions and its codecs."""

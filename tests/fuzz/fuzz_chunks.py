@@ -1,6 +1,8 @@
 """Damage valid chunks at random and decode them, until something other than our errors happens.
 
-    python -m tests.fuzz.fuzz_chunks --minutes 10 --seed 7 [--kernel native|python]
+    python -m tests.fuzz.fuzz_chunks --minutes 10 --seed 7 [--kernel native|python|both]
+
+``both`` also holds the two kernels against each other: the same data, or two refusals.
 
 The work is done in a child process whose memory is limited to what it has after its imports and
 one gibibyte more, so that a crash, a hang or a greedy allocation shows as the death of the child
@@ -26,15 +28,17 @@ from pathlib import Path
 from ingot import native
 from ingot.codecs.header import ChunkHeader
 from ingot.codecs.inspection import inspect
-from ingot.errors import IngotError
+from ingot.errors import IngotError, LimitError
+from tests.kernels import twin_may_refuse
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).with_name("corpus")
-SAMPLE = ROOT / "tests" / "golden" / "blosc-b1.tar.xz"
+SAMPLES = tuple(ROOT / "tests" / "golden" / f"blosc-{name}.tar.xz" for name in ("b1", "b2"))
 
 SPARE_MEMORY = 1 << 30
 PATIENCE = 120.0
 LARGEST_BASE = 120_000
+LENGTHS = (0, -1, -65, -255, -256, -(2**31), 1, 2, 2**31 - 1)
 INTERESTING = (0, 1, -1, 15, 16, 17, 127, 128, 255, 256, 2**16, 2**29, 2**31 - 1, -(2**31))
 
 
@@ -50,9 +54,7 @@ class Finding:
 @cache
 def bases() -> tuple[bytes, ...]:
     """Return the chunks to damage: the golden sample, and small ones of every codec and filter."""
-    with tarfile.open(SAMPLE) as tar:
-        members = [tar.extractfile(member) for member in tar if member.name.endswith(".chunk")]
-        golden = [member.read() for member in members if member is not None]
+    golden = [chunk for sample in SAMPLES for chunk in unpack(sample)]
     # Written by the twin, whichever kernel is under test: the same chunks from the same seed.
     python = native.choose("python").module
     data = b"".join(b"%d green bottles hanging on the wall, " % (n // 3) for n in range(200))
@@ -62,8 +64,21 @@ def bases() -> tuple[bytes, ...]:
         for filter_name in ("none", "shuffle", "bitshuffle")
         for blocksize in (0, 1000)
     ]
+    written += [
+        python.compress2(data, 4, codec, 5, filters, 1000, split, dictionary)
+        for codec in ("lz4", "zstd")
+        for filters in ([], [(1, 0)], [(3, 0), (2, 0)], [(1, 0), (35, 4)])
+        for split in ("always", "never")
+        for dictionary in (None, data[:500])
+    ]
     chunks = [chunk for chunk in golden if ChunkHeader.parse(chunk).nbytes <= LARGEST_BASE]
     return tuple(sorted(chunks) + written)
+
+
+def unpack(sample: Path) -> list[bytes]:
+    with tarfile.open(sample) as tar:
+        members = [tar.extractfile(member) for member in tar if member.name.endswith(".chunk")]
+        return [member.read() for member in members if member is not None]
 
 
 def set_byte(chunk: bytearray, choose: random.Random) -> None:
@@ -114,6 +129,39 @@ def swap_codec(chunk: bytearray, choose: random.Random) -> None:
         chunk[2] = chunk[2] & 31 | choose.randrange(8) << 5
 
 
+def edit_version(chunk: bytearray, choose: random.Random) -> None:
+    chunk[0] = choose.randrange(8)
+
+
+def edit_extension(chunk: bytearray, choose: random.Random) -> None:
+    """Overwrite a filter, its metadata, or flags of an extended header."""
+    at = choose.choice((*range(16, 22), *range(24, 30), 30, 31, 31, 31))
+    if at < len(chunk):
+        chunk[at] = choose.choice((0, 1, 2, 3, 4, 8, 16, 32, 34, 35, 36, 48, 64, 80, 128, 255))
+
+
+def toggle_extension(chunk: bytearray, _: random.Random) -> None:
+    if len(chunk) > 2:
+        chunk[2] ^= 5
+
+
+def edit_structure(chunk: bytearray, choose: random.Random) -> None:
+    """Overwrite the length of a stream, a block start or the length of the dictionary."""
+    try:
+        inspection = inspect(chunk)
+    except IngotError:
+        return
+    header = inspection.header
+    places = [stream.offset - 4 for block in inspection.blocks for stream in block.streams]
+    places += range(header.header_bytes, header.data_start, 4)
+    if inspection.dictionary:
+        places += [inspection.dictionary.offset - 4] * 3
+    if places:
+        stored = [struct.unpack_from("<i", chunk, place)[0] for place in places]
+        value = choose.choice((*LENGTHS, choose.choice(stored), choose.choice(stored) + 1))
+        struct.pack_into("<i", chunk, choose.choice(places), min(value, 2**31 - 1))
+
+
 def repair_length(chunk: bytearray, _: random.Random) -> None:
     """Make the header agree with the bytes again, so that damage further in is reached."""
     if len(chunk) >= 16:
@@ -123,6 +171,7 @@ def repair_length(chunk: bytearray, _: random.Random) -> None:
 MUTATIONS: tuple[Callable[[bytearray, random.Random], None], ...] = (
     *(set_byte, flip_bit, edit_header, edit_number, nudge_number),
     *(cut, extend, copy_within, swap_codec, repair_length),
+    *(edit_version, edit_extension, toggle_extension, edit_structure, edit_structure),
 )
 
 
@@ -158,13 +207,31 @@ def execute(kernel: native.Kernel, chunk: bytes, choose: random.Random) -> None:
     start, stop = sorted((choose.randrange(count + 1), choose.randrange(count + 1)))
     try:
         part = kernel.decompress_slice(chunk, start, stop, None, limit)
+    except LimitError:
+        # A run may stand for so much that the whole leaves no memory for a part.
+        return
     except IngotError:
         if whole is not None:
             raise
         return
     if isinstance(whole, bytes) and header:
         size = header.typesize
-        assert part == whole[start * size : stop * size], "a slice differs from the whole"
+        # A view: what runs stand for may leave no memory for a copy.
+        expected = memoryview(whole)[start * size : stop * size]
+        assert part == expected, "a slice differs from the whole"
+
+
+def compare(chunk: bytes) -> None:
+    """Decode with both kernels: the same data, or two refusals, whichever fault each finds."""
+    found = []
+    for name in ("native", "python"):
+        try:
+            found.append(native.choose(name).module.decompress(chunk, None, 1, 1 << 20))
+        except IngotError:
+            found.append(None)
+    if found[1] is None and twin_may_refuse(chunk):
+        return
+    assert found[0] == found[1], "the kernels disagree"
 
 
 def fuzz(
@@ -216,7 +283,8 @@ def watch(child: "subprocess.Popen[str]", counter: mmap.mmap) -> str:
 def run_child(
     kernel_name: str, seed: int, executions: int | None, seconds: float, path: str
 ) -> None:
-    kernel = native.choose(kernel_name).module
+    both = kernel_name == "both"
+    kernel = native.choose("native" if both else kernel_name).module
     bases()
     limit_memory()
     deadline = time.monotonic() + seconds
@@ -224,7 +292,10 @@ def run_child(
         execution = 0
         while time.monotonic() < deadline and (executions is None or execution < executions):
             counter[:] = struct.pack("<q", execution)
-            execute(kernel, *damaged(seed, execution))
+            chunk, choose = damaged(seed, execution)
+            execute(kernel, chunk, choose)
+            if both:
+                compare(chunk)
             execution += 1
         counter[:] = struct.pack("<q", execution)
 
@@ -253,7 +324,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=None, help="how long; 1 by default")
     parser.add_argument("--executions", type=int, default=None, help="how many at most")
     parser.add_argument("--seed", type=int, default=None, help="random by default")
-    parser.add_argument("--kernel", choices=("native", "python"), default=native.choice().name)
+    parser.add_argument(
+        "--kernel", choices=("native", "python", "both"), default=native.choice().name
+    )
     parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     seed = random.randrange(10**9) if options.seed is None else options.seed

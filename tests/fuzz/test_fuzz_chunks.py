@@ -8,7 +8,7 @@ import pytest
 from tests.fuzz import fuzz_chunks
 from tests.kernels import load, needs_native, on_each_kernel
 
-NATIVE_EXECUTIONS = 100_000
+NATIVE_EXECUTIONS = 300_000
 PYTHON_SECONDS = 15.0
 SEED = 20_240
 
@@ -33,11 +33,24 @@ def test_damaged_chunks_on_the_twin() -> None:
     assert executions > 100
 
 
+@needs_native
+def test_both_kernels_judge_damaged_chunks_alike() -> None:
+    executions, finding = fuzz_chunks.fuzz("both", SEED + 1, seconds=PYTHON_SECONDS)
+    assert not report("both", finding)
+    assert executions > 100
+
+
 @on_each_kernel
 @pytest.mark.parametrize("path", sorted(fuzz_chunks.CORPUS.glob("*.chunk")), ids=lambda p: p.stem)
 def test_the_corpus_holds_no_surprise_any_more(kernel_name: str, path: Path) -> None:
     for seed in range(5):
         fuzz_chunks.execute(load(kernel_name), path.read_bytes(), random.Random(seed))
+
+
+@needs_native
+@pytest.mark.parametrize("path", sorted(fuzz_chunks.CORPUS.glob("*.chunk")), ids=lambda p: p.stem)
+def test_both_kernels_judge_the_corpus_alike(path: Path) -> None:
+    fuzz_chunks.compare(path.read_bytes())
 
 
 def test_the_fuzzer_notices_a_failing_kernel() -> None:

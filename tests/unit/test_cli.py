@@ -140,3 +140,28 @@ def test_command_line_without_a_usable_kernel_is_clean(command):
     assert result.returncode == 1
     assert "INGOT_KERNEL is 'cobol'" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def stored_chunk(tmp_path):
+    path = tmp_path / "some.chunk"
+    path.write_bytes(ingot.blosc.compress(bytes(range(200)) * 20, blocksize=1000))
+    return path
+
+
+def test_chunk_prints_a_map(invoke, stored_chunk):
+    result = invoke("chunk", str(stored_chunk))
+    assert result.exit_code == 0
+    assert result.stdout == f"{ingot.blosc.inspect(stored_chunk.read_bytes())}\n"
+    assert "block 3 at" in result.stdout
+
+
+def test_chunk_prints_the_same_as_json(invoke, stored_chunk):
+    result = invoke("chunk", "--json", str(stored_chunk))
+    assert json.loads(result.stdout) == ingot.blosc.inspect(stored_chunk.read_bytes()).to_dict()
+
+
+def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
+    stored_chunk.write_bytes(stored_chunk.read_bytes()[:-1])
+    assert isinstance(invoke("chunk", str(stored_chunk)).exception, CorruptionError)
+    assert invoke("chunk", str(stored_chunk) + "x").exit_code == 2

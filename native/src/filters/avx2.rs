@@ -6,7 +6,8 @@
 
 use super::Plane;
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_bsrli_si128, _mm_loadu_si128, _mm_storel_epi64, _mm_storeu_si128, _mm256_castsi128_si256,
+    __m128i, __m256i, _mm_add_epi8, _mm_bslli_si128, _mm_bsrli_si128, _mm_loadu_si128, _mm_set1_epi8,
+    _mm_setzero_si128, _mm_shuffle_epi8, _mm_storel_epi64, _mm_storeu_si128, _mm256_castsi128_si256,
     _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256,
     _mm256_permute2x128_si256, _mm256_setzero_si256, _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpacklo_epi8,
 };
@@ -99,6 +100,43 @@ pub fn unshuffle_planes(planes: &[Plane<'_>], first: usize, items: &mut [u8]) ->
         }
     }
     count
+}
+
+/// The same code as without AVX2, which the compiler makes wider vectors of.
+pub fn transpose_bits(bytes: &mut [u8]) {
+    // SAFETY: AVX2 is available (the caller asked); the code itself is safe.
+    unsafe { transpose_wide(bytes) }
+}
+
+#[target_feature(enable = "avx2")]
+fn transpose_wide(bytes: &mut [u8]) {
+    super::transpose_groups(bytes);
+}
+
+/// Sums of all bytes up to each, in place. Returns how many bytes are done.
+pub fn running_sum(bytes: &mut [u8]) -> usize {
+    let (wide, _) = bytes.as_chunks_mut::<16>();
+    // SAFETY: AVX2 is available (the caller asked).
+    unsafe { sum_steps(wide) };
+    16 * wide.len()
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_steps(steps: &mut [[u8; 16]]) {
+    let last = _mm_set1_epi8(15);
+    let mut carried = _mm_setzero_si128();
+    for step in steps {
+        // SAFETY: a step has the 16 bytes that are read and written.
+        let mut sums = unsafe { _mm_loadu_si128(step.as_ptr().cast()) };
+        sums = _mm_add_epi8(sums, _mm_bslli_si128::<1>(sums));
+        sums = _mm_add_epi8(sums, _mm_bslli_si128::<2>(sums));
+        sums = _mm_add_epi8(sums, _mm_bslli_si128::<4>(sums));
+        sums = _mm_add_epi8(sums, _mm_bslli_si128::<8>(sums));
+        sums = _mm_add_epi8(sums, carried);
+        carried = _mm_shuffle_epi8(sums, last);
+        // SAFETY: as above.
+        unsafe { _mm_storeu_si128(step.as_mut_ptr().cast(), sums) };
+    }
 }
 
 /// Where a plane's bytes are: at `start`, advancing with the item unless `mask` is 0.

@@ -11,15 +11,16 @@ use. Refuses to know how the work is done.
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from ingot import native
-from ingot.codecs import header
+from ingot.codecs import header, special
 from ingot.codecs.blocks import Block, Stream
 from ingot.codecs.header import HEADER_BYTES, LARGEST_BLOCK, LARGEST_CHUNK, ChunkHeader, Extension
 from ingot.codecs.inspection import Inspection, inspect
+from ingot.codecs.lazy import LazyChunk
 from ingot.errors import LimitError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS",
     "FILTERS",
+    "FILTERS_2",
     "LARGEST",
     "Block",
     "ChunkHeader",
     "Extension",
     "Inspection",
+    "LazyChunk",
     "Stream",
     "compress",
+    "constant",
     "decompress",
     "decompress_slice",
     "inspect",
@@ -45,6 +49,15 @@ CODECS = tuple(header.CODECS)
 
 FILTERS = ("shuffle", "bitshuffle")
 """The filters that a Blosc-1 chunk can have, one at a time."""
+
+FILTERS_2 = ("shuffle", "bitshuffle", "delta", "truncate", "bytedelta")
+"""The filters that a Blosc-2 chunk can have, up to six in a row."""
+
+# C-Blosc2 mixes its buffers up when delta stands behind this place in a pipeline.
+_LAST_DELTA = 2
+_DICTIONARY_CODECS = ("lz4", "lz4hc", "zstd")
+
+Filter: TypeAlias = str | tuple[str, int]
 
 LARGEST = LARGEST_CHUNK - HEADER_BYTES
 """The most bytes that one chunk can hold."""
@@ -121,21 +134,28 @@ def compress(
     typesize: int | None = 1,
     codec: str = "lz4",
     level: int = 5,
-    filters: Sequence[str] = ("shuffle",),
+    filters: Sequence[Filter] = ("shuffle",),
     version: Literal[1, 2] = 1,
     blocksize: int | None = None,
-    dictionary: "BytesLike | None" = None,
+    split: Literal["auto", "always", "never"] = "auto",
+    dictionary: "BytesLike | Literal['train'] | None" = None,
     threads: int = 1,
 ) -> bytes:
     """Encode ``data``, any C-contiguous buffer, into one chunk.
 
     ``typesize`` is the size of an item, which the filters and slices count in; ``None`` takes that
-    of the buffer. ``level`` runs from 0, stored, to 9, densest. ``filters`` is empty or names one
-    of ``FILTERS``. ``blocksize`` is the size of the blocks that compress and decode on their own;
-    ``None`` takes 128 KiB, rounded down to whole items, which suits small reads. Data that do not
-    get smaller are stored as they are, 16 bytes longer.
+    of the buffer. ``level`` runs from 0, stored, to 9, densest. ``blocksize`` is the size of the
+    blocks that compress and decode on their own; ``None`` takes 128 KiB, rounded down to whole
+    items, which suits small reads. Data that do not get smaller are stored as they are, 16 bytes
+    longer, or 32.
 
-    ``version`` is that of the Blosc format; only 1 can be written yet, without ``dictionary``.
+    ``version`` is that of the Blosc format. Version 1 is read everywhere; ``filters`` is empty or
+    names one of ``FILTERS``. Version 2 takes up to six of ``FILTERS_2``, which are applied in the
+    order given: ``("truncate", bits)`` keeps so many bits of each mantissa, and loses the others.
+    It also finds data that are all zeros, NaN or one repeated item, and may use a ``dictionary``:
+    up to 32 KiB that blocks have in common, for LZ4 and Zstandard; ``"train"`` has the kernel
+    learn one from the data, where it can. ``split`` says whether each byte of the items gets a
+    stream of its own.
 
     >>> chunk = compress(np.arange(100_000), typesize=None, codec="zstd", filters=["bitshuffle"])
     >>> header = ChunkHeader.parse(chunk)
@@ -145,19 +165,53 @@ def compress(
     Traceback (most recent call last):
     ValueError: codec is 'lzma', known are blosclz, lz4, lz4hc, snappy, zlib, zstd
     """
-    _check_version(version, dictionary)
+    _check_version(version, codec, split, dictionary)
     if codec not in CODECS:
         raise ValueError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
+    if isinstance(filters, str):
+        raise TypeError(f"filters is the string {filters!r}, it must be a sequence of names")
     raw = _flatten(data)
-    return (_kernel or _load_kernel()).compress(
-        raw,
-        _item_size(data) if typesize is None else _integer("typesize", typesize, 1, LARGEST_CHUNK),
-        codec,
-        _integer("level", level, 0, 9),
-        _only_filter(filters),
-        0 if blocksize is None else _integer("blocksize", blocksize, 1, LARGEST_BLOCK),
-        threads,
+    item = (
+        _item_size(data) if typesize is None else _integer("typesize", typesize, 1, LARGEST_CHUNK)
     )
+    size = 0 if blocksize is None else _integer("blocksize", blocksize, 1, LARGEST_BLOCK)
+    degree = _integer("level", level, 0, 9)
+    kernel = _kernel or _load_kernel()
+    if version == 1:
+        return kernel.compress(raw, item, codec, degree, _only_filter(filters), size, threads)
+    steps = _number_filters(filters, item)
+    known: Any = None
+    if isinstance(dictionary, str):
+        known = kernel.train_dictionary(raw, item, codec, degree, steps, size, split) or None
+    elif dictionary is not None:
+        known = _flatten(dictionary)
+    return kernel.compress2(raw, item, codec, degree, steps, size, split, known, threads)
+
+
+def constant(value: "BytesLike | np.generic", nbytes: int) -> bytes:
+    """Return a Blosc-2 chunk of ``nbytes`` bytes that are ``value`` over and over.
+
+    The chunk is a header and at most one value, however much it holds. Zeros and NaN (the quiet
+    one of NumPy) have forms of their own.
+
+    >>> chunk = constant(np.float32(1.5), 4_000_000)
+    >>> len(chunk), ChunkHeader.parse(chunk).typesize, ChunkHeader.parse(chunk).special
+    (36, 4, 'value')
+    >>> len(constant(b"\\0", 2**31 - 1)), ChunkHeader.parse(constant(np.nan, 800)).special
+    (32, 'nan')
+    >>> constant(b"spam", 6)
+    Traceback (most recent call last):
+    ValueError: nbytes is 6, no whole number of values of 4 bytes
+    """
+    item = np.asarray(value) if isinstance(value, float | np.generic) else value
+    raw = _flatten(item)
+    total = _integer("nbytes", nbytes, 0, LARGEST_CHUNK)
+    if not raw.size:
+        raise ValueError("value has no bytes")
+    if total % raw.size:
+        raise ValueError(f"nbytes is {total}, no whole number of values of {raw.size} bytes")
+    kind = special.find(raw, raw.size) or "value"
+    return special.pack(kind, total, raw.size if raw.size <= 255 else 1, raw.tobytes())
 
 
 def _load_kernel() -> native.Kernel:
@@ -166,19 +220,23 @@ def _load_kernel() -> native.Kernel:
     return _kernel
 
 
-def _check_version(version: int, dictionary: "BytesLike | None") -> None:
-    if version == 2:
-        raise UnsupportedError("Blosc 2 chunks (version=2) cannot be written yet")
-    if version != 1:
+def _check_version(version: int, codec: str, split: str, dictionary: object) -> None:
+    if version not in (1, 2):
         raise ValueError(f"version is {version!r}, known are 1 and 2")
-    if dictionary is not None:
+    if version == 1 and dictionary is not None:
         raise UnsupportedError("Blosc 1 chunks have no dictionary")
+    if version == 1 and split != "auto":
+        raise UnsupportedError("Blosc 1 chunks are split by a rule, not by choice")
+    if version == 2 and codec == "snappy":
+        raise UnsupportedError("Blosc 2 has no Snappy; Blosc 1 (version=1) has")
+    if isinstance(dictionary, str) and dictionary != "train":
+        raise ValueError(f"dictionary is {dictionary!r}, it must be 'train' or bytes")
+    if dictionary is not None and codec not in _DICTIONARY_CODECS:
+        raise ValueError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
 
 
-def _only_filter(filters: Sequence[str]) -> str:
+def _only_filter(filters: Sequence[Filter]) -> str:
     """Return the one filter of a Blosc-1 chunk by the kernel's name for it."""
-    if isinstance(filters, str):
-        raise TypeError(f"filters is the string {filters!r}, it must be a sequence of names")
     if not filters:
         return "none"
     for name in filters:
@@ -188,7 +246,33 @@ def _only_filter(filters: Sequence[str]) -> str:
             )
     if len(filters) > 1:
         raise ValueError(f"Blosc 1 chunks have one filter at most, {len(filters)} are given")
-    return filters[0]
+    return str(filters[0])
+
+
+def _number_filters(filters: Sequence[Filter], typesize: int) -> list[tuple[int, int]]:
+    """Return the pipeline of a Blosc-2 chunk by numbers, with metadata."""
+    steps = [_number_filter(step, typesize) for step in filters]
+    deltas = [at for at, (number, _) in enumerate(steps) if header.FILTERS[number] == "delta"]
+    if len(deltas) > 1 or any(at > _LAST_DELTA for at in deltas):
+        raise ValueError(
+            "delta can be used once, as one of the first three filters: "
+            "C-Blosc2 reads anything else back wrong"
+        )
+    return steps
+
+
+def _number_filter(step: Filter, typesize: int) -> tuple[int, int]:
+    """Return a filter of a Blosc-2 chunk by its number, with its metadata."""
+    name, meta = (step, 0) if isinstance(step, str) else step
+    if name not in FILTERS_2:
+        raise ValueError(f"filter {name!r} is unknown to Blosc 2, known are {', '.join(FILTERS_2)}")
+    if isinstance(step, str) and name == "truncate":
+        raise ValueError("truncate needs the number of bits to keep: ('truncate', bits)")
+    if name == "bytedelta" and not meta:
+        # Readers cannot tell the number of planes from the chunk when it is left open.
+        meta = typesize if typesize <= 255 else 1
+    numbers = {known: number for number, known in header.FILTERS.items()}
+    return numbers[name], _integer(f"metadata of {name}", meta, 0, 255)
 
 
 def _integer(name: str, value: int, least: int, most: int) -> int:

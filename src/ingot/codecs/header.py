@@ -1,9 +1,10 @@
 """The header of a Blosc chunk.
 
 Knows the 16 bytes in front of every chunk, the 16 more that Blosc 2 puts behind them, and the
-geometry they imply: how many blocks, how large, in how many streams. A ``ChunkHeader`` that exists
-is consistent in itself; ``parse`` also holds it against the bytes that are stored. Refuses to know
-where the blocks lie (``ingot.codecs.blocks``) and how a stream is decoded.
+geometry they imply: how many blocks, how large, in how many streams, behind which filters. A
+``ChunkHeader`` that exists is consistent in itself; ``parse`` also holds it against the bytes that
+are stored. Refuses to know where the blocks lie (``ingot.codecs.blocks``), what a filter does
+(``ingot.codecs.filters``) and how a stream is decoded.
 """
 
 import struct
@@ -23,17 +24,25 @@ if TYPE_CHECKING:
 __all__ = [
     "BITSHUFFLE",
     "CODECS",
+    "COMPRESSORS",
     "DELTA",
+    "DICTIONARY",
     "EXTENDED_HEADER_BYTES",
+    "EXTENSION_SLOTS",
     "FEWEST_SPLIT_ITEMS",
+    "FILTERS",
     "FORMATS",
     "HEADER_BYTES",
     "LARGEST_BLOCK",
     "LARGEST_CHUNK",
+    "LARGEST_EXPANSION",
     "LARGEST_SPLIT_TYPESIZE",
+    "LAZY",
     "MEMCPYED",
     "SHUFFLE",
+    "SPECIALS",
     "UNSPLIT",
+    "VARIABLE",
     "ChunkHeader",
     "Extension",
 ]
@@ -53,6 +62,32 @@ FORMATS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 1, "snappy": 2, "zlib": 3, "zstd": 4}
 """The codecs that make streams, with the number of the format each of them makes."""
 
+COMPRESSORS = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "snappy": 3, "zlib": 4, "zstd": 5}
+"""The codecs by the numbers that Blosc 2 writes into ``codec_id``."""
+
+FILTERS = {
+    1: "shuffle",
+    2: "bitshuffle",
+    3: "delta",
+    4: "truncate",
+    35: "bytedelta",
+    36: "int_trunc",
+}
+"""The filters that are undone, by the numbers of Blosc 2. Nothing else is ever looked up."""
+
+SPECIALS = ("none", "zeros", "nan", "value", "uninitialised")
+"""What a whole chunk can be made of instead of blocks, in the order of their numbers."""
+
+EXTENSION_SLOTS = 6
+"""How many filters an extended header has room for."""
+
+# Bits of the byte ``blosc2_flags``, and of ``flags2`` before it.
+DICTIONARY = 0x01
+LAZY = 0x08
+VARIABLE = 0x01
+_CODEC_ELSEWHERE = 0x04
+_INSTRUMENTED = 0x80
+
 LARGEST_CHUNK = 2**31 - 1
 """The largest value of the signed 32-bit fields ``nbytes`` and ``cbytes``."""
 
@@ -65,7 +100,10 @@ FEWEST_SPLIT_ITEMS = 128
 
 # The most decoded bytes that one stored byte can stand for. LZ4, BloscLZ and Snappy spend a byte
 # on each 255 bytes of a match; Deflate 2 bits on 258; Zstandard 4 bytes on a run of 128 KiB.
-_LARGEST_EXPANSION = {"blosclz": 255, "lz4": 255, "snappy": 255, "zlib": 1032, "zstd": 2**15}
+LARGEST_EXPANSION = {"blosclz": 255, "lz4": 255, "snappy": 255, "zlib": 1032, "zstd": 2**15}
+
+# From this version on the split flag alone decides, and bitshuffle filters what it can.
+_BLOSC_2 = 3
 
 _FIELDS = struct.Struct("<BBBBiii")
 _EXTENSION_FIELDS = struct.Struct("<6sBB6sBB")
@@ -131,7 +169,7 @@ class ChunkHeader:
     cbytes: int = HEADER_BYTES
     extension: Extension | None = None
 
-    DECODED_VERSIONS: ClassVar[tuple[int, ...]] = (1, 2)
+    DECODED_VERSIONS: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 5, 6)
 
     def __post_init__(self) -> None:
         self._check_fields()
@@ -207,9 +245,45 @@ class ChunkHeader:
         return "shuffle" if self.flags & SHUFFLE else "bitshuffle"
 
     @property
+    def pipeline(self) -> tuple[tuple[int, int], ...]:
+        """The filters with their metadata, as the writer applied them; ``FILTERS`` names them.
+
+        The alpha version 3 had five slots; what stands in the sixth there means nothing.
+        """
+        if self.extension is None:
+            delta = ((3, 0),) if self.flags & DELTA else ()
+            last = {"none": (), "shuffle": ((1, 0),), "bitshuffle": ((2, 0),)}[self.filter]
+            return (*delta, *last)
+        slots = zip(self.extension.filters, self.extension.filters_meta, strict=True)
+        known = list(slots)[: EXTENSION_SLOTS - (self.version == _BLOSC_2)]
+        return tuple((number, meta) for number, meta in known if number)
+
+    @property
+    def special(self) -> str:
+        """What the whole chunk is made of: one of ``SPECIALS``, ``"none"`` if of its blocks."""
+        number = 0 if self.extension is None else self.extension.blosc2_flags >> 4 & 7
+        return SPECIALS[number] if number < len(SPECIALS) else "reserved"
+
+    @property
+    def variable(self) -> bool:
+        """Whether every block says its own size; ``blocksize`` is then their number."""
+        return self.extension is not None and bool(self.extension.flags2 & VARIABLE)
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether a dictionary lies between the block starts and the blocks."""
+        extension = self.extension
+        return bool(self.block_count and extension and extension.blosc2_flags & DICTIONARY)
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the blocks are elsewhere: a layout for memory, never for files."""
+        return self.extension is not None and bool(self.extension.blosc2_flags & LAZY)
+
+    @property
     def memcpyed(self) -> bool:
         """Whether the data follow the header as they are, unfiltered and without blocks."""
-        return bool(self.flags & MEMCPYED)
+        return bool(self.flags & MEMCPYED) and self.special == "none"
 
     @property
     def block_bytes(self) -> int:
@@ -218,12 +292,14 @@ class ChunkHeader:
 
     @property
     def block_count(self) -> int:
-        """How many blocks are stored; none in an empty or memcpyed chunk."""
-        return 0 if self.memcpyed or not self.nbytes else -(-self.nbytes // self.blocksize)
+        """How many blocks are stored; none in an empty, special or memcpyed chunk."""
+        if self.memcpyed or not self.nbytes or self.special != "none":
+            return 0
+        return self.blocksize if self.variable else -(-self.nbytes // self.blocksize)
 
     @property
     def data_start(self) -> int:
-        """Where the first block can begin: behind the header and the block starts."""
+        """Where the block starts end, and the dictionary or the first block can begin."""
         return self.header_bytes + 4 * self.block_count
 
     @property
@@ -233,15 +309,22 @@ class ChunkHeader:
 
     @property
     def split(self) -> bool:
-        """Whether full blocks hold one stream per byte of the item, by the rule of Blosc 1.
+        """Whether full blocks hold one stream per byte of the item.
 
-        Chunks older than the flag leave it clear and rely on readers to apply the whole rule.
+        Blosc 2 goes by the flag. Chunks of Blosc 1 that are older than the flag leave it clear and
+        rely on readers to apply the whole rule.
         """
-        return (
-            not self.flags & UNSPLIT
-            and self.typesize <= LARGEST_SPLIT_TYPESIZE
+        if self.flags & UNSPLIT or self.variable:
+            return False
+        return self.version >= _BLOSC_2 or (
+            self.typesize <= LARGEST_SPLIT_TYPESIZE
             and self.block_bytes // self.typesize >= FEWEST_SPLIT_ITEMS
         )
+
+    @property
+    def partial_bitshuffle(self) -> bool:
+        """Whether bitshuffle filters the first multiple of eight items, not only whole blocks."""
+        return self.version >= _BLOSC_2
 
     def bytes_of(self, block: int) -> int:
         """Return the decoded size of block number ``block``; the last one may be short."""
@@ -258,7 +341,9 @@ class ChunkHeader:
             raise LimitError(
                 f"Blosc chunk: nbytes claims {self.nbytes} bytes, the limit is {limit}"
             )
-        if self.block_count:
+        if self.special != "none":
+            self._check_special()
+        elif self.block_count:
             self._check_room()
 
     def _check_fields(self) -> None:
@@ -286,22 +371,65 @@ class ChunkHeader:
             )
 
     def _check_supported(self) -> None:
-        if self.version not in self.DECODED_VERSIONS:
-            raise UnsupportedError(
-                f"Blosc chunk: format version {self.version} is Blosc 2, "
-                "only versions 1 and 2 are decoded"
-            )
-        if self.extended:
-            raise UnsupportedError(
-                f"Blosc chunk: version {self.version} with an extended header is not decoded"
-            )
+        if self.extension is not None:
+            self._check_extension(self.extension)
         if not self.block_count:
             return
-        if self.flags & DELTA:
-            raise UnsupportedError("Blosc chunk: the delta filter is not decoded in Blosc 1 chunks")
         if self.codec not in FORMATS:
             raise UnsupportedError(
                 f"Blosc chunk: codec {self.flags >> 5} ({self.codec}) is not decoded"
+            )
+        if self.version < _BLOSC_2 and self.flags & DELTA and not self.extended:
+            raise UnsupportedError("Blosc chunk: the delta filter is not decoded in Blosc 1 chunks")
+        for number, _ in self.pipeline:
+            if number not in FILTERS:
+                raise UnsupportedError(f"Blosc chunk: filter {number} is not decoded")
+            if self.variable and FILTERS[number] == "delta":
+                raise UnsupportedError(
+                    "Blosc chunk: delta over blocks of variable length has no settled meaning"
+                )
+
+    def _check_extension(self, extension: Extension) -> None:
+        if self.lazy:
+            raise FormatError(
+                "Blosc chunk: blosc2_flags say that the chunk is lazy; such chunks are not stored"
+            )
+        if extension.blosc2_flags & (_INSTRUMENTED | _CODEC_ELSEWHERE):
+            raise UnsupportedError(
+                f"Blosc chunk: blosc2_flags {extension.blosc2_flags:#04x} ask for "
+                "instrumentation or a codec outside of the chunk"
+            )
+        if extension.flags2 & ~VARIABLE:
+            raise UnsupportedError(
+                f"Blosc chunk: flags2 is {extension.flags2:#04x}, only bit 0 is known"
+            )
+        if self.special == "reserved":
+            raise UnsupportedError(
+                f"Blosc chunk: special value {extension.blosc2_flags >> 4 & 7} is reserved"
+            )
+        if self.variable and (self.memcpyed or self.special != "none"):
+            raise FormatError(
+                "Blosc chunk: blocks of variable length in a chunk that has no blocks at all"
+            )
+
+    def _check_special(self) -> None:
+        if self.special == "nan" and self.typesize not in (4, 8):
+            raise FormatError(
+                f"Blosc chunk: a run of NaN with typesize {self.typesize}, it is 4 or 8"
+            )
+        width = self.typesize
+        if self.special == "value":
+            width = self.cbytes - EXTENDED_HEADER_BYTES
+        elif self.cbytes != EXTENDED_HEADER_BYTES:
+            raise FormatError(
+                f"Blosc chunk: a run of {self.special} has cbytes {EXTENDED_HEADER_BYTES}, "
+                f"not {self.cbytes}"
+            )
+        if not width:
+            raise FormatError("Blosc chunk: a run of a value has no value behind its header")
+        if self.special != "zeros" and self.nbytes % width:
+            raise FormatError(
+                f"Blosc chunk: nbytes is {self.nbytes}, no whole number of values of {width} bytes"
             )
 
     def _check_room(self) -> None:
@@ -316,7 +444,8 @@ class ChunkHeader:
                 f"into {self.typesize} equal streams"
             )
         payload = self.cbytes - self.data_start
-        if self.nbytes > payload * _LARGEST_EXPANSION[self.codec]:
+        # A run takes no room beside its length, however long it is: only Blosc 2 has runs.
+        if not self.extended and self.nbytes > payload * LARGEST_EXPANSION[self.codec]:
             raise CorruptionError(
                 f"Blosc chunk: nbytes claims {self.nbytes} bytes, "
                 f"{payload} bytes of {self.codec} cannot hold them"

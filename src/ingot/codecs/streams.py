@@ -3,7 +3,7 @@
 Knows how each codec's stream is made and undone, and that a stream must decode to exactly the
 bytes expected of it, ending where its bytes end, without ever asking for more memory than that.
 Refuses to know about blocks and filters. LZ4 and Zstandard come from numcodecs, zlib from the
-standard library; BloscLZ and Snappy are our own.
+standard library; BloscLZ, Snappy and Zstandard with a dictionary are our own.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from numcodecs import lz4, zstd
 
-from ingot.codecs import blosclz, snappy
+from ingot.codecs import blosclz, snappy, zstandard
 from ingot.errors import CorruptionError, UnsupportedError
 
 __all__ = ["decode", "encode"]
@@ -20,6 +20,10 @@ _ZSTD_MAGIC = bytes.fromhex("28 b5 2f fd")
 # Frames of Zstandard 0.7, from before its format was settled.
 _ZSTD_07_MAGIC = bytes.fromhex("27 b5 2f fd")
 _ZSTD_LARGEST_CLEVEL = 22
+
+_LZ4_REACH = 65535
+# A match ends five literals before the stream: token, distance, token, literals.
+_LZ4_SHORTEST_MATCH = 9
 
 
 def encode(codec: str, data: bytes, level: int) -> bytes:
@@ -31,8 +35,10 @@ def encode(codec: str, data: bytes, level: int) -> bytes:
     return _ENCODERS[codec](data, level)
 
 
-def decode(codec: str, stream: bytes, nbytes: int) -> bytes:
+def decode(codec: str, stream: bytes, nbytes: int, dictionary: bytes | None = None) -> bytes:
     """Decompress a stream of a format of the header; exactly ``nbytes`` bytes come out.
+
+    Only LZ4 and Zstandard use a ``dictionary``; the others may be given one, as some writers do.
 
     >>> decode("zlib", encode("zlib", b"spam" * 100, 5), 400) == b"spam" * 100
     True
@@ -40,6 +46,8 @@ def decode(codec: str, stream: bytes, nbytes: int) -> bytes:
     Traceback (most recent call last):
     ingot.errors.CorruptionError: zlib: the stream does not hold 399 bytes exactly
     """
+    if dictionary is not None and codec in _DICTIONARY_DECODERS:
+        return _DICTIONARY_DECODERS[codec](stream, nbytes, dictionary)
     return _DECODERS[codec](stream, nbytes)
 
 
@@ -67,6 +75,29 @@ def _decode_lz4(stream: bytes, nbytes: int) -> bytes:
     return output
 
 
+def _decode_lz4_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
+    """Decode a stream whose matches may reach back into ``dictionary``.
+
+    numcodecs knows no dictionaries. So the stream is given a beginning that decodes to as much as
+    any match can reach, ending with the dictionary: literals, and the match that must follow them.
+    What lies before the dictionary is filled in two ways, so that reaching there shows.
+    """
+    if len(stream) < _LZ4_SHORTEST_MATCH:
+        raise CorruptionError(f"LZ4: a stream of {len(stream)} bytes cannot hold {nbytes} bytes")
+    outputs = []
+    for filling in (b"\x00", b"\xff"):
+        window = dictionary.rjust(_LZ4_REACH, filling)
+        literals = window[-4:] + window[:-4]
+        full, rest = divmod(len(literals) - 15, 255)
+        beginning = b"\xf0" + b"\xff" * full + bytes([rest]) + literals + b"\xff\xff"
+        outputs.append(_decode_lz4(beginning + stream, len(window) + 4 + nbytes)[-nbytes:])
+    if outputs[0] != outputs[1]:
+        raise CorruptionError(
+            f"LZ4: a match reaches back over the dictionary of {len(dictionary)} bytes"
+        )
+    return outputs[0]
+
+
 def _decode_zlib(stream: bytes, nbytes: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
@@ -77,6 +108,14 @@ def _decode_zlib(stream: bytes, nbytes: int) -> bytes:
     if len(output) != nbytes or not inflater.eof or inflater.unused_data:
         raise CorruptionError(f"zlib: the stream does not hold {nbytes} bytes exactly")
     return output
+
+
+def _decode_zstd_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
+    try:
+        frame = _sized_frame(stream, nbytes)
+    except IndexError:
+        raise CorruptionError(f"Zstandard: the frame of {len(stream)} bytes is cut off") from None
+    return zstandard.decode(frame, nbytes, dictionary)
 
 
 def _decode_zstd(stream: bytes, nbytes: int) -> bytes:
@@ -146,4 +185,9 @@ _DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
     "snappy": snappy.decode,
     "zlib": _decode_zlib,
     "zstd": _decode_zstd,
+}
+
+_DICTIONARY_DECODERS: dict[str, Callable[[bytes, int, bytes], bytes]] = {
+    "lz4": _decode_lz4_after,
+    "zstd": _decode_zstd_after,
 }

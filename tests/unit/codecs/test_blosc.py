@@ -297,8 +297,19 @@ def test_a_slice_reads_only_the_blocks_that_hold_it() -> None:
         ({"filters": ["shuffle", "bitshuffle"]}, ValueError, "one filter at most, 2 are given"),
         ({"filters": "shuffle"}, TypeError, "must be a sequence of names"),
         ({"version": 3}, ValueError, "version is 3, known are 1 and 2"),
-        ({"version": 2}, UnsupportedError, "cannot be written yet"),
         ({"dictionary": b"spam"}, UnsupportedError, "have no dictionary"),
+        ({"split": "never"}, UnsupportedError, "split by a rule"),
+        ({"version": 2, "codec": "snappy"}, UnsupportedError, "Blosc 2 has no Snappy"),
+        ({"version": 2, "filters": ["quantize"]}, ValueError, "'quantize' is unknown to Blosc 2"),
+        ({"version": 2, "filters": ["truncate"]}, ValueError, "needs the number of bits"),
+        ({"version": 2, "filters": [("truncate", 300)]}, ValueError, "truncate is 300"),
+        ({"version": 2, "filters": ["delta", "shuffle", "delta"]}, ValueError, "can be used once"),
+        (
+            {"version": 2, "filters": ["shuffle", "bitshuffle", "shuffle", "delta"]},
+            ValueError,
+            "one of the first three filters",
+        ),
+        ({"version": 2, "filters": "shuffle"}, TypeError, "must be a sequence of names"),
     ],
 )
 def test_bad_arguments_are_named(
@@ -343,3 +354,148 @@ def test_an_array_of_objects_is_not_written_over(kernel_name: str) -> None:
         text=True,
     )
     assert (child.returncode, child.stdout) == (0, "refused\n"), child.stderr
+
+
+PIPELINES: list[tuple[blosc.Filter, ...]] = [
+    (),
+    ("shuffle",),
+    ("bitshuffle",),
+    ("delta", "shuffle"),
+    ("shuffle", "bytedelta"),
+    (("shuffle", 2), "delta", "bitshuffle"),
+    ("shuffle", "bitshuffle", "delta", "shuffle", "bytedelta", "bitshuffle"),
+]
+
+
+@on_each_kernel
+@pytest.mark.parametrize("filters", PIPELINES, ids=str)
+@pytest.mark.parametrize("codec", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
+def test_data_come_back_from_blosc_2(codec: str, filters: tuple[blosc.Filter, ...]) -> None:
+    for data in (RAW, RAW[:-3], RAW[:40], b"", b"spam"):
+        for blocksize in (None, 1000):
+            chunk = blosc.compress(
+                data, typesize=4, codec=codec, filters=filters, version=2, blocksize=blocksize
+            )
+            assert chunk[0] == 5
+            assert blosc.decompress(chunk) == data
+            stop = len(data) // 4
+            assert blosc.decompress_slice(chunk, stop // 3, stop) == data[stop // 3 * 4 : stop * 4]
+
+
+@on_each_kernel
+def test_filters_have_their_numbers_and_metadata() -> None:
+    chunk = blosc.compress(
+        RAW, typesize=4, version=2, filters=["delta", ("truncate", 9), ("shuffle", 2), "bytedelta"]
+    )
+    assert ChunkHeader.parse(chunk).pipeline == ((3, 0), (4, 9), (1, 2), (35, 4))
+
+
+@on_each_kernel
+@pytest.mark.parametrize("kind", ["<f4", "<f8"])
+def test_truncation_keeps_so_many_bits(kind: str) -> None:
+    values = np.random.default_rng(3).normal(size=3000).astype(kind)
+    bits = values.view(f"<u{values.itemsize}")
+    cleared = {4: 23, 8: 52}[values.itemsize] - 10
+    expected = bits >> cleared << cleared
+    for filters in ([("truncate", 10), "shuffle"], [("truncate", 10), "delta", "shuffle"]):
+        chunk = blosc.compress(values, typesize=None, version=2, filters=filters, blocksize=4000)
+        assert blosc.decompress(chunk) == expected.tobytes()
+    assert values.tobytes() == bits.tobytes()
+
+
+@on_each_kernel
+@pytest.mark.parametrize(
+    ("data", "typesize", "special", "size"),
+    [
+        (bytes(1000), 1, "zeros", 32),
+        (bytes(1001), 8, "zeros", 32),
+        (np.full(100, np.nan), 8, "nan", 32),
+        (np.full(100, np.nan, np.float32), 4, "nan", 32),
+        (np.full(100, 7, np.int64), 8, "value", 40),
+        (b"spam" * 100, 4, "value", 36),
+        (b"spam" * 100 + b"s", 4, "none", None),
+        (b"spam" * 100, 8, "value", 40),
+    ],
+)
+def test_special_values_are_found(data: Any, typesize: int, special: str, size: int | None) -> None:
+    raw = bytes(memoryview(data).cast("B"))
+    chunk = blosc.compress(data, typesize=typesize, version=2)
+    assert ChunkHeader.parse(chunk).special == special
+    assert size is None or len(chunk) == size
+    assert blosc.decompress(chunk) == raw
+
+
+@on_each_kernel
+@pytest.mark.parametrize("codec", ["lz4", "lz4hc", "zstd"])
+def test_a_dictionary_comes_with_the_chunk(codec: str) -> None:
+    words = b"".join(b"%d green bottles hanging on the wall, " % n for n in range(500))
+    chunk = blosc.compress(
+        words, version=2, codec=codec, filters=[], blocksize=500, dictionary=words[:4000]
+    )
+    assert blosc.decompress(chunk) == words
+    assert blosc.decompress_slice(chunk, 7777, 8888) == words[7777:8888]
+    place = blosc.inspect(chunk).dictionary
+    assert place is not None
+    assert chunk[place.offset : place.stop] == words[:4000]
+
+
+@on_each_kernel
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_dictionary_is_trained_where_it_pays(codec: str, kernel_name: str) -> None:
+    words = b"".join(b"%d green bottles hanging on the wall, " % (n * n) for n in range(3000))
+    options: dict[str, Any] = {"version": 2, "codec": codec, "filters": [], "blocksize": 600}
+    chunk = blosc.compress(words, dictionary="train", **options)
+    assert blosc.decompress(chunk) == words
+    if kernel_name == "native":
+        assert len(chunk) < 0.9 * len(blosc.compress(words, **options))
+    tiny = blosc.compress(b"green bottles" * 3, dictionary="train", **options)
+    assert blosc.decompress(tiny) == b"green bottles" * 3
+
+
+@on_each_kernel
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"filters": [("truncate", 10)], "typesize": 2}, "4 or 8 bytes"),
+        ({"filters": [("truncate", 24)], "typesize": 4}, "23"),
+        ({"filters": ["shuffle"] * 7}, "7 filters are given, 6 fit"),
+        ({"dictionary": b""}, "32768"),
+        ({"dictionary": bytes(32769)}, "32768"),
+        ({"dictionary": b"spam", "codec": "zlib"}, "zlib uses no dictionary"),
+        ({"dictionary": "learn"}, "'train' or bytes"),
+        ({"dictionary": "train", "codec": "zlib"}, "zlib uses no dictionary"),
+        ({"split": "sometimes"}, "sometimes"),
+    ],
+)
+def test_arguments_that_blosc_2_cannot_use(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        blosc.compress(RAW, version=2, **arguments)
+
+
+@on_each_kernel
+@pytest.mark.parametrize(
+    ("value", "nbytes", "size"),
+    [
+        (b"\0", 1001, 32),
+        (bytes(8), 800, 32),
+        (np.float64(np.nan), 800, 32),
+        (np.float32(np.nan), 400, 32),
+        (np.int16(-2), 400, 34),
+        (b"spam", 0, 36),
+        (bytes(range(200)) * 2, 4000, 432),
+    ],
+)
+def test_a_constant_chunk_holds_its_value_throughout(value: Any, nbytes: int, size: int) -> None:
+    raw = value if isinstance(value, bytes) else value.tobytes()
+    chunk = blosc.constant(value, nbytes)
+    assert len(chunk) == size
+    assert blosc.decompress(chunk) == raw * (nbytes // len(raw))
+
+
+def test_a_constant_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="value has no bytes"):
+        blosc.constant(b"", 0)
+    with pytest.raises(ValueError, match="no whole number"):
+        blosc.constant(b"spam", 6)
+    with pytest.raises(ValueError, match="nbytes is -4"):
+        blosc.constant(b"spam", -4)

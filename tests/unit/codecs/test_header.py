@@ -167,9 +167,12 @@ def test_the_split_rule_of_blosc_1(
 @pytest.mark.parametrize(
     ("fields", "error", "text"),
     [
-        ({"version": 3}, UnsupportedError, "version 3 is Blosc 2"),
-        ({"version": 6}, UnsupportedError, "version 6 is Blosc 2"),
-        ({"flags": 0x25, "extension": bytes(16)}, UnsupportedError, "extended header"),
+        ({"flags": 0x25, "extension": bytes(15) + b"\x08"}, FormatError, "lazy"),
+        ({"flags": 0x25, "extension": bytes(15) + b"\x80"}, UnsupportedError, "instrument"),
+        ({"flags": 0x25, "extension": bytes(15) + b"\x04"}, UnsupportedError, "codec outside"),
+        ({"flags": 0x25, "extension": bytes(15) + b"\x50"}, UnsupportedError, "value 5 is res"),
+        ({"flags": 0x25, "extension": bytes(14) + b"\x02\0"}, UnsupportedError, "flags2 is 0x02"),
+        ({"flags": 0x25, "extension": b"\x22" + bytes(15)}, UnsupportedError, "filter 34"),
         ({"flags": 0x29}, UnsupportedError, "delta"),
         ({"flags": 0xA1}, UnsupportedError, r"codec 5 \(reserved\)"),
         ({"flags": 0xC1}, UnsupportedError, r"codec 6 \(user-defined\)"),
@@ -205,3 +208,64 @@ def test_codec_and_delta_bits_of_a_stored_chunk_say_nothing(flags: int) -> None:
     header = ChunkHeader(flags=flags, nbytes=3, blocksize=3, cbytes=19)
     header.check_decodable()
     assert header.block_count == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "extension", "pipeline"),
+    [
+        (2, 0x30, b"", ()),
+        (2, 0x31, b"", ((1, 0),)),
+        (4, 0x34, b"", ((2, 0),)),
+        (4, 0x39, b"", ((3, 0), (1, 0))),
+        (
+            5,
+            0x35,
+            bytes([3, 0, 35, 0, 0, 1, 9, 9, 1, 2, 3, 4, 5, 6, 0, 0]),
+            ((3, 1), (35, 3), (1, 6)),
+        ),
+        (3, 0x35, bytes([3, 0, 0, 0, 0, 1, 9, 9, 1, 2, 3, 4, 5, 6, 0, 0]), ((3, 1),)),
+    ],
+)
+def test_the_pipeline_is_in_the_order_of_its_writer(
+    version: int, flags: int, extension: bytes, pipeline: tuple[tuple[int, int], ...]
+) -> None:
+    raw = packed(version=version, flags=flags, extension=extension)
+    assert ChunkHeader.parse(raw, stored=500).pipeline == pipeline
+
+
+@pytest.mark.parametrize(
+    ("typesize", "blocksize", "nbytes", "flags", "streams"),
+    [
+        (4, 8, 20, 0x21, [4, 4, 1]),  # the flag alone decides, but a short block is never split
+        (255, 510, 510, 0x20, [255]),
+        (4, 512, 1024, 0x31, [1, 1]),
+    ],
+)
+def test_the_split_rule_of_blosc_2(
+    typesize: int, blocksize: int, nbytes: int, flags: int, streams: list[int]
+) -> None:
+    header = ChunkHeader(
+        version=5, flags=flags, typesize=typesize, nbytes=nbytes, blocksize=blocksize, cbytes=nbytes
+    )
+    assert [header.streams_of(block) for block in range(header.block_count)] == streams
+
+
+@pytest.mark.parametrize(
+    ("blosc2_flags", "special"),
+    [(0x00, "none"), (0x10, "zeros"), (0x20, "nan"), (0x32, "value"), (0x40, "uninitialised")],
+)
+def test_special_values_win_over_everything_else(blosc2_flags: int, special: str) -> None:
+    raw = packed(version=5, flags=0x27, cbytes=36, extension=bytes(15) + bytes([blosc2_flags]))
+    if special == "none":
+        with pytest.raises(CorruptionError, match="make 4032"):
+            ChunkHeader.parse(raw, stored=36)
+        return
+    header = ChunkHeader.parse(raw, stored=36)
+    assert (header.special, header.memcpyed, header.block_count) == (special, False, 0)
+
+
+def test_blocks_of_variable_length_are_counted_by_blocksize() -> None:
+    extension = bytes(14) + b"\x01\x01"
+    header = ChunkHeader.parse(packed(6, 0x35, 4, 4000, 7, 500, extension), stored=500)
+    assert (header.variable, header.block_count, header.split) == (True, 7, False)
+    assert header.has_dictionary

@@ -73,18 +73,29 @@ def test_the_dictionary_is_plain_json() -> None:
         "extension": None,
         "codec": "lz4",
         "filter": "shuffle",
+        "filters": [["shuffle", 0]],
+        "special": "none",
         "memcpyed": False,
+        "variable": False,
         "split": True,
         "block_count": 3,
         "ratio": 532 / CBYTES,
     }
+    assert described["dictionary"] is None
     assert described["blocks"][2] == {
         "index": 2,
         "offset": STARTS[2],
         "nbytes": 20,
         "cbytes": 24,
         "streams": [
-            {"offset": STARTS[2] + 4, "nbytes": 20, "cbytes": 20, "kind": "raw", "ratio": 1.0}
+            {
+                "offset": STARTS[2] + 4,
+                "nbytes": 20,
+                "cbytes": 20,
+                "kind": "raw",
+                "value": None,
+                "ratio": 1.0,
+            }
         ],
     }
 
@@ -104,5 +115,51 @@ def test_what_does_not_fit_together_raises() -> None:
         inspect(CHUNK[:-1])
     with pytest.raises(CorruptionError, match="block 0 starts at 7"):
         inspect(CHUNK[:16] + struct.pack("<i", 7) + CHUNK[20:])
-    with pytest.raises(UnsupportedError, match="version 5 is Blosc 2"):
-        inspect(b"\x05" + CHUNK[1:])
+    with pytest.raises(UnsupportedError, match="version 7 is unknown"):
+        inspect(b"\x07" + CHUNK[1:])
+
+
+# Delta, then shuffle by four; a dictionary of three bytes; a run, zeros, and a raw short block.
+EXTENDED = (
+    struct.pack("<BBBBiii", 5, 1, 0x2D, 2, 14, 8, 32 + 8 + 7 + 5 + 4 + 10)
+    + bytes([3, 1, 0, 0, 0, 0, 1, 0, 0, 4, 0, 0, 0, 0, 0, 0x03])
+    + struct.pack("<ii", 47, 56)
+    + struct.pack("<i", 3)
+    + b"abc"
+    + struct.pack("<ib", -65, 1)
+    + struct.pack("<i", 0)
+    + struct.pack("<i", 6)
+    + b"spams."
+)
+
+
+def test_a_map_of_blosc_2_names_filters_runs_and_the_dictionary() -> None:
+    assert str(inspect(EXTENDED)).splitlines() == [
+        "Blosc chunk: 14 bytes in 66 (ratio 0.21)",
+        "  version 5, versionlz 1, flags 0x2d, typesize 2, blocksize 8",
+        "  blosc2_flags 0x03 (big-endian writer)",
+        "  codec lz4, filters delta, then shuffle 4, blocks split by byte",
+        "  dictionary at 44: 3 bytes",
+        "  block 0 at 47: 8 bytes in 9",
+        "    stream at 51: 4 bytes in 1, run of 65 (ratio 4.00)",
+        "    stream at 56: 4 bytes in 0, run of 0 (ratio 4.00)",
+        "  block 1 at 56: 6 bytes in 10",
+        "    stream at 60: 6 bytes in 6, raw (ratio 1.00)",
+    ]
+
+
+def test_json_of_blosc_2_names_filters_runs_and_the_dictionary() -> None:
+    described = inspect(EXTENDED).to_dict()
+    assert json.loads(json.dumps(described))["header"]["filters"] == [["delta", 0], ["shuffle", 4]]
+    assert described["dictionary"] == {"offset": 44, "nbytes": 3}
+    values = [[stream["value"] for stream in block["streams"]] for block in described["blocks"]]
+    assert values == [[65, 0], [None]]
+
+
+def test_a_special_chunk_says_what_it_holds() -> None:
+    zeros = struct.pack("<BBBBiii", 5, 1, 0x05, 4, 4000, 4000, 32) + bytes(15) + b"\x10"
+    assert inspect(zeros).blocks == ()
+    assert str(inspect(zeros)).splitlines()[-1] == (
+        "  codec blosclz, filters none, special value: zeros"
+    )
+    assert inspect(zeros).ratio == 125

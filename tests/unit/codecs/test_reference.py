@@ -5,7 +5,8 @@ import struct
 import numpy as np
 import pytest
 
-from ingot.codecs import reference
+from ingot.codecs import assembly, reference
+from ingot.codecs.filters import Pipeline
 from ingot.codecs.inspection import inspect
 from ingot.errors import LimitError
 
@@ -42,11 +43,10 @@ def test_the_short_last_block_is_not_split() -> None:
 
 def test_a_stream_that_does_not_shrink_is_stored_raw(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored length equal to the data's means raw, so nothing else may have it."""
-    monkeypatch.setattr(reference.streams, "encode", lambda codec, data, level: b"?" * len(data))
+    monkeypatch.setattr(assembly.streams, "encode", lambda codec, data, level: b"?" * len(data))
     parts = [bytes(range(100))] * 2
-    blocks = reference._encode_blocks(
-        np.frombuffer(b"".join(parts), np.uint8), 1, "lz4", 5, "none", 100, False
-    )
+    writer = assembly._Writer(Pipeline((), 1), "lz4", 5, block_bytes=100, split=False)
+    blocks = writer.pack(np.frombuffer(b"".join(parts), np.uint8), 16)
     assert (
         blocks == struct.pack("<iii", 24, 128, 100) + parts[0] + struct.pack("<i", 100) + parts[1]
     )

@@ -1,0 +1,214 @@
+//! Only what a region wants of a chunk.
+//!
+//! Streams are decompressed as far as the last wanted item, filters undone for wanted items
+//! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
+//! the whole block.
+
+use crate::decode::{Block, Decoder, Scratch, Window, room};
+use crate::fault::Outcome;
+use crate::filters;
+use crate::header::Filter;
+use crate::pieces::{Pieces, copy_plain, for_each_run};
+use crate::scatter::Region;
+use crate::{special, varied};
+use std::ops::Range;
+
+/// Runs shorter than this are not worth a vector step each.
+const SHORT_RUN: usize = 32;
+/// One in so many items wanted: then single bytes are gathered, nothing is unshuffled.
+const SPARSE: usize = 8;
+
+impl Decoder<'_> {
+    /// The blocks that hold the items of `region`, as a range of block numbers.
+    pub fn blocks_of(&self, region: &Region) -> Range<usize> {
+        let (first, end) = region.span();
+        let size = region.itemsize();
+        if self.header.block_count() == 0 || self.header.variable {
+            return 0..self.header.block_count();
+        }
+        first * size / self.header.blocksize..(end * size - 1) / self.header.blocksize + 1
+    }
+
+    /// Decode what `region` wants of blocks `blocks`, whose bytes lie in `window`.
+    pub fn decode_region(
+        &self,
+        window: Window<'_>,
+        blocks: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        if self.header.memcpyed() {
+            let bytes = Window { offset: window.offset.wrapping_sub(self.header.header_bytes()), ..window };
+            return copy_plain(region, 0..self.header.nbytes, bytes);
+        }
+        if let Some(special) = self.header.special {
+            special::fill_region(special, self.header, window, region);
+            return Ok(());
+        }
+        if self.header.variable {
+            return varied::decode_region(self, window, region, scratch);
+        }
+        for index in blocks {
+            let range = self.header.block_range(index);
+            let size = region.itemsize();
+            // An item that begins before the block may reach into it.
+            let ranks = region.rank(range.start / size)..region.rank(range.end.div_ceil(size));
+            if !ranks.is_empty() {
+                self.decode_block_region(window, index, ranks, region, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decode the wanted items number `ranks`, all of which reach into block `index`.
+    fn decode_block_region(
+        &self,
+        window: Window<'_>,
+        index: usize,
+        ranks: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let range = self.header.block_range(index);
+        let size = region.itemsize();
+        let low = (region.item(ranks.start) * size).max(range.start) - range.start;
+        let high = ((region.item(ranks.end - 1) + 1) * size).min(range.end) - range.start;
+        let run = region.run(ranks.start);
+        if low == 0
+            && high == range.len()
+            && run.is_dense(size)
+            && run.items >= ranks.len()
+            && run.start * size == range.start
+        {
+            return self.decode_dependent(window, index, region.piece(run.offset, range.len()), scratch);
+        }
+        if !self.header.rest.is_empty() {
+            return self.copy_dependent(window, index, region, scratch);
+        }
+        let block = self.block(window, index)?;
+        if self.header.filtered_items(block.size) == 0 {
+            return self.copy_unfiltered(&block, range, high, region, scratch);
+        }
+        let typesize = self.header.typesize;
+        let whole_items = block.size / typesize * typesize;
+        // The items' own bytes begin and end inside planes only when the two sizes fit.
+        let aligned = range.start.is_multiple_of(size) && size.is_multiple_of(typesize) && high <= whole_items;
+        let shuffled = self.header.filter == Filter::Shuffle;
+        if !(aligned && shuffled) {
+            return self.copy_span(&block, range, low..high, region, scratch);
+        }
+        let (items, dense) = region.run_shape();
+        let wanted = ranks.len() * size;
+        if (dense && items * size / typesize >= SHORT_RUN) || wanted * SPARSE < high - low {
+            return self.unshuffle_runs(&block, range, high, ranks, region, scratch);
+        }
+        self.copy_span(&block, range, low..high, region, scratch)
+    }
+
+    /// Decode block `index` into `out`, and before it the first block, if it is needed and
+    /// was not decoded before.
+    fn decode_dependent(&self, window: Window<'_>, index: usize, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
+        let Some(extras) = self.extras.as_ref().filter(|_| self.header.rest.has_delta()) else {
+            return self.decode_block(window, index, out, None, scratch);
+        };
+        let first = match extras.first.get() {
+            Some(first) => first,
+            None => {
+                let mut first = Vec::new();
+                room(&mut first, self.header.blocksize)?;
+                self.decode_block(window, 0, &mut first, None, scratch)?;
+                extras.first.get_or_init(|| first)
+            }
+        };
+        if index == 0 {
+            out.copy_from_slice(first);
+            return Ok(());
+        }
+        self.decode_block(window, index, out, Some(first), scratch)
+    }
+
+    /// A block that has to be decoded whole, then what is wanted of it copied.
+    fn copy_dependent(&self, window: Window<'_>, index: usize, region: &Region, scratch: &mut Scratch) -> Outcome<()> {
+        let range = self.header.block_range(index);
+        let mut plain = std::mem::take(&mut scratch.plain);
+        let bytes = room(&mut plain, range.len())?;
+        self.decode_dependent(window, index, bytes, scratch)?;
+        let copied = copy_plain(region, range.clone(), Window { bytes, offset: range.start });
+        scratch.plain = plain;
+        copied
+    }
+
+    /// A block without filters: its streams hold the items in order.
+    fn copy_unfiltered(
+        &self,
+        block: &Block<'_>,
+        range: Range<usize>,
+        high: usize,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let each = block.size / block.streams;
+        let plain = room(&mut scratch.plain, block.size)?;
+        let wanted = if block.streams == 1 { high } else { each };
+        self.decode_streams(block, &mut scratch.codecs, plain, wanted)?;
+        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
+    }
+
+    /// Undo the filter for bytes `span` of the block, then copy what is wanted of them.
+    fn copy_span(
+        &self,
+        block: &Block<'_>,
+        range: Range<usize>,
+        span: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let typesize = self.header.typesize;
+        let count = self.header.filtered_items(block.size);
+        let bits = self.header.filter == Filter::Bitshuffle;
+        let step = if bits { 8 * typesize } else { typesize };
+        let first = span.start / step * step;
+        let end = span.end.next_multiple_of(step).min(count * typesize).max(first);
+        let Scratch { codecs, filtered, planes, plain, .. } = scratch;
+        let filtered = room(filtered, block.size)?;
+        let plain = room(plain, block.size)?;
+        let items = &mut plain[first..end];
+        if bits {
+            self.decode_streams(block, codecs, filtered, block.size)?;
+            let rows = &filtered[first / step..];
+            filters::unbitshuffle(rows, count / 8, typesize, room(planes, items.len())?, items);
+        } else {
+            self.decode_planes(block, codecs, filtered, end / typesize)?.unshuffle(first / typesize, typesize, items);
+        }
+        plain[count * typesize..].copy_from_slice(&filtered[count * typesize..block.size]);
+        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
+    }
+
+    /// Unshuffle each run straight into the destination.
+    fn unshuffle_runs(
+        &self,
+        block: &Block<'_>,
+        range: Range<usize>,
+        high: usize,
+        ranks: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let typesize = self.header.typesize;
+        let size = region.itemsize();
+        let Scratch { codecs, filtered, .. } = scratch;
+        let filtered = room(filtered, block.size)?;
+        let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
+        for_each_run(region, ranks, |run| {
+            let pieces = Pieces::of(&run, size);
+            for piece in pieces {
+                // Items begin inside this block; the last may reach into the next one.
+                let from = piece.start - range.start;
+                let to = (from + piece.bytes).min(block.size);
+                let out = region.piece(piece.offset, to - from);
+                planes.unshuffle(from / typesize, typesize, out);
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The wanted bytes of a chunk that is not filtered, or no more: from where to where.
+
+use crate::decode::Window;
+use crate::fault::Outcome;
+use crate::scatter::{Region, Run};
+use std::ops::Range;
+
+/// Visit the wanted items number `ranks`, run by run.
+pub fn for_each_run(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
+    let mut rank = ranks.start;
+    while rank < ranks.end {
+        let mut run = region.run(rank);
+        run.items = run.items.min(ranks.end - rank);
+        rank += run.items;
+        visit(run);
+    }
+}
+
+/// Visit the contiguous bytes that the wanted items number `ranks` are made of: where each
+/// lies in the chunk, and its place.
+pub fn for_each_piece(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(usize, &mut [u8])) {
+    for_each_run(region, ranks, |run| {
+        for Piece { start, bytes, offset } in Pieces::of(&run, region.itemsize()) {
+            visit(start, region.piece(offset, bytes));
+        }
+    });
+}
+
+/// Contiguous bytes of the chunk and where they go.
+pub struct Piece {
+    pub start: usize,
+    pub bytes: usize,
+    pub offset: isize,
+}
+
+/// The pieces of a run: one when it is contiguous on both sides, else one per item.
+pub struct Pieces {
+    next: Piece,
+    left: usize,
+    jump: usize,
+    stride: isize,
+}
+
+impl Pieces {
+    pub fn of(run: &Run, size: usize) -> Self {
+        let dense = run.is_dense(size);
+        let (bytes, left) = if dense { (run.items * size, 1) } else { (size, run.items) };
+        let next = Piece { start: run.start * size, bytes, offset: run.offset };
+        Self { next, left, jump: run.step * size, stride: run.stride }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Piece> {
+        self.left = self.left.checked_sub(1)?;
+        let Piece { start, bytes, offset } = self.next;
+        self.next.start += self.jump;
+        self.next.offset += self.stride;
+        Some(Piece { start, bytes, offset })
+    }
+}
+
+/// Copy what `region` wants of chunk bytes `range`, which lie in `window` unfiltered.
+pub fn copy_plain(region: &Region, range: Range<usize>, window: Window<'_>) -> Outcome<()> {
+    let size = region.itemsize();
+    let first = region.rank(range.start / size);
+    let end = region.rank(range.end.div_ceil(size));
+    for_each_run(region, first..end, |run| {
+        for piece in Pieces::of(&run, size) {
+            let from = piece.start.max(range.start);
+            let to = (piece.start + piece.bytes).min(range.end);
+            let out = region.piece(piece.offset + (from - piece.start) as isize, to - from);
+            let at = from.wrapping_sub(window.offset);
+            out.copy_from_slice(&window.bytes[at..at + to - from]);
+        }
+    });
+    Ok(())
+}
