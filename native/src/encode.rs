@@ -2,7 +2,7 @@
 //!
 //! The input is read, never changed; every byte written is defined.
 
-use crate::decode::{Scratch, out_of_memory, room};
+use crate::decode::{Scratch, aligned_room, out_of_memory, room};
 use crate::fault::{Fault, Kind, Outcome};
 use crate::filters;
 use crate::header::{
@@ -285,12 +285,12 @@ fn filter_block<'a>(
     let (items, tail) = plain.split_at(count * typesize);
     let filtered = match recipe.filter {
         Filter::Shuffle if typesize > 1 => {
-            let filtered = room(filtered, plain.len())?;
+            let filtered = aligned_room(filtered, plain.len())?;
             filters::shuffle(items, typesize, filtered, count);
             filtered
         }
         Filter::Bitshuffle if filters::bitshuffled_items(plain.len(), typesize, false) > 0 => {
-            let filtered = room(filtered, plain.len())?;
+            let filtered = aligned_room(filtered, plain.len())?;
             filters::bitshuffle(items, typesize, room(planes, items.len())?, &mut filtered[..items.len()]);
             filtered
         }

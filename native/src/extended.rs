@@ -4,7 +4,7 @@
 //! filters work in memory of their own, and delta refers to the first block as readers will
 //! see it.
 
-use crate::decode::{Scratch, room};
+use crate::decode::{Scratch, aligned_room, room};
 use crate::encode::{self, MIN_COMPRESSED, Packer, Plan};
 use crate::extension::{Extension, FLAG2_DICTIONARY, Special};
 use crate::fault::{Fault, Kind, Outcome};
@@ -269,7 +269,7 @@ impl Settled<'_> {
     ) -> Outcome<(&'s [u8], &'s mut Codecs)> {
         let Scratch { codecs, filtered, aside, planes, .. } = scratch;
         let steps = self.pipeline.steps().len();
-        let one = room(filtered, if steps > 0 { plain.len() } else { 0 })?;
+        let one = aligned_room(filtered, if steps > 0 { plain.len() } else { 0 })?;
         let two = room(aside, if steps > 1 { plain.len() } else { 0 })?;
         let planes = room(planes, plain.len())?;
         Ok((self.pipeline.apply(plain, one, two, planes, reference), codecs))

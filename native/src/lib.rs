@@ -520,6 +520,8 @@ impl PyLayout {
         threads: usize,
         transaction: &str,
     ) -> PyResult<(StagedChunks, Troubles)> {
+        // A new array has no folder before its first chunk.
+        std::fs::create_dir_all(&self.0.root)?;
         let keep = |root: Option<&Root>, coords: &[usize], bytes: &[u8]| {
             let key = self.0.staged_key(coords, transaction);
             match root {

@@ -4,7 +4,7 @@
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
 //! the whole block.
 
-use crate::decode::{Block, Decoder, Scratch, Window, room};
+use crate::decode::{Block, Decoder, Scratch, Window, aligned_room, room};
 use crate::fault::Outcome;
 use crate::filters;
 use crate::header::Filter;
@@ -170,7 +170,7 @@ impl Decoder<'_> {
         let first = span.start / step * step;
         let end = span.end.next_multiple_of(step).min(count * typesize).max(first);
         let Scratch { codecs, filtered, planes, plain, .. } = scratch;
-        let filtered = room(filtered, block.size)?;
+        let filtered = aligned_room(filtered, block.size)?;
         let plain = room(plain, block.size)?;
         let items = &mut plain[first..end];
         if bits {
@@ -197,7 +197,7 @@ impl Decoder<'_> {
         let typesize = self.header.typesize;
         let size = region.itemsize();
         let Scratch { codecs, filtered, .. } = scratch;
-        let filtered = room(filtered, block.size)?;
+        let filtered = aligned_room(filtered, block.size)?;
         let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
         for_each_run(region, ranks, |run| {
             let pieces = Pieces::of(&run, size);

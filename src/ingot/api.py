@@ -112,7 +112,7 @@ def create(
     """
     wish = _Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
     new = _prepared(path, wish)
-    new.chunks.store.apply(new.commit)
+    new.publish()
     return new.array
 
 
@@ -134,7 +134,7 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     except BaseException:
         new.chunks.store.apply(Commit(cleanup=tuple(_removals(new.chunks))))
         raise
-    new.chunks.store.apply(new.commit)
+    new.publish()
     return new.array
 
 
@@ -249,6 +249,10 @@ class _New:
     array: Array
     chunks: ChunkMap
     commit: Commit
+    options: Options
+
+    def publish(self) -> None:
+        self.chunks.store.apply(self.commit, durability=self.options.durability)
 
 
 def _prepared(path: Path | None, wish: _Wish) -> _New:
@@ -263,7 +267,7 @@ def _prepared(path: Path | None, wish: _Wish) -> _New:
         place.store.apply(Commit(cleanup=tuple(_removals(node.chunks))))
     options = wish.options or Options()
     made = Array(chosen, node.chunks, path=place.path, mode="r+", options=options)
-    return _New(made, node.chunks, commit)
+    return _New(made, node.chunks, commit, options)
 
 
 def _check_layout(format: str, layout: Mapping[str, Any]) -> None:

@@ -302,9 +302,11 @@ class Array:
         """Give the array another shape, after `write` has filled what comes into being."""
         chunks, commit = engine.chunks.resized(shape)
         store, grown = chunks.store, engine.with_chunks(chunks)
-        store.apply(Commit(prepare=commit.prepare))
+        durability = engine.options.durability
+        store.apply(Commit(prepare=commit.prepare), durability=durability)
         write(grown)
-        store.apply(Commit(publish=commit.publish, cleanup=commit.cleanup))
+        last = Commit(publish=commit.publish, cleanup=commit.cleanup)
+        store.apply(last, durability=durability)
         self._state = grown, shape
 
     def _describe(self, change: Change) -> None:
@@ -312,7 +314,7 @@ class Array:
             attrs = dict(engine.chunks.schema.attrs)
             change(attrs)
             chunks, commit = engine.chunks.described(attrs)
-            chunks.store.apply(commit)
+            chunks.store.apply(commit, durability=engine.options.durability)
             self._state = engine.with_chunks(chunks), chunks.schema.shape
 
     @contextmanager

@@ -24,7 +24,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("group", "convert", "interop.*", "compat.*"),
     ("api",),
     ("ingot",),
-    ("demo", "testing"),
+    ("demo", "testing.*"),
     ("cli",),
     ("__main__",),
 )

@@ -7,7 +7,7 @@ import pytest
 
 from ingot.stores import Feature, LocalStore, MemoryStore, Store
 from ingot.stores import root as root_module
-from ingot.testing import StoreContract
+from ingot.testing import Disk, StoreContract
 
 
 class TestMemoryStore(StoreContract):
@@ -20,6 +20,23 @@ class TestLocalStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "not" / "there yet", writable=True)
+
+
+class TestLocalStoreInMemory(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return LocalStore(Disk(), writable=True)
+
+    # A disk is for one thread at a time: whoever meets another writer is told so at once.
+    test_threads_write_their_own_keys = None  # type: ignore[assignment]
+
+
+class TestLocalStoreWithoutLocks(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path, writable=True, locking=False)
+
+    test_threads_write_their_own_keys = None  # type: ignore[assignment]
 
 
 class TestLocalStoreWithoutKernelHelp(TestLocalStore):

@@ -390,10 +390,10 @@ class Full(MemoryStore):
         super().__init__()
         self.refused = refused
 
-    def apply(self, commit: Any) -> None:
+    def apply(self, commit: Any, **wishes: Any) -> None:
         if any(edit.key == self.refused and hasattr(edit, "data") for edit in commit.edits):
             raise OSError(28, "no space left")
-        super().apply(commit)
+        super().apply(commit, **wishes)
 
 
 @pytest.mark.parametrize("limits", [ingot.Limits(), ingot.Limits(window_bytes=1)])

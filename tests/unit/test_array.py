@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import ingot
 from ingot.codecs.codec import parse_stage
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
-from ingot.stores import Commit, Extent, Feature, MemoryStore, Put, Store
+from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
 from tests.places import Place, content, delete, put
 
 NewPlace = Callable[[], Place]
@@ -58,12 +58,12 @@ class Watched:
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         return self.store.names(prefix, hidden=hidden)
 
-    def apply(self, commit: Commit) -> None:
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         for edit in commit.edits:
             if self.refused(edit.key):
                 raise OSError(28, "no space left")
         self.edits += commit.edits
-        self.store.apply(commit)
+        self.store.apply(commit, durability=durability)
 
 
 # What it is ---------------------------------------------------------------------------------------

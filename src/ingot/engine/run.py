@@ -7,6 +7,7 @@ other failure which chunk it was. Refuses to know any particular store, format o
 
 import math
 import os
+import secrets
 from collections.abc import Hashable, Iterator
 from itertools import islice
 from types import EllipsisType
@@ -25,7 +26,17 @@ from ingot.formats.format import ChunkMap
 from ingot.grid import count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, Selection
-from ingot.stores.store import Constant, Extent, Feature, Inline, Location
+from ingot.stores.store import (
+    Commit,
+    Constant,
+    Delete,
+    Extent,
+    Feature,
+    Inline,
+    Location,
+    Move,
+    check_commit,
+)
 
 __all__ = ["Engine"]
 
@@ -139,19 +150,32 @@ class Engine:
     def _write_native(
         self, layout: native.Layout, selection: BasicSelection, values: NDArray[Any]
     ) -> None:
+        store = self.chunks.store
+        check_commit(store, Commit())
         if self._plain is not self._dtype:
             values = np.ascontiguousarray(values).view(self._plain)
-        total = self.count_chunks(selection)
-        window = max(self._threads, self._window())
-        for first in range(0, total, window):
-            encoded, troubles = layout.encode(
-                values, selection.starts, selection.steps, first, first + window, self._threads
-            )
-            self._judge(troubles)
-            self._apply(dict(encoded))
+        box = selection.starts, selection.steps
+        transaction = secrets.token_hex(8)
+        edits: list[Move | Delete] = []
+        try:
+            for first in range(0, self.count_chunks(selection), self._window()):
+                staged, troubles = layout.stage(
+                    values, *box, first, first + self._window(), self._threads, transaction
+                )
+                edits += [
+                    Delete(key) if source is None else Move(source, key)
+                    for _, key, source in staged
+                ]
+                self._judge(troubles)
+        except BaseException:
+            images = tuple(Delete(edit.source) for edit in edits if isinstance(edit, Move))
+            store.apply(Commit(cleanup=images), durability="process")
+            raise
+        store.apply(Commit(publish=tuple(edits)), durability=self.options.durability)
 
     def _apply(self, encoded: dict[tuple[int, ...], bytes | None]) -> None:
-        self.chunks.store.apply(self.chunks.stage(encoded))
+        commit = self.chunks.stage(encoded)
+        self.chunks.store.apply(commit, durability=self.options.durability)
         if self._cache is not None:
             for coords in encoded:
                 self._cache.forget(coords)

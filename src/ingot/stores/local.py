@@ -1,35 +1,34 @@
 """Stores on the local file system: a directory, or one file.
 
-Knows how to read plain files in ranges and how to replace them whole; refuses to know formats, and
-leaves it to `ingot.stores.root` which files may be opened at all.
+Knows what a store of files is asked; refuses to know formats, and leaves the rest to its parts:
+`files` has the system calls, `root` says which files may be opened at all, `transaction` the order
+of a commit, `lock` whose turn it is, `overlay` what readers see of a commit that is not applied.
 
 File contents change only by write, pwrite and rename. A `Put` is written to a new file under a
 staged name in the folder of its key and then renamed over it: a reader has the old file or the new
 one, and a reader that opened the old one keeps it.
 """
 
-import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from ingot.errors import CorruptionError, NotFoundError, UnsafeError
-from ingot.stores.root import Root
+from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.stores.files import Files, Inside, LocalFiles
+from ingot.stores.lock import Alone, Turn
+from ingot.stores.overlay import Overlay
 from ingot.stores.store import (
-    Buffer,
     Commit,
-    Delete,
-    Edit,
+    Durability,
     Extent,
     Feature,
-    Patch,
-    Put,
+    Store,
     check_commit,
     check_key,
     is_staged,
-    staged_key,
 )
+from ingot.stores.transaction import WHOLE, Dataset, Transaction, read_journal
 
 __all__ = ["FileStore", "LocalStore"]
 
@@ -41,7 +40,12 @@ class LocalStore:
     is created by the first commit, not before. A store holds no descriptor between calls: it can
     be pickled (by path), shared by threads, and used after a fork.
 
+    Writers take turns by the file `.lock`; one waits at most `wait` seconds for another. Where a
+    file system has no locks, that is an error, and `locking=False` the promise of the caller to be
+    the only writer. `dataset` says which files belong together.
+
     >>> import tempfile
+    >>> from ingot.stores import Put
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = LocalStore(folder.name, writable=True)
     >>> store.apply(Commit(publish=(Put("data/0", b"abc"), Put("sizes", b"3"))))
@@ -52,26 +56,41 @@ class LocalStore:
     >>> folder.cleanup()
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, writable: bool = False) -> None:
-        self._root: Final = Root(root)
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | Files,
+        *,
+        writable: bool = False,
+        locking: bool = True,
+        wait: float = 10.0,
+        dataset: Dataset = WHOLE,
+    ) -> None:
+        self._files: Final = LocalFiles(root) if isinstance(root, str | os.PathLike) else root
         self._writable: Final = writable
+        self._locking: Final = locking
+        self._alone: Final = Alone()
+        self._wait: Final = wait
+        self._dataset: Final = dataset
+        self._failure: str | None = None
 
     @property
     def features(self) -> Feature:
         """Everything, but nothing that writes when not writable."""
-        reading = Feature.RANGES | Feature.LIST | Feature.NATIVE
+        reading = Feature.RANGES | Feature.LIST
+        if isinstance(self._files, LocalFiles):
+            reading |= Feature.NATIVE
         writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
         return reading | writing if self._writable else reading
 
     @property
     def root(self) -> str:
         """The absolute path of the directory."""
-        return self._root.path
+        return self._files.path
 
     @property
     def location(self) -> str:
         """The absolute path of the directory, for messages."""
-        return self._root.path
+        return self._files.path
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent. Each key opens once."""
@@ -79,190 +98,162 @@ class LocalStore:
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
         found: list[bytes | None] = [None] * len(extents)
-        inside = self._root.enter()
+        inside = self._files.enter()
         if inside is None:
             return found
         try:
             for key, positions in wanted.items():
-                self._read_key(inside, key, extents, positions, found)
+                values = inside.read(key, [extents[position] for position in positions])
+                for position, value in zip(positions, values or (), strict=values is not None):
+                    found[position] = value
         finally:
-            os.close(inside)
+            inside.close()
         return found
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
         check_key(key)
-        inside = self._root.enter()
-        if inside is None:
-            return None
-        try:
-            opened = self._root.open_file(inside, key)
-        finally:
-            os.close(inside)
-        if opened is None:
-            return None
-        descriptor, size = opened
-        os.close(descriptor)
-        return size
+        with self._entered() as inside:
+            return inside.size(key) if inside else None
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash.
 
         A symbolic link to a folder counts as a folder when it may be followed, else as a file.
+        The lock file and the journal are no keys, and never listed.
         """
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
-        inside = self._root.enter()
-        if inside is None:
-            return iter(())
-        try:
-            names = self._list(inside, folder)
-        finally:
-            os.close(inside)
-        return iter(sorted(name for name in names if hidden or not is_staged(name)))
+        with self._entered() as inside:
+            names = inside.names(folder) if inside else []
+        own = () if folder else self._dataset.controls
+        return iter(
+            sorted(name for name in names if name not in own and (hidden or not is_staged(name)))
+        )
 
-    def apply(self, commit: Commit) -> None:
-        """Carry out a commit: all new values of a phase are written before its first edit."""
-        check_commit(self, commit)
-        if not commit.edits:
-            return
-        inside = self._root.create()
-        try:
-            for phase in (commit.prepare, commit.publish, commit.cleanup):
-                self._perform(inside, phase)
-        finally:
-            os.close(inside)
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Carry out a commit, all of `publish` or nothing of it, whatever happens meanwhile.
+
+        First it waits for the writer before (`LockedError` after `wait` seconds) and finishes what
+        that one left undone. `docs/promise.md` says what survives what. When the system cannot say
+        that something was stored for good (a failing fsync), this store writes no more: what
+        lasts is known again to one that opens the directory anew.
+        """
+        self._check(commit)
+        if commit.edits:
+            self._work(lambda: commit, durability)
+
+    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
+        """Apply the commit that `build` returns, given this store while no other writer is at work.
+
+        What `build` reads is the committed state and stays that until the commit is applied, so
+        nothing that another writer does is lost.
+        """
+        self._check(Commit())
+
+        def built() -> Commit:
+            commit = build(self)
+            self._check(commit)
+            return commit
+
+        self._work(built, durability)
+
+    def recover(self) -> None:
+        """Finish what a writer that died has decided, and remove what it has not.
+
+        Every commit begins with this. Who only reads needs it not at all.
+        """
+        if not self._writable:
+            raise ReadOnlyError(f"{self.location}: opened for reading only")
+        with self._entered() as inside:
+            if inside is not None:
+                self._carry_out(inside, Commit, True)
+
+    # One committed state
+
+    def look(self) -> int | None:
+        """Return the number of the committed state; None when there was no writer yet."""
+        with self._entered() as inside:
+            found = inside.look(self._dataset.lock) if inside else None
+        return None if found is None else found.sequence
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, or through a journal."""
+        with self._entered() as inside:
+            if inside is None:
+                return self
+            found = inside.look(self._dataset.lock)
+            if found is not None and found.settled:
+                return self
+            journal = read_journal(inside, self._dataset, self.location)
+        return self if journal is None else Overlay(self, journal)
+
+    @contextmanager
+    def hold(self) -> Iterator[Store]:
+        """Give a view of the committed state, which stays that as long as the block runs.
+
+        Writers wait for its end, so it must be short. Without a lock file, on media that cannot be
+        written for instance, there is nobody to wait.
+        """
+        with self._entered() as inside:
+            held = inside.hold(self._dataset.lock, self._wait) if inside and self._locking else None
+            try:
+                yield self.view()
+            finally:
+                if held is not None:
+                    held.release()
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r}, writable={self._writable})"
 
-    def _read_key(
-        self,
-        inside: int,
-        key: str,
-        extents: Sequence[Extent],
-        positions: list[int],
-        found: list[bytes | None],
-    ) -> None:
-        opened = self._root.open_file(inside, key)
-        if opened is None:
-            return
-        descriptor, size = opened
+    @contextmanager
+    def _entered(self) -> Iterator[Inside | None]:
+        inside = self._files.enter()
         try:
-            for position in positions:
-                found[position] = _read_extent(descriptor, size, extents[position])
-        except OSError as error:
-            raise self._root.failure(key, error) from error
+            yield inside
         finally:
-            os.close(descriptor)
+            if inside is not None:
+                inside.close()
 
-    def _list(self, inside: int, folder: str) -> list[str]:
-        descriptor = self._root.open_folder(inside, folder, listing=True)
-        if descriptor is None:
-            return []
+    def _check(self, commit: Commit) -> None:
+        check_commit(self, commit)
+        for edit in commit.edits:
+            self._dataset.check(edit.key, self.location)
+        if self._failure is not None:
+            raise ReadOnlyError(
+                f"{self.location}: nothing is written after a failed sync ({self._failure}); "
+                "open it again"
+            )
+
+    def _work(self, build: Callable[[], Commit], durability: Durability) -> None:
+        sync = durability == "full"
+        inside = self._files.create(sync=sync)
         try:
-            with os.scandir(descriptor) as entries:
-                return [
-                    f"{entry.name}/" if self._is_folder(inside, folder, entry) else entry.name
-                    for entry in entries
-                    if _is_name(entry.name)
-                ]
+            self._carry_out(inside, build, sync)
         finally:
-            os.close(descriptor)
+            inside.close()
 
-    def _is_folder(self, inside: int, folder: str, entry: os.DirEntry[str]) -> bool:
-        if not entry.is_symlink():
-            return entry.is_dir(follow_symlinks=False)
+    def _carry_out(self, inside: Inside, build: Callable[[], Commit], sync: bool) -> None:
+        turn: Turn = self._alone
+        if self._locking:
+            turn = inside.lock(self._dataset.lock, self._wait, sync=sync)
+        name = self._files.transaction()
+        transaction = Transaction(inside, self._dataset, turn, name, self.location, sync=sync)
         try:
-            descriptor = self._root.open_folder(inside, _join(folder, entry.name))
-        except (UnsafeError, OSError):
-            return False
-        if descriptor is None:
-            return False
-        os.close(descriptor)
-        return True
-
-    def _perform(self, inside: int, phase: Sequence[Edit]) -> None:
-        transaction = os.urandom(8).hex()
-        staged: dict[int, str] = {}
-        try:
-            for number, edit in enumerate(phase):
-                if isinstance(edit, Put):
-                    key = staged_key(edit.key, f"{transaction}.{number}")
-                    self._write_new(inside, key, edit.data)
-                    staged[number] = key
-            # Durability has its one place in this method: the new files are synced here, together,
-            # and the folders they are renamed in after the loop. Neither is done: what is applied
-            # survives a killed process, not a power cut.
-            for number, edit in enumerate(phase):
-                if isinstance(edit, Put):
-                    self._rename(inside, staged[number], edit.key)
-                    del staged[number]
-                elif isinstance(edit, Patch):
-                    self._patch(inside, edit)
-                else:
-                    self._delete(inside, edit)
-        finally:
-            for key in staged.values():
-                with suppress(OSError, UnsafeError):
-                    self._delete(inside, Delete(key))
-
-    def _write_new(self, inside: int, key: str, data: Buffer) -> None:
-        folder, _, name = key.rpartition("/")
-        place = self._root.make_folder(inside, folder)
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(name, flags, 0o666, dir_fd=place)
+            transaction.recover()
             try:
-                _write_and_close(descriptor, data)
+                commit = build()
             except BaseException:
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=place)
+                transaction.abandon()
                 raise
-        except OSError as error:
-            raise self._root.failure(key, error) from error
+            transaction.carry_out(commit)
+        except BaseException as error:
+            if transaction.sync_failed:
+                self._failure = str(error)
+            if transaction.decided:
+                error.add_note("the commit is decided: readers see it, the next writer finishes it")
+            raise
         finally:
-            os.close(place)
-
-    def _rename(self, inside: int, source: str, key: str) -> None:
-        folder, _, name = key.rpartition("/")
-        place = self._root.make_folder(inside, folder)
-        try:
-            os.rename(source.rpartition("/")[2], name, src_dir_fd=place, dst_dir_fd=place)
-        except OSError as error:
-            raise self._root.failure(key, error) from error
-        finally:
-            os.close(place)
-
-    def _patch(self, inside: int, patch: Patch) -> None:
-        opened = self._root.open_file(inside, patch.key, writing=True)
-        if opened is None:
-            raise NotFoundError(f"{self.location}: no key {patch.key!r} to patch")
-        descriptor, size = opened
-        try:
-            if patch.start > size:
-                raise CorruptionError(
-                    f"{self.location}: key {patch.key!r} holds {size} bytes, "
-                    f"a patch starts at {patch.start}"
-                )
-            _write_at(descriptor, patch.start, patch.data)
-        except OSError as error:
-            raise self._root.failure(patch.key, error) from error
-        finally:
-            os.close(descriptor)
-
-    def _delete(self, inside: int, delete: Delete) -> None:
-        folder, _, name = delete.key.rpartition("/")
-        place = self._root.open_folder(inside, folder)
-        if place is None:
-            return
-        try:
-            os.unlink(name, dir_fd=place)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise self._root.failure(delete.key, error) from error
-        finally:
-            os.close(place)
+            turn.release()
 
 
 class FileStore:
@@ -273,6 +264,7 @@ class FileStore:
     staged keys of the file itself.
 
     >>> import tempfile
+    >>> from ingot.stores import Put
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = FileStore(os.path.join(folder.name, "prices.blp"), writable=True)
     >>> store.apply(Commit(publish=(Put(store.key, b"abc"),)))
@@ -281,10 +273,23 @@ class FileStore:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, writable: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        writable: bool = False,
+        locking: bool = True,
+        wait: float = 10.0,
+    ) -> None:
         folder, name = os.path.split(os.path.realpath(path))
         self.key: Final = check_key(name)
-        self._folder: Final = LocalStore(folder, writable=writable)
+        self._folder: Final = LocalStore(
+            folder,
+            writable=writable,
+            locking=locking,
+            wait=wait,
+            dataset=Dataset.of_file(name),
+        )
 
     @property
     def features(self) -> Feature:
@@ -316,13 +321,34 @@ class FileStore:
         names = self._folder.names(prefix, hidden=hidden)
         return (name for name in names if not prefix and self._owns(name))
 
-    def apply(self, commit: Commit) -> None:
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Carry out a commit whose edits are all about this file."""
         check_commit(self, commit)
         for edit in commit.edits:
             if not self._owns(edit.key):
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
-        self._folder.apply(commit)
+        self._folder.apply(commit, durability=durability)
+
+    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
+        """Apply the commit that `build` returns while no other writer is at work."""
+        self._folder.change(lambda _: build(self), durability=durability)
+
+    def recover(self) -> None:
+        """Finish what a writer that died has decided, and remove what it has not."""
+        self._folder.recover()
+
+    def look(self) -> int | None:
+        """Return the number of the committed state; None when there was no writer yet."""
+        return self._folder.look()
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, or through a journal."""
+        view = self._folder.view()
+        return self if view is self._folder else view
+
+    def hold(self) -> AbstractContextManager[Store]:
+        """Give a view of the committed state, which stays that as long as the block runs."""
+        return self._folder.hold()
 
     def __repr__(self) -> str:
         writable = Feature.WRITE in self.features
@@ -330,57 +356,3 @@ class FileStore:
 
     def _owns(self, key: str) -> bool:
         return key == self.key or is_staged(key, self.key)
-
-
-def _read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
-    # Only what is stored is asked for: the length of an extent is a claim, perhaps a file's.
-    available = max(size - extent.start, 0)
-    length = available if extent.length is None else min(extent.length, available)
-    if length == 0:
-        return b""
-    data = os.pread(descriptor, length, extent.start)
-    if len(data) == length or not data:
-        return data
-    return _read_on(descriptor, data, length, extent.start)
-
-
-def _read_on(descriptor: int, data: bytes, length: int, start: int) -> bytes:
-    """Read what a system call left unread (it takes 2 GiB at most), to the end or `length`."""
-    pieces, count = [data], len(data)
-    while data and count < length:
-        data = os.pread(descriptor, length - count, start + count)
-        pieces.append(data)
-        count += len(data)
-    return b"".join(pieces)
-
-
-def _write_at(descriptor: int, start: int, data: Buffer) -> None:
-    view = memoryview(data)
-    if view.nbytes == 0:
-        return
-    view = view.cast("B")
-    written = 0
-    while written < len(view):
-        count = os.pwrite(descriptor, view[written:], start + written)
-        if count == 0:
-            raise OSError(errno.EIO, "nothing was written")
-        written += count
-
-
-def _write_and_close(descriptor: int, data: Buffer) -> None:
-    try:
-        _write_at(descriptor, 0, data)
-    finally:
-        os.close(descriptor)  # May fail too: some file systems report a full disk only here.
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_key(name)
-    except UnsafeError:
-        return False
-    return True
-
-
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name

@@ -11,9 +11,12 @@ from typing import Any
 from ingot.errors import CorruptionError, NotFoundError
 from ingot.stores.store import (
     Commit,
+    Delete,
+    Durability,
     Edit,
     Extent,
     Feature,
+    Move,
     Patch,
     Put,
     check_commit,
@@ -75,8 +78,8 @@ class MemoryStore:
         names = {"".join(rest.partition("/")[:2]) for rest in below}
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
-    def apply(self, commit: Commit) -> None:
-        """Carry out a commit, one writer at a time."""
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Carry out a commit, one writer at a time; nothing here outlives the process anyway."""
         check_commit(self, commit)
         with self._writing:
             for edit in commit.edits:
@@ -99,8 +102,11 @@ class MemoryStore:
             self._values[edit.key] = bytes(edit.data)
         elif isinstance(edit, Patch):
             self._values[edit.key] = _patched(self._values.get(edit.key), edit)
-        else:
+        elif isinstance(edit, Delete):
             self._values.pop(edit.key, None)
+        else:
+            self._values[edit.key] = _moved(self._values.get(edit.source), edit)
+            del self._values[edit.source]
 
 
 def _cut(value: bytes | None, extent: Extent) -> bytes | None:
@@ -108,6 +114,12 @@ def _cut(value: bytes | None, extent: Extent) -> bytes | None:
         return None
     stop = None if extent.length is None else extent.start + extent.length
     return value[extent.start : stop]
+
+
+def _moved(value: bytes | None, move: Move) -> bytes:
+    if value is None:
+        raise NotFoundError(f"memory: no key {move.source!r} to become {move.key!r}")
+    return value
 
 
 def _patched(value: bytes | None, patch: Patch) -> bytes:

@@ -100,18 +100,23 @@ class Root:
         """Open the folder `folder` ("" is the root), for listing or only as a place; else None."""
         return self._open(inside, folder or ".", _LISTING if listing else _FOLDER)
 
-    def make_folder(self, inside: int, folder: str) -> int:
-        """Open the folder `folder` as a place, after creating it and its parents as needed."""
-        descriptor = self.open_folder(inside, folder)
-        if descriptor is not None:
-            return descriptor
-        parts = folder.split("/")
-        for count in range(len(parts)):
-            self._make(inside, "/".join(parts[:count]), parts[count])
+    def require_folder(self, inside: int, folder: str) -> int:
+        """Open the folder `folder` as a place; it must be there."""
         try:
-            return _open_beneath(inside, folder, _FOLDER)
+            return _open_beneath(inside, folder or ".", _FOLDER)
         except OSError as error:
             raise self.failure(folder, error) from error
+
+    def make_folders(self, inside: int, folder: str) -> list[str]:
+        """Create the folder `folder` and its parents; return the folders that got a new name."""
+        changed = []
+        parts = folder.split("/")
+        for count in range(len(parts)):
+            parent = "/".join(parts[:count])
+            if self._make(inside, parent, parts[count]):
+                changed.append(parent)
+        os.close(self.require_folder(inside, folder))
+        return changed
 
     def failure(self, key: str, error: OSError) -> Exception:
         """Return what to raise for a system error about `key`: ours when unsafe, else the same."""
@@ -136,18 +141,19 @@ class Root:
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
         raise UnsafeError(f"{self.path}: key {key!r}: it is {kind}, not a plain file")
 
-    def _make(self, inside: int, parent: str, name: str) -> None:
+    def _make(self, inside: int, parent: str, name: str) -> bool:
         folder = self.open_folder(inside, parent)
         if folder is None:
-            return  # A file is in the way: opening the whole path says so.
+            return False  # A file is in the way: opening the whole path says so.
         try:
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
-            pass
+            return False
         except OSError as error:
             raise self.failure(f"{parent}/{name}" if parent else name, error) from error
         finally:
             os.close(folder)
+        return True
 
 
 def _open_beneath(inside: int, key: str, flags: int) -> int:

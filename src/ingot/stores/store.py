@@ -13,9 +13,10 @@ publish: Put('sizes', 1 byte)
 import enum
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from ingot.errors import FormatError, ReadOnlyError, UnsafeError, UnsupportedError
 
@@ -24,22 +25,29 @@ __all__ = [
     "Commit",
     "Constant",
     "Delete",
+    "Durability",
     "Edit",
     "Extent",
     "Feature",
     "Inline",
     "Location",
+    "Move",
     "Patch",
     "Put",
+    "Stateful",
     "Store",
     "check_commit",
     "check_key",
     "is_staged",
+    "read_state",
     "staged_key",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes to be written: C-contiguous, and left alone until the commit that holds them is applied."""
+
+Durability: TypeAlias = Literal["full", "process"]
+"""What an applied commit survives: a power cut, or only the end of the process."""
 
 
 class Feature(enum.Flag):
@@ -162,7 +170,33 @@ class Delete:
     key: str
 
 
-Edit: TypeAlias = Put | Patch | Delete
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Make the value of `source` that of `key`; `source` is absent from then on.
+
+    A value too large to be held in memory is written under a staged name, piece by piece, and
+    takes its place in one step. So `source` is a staged name in the folder of `key`, and must be
+    there (`NotFoundError`).
+
+    >>> Move("data/.g-2f81-7", "data/7")
+    Move(source='data/.g-2f81-7', key='data/7')
+    >>> Move("data/6", "data/7")
+    Traceback (most recent call last):
+    ingot.errors.FormatError: 'data/7': only a staged name beside it can become it, not 'data/6'
+    """
+
+    source: str
+    key: str
+
+    def __post_init__(self) -> None:
+        folder, _, name = self.source.rpartition("/")
+        if folder != self.key.rpartition("/")[0] or not is_staged(name):
+            raise FormatError(
+                f"{self.key!r}: only a staged name beside it can become it, not {self.source!r}"
+            )
+
+
+Edit: TypeAlias = Put | Patch | Delete | Move
 """One change of one key."""
 
 
@@ -180,6 +214,7 @@ class Commit:
     - A phase begins when the one before it is done; edits take effect in the order they stand.
     - An edit that fails ends the commit. No edit after it takes effect; those before it in the
       same phase may have; the phases before it have.
+    - A store may carry out the net effect of a phase: of two edits of one key, the last decides.
 
     >>> Commit(publish=(Put("sizes", b"3"),), cleanup=(Delete("data/1"),)).edits
     (Put('sizes', 1 byte), Delete(key='data/1'))
@@ -238,9 +273,64 @@ class Store(Protocol):
         """
         ...
 
-    def apply(self, commit: Commit) -> None:
-        """Carry out a commit by the law of `Commit`."""
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Carry out a commit by the law of `Commit`; when it returns, the change is `durability`.
+
+        A store whose writes are always durable, or that ends with the process, ignores the wish.
+        """
         ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A store whose commits are switches from one state to the next, and that can tell."""
+
+    def look(self) -> int | None:
+        """Return the number of the state; None before the first commit. Equal means unchanged."""
+        ...
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, unless a commit is half done."""
+        ...
+
+    def hold(self) -> AbstractContextManager[Store]:
+        """Give a view of the committed state, and keep writers from changing it meanwhile."""
+        ...
+
+    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
+        """Apply the commit that `build` returns, given this store while nobody else writes."""
+        ...
+
+
+Result = TypeVar("Result")
+_ATTEMPTS: Final = 5
+
+
+def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
+    """Return what `read` returns, given one committed state to read from.
+
+    `read` is called again when the state changed meanwhile, so all it needs it must fetch itself,
+    from the store it is given. It takes no lock, but for the sixth time.
+
+    >>> from ingot.stores import MemoryStore
+    >>> read_state(MemoryStore({"a": b"alpha"}), lambda view: view.read([Extent("a")]))
+    [b'alpha']
+    """
+    if not isinstance(store, Stateful):
+        return read(store)
+    for _ in range(_ATTEMPTS):
+        before = store.look()
+        try:
+            result = read(store.view())
+        except Exception:
+            # What is missing or does not fit may be what a writer has just changed.
+            if store.look() == before:
+                raise
+        else:
+            if store.look() == before:
+                return result
+    with store.hold() as view:
+        return read(view)
 
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"
@@ -294,6 +384,8 @@ def check_commit(store: Store, commit: Commit) -> None:
         raise ReadOnlyError(f"{store.location}: opened for reading only")
     for edit in commit.edits:
         check_key(edit.key)
+        if isinstance(edit, Move):
+            check_key(edit.source)
         if isinstance(edit, Patch) and Feature.PATCH not in store.features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
 

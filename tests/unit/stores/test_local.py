@@ -178,14 +178,23 @@ def _full_disk(*arguments: object, **named: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def _fails_third(real: Callable[..., object]) -> Callable[..., object]:
+def _fails_third(
+    real: Callable[..., object], counts: Callable[..., bool] = lambda *arguments: True
+) -> Callable[..., object]:
     calls = []
 
     def fail(*arguments: object, **named: object) -> object:
-        calls.append(arguments)
-        return _full_disk() if len(calls) == 3 else real(*arguments, **named)
+        if counts(*arguments):
+            calls.append(arguments)
+            if len(calls) == 3:
+                return _full_disk()
+        return real(*arguments, **named)
 
     return fail
+
+
+def _writes_new(file: int, data: bytes, at: int) -> bool:
+    return bytes(data) == b"new"
 
 
 def test_a_full_disk_leaves_the_old_values_and_no_litter(
@@ -193,7 +202,7 @@ def test_a_full_disk_leaves_the_old_values_and_no_litter(
 ) -> None:
     store.apply(_put(b=b"old", c=b"old"))
     before = _everything(tmp_path)
-    monkeypatch.setattr(os, "pwrite", _fails_third(os.pwrite))
+    monkeypatch.setattr(os, "pwrite", _fails_third(os.pwrite, _writes_new))
     with pytest.raises(OSError, match=r"No space left.*-c'") as caught:
         store.apply(_put(a=b"new", b=b"new", c=b"new", d=b"new"))
     assert caught.value.errno == errno.ENOSPC
@@ -208,7 +217,8 @@ def test_an_error_at_close_is_an_error_of_the_write(
     real_write = os.pwrite
 
     def write(file: int, data: bytes, at: int) -> int:
-        writing.append(file)
+        if _writes_new(file, data, at):
+            writing.append(file)
         return real_write(file, data, at)
 
     def close(file: int) -> None:
@@ -221,44 +231,74 @@ def test_an_error_at_close_is_an_error_of_the_write(
     monkeypatch.setattr(os, "close", close)
     with pytest.raises(OSError, match="No space left"):
         store.apply(_put(a=b"new"))
-    assert _everything(tmp_path) == ["a"]
+    assert _everything(tmp_path) == [".lock", "a"]
     assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
-def test_a_failing_rename_ends_the_commit_without_litter(
+def test_a_rename_that_fails_after_the_journal_has_its_name_is_done_by_the_next_writer(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = os.rename
     monkeypatch.setattr(os, "rename", _fails_third(os.rename))
     commit = Commit(
         prepare=(Put("x/0", b"new"),),
         publish=(Put("a", b"new"), Put("x/1", b"new"), Put("x/2", b"new")),
         cleanup=(Delete("x/0"),),
     )
-    with pytest.raises(OSError, match=f"{store.root}/x/1"):
+    with pytest.raises(OSError, match=f"{store.root}/a") as caught:
         store.apply(commit)
-    assert _everything(tmp_path) == ["a", "x", "x/0"]
-    assert (tmp_path / "a").read_bytes() == b"new"
+    assert any("decided" in note for note in caught.value.__notes__)
+    monkeypatch.setattr(os, "rename", real)
+    keys = [Extent("a"), Extent("x/1"), Extent("x/2")]
+    assert store.read(keys) == [b"0123456789", None, None]
+    assert store.view().read(keys) == [b"new"] * 3
+    store.apply(_put(b=b"next"))
+    assert store.read(keys) == [b"new"] * 3
+    assert _everything(tmp_path) == [".lock", "a", "b", "x", "x/0", "x/1", "x/2"]
 
 
-def test_new_values_of_a_phase_are_written_before_the_first_takes_its_place(
+def test_a_failing_rename_before_that_leaves_the_old_state(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "rename", _full_disk)
+    for commit in (_put(a=b"new"), _put(a=b"new", b=b"new")):
+        with pytest.raises(OSError, match="No space left"):
+            store.apply(commit)
+        assert _everything(tmp_path) == [".lock", "a"]
+        assert store.view().read([Extent("a")]) == [b"0123456789"]
+
+
+def test_new_values_are_written_before_the_first_takes_its_place(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
-    real_write, real_rename = os.pwrite, os.rename
+    real_write, real_rename, real_sync = os.pwrite, os.rename, os.fdatasync
 
     def write(file: int, data: bytes, at: int) -> int:
-        steps.append("write")
+        if bytes(data) in (b"1", b"2"):
+            steps.append("write")
         return real_write(file, data, at)
 
     def rename(source: str, target: str, **named: int) -> None:
-        steps.append("rename")
+        steps.append(f"rename {target}")
         real_rename(source, target, **named)
+
+    def sync(file: int) -> None:
+        steps.append("sync")
+        real_sync(file)
 
     monkeypatch.setattr(os, "pwrite", write)
     monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "fdatasync", sync)
     puts = Put("a", b"1"), Put("b", b"1")
     store.apply(Commit(prepare=puts, publish=(*puts, Put("c", b"2"))))
-    assert steps == ["write"] * 2 + ["rename"] * 2 + ["write"] * 3 + ["rename"] * 3
+    assert steps == [
+        *["write"] * 5,
+        *["sync"] * 5,
+        *["rename a", "rename b"],
+        *["sync", "rename .commit"],
+        *["rename a", "rename b", "rename c"],
+    ]
 
 
 def test_a_staged_file_lies_beside_its_target(
@@ -276,7 +316,7 @@ def test_a_staged_file_lies_beside_its_target(
     (staged,) = [name for name in seen if ".g-" in name]
     assert staged.startswith("x/y/.g-")
     assert staged.endswith("-chunk")
-    assert _everything(tmp_path) == ["a", "x", "x/y", "x/y/chunk"]
+    assert _everything(tmp_path) == [".lock", "a", "x", "x/y", "x/y/chunk"]
 
 
 def test_a_foreign_file_under_a_staged_name_is_left_alone(
@@ -289,7 +329,7 @@ def test_a_foreign_file_under_a_staged_name_is_left_alone(
     for key in "bc":
         with pytest.raises(FileExistsError, match=f"-{key}'"):
             store.apply(Commit(publish=(Put(key, b"new"),)))
-    assert _everything(tmp_path) == before
+    assert _everything(tmp_path) == sorted([*before, ".lock"])
     assert store.read([Extent("a"), Extent("b")]) == [b"0123456789", None]
 
 

@@ -1,17 +1,6 @@
-"""Contracts: tests that the author of a plug-in runs against it.
+"""The contract of stores: tests that the author of a store runs against it.
 
 Knows what every store must do; refuses to know any concrete one. Needs pytest (the extra `test`).
-A subclass of a contract is a set of tests::
-
-    from ingot.testing import StoreContract
-
-    class TestMyStore(StoreContract):
-        @pytest.fixture
-        def store(self):
-            return MyStore()
-
-`pytest.register_assert_rewrite("ingot.testing")` in a `conftest.py`, before the first import of
-this module, makes failures show the values compared.
 """
 
 import random
@@ -37,6 +26,7 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Move,
     Patch,
     Put,
     Store,
@@ -321,6 +311,43 @@ class StoreContract:
         with pytest.raises(UnsupportedError):
             store.apply(Commit(prepare=(Put("a", b"0"),), publish=(Patch("a", 0, b"1"),)))
         assert store.read([Extent("a")]) == [None]
+
+    # Moving
+
+    def test_a_move_gives_a_staged_value_its_place(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        staged = staged_key("f/a", "1f")
+        for old in ({}, {"f/a": b"old"}):
+            self.fill(store, {**old, staged: b"new"})
+            store.apply(Commit(publish=(Move(staged, "f/a"), Put("b", b"too"))))
+            assert store.read([Extent("f/a"), Extent(staged), Extent("b")]) == [
+                b"new",
+                None,
+                b"too",
+            ]
+
+    def test_a_value_is_staged_and_moved_by_one_commit(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        staged = staged_key("a", "1f")
+        store.apply(
+            Commit(
+                prepare=(Put(staged, b"0123"), Patch(staged, 4, b"45")),
+                publish=(Move(staged, "a"), Patch("a", 0, b"x")),
+            )
+        )
+        assert store.read([Extent("a"), Extent(staged)]) == [b"x12345", None]
+
+    def test_only_what_is_there_is_moved(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        self.fill(store, {"a": b"old"})
+        with pytest.raises(NotFoundError, match="g-1f-a"):
+            store.apply(Commit(publish=(Move(staged_key("a", "1f"), "a"),)))
+        with pytest.raises(NotFoundError, match="g-1f-a"):
+            store.apply(Commit(publish=(Move(staged_key("a", "1f"), "a"), Put("b", b"new"))))
+        assert store.read([Extent("a"), Extent("b")]) == [b"old", None]
+        for source, key in (("b", "a"), ("f/.g-1-a", "a"), (".g-1-a", "f/a")):
+            with pytest.raises(FormatError, match="staged"):
+                Move(source, key)
 
     # The law of a commit
 

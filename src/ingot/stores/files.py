@@ -1,0 +1,424 @@
+"""The operations on files that a store on a file system is made of, one system call each.
+
+Knows how each of them is done below a real directory; refuses to know in which order they make a
+commit. The order is what tests must be able to see, cut short and disturb, so a store is handed
+its files (`Files`) and calls nothing else.
+
+Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `rename` and
+`unlink`. A change lasts when the `sync` of the file, or the `sync_folder` of its folder, returns.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, TypeVar
+
+from ingot.errors import UnsafeError
+from ingot.stores import lock
+from ingot.stores.lock import Hold, Look, Turn
+from ingot.stores.root import Root
+from ingot.stores.store import Buffer, Extent, check_key
+
+__all__ = ["Files", "Inside", "LocalFiles"]
+
+
+if sys.platform != "win32":
+    import fcntl
+
+Result = TypeVar("Result")
+
+
+class Inside(Protocol):
+    """A directory that is open. Keys have been checked; a file that is open is an integer."""
+
+    def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
+        """Return what the extents of one file hold, all of the same file; None when absent."""
+
+    def size(self, key: str) -> int | None:
+        """Return the size of a plain file, None when it is absent."""
+
+    def names(self, folder: str, *, follow: bool = True) -> list[str]:
+        """Return what lies in a folder; folders end with a slash, links to them if `follow`."""
+
+    def free_bytes(self) -> int | None:
+        """Return how much can still be written, None when nobody knows."""
+
+    def make_folder(self, folder: str) -> list[str]:
+        """Create a folder and those above it; return the folders that got a new name."""
+
+    def open_new(self, key: str) -> int:
+        """Create a file that must not be there yet; its folder must."""
+
+    def open_old(self, key: str) -> tuple[int, int] | None:
+        """Open a file for writing into it, and return it with its size; None when absent."""
+
+    def write(self, file: int, start: int, data: Buffer) -> None:
+        """Write all of `data`."""
+
+    def sync(self, file: int) -> None:
+        """Return when the content of the file lasts."""
+
+    def close_file(self, file: int) -> None:
+        """Close a file; an error here is an error of what was written."""
+
+    def rename(self, source: str, key: str) -> None:
+        """Give a file the place of another name in its folder, in one step."""
+
+    def unlink(self, key: str) -> bool:
+        """Remove a name; tell whether it was there."""
+
+    def sync_folder(self, folder: str) -> None:
+        """Return when the names in the folder last."""
+
+    def sync_all(self) -> None:
+        """Return when everything that anybody did below the directory lasts."""
+
+    def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
+        """Become the one writer."""
+
+    def look(self, name: str) -> Look | None:
+        """Look at the sequence number without any lock; None when there is no lock file."""
+
+    def hold(self, name: str, wait: float) -> Hold | None:
+        """Keep writers from applying; None when there is no lock file, so no writer either."""
+
+    def close(self) -> None:
+        """Leave the directory."""
+
+
+class Files(Protocol):
+    """A directory as a place to work in."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+
+    def enter(self) -> Inside | None:
+        """Open the directory; None when it is absent."""
+
+    def create(self, *, sync: bool) -> Inside:
+        """Open the directory, after creating it and its parents as needed, to last if `sync`."""
+
+    def transaction(self) -> str:
+        """Return 16 hexadecimal digits that nobody used before."""
+
+
+class LocalFiles:
+    """The files below a directory of the local file system."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._root: Final = Root(path)
+
+    @property
+    def path(self) -> str:
+        """The absolute path of the directory."""
+        return self._root.path
+
+    def enter(self) -> Inside | None:
+        """Open the directory; None when it is absent."""
+        descriptor = self._root.enter()
+        return None if descriptor is None else _Folder(self._root, descriptor)
+
+    def create(self, *, sync: bool) -> Inside:
+        """Open the directory, after creating it and its parents as needed."""
+        descriptor = self._root.enter()
+        if descriptor is None:
+            _make_folders(self.path, sync=sync)
+            descriptor = self._root.create()
+        return _Folder(self._root, descriptor)
+
+    def transaction(self) -> str:
+        """Return 16 hexadecimal digits by chance."""
+        return os.urandom(8).hex()
+
+
+class _Folder:
+    """The operations of `Inside`, by system calls relative to a descriptor."""
+
+    __slots__ = ("_inside", "_keys", "_root")
+
+    def __init__(self, root: Root, inside: int) -> None:
+        self._root = root
+        self._inside = inside
+        self._keys: dict[int, str] = {}
+
+    def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
+        opened = self._root.open_file(self._inside, key)
+        if opened is None:
+            return None
+        descriptor, size = opened
+        try:
+            return [_read_extent(descriptor, size, extent) for extent in extents]
+        except OSError as error:
+            raise self._root.failure(key, error) from error
+        finally:
+            os.close(descriptor)
+
+    def size(self, key: str) -> int | None:
+        opened = self._root.open_file(self._inside, key)
+        if opened is None:
+            return None
+        descriptor, size = opened
+        os.close(descriptor)
+        return size
+
+    def names(self, folder: str, *, follow: bool = True) -> list[str]:
+        descriptor = self._root.open_folder(self._inside, folder, listing=True)
+        if descriptor is None:
+            return []
+        try:
+            with os.scandir(descriptor) as entries:
+                return [
+                    f"{entry.name}/" if self._is_folder(folder, entry, follow) else entry.name
+                    for entry in entries
+                    if _is_name(entry.name)
+                ]
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self) -> int | None:
+        try:
+            facts = os.statvfs(self._inside)
+        except OSError:
+            return None
+        return facts.f_bavail * facts.f_frsize
+
+    def make_folder(self, folder: str) -> list[str]:
+        if not folder:
+            return []
+        descriptor = self._root.open_folder(self._inside, folder)
+        if descriptor is not None:
+            os.close(descriptor)
+            return []
+        return self._root.make_folders(self._inside, folder)
+
+    def open_new(self, key: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = self._beside(key, lambda name, place: os.open(name, flags, 0o666, dir_fd=place))
+        self._keys[file] = key
+        return file
+
+    def open_old(self, key: str) -> tuple[int, int] | None:
+        opened = self._root.open_file(self._inside, key, writing=True)
+        if opened is not None:
+            self._keys[opened[0]] = key
+        return opened
+
+    def write(self, file: int, start: int, data: Buffer) -> None:
+        try:
+            _write_at(file, start, data)
+        except OSError as error:
+            raise self._root.failure(self._keys[file], error) from error
+
+    def sync(self, file: int) -> None:
+        try:
+            _sync_data(file)
+        except OSError as error:
+            raise self._root.failure(self._keys[file], error) from error
+
+    def close_file(self, file: int) -> None:
+        key = self._keys.pop(file)
+        try:
+            os.close(file)  # May fail too: some file systems report a full disk only here.
+        except OSError as error:
+            raise self._root.failure(key, error) from error
+
+    def rename(self, source: str, key: str) -> None:
+        old = source.rpartition("/")[2]
+        self._beside(
+            key, lambda name, place: os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
+        )
+
+    def unlink(self, key: str) -> bool:
+        folder, _, name = key.rpartition("/")
+        place = self._root.open_folder(self._inside, folder)
+        if place is None:
+            return False
+        try:
+            os.unlink(name, dir_fd=place)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._root.failure(key, error) from error
+        finally:
+            os.close(place)
+        return True
+
+    def sync_folder(self, folder: str) -> None:
+        descriptor = self._root.open_folder(self._inside, folder, listing=True)
+        if descriptor is None:
+            return
+        try:
+            _sync_folder(descriptor)
+        except OSError as error:
+            raise self._root.failure(folder or ".", error) from error
+        finally:
+            os.close(descriptor)
+
+    def sync_all(self) -> None:
+        descriptor = self._root.open_folder(self._inside, "", listing=True)
+        if descriptor is None:
+            return
+        try:
+            _sync_file_system(descriptor)
+        except OSError as error:
+            raise self._root.failure(".", error) from error
+        finally:
+            os.close(descriptor)
+
+    def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
+        turn = lock.acquire(self._inside, name, wait, self._root.path)
+        try:
+            # Where there is a lock file a writer has been; where there is none nothing is swept.
+            if turn.found is lock.State.NEW and sync:
+                self.sync_folder("")
+        except BaseException:
+            turn.release()
+            raise
+        return turn
+
+    def look(self, name: str) -> Look | None:
+        return lock.look(self._inside, name)
+
+    def hold(self, name: str, wait: float) -> Hold | None:
+        return lock.hold(self._inside, name, wait, self._root.path)
+
+    def close(self) -> None:
+        for file in list(self._keys):
+            with suppress(OSError):
+                os.close(file)
+        os.close(self._inside)
+
+    def _beside(self, key: str, act: Callable[[str, int], Result]) -> Result:
+        """Act on the name of a key, relative to its folder."""
+        folder, _, name = key.rpartition("/")
+        try:
+            place = self._root.require_folder(self._inside, folder)
+            try:
+                return act(name, place)
+            finally:
+                os.close(place)
+        except OSError as error:
+            raise self._root.failure(key, error) from error
+
+    def _is_folder(self, folder: str, entry: os.DirEntry[str], follow: bool) -> bool:
+        if not entry.is_symlink() or not follow:
+            return entry.is_dir(follow_symlinks=False)
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        try:
+            descriptor = self._root.open_folder(self._inside, path)
+        except (UnsafeError, OSError):
+            return False
+        if descriptor is None:
+            return False
+        os.close(descriptor)
+        return True
+
+
+def _make_folders(path: str, *, sync: bool) -> None:
+    """Create a folder and those above it; a name lasts when the folder that holds it is synced."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        if sync:
+            parent = os.open(os.path.dirname(folder), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _sync_folder(parent)
+            finally:
+                os.close(parent)
+
+
+def _sync_data(file: int) -> None:
+    if sys.platform == "darwin":
+        _sync_drive(file)
+    else:
+        getattr(os, "fdatasync", os.fsync)(file)
+
+
+def _sync_folder(folder: int) -> None:
+    if sys.platform == "darwin":
+        _sync_drive(folder)
+    else:
+        os.fsync(folder)
+
+
+def _sync_drive(file: int) -> None:
+    """Sync past the cache of the drive, where fsync stops on this system."""
+    try:
+        fcntl.fcntl(file, getattr(fcntl, "F_FULLFSYNC", 51))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY):
+            raise
+        os.fsync(file)
+
+
+@functools.cache
+def _system_sync() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is not None:
+        call.argtypes, call.restype = (ctypes.c_int,), ctypes.c_int
+    return call
+
+
+def _sync_file_system(folder: int) -> None:
+    call = _system_sync()
+    if call is None:
+        os.sync()
+    elif call(folder) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
+    # Only what is stored is asked for: the length of an extent is a claim, perhaps a file's.
+    available = max(size - extent.start, 0)
+    length = available if extent.length is None else min(extent.length, available)
+    if length == 0:
+        return b""
+    data = os.pread(descriptor, length, extent.start)
+    if len(data) == length or not data:
+        return data
+    return _read_on(descriptor, data, length, extent.start)
+
+
+def _read_on(descriptor: int, data: bytes, length: int, start: int) -> bytes:
+    """Read what a system call left unread (it takes 2 GiB at most), to the end or `length`."""
+    pieces, count = [data], len(data)
+    while data and count < length:
+        data = os.pread(descriptor, length - count, start + count)
+        pieces.append(data)
+        count += len(data)
+    return b"".join(pieces)
+
+
+def _write_at(descriptor: int, start: int, data: Buffer) -> None:
+    view = memoryview(data)
+    if view.nbytes == 0:
+        return
+    view = view.cast("B")
+    written = 0
+    while written < len(view):
+        count = os.pwrite(descriptor, view[written:], start + written)
+        if count == 0:
+            raise OSError(errno.EIO, "nothing was written")
+        written += count
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_key(name)
+    except UnsafeError:
+        return False
+    return True

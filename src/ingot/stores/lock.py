@@ -1,0 +1,448 @@
+"""One file inside a dataset by which writers take turns and readers notice that something changed.
+
+Knows two locks, a sequence number and what the last writer left behind; refuses to know what is
+written. The file is created by the first writer and never removed: were it replaced, two writers
+could each hold one. The system drops the locks of a process that ends, so no lock is ever stale.
+
+- *writer*: held by whoever changes the dataset, for one commit.
+- *apply*: held exclusively while what readers see changes, shared by readers that want it to stay.
+
+On Linux both are ranges of the file, locked for the open file (OFD), so that threads exclude each
+other and closing another descriptor loses nothing. Elsewhere *writer* is the whole file and *apply*
+the directory (flock); on Windows a byte each, and what should be shared is exclusive.
+
+The 256 bytes of the file: magic (8), sequence number (8), the running system (8), the state (1), 7
+unused, then who wrote last, as text. Only living processes read them, so they are never synced; a
+state that another run of the system left is `State.UNKNOWN`.
+"""
+
+import contextlib
+import enum
+import errno
+import functools
+import os
+import platform
+import stat
+import struct
+import sys
+import time
+import weakref
+from typing import Final, NamedTuple, Protocol
+
+from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["LOCK_BYTES", "Alone", "Hold", "Look", "State", "Turn", "acquire", "hold", "look"]
+
+LOCK_BYTES: Final = 256
+_MAGIC: Final = b"IngotL\x01\n"
+_HEAD: Final = struct.Struct("<8sQ8sB7x")
+_SEQUENCE_AT: Final = 8
+_STATE_AT: Final = 24
+_HOLDER_BYTES: Final = LOCK_BYTES - _HEAD.size
+
+# Far behind the text, so that a system whose locks are mandatory still lets it be read.
+_WRITER: Final = 1 << 30
+_APPLY: Final = _WRITER + 1
+
+_BUSY: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK})
+_SHORTEST_NAP: Final = 0.0002
+_LONGEST_NAP: Final = 0.02
+
+
+class State(enum.IntEnum):
+    """What the last writer left behind."""
+
+    UNKNOWN = 0
+    """Another run of the system, or a power cut: there may be anything."""
+    CLEAN = 1
+    """Nothing staged, no journal, everything synced."""
+    LOOSE = 2
+    """Nothing staged, no journal, but not everything synced."""
+    BUSY = 3
+    """A writer is at work, or died at it."""
+    NEW = 4
+    """No writer was ever here."""
+
+
+class Look(NamedTuple):
+    """What a reader sees of the lock file."""
+
+    sequence: int
+    """Another number whenever the committed state may be another one."""
+    settled: bool
+    """Whether it is certain that there is no journal."""
+
+
+class Turn(Protocol):
+    """The right to write, until it is released."""
+
+    @property
+    def found(self) -> State:
+        """What the writer before left behind."""
+
+    def bump(self) -> None:
+        """Tell readers that what they read before this may not fit what they read after it."""
+
+    def begin_apply(self) -> None:
+        """Wait until no reader holds the state as it is."""
+
+    def mark(self, state: State) -> None:
+        """Say what is left behind."""
+
+    def release(self) -> None:
+        """Let the next writer in."""
+
+
+class Hold(Protocol):
+    """The state kept as it is, until it is released."""
+
+    def release(self) -> None:
+        """Let writers apply again."""
+
+
+class Alone:
+    """The turns of somebody who promised to be the only writer; nobody else is told anything.
+
+    >>> turn = Alone()
+    >>> turn.found.name, turn.mark(State.CLEAN), turn.release(), turn.found.name
+    ('UNKNOWN', None, None, 'CLEAN')
+    """
+
+    __slots__ = ("_left", "found")
+
+    def __init__(self) -> None:
+        self.found = self._left = State.UNKNOWN
+
+    def bump(self) -> None:
+        """Tell nobody."""
+
+    def begin_apply(self) -> None:
+        """Wait for nobody."""
+
+    def mark(self, state: State) -> None:
+        """Keep in mind what is left behind."""
+        self._left = state
+
+    def release(self) -> None:
+        """End a turn; one that did not say what it leaves behind has failed."""
+        self.found, self._left = self._left, State.BUSY
+
+
+def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
+    """Become the writer of the dataset in the open `folder`, or `LockedError` after `wait` seconds.
+
+    `UnsupportedError` where the file system does not hold locks.
+    """
+    deadline = time.monotonic() + wait
+    while True:
+        file, created = _open_or_create(folder, name, where)
+        try:
+            _check_locks_hold(file, folder, name, where)
+            _wait(file, folder, _WRITER, True, deadline, wait, where)
+            if _is_at(file, folder, name):
+                return _WriterTurn(file, folder, created, wait, where)
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # The dataset was replaced while we waited: begin with the new one.
+
+
+def look(folder: int, name: str) -> Look | None:
+    """Return the sequence number, or None when no writer was ever here."""
+    try:
+        file = os.open(name, _READING, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        data = os.pread(file, _HEAD.size, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+        return None
+    _, sequence, system, state = _HEAD.unpack(data)
+    return Look(sequence, system == _system() and state in (State.CLEAN, State.LOOSE))
+
+
+def hold(folder: int, name: str, wait: float, where: str) -> Hold | None:
+    """Keep writers from applying; needs no right to write. None when no writer was ever here."""
+    try:
+        file = os.open(name, _READING, dir_fd=folder)
+    except (FileNotFoundError, PermissionError):
+        return None
+    place = _dup_for_flock(folder)
+    try:
+        _wait(file, place, _APPLY, False, time.monotonic() + wait, wait, where)
+    except BaseException:
+        _close(file, place)
+        raise
+    return _ReaderHold(file, place)
+
+
+_READING: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+)
+_WRITING: Final = (_READING & ~os.O_RDONLY) | os.O_RDWR
+
+
+class _Held:
+    """Open files with locks. A child that is forked meanwhile must not keep them locked."""
+
+    __slots__ = ("__weakref__", "_file", "_place")
+
+    def __init__(self, file: int, place: int) -> None:
+        self._file = file
+        self._place = place
+        _held.add(self)
+
+    def forget(self) -> None:
+        """Close the files without unlocking: the locks are the parent's."""
+        file, place, self._file, self._place = self._file, self._place, -1, -1
+        _held.discard(self)
+        _close(file, place)
+
+
+_held: Final[weakref.WeakSet[_Held]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for held in list(_held):
+        held.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+class _ReaderHold(_Held):
+    __slots__ = ()
+
+    def release(self) -> None:
+        if self._file >= 0:
+            _unlock(self._file, self._place, _APPLY)
+            self.forget()
+
+
+class _WriterTurn(_Held):
+    __slots__ = ("_applying", "_sequence", "_wait", "_where", "found")
+
+    def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
+        self._applying = False
+        self._wait = wait
+        self._where = where
+        data = os.pread(file, _HEAD.size, 0)
+        if data and not data.startswith(_MAGIC):
+            raise FormatError(f"{where}: its lock file was not made by Ingot, or by a later one")
+        if len(data) < _HEAD.size:
+            self._sequence = int.from_bytes(os.urandom(4), "little") << 16
+            self.found = State.NEW if created else State.UNKNOWN
+        else:
+            _, self._sequence, system, state = _HEAD.unpack(data)
+            known = system == _system() and state in (State.CLEAN, State.LOOSE, State.BUSY)
+            self.found = State(state) if known else State.UNKNOWN
+        _write(file, self._record(State.BUSY), 0)
+        super().__init__(file, _dup_for_flock(folder))
+
+    def bump(self) -> None:
+        self._sequence = (self._sequence + 1) % 2**64
+        _write(self._file, self._sequence.to_bytes(8, "little"), _SEQUENCE_AT)
+
+    def begin_apply(self) -> None:
+        if not self._applying:
+            deadline = time.monotonic() + self._wait
+            _wait(self._file, self._place, _APPLY, True, deadline, self._wait, self._where)
+            self._applying = True
+
+    def mark(self, state: State) -> None:
+        _write(self._file, bytes([state]), _STATE_AT)
+
+    def release(self) -> None:
+        if self._file >= 0:
+            # Said explicitly: closing is not enough while a forked child has the file open, too.
+            if self._applying:
+                _unlock(self._file, self._place, _APPLY)
+            _unlock(self._file, self._place, _WRITER)
+            self.forget()
+
+    def _record(self, state: State) -> bytes:
+        head = _HEAD.pack(_MAGIC, self._sequence, _system(), state)
+        return head + _holder().encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES, b"\0")
+
+
+def _close(file: int, place: int) -> None:
+    for descriptor in (file, place):
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def _write(file: int, data: bytes, start: int) -> None:
+    while data:
+        count = os.pwrite(file, data, start)
+        if count == 0:
+            raise OSError(errno.EIO, "nothing was written to a lock file")
+        data, start = data[count:], start + count
+
+
+def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool]:
+    while True:
+        try:
+            file, created = os.open(name, _WRITING, dir_fd=folder), False
+        except FileNotFoundError:
+            try:
+                flags = _WRITING | os.O_CREAT | os.O_EXCL
+                file, created = os.open(name, flags, 0o666, dir_fd=folder), True
+            except FileExistsError:
+                continue
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise UnsafeError(f"{where}: {name!r} is not a plain file") from None
+            raise
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file, created
+        os.close(file)
+        raise UnsafeError(f"{where}: {name!r} is not a plain file")
+
+
+def _is_at(file: int, folder: int, name: str) -> bool:
+    try:
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(file))
+
+
+def _wait(
+    file: int, place: int, which: int, exclusive: bool, deadline: float, wait: float, where: str
+) -> None:
+    nap = _SHORTEST_NAP
+    while not _lock(file, place, which, exclusive):
+        if time.monotonic() >= deadline:
+            held = "a reader or a writer" if which == _APPLY and exclusive else _last_holder(file)
+            raise LockedError(errno.EAGAIN, f"{where}: locked by {held}; waited {wait:g} s")
+        time.sleep(nap)
+        nap = min(2 * nap, _LONGEST_NAP)
+
+
+def _holder() -> str:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+    return f"process {os.getpid()} on {platform.node()} since {since} UTC"
+
+
+def _last_holder(file: int) -> str:
+    text = os.pread(file, _HOLDER_BYTES, _HEAD.size).rstrip(b"\0")
+    shown = text.decode("utf-8", "replace")
+    return shown if shown.isprintable() and shown else "a process that left no name"
+
+
+@functools.cache
+def _system() -> bytes:
+    """Return what is another value after the system was started again."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return bytes.fromhex(file.read().strip().decode().replace("-", ""))[:8]
+    except (OSError, ValueError):
+        # Unknown: a dataset is then swept once by each process, which costs time and no more.
+        return os.urandom(8)
+
+
+_probed: Final[set[int]] = set()
+
+
+def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
+    """Try, once for each file system, whether a lock that is taken can be taken again."""
+    device = os.fstat(file).st_dev
+    if device in _probed:
+        return
+    second = os.open(name, _WRITING, dir_fd=folder)
+    try:
+        if not _lock(file, folder, _WRITER, True):
+            return  # Somebody holds it, so locks do hold.
+        twice = _lock(second, folder, _WRITER, True)
+        _unlock(file, folder, _WRITER)
+    except OSError as error:
+        raise UnsupportedError(
+            f"{where}: this file system has no locks ({error.strerror}); "
+            "without them there must be one writer only, and the store must be told so"
+        ) from None
+    finally:
+        os.close(second)
+    if twice:
+        raise UnsupportedError(
+            f"{where}: this file system gives one lock twice; "
+            "without locks there must be one writer only, and the store must be told so"
+        )
+    _probed.add(device)
+
+
+_OFD: Final = hasattr(sys.modules.get("fcntl"), "F_OFD_SETLK")
+
+if _OFD:
+    _RANGE: Final = struct.Struct("@hhqqi4x")
+
+    def _dup_for_flock(folder: int) -> int:
+        return -1
+
+    def _change(file: int, which: int, kind: int) -> None:
+        request = _RANGE.pack(kind, os.SEEK_SET, which, 1, 0)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
+
+    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
+        try:
+            _change(file, which, fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK)
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise
+        return True
+
+    def _unlock(file: int, place: int, which: int) -> None:
+        _change(file, which, fcntl.F_UNLCK)
+
+elif sys.platform != "win32":
+
+    def _dup_for_flock(folder: int) -> int:
+        return os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+
+    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        try:
+            fcntl.flock(file if which == _WRITER else place, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise
+        return True
+
+    def _unlock(file: int, place: int, which: int) -> None:
+        fcntl.flock(file if which == _WRITER else place, fcntl.LOCK_UN)
+
+else:
+
+    def _dup_for_flock(folder: int) -> int:
+        return -1
+
+    def _at(file: int, which: int, mode: int) -> None:
+        os.lseek(file, which, os.SEEK_SET)
+        msvcrt.locking(file, mode, 1)
+
+    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
+        try:
+            _at(file, which, msvcrt.LK_NBLCK)
+        except OSError as error:
+            if error.errno in _BUSY:
+                return False
+            raise
+        return True
+
+    def _unlock(file: int, place: int, which: int) -> None:
+        _at(file, which, msvcrt.LK_UNLCK)

@@ -1,0 +1,476 @@
+"""One commit, carried out on files so that a crash anywhere leaves the old state or the new one.
+
+Knows the order of writes, syncs and renames; refuses to know how each is done, which `files` does,
+and what the bytes mean. The order:
+
+1. What a writer before left undone is finished, or swept away.
+2. Every new value is written under a staged name in the folder of its key; then all are synced.
+3. `prepare`: renames, patches and removals, then their folders are synced.
+4. `publish`. When one rename or one removal is all, that is it. Otherwise a journal gets its name:
+   from then on the commit is decided, and whoever comes next can finish it.
+5. The journal is applied, what it changed is synced, then it is removed.
+6. `cleanup`.
+
+Readers are told (`Turn.bump`) after the commit is decided and before anything that an undecided
+reader could still need is touched: between two bumps all that is read fits together.
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from ingot.errors import CorruptionError, NotFoundError, UnsafeError
+from ingot.stores import journal as journal_bytes
+from ingot.stores.files import Inside
+from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
+from ingot.stores.lock import State, Turn
+from ingot.stores.outcome import Outcome, Patches, check_reach, compose
+from ingot.stores.store import (
+    Commit,
+    Delete,
+    Extent,
+    Move,
+    Patch,
+    Put,
+    check_key,
+    is_staged,
+    staged_key,
+)
+
+__all__ = ["WHOLE", "Dataset", "Transaction", "read_journal"]
+
+_MOST_OPEN: Final = 128
+_PIECE: Final = 1 << 24
+_SMALL: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What belongs together in one directory: all of it, or one file.
+
+    >>> Dataset().journal, Dataset.of_file("a.blp").journal
+    ('.commit', '.a.blp.commit')
+    """
+
+    journal: str = ".commit"
+    lock: str = ".lock"
+    only: str | None = None
+
+    @classmethod
+    def of_file(cls, name: str) -> "Dataset":
+        """Return the dataset that is one file."""
+        shown = staged_key(name, "0").removeprefix(".g-0-")
+        if len(shown.encode()) > 240:
+            shown = shown[:60]
+        return cls(check_key(f".{shown}.commit"), check_key(f".{shown}.lock"), name)
+
+    @property
+    def controls(self) -> tuple[str, str]:
+        """The names that no commit may touch."""
+        return self.journal, self.lock
+
+    def stages(self, name: str) -> bool:
+        """Tell whether a name is one under which this dataset stages."""
+        if self.only is None:
+            return is_staged(name)
+        return is_staged(name, self.only) or is_staged(name, self.journal)
+
+    def check(self, key: str, where: str) -> None:
+        """Refuse a key that is not the dataset's to change."""
+        if key in self.controls:
+            raise UnsafeError(f"{where}: key {key!r} is the store's own")
+        if self.only is not None and key != self.only and not is_staged(key, self.only):
+            raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")
+
+
+WHOLE: Final = Dataset()
+"""All of a directory."""
+
+
+def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
+    """Return the commit that is decided and not yet known to be applied, if there is one."""
+    name = dataset.journal
+    found = inside.read(name, [Extent(name, 0, journal_bytes.LARGEST)])
+    if found is None:
+        return None
+    journal = journal_bytes.parse(found[0], f"{where}: {name!r}")
+    for entry in journal.entries:
+        dataset.check(entry.key, where)
+    return journal
+
+
+class Transaction:
+    """The steps of one commit, below one open directory, by the writer whose turn it is."""
+
+    __slots__ = (
+        "_changed",
+        "_count",
+        "_dataset",
+        "_inside",
+        "_name",
+        "_staged",
+        "_sync",
+        "_touched",
+        "_turn",
+        "_where",
+        "decided",
+        "sync_failed",
+    )
+
+    def __init__(
+        self, inside: Inside, dataset: Dataset, turn: Turn, name: str, where: str, *, sync: bool
+    ) -> None:
+        self._inside = inside
+        self._dataset = dataset
+        self._turn = turn
+        self._name = name
+        self._where = where
+        self._sync = sync
+        # By phase and key: one key may get another value in each phase.
+        self._staged: dict[tuple[str, str], str] = {}
+        self._count = 0
+        self._changed: dict[str, None] = {}
+        self._touched = False
+        self.decided = False
+        """Whether the commit will be there, whatever happens from now on."""
+        self.sync_failed = False
+        """Whether the system could not say that something lasts; asking again proves nothing."""
+
+    def recover(self) -> None:
+        """Finish what a writer before decided, and sweep away what it did not."""
+        found = self._turn.found
+        journal = read_journal(self._inside, self._dataset, self._where)
+        if journal is None and found in (State.CLEAN, State.NEW):
+            return
+        if journal is None and found is State.LOOSE:
+            if self._sync:
+                self._sync_all()
+            return
+        # A dead writer may have decided without telling, and none of it needs to last yet.
+        self._turn.bump()
+        self._sync_all()
+        if journal is not None:
+            self._verify(journal)
+            self._turn.begin_apply()
+            self._apply(journal, sync=True)
+        self._sweep("")
+
+    def carry_out(self, commit: Commit) -> None:
+        """Carry out a commit; what fails before it is decided leaves the old state."""
+        try:
+            prepare, early = compose(commit.prepare)
+            publish, late = compose(commit.publish)
+            cleanup, last = compose(commit.cleanup)
+            self._check_room(commit)
+            self._stage({"prepare": prepare, "publish": publish})
+            self._perform("prepare", early, prepare)
+            self._publish(late, publish)
+            if cleanup or last:
+                self._stage({"cleanup": cleanup})
+                self._perform("cleanup", last, cleanup)
+                self._sync_folders()
+        except BaseException:
+            self.abandon()
+            raise
+        self._turn.mark(State.CLEAN if self._sync else State.LOOSE)
+
+    def abandon(self) -> None:
+        """Remove what was staged; if that is all there was, nothing is left behind."""
+        try:
+            for staged in self._staged.values():
+                self._inside.unlink(staged)
+            found = self._turn.found
+            if not self._touched and found in (State.CLEAN, State.LOOSE, State.NEW):
+                self._turn.mark(State.LOOSE if found is State.NEW else found)
+        except OSError:
+            return  # The next writer finds the state as it is, and sweeps.
+
+    def _check_room(self, commit: Commit) -> None:
+        # A patch of published bytes is in the journal first.
+        sizes = [memoryview(edit.data).nbytes for edit in commit.edits if isinstance(edit, Put)]
+        patches = [edit for edit in commit.edits if isinstance(edit, Patch)]
+        need = sum(sizes) + 2 * sum(memoryview(patch.data).nbytes for patch in patches)
+        if need < _SMALL:
+            return
+        free = self._inside.free_bytes()
+        if free is not None and need > free:
+            raise OSError(errno.ENOSPC, f"{need} bytes to write, {free} are free", self._where)
+
+    # New values
+
+    def _stage(self, phases: Mapping[str, Sequence[Outcome]]) -> None:
+        """Write all new values, then sync all, as many at a time as may be open."""
+        puts = [
+            (phase, outcome)
+            for phase, outcomes in phases.items()
+            for outcome in outcomes
+            if isinstance(outcome, Put)
+        ]
+        for first in range(0, len(puts), _MOST_OPEN):
+            files: list[int] = []
+            try:
+                for phase, put in puts[first : first + _MOST_OPEN]:
+                    files.append(self._write_new(phase, put))
+                for file in files if self._sync else ():
+                    self._sync_file(file)
+                while files:
+                    self._inside.close_file(files.pop())
+            finally:
+                for file in files:
+                    with suppress(OSError):
+                        self._inside.close_file(file)
+
+    def _write_new(self, phase: str, put: Put) -> int:
+        self._make_folder(put.key)
+        staged = staged_key(put.key, f"{self._name}.{self._count}")
+        self._count += 1
+        file = self._inside.open_new(staged)
+        self._staged[phase, put.key] = staged
+        try:
+            self._inside.write(file, 0, put.data)
+        except BaseException:
+            with suppress(OSError):
+                self._inside.close_file(file)
+            raise
+        return file
+
+    def _make_folder(self, key: str) -> None:
+        folder = key.rpartition("/")[0]
+        if folder:
+            self._changed.update(dict.fromkeys(self._inside.make_folder(folder)))
+
+    # What nobody reads
+
+    def _perform(self, phase: str, patches: Sequence[Patch], outcomes: Sequence[Outcome]) -> None:
+        """Bring about outcomes; the names that change last when their folders are synced."""
+        self._patch_staged(patches)
+        for outcome in outcomes:
+            if isinstance(outcome, Patches):
+                self._check_patches(outcome)
+        for outcome in outcomes:
+            self._perform_one(phase, outcome)
+
+    def _perform_one(self, phase: str, outcome: Outcome) -> None:
+        self._touched = True
+        if isinstance(outcome, Put):
+            self._rename(self._staged[phase, outcome.key], outcome.key)
+            del self._staged[phase, outcome.key]
+        elif isinstance(outcome, Move):
+            self._check_source(outcome)
+            self._rename(outcome.source, outcome.key)
+        elif isinstance(outcome, Delete):
+            self._unlink(outcome.key)
+        else:
+            self._write_into(outcome)
+
+    def _patch_staged(self, patches: Sequence[Patch]) -> None:
+        outcomes = [Patches(key, tuple(group)) for key, group in groupby(patches, _key_of)]
+        for outcome in outcomes:
+            self._check_patches(outcome)
+            self._write_into(outcome)
+
+    def _write_into(self, outcome: Patches) -> None:
+        self._touched = True
+        opened = self._inside.open_old(outcome.key)
+        if opened is None:
+            raise NotFoundError(f"{self._where}: no key {outcome.key!r} to patch")
+        file, _ = opened
+        try:
+            for patch in outcome.patches:
+                self._inside.write(file, patch.start, patch.data)
+            if self._sync:
+                self._sync_file(file)
+        finally:
+            self._inside.close_file(file)
+
+    def _check_patches(self, outcome: Patches) -> int:
+        """Return how many bytes the key holds now, and complain about patches that do not fit."""
+        size = self._inside.size(outcome.key)
+        if size is None:
+            raise NotFoundError(f"{self._where}: no key {outcome.key!r} to patch")
+        reach = size
+        for patch in outcome.patches:
+            check_reach(patch, reach, self._where)
+            reach = max(reach, patch.start + memoryview(patch.data).nbytes)
+        return size
+
+    def _check_source(self, move: Move) -> None:
+        if self._inside.size(move.source) is None:
+            raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
+
+    # What readers see
+
+    def _publish(self, late: Sequence[Patch], outcomes: Sequence[Outcome]) -> None:
+        outcomes = [outcome for outcome in outcomes if not self._is_done(outcome)]
+        if not outcomes:
+            self._sync_folders()
+            return
+        self._patch_staged(late)
+        if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
+            self._switch(outcomes)
+            return
+        journal = Journal(self._name, tuple(self._entries(outcomes)))
+        self._decide(journal)
+        self._apply(journal, sync=self._sync)
+
+    def _switch(self, outcomes: Sequence[Outcome]) -> None:
+        """Publish by one rename or one removal, once all that was prepared lasts."""
+        if self._touched:
+            self._sync_folders()
+        self._turn.begin_apply()
+        self._perform("publish", (), outcomes)
+        self.decided = True
+        self._sync_folders()
+        self._turn.bump()
+
+    def _is_done(self, outcome: Outcome) -> bool:
+        return isinstance(outcome, Delete) and self._inside.size(outcome.key) is None
+
+    def _entries(self, outcomes: Iterable[Outcome]) -> Iterable[Placed | Written | Removed]:
+        for outcome in outcomes:
+            if isinstance(outcome, Put):
+                size = memoryview(outcome.data).nbytes
+                staged = self._staged["publish", outcome.key]
+                yield Placed(outcome.key, staged, size, checksum(outcome.data))
+                self._changed[outcome.key.rpartition("/")[0]] = None
+            elif isinstance(outcome, Move):
+                self._check_source(outcome)
+                size, crc = self._summed(outcome.source)
+                yield Placed(outcome.key, outcome.source, size, crc)
+                self._changed[outcome.key.rpartition("/")[0]] = None
+            elif isinstance(outcome, Delete):
+                yield Removed(outcome.key)
+            else:
+                size = self._check_patches(outcome)
+                for patch in outcome.patches:
+                    yield Written(patch.key, patch.start, bytes(patch.data), size)
+
+    def _decide(self, journal: Journal) -> None:
+        """Give the journal its name, once all that it speaks of lasts."""
+        self._sync_folders()
+        name = self._dataset.journal
+        put = Put(name, journal_bytes.pack(journal))
+        self._stage({"journal": (put,)})
+        self._turn.begin_apply()
+        self._rename(self._staged["journal", name], name)
+        self.decided = True
+        # Entries speak of these names; whatever happens, they are not ours to remove any more.
+        self._staged.clear()
+        self._sync_folders()
+        self._turn.bump()
+
+    def _apply(self, journal: Journal, *, sync: bool) -> None:
+        """Do what a journal says, as often as needed, and remove it when that lasts."""
+        self._sync, before = sync, self._sync
+        for key, group in groupby(journal.entries, _key_of):
+            entries = tuple(group)
+            entry = entries[0]
+            if isinstance(entry, Removed):
+                self._unlink(key)
+            elif isinstance(entry, Written):
+                self._write_into(_patches(key, entries))
+            elif self._inside.size(entry.staged) is not None:
+                self._rename(entry.staged, key)
+        self._sync_folders()
+        self._unlink(self._dataset.journal)
+        self._sync_folders()
+        self._turn.bump()
+        self._sync = before
+
+    # What others left
+
+    def _verify(self, journal: Journal) -> None:
+        """Complain about a journal that does not fit what is stored, before any of it is used."""
+        for entry in journal.entries:
+            if isinstance(entry, Placed):
+                fact = size, crc = self._summed(entry.staged, entry.key)
+                if fact != (entry.size, entry.checksum):
+                    raise CorruptionError(
+                        f"{self._where}: {self._dataset.journal!r} gives {entry.key!r} "
+                        f"{entry.size} bytes with checksum {entry.checksum:08x}, "
+                        f"{size} with {crc:08x} are stored"
+                    )
+        for key, group in groupby(journal.entries, _key_of):
+            patches = [entry for entry in group if isinstance(entry, Written)]
+            if patches:
+                self._verify_patches(key, patches)
+
+    def _verify_patches(self, key: str, patches: Sequence[Written]) -> None:
+        before = patches[0].before
+        after = max(before, *(patch.start + len(patch.data) for patch in patches))
+        size = self._inside.size(key)
+        if size is None or not before <= size <= after:
+            stored = "nothing is" if size is None else f"{size} are"
+            raise CorruptionError(
+                f"{self._where}: {self._dataset.journal!r} patches {key!r} from {before} to "
+                f"{after} bytes, {stored} stored"
+            )
+
+    def _summed(self, *keys: str) -> tuple[int, int]:
+        """Return size and checksum of the first key that is there, read piece by piece."""
+        for key in keys:
+            size = self._inside.size(key)
+            if size is None:
+                continue
+            crc = count = 0
+            while count < size:
+                found = self._inside.read(key, [Extent(key, count, _PIECE)])
+                if not found or not found[0]:
+                    break
+                crc = checksum(found[0], crc)
+                count += len(found[0])
+            return count, crc
+        raise CorruptionError(f"{self._where}: neither of {', '.join(map(repr, keys))} is there")
+
+    def _sweep(self, folder: str) -> None:
+        """Remove staged names that nobody will publish."""
+        for name in self._inside.names(folder, follow=False):
+            path = f"{folder}/{name}" if folder else name
+            if name.endswith("/"):
+                if self._dataset.only is None:
+                    self._sweep(path[:-1])
+            elif self._dataset.stages(name):
+                self._inside.unlink(path)
+
+    # Names and syncs
+
+    def _rename(self, source: str, key: str) -> None:
+        self._touched = True
+        self._inside.rename(source, key)
+        self._changed[key.rpartition("/")[0]] = None
+
+    def _unlink(self, key: str) -> None:
+        self._touched = True
+        if self._inside.unlink(key):
+            self._changed[key.rpartition("/")[0]] = None
+
+    def _sync_folders(self) -> None:
+        for folder in list(self._changed) if self._sync else ():
+            self._guarded(partial(self._inside.sync_folder, folder))
+        self._changed.clear()
+
+    def _sync_file(self, file: int) -> None:
+        self._guarded(partial(self._inside.sync, file))
+
+    def _sync_all(self) -> None:
+        self._guarded(self._inside.sync_all)
+
+    def _guarded(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except OSError:
+            self.sync_failed = True
+            raise
+
+
+def _key_of(part: Patch | Placed | Written | Removed) -> str:
+    return part.key
+
+
+def _patches(key: str, entries: Iterable[Placed | Written | Removed]) -> Patches:
+    written = (entry for entry in entries if isinstance(entry, Written))
+    return Patches(key, tuple(Patch(key, entry.start, entry.data) for entry in written))

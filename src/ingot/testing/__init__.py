@@ -1,0 +1,36 @@
+"""Contracts and proofs that the author of a plug-in runs against it.
+
+A subclass of a contract is a set of tests::
+
+    from ingot.testing import StoreContract
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def store(self):
+            return MyStore()
+
+`pytest.register_assert_rewrite("ingot.testing")` in a `conftest.py`, before the first import of
+this module, makes failures show the values compared.
+
+`Scenario` and `prove` take the commits of a format through every crash, `schedules` through every
+meeting with a reader.
+"""
+
+from ingot.testing.contracts import HOSTILE_KEYS, StoreContract
+from ingot.testing.crashes import Proof, Scenario, prove
+from ingot.testing.disk import Disk, Image
+from ingot.testing.faults import Fault, strike
+from ingot.testing.schedules import schedules
+
+__all__ = [
+    "HOSTILE_KEYS",
+    "Disk",
+    "Fault",
+    "Image",
+    "Proof",
+    "Scenario",
+    "StoreContract",
+    "prove",
+    "schedules",
+    "strike",
+]

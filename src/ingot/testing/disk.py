@@ -1,0 +1,422 @@
+"""A file system in memory that knows which of its bytes and names a power cut would leave.
+
+Knows the least that a file system promises: a file lasts as it was when it was synced last, a name
+when its folder was, and a rename within a folder happens whole or not at all. Everything since then
+may have happened or not, in any combination. Refuses to know what is stored; it is handed to
+`ingot.stores.LocalStore` as its files.
+
+>>> from ingot.stores import Commit, LocalStore, Put
+>>> disk = Disk({"a": b"old"})
+>>> LocalStore(disk, writable=True).apply(Commit(publish=(Put("a", b"new"),)))
+>>> disk.steps
+['create .g-0000000000000001.0-a', 'write', 'sync', 'rename a', 'sync folder .', 'bump', 'mark']
+>>> [dict(image.files) for image in disk.images()]
+[{'a': b'new'}]
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Final, NamedTuple, TypeAlias
+
+from ingot.errors import LockedError
+from ingot.stores.lock import Look, State
+from ingot.stores.store import Buffer, Extent
+
+__all__ = ["Disk", "Image"]
+
+_FOLDER: Final = -1
+_MOST_SUBSETS: Final = 7
+
+Names: TypeAlias = dict[str, int]
+Change: TypeAlias = tuple[tuple[str, int | None], ...]
+"""What one operation does to the names of a folder: all of it, or nothing."""
+
+
+class Image(NamedTuple):
+    """What a power cut left: the files with their content, and the folders."""
+
+    files: tuple[tuple[str, bytes], ...]
+    folders: tuple[str, ...]
+
+
+class Disk:
+    """Files and folders in memory, what of them lasts, and every step that changed them.
+
+    `watch` is called before each step with what it does; it may raise an error instead of letting
+    it happen, or return True to have it skipped in silence. `after` is called when it is done.
+    """
+
+    path: Final = "disk"
+
+    def __init__(
+        self,
+        files: Mapping[str, bytes] | None = None,
+        folders: Iterable[str] = (),
+        state: State = State.CLEAN,
+    ) -> None:
+        self.steps: list[str] = []
+        self.watch: Callable[[str], bool | None] | None = None
+        self.after: Callable[[], None] | None = None
+        self.state = state
+        self.sequence = 1
+        self.locked = False
+        self.applying = False
+        self.free: int | None = None
+        self._transactions = 0
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[str, Names] = {"": {}}
+        for folder in folders:
+            self._add_folder(folder)
+        for key, data in (files or {}).items():
+            folder, _, name = key.rpartition("/")
+            self._add_folder(folder)
+            self._contents[len(self._contents) + 1] = data
+            self._names[folder][name] = len(self._contents)
+        self._lasting = dict(self._contents)
+        self._kept = {folder: dict(names) for folder, names in self._names.items()}
+        self._pending: dict[str, list[Change]] = {}
+        self._loose: set[int] = set()
+        # The folder of the last change of a name; "*" after one of content, None after a sync.
+        self._latest: str | None = None
+        self._next = len(self._contents) + 1
+
+    @classmethod
+    def of(cls, image: Image) -> "Disk":
+        """Return the disk that a power cut left, after the system was started again."""
+        return cls(dict(image.files), image.folders, State.UNKNOWN)
+
+    def copy(self) -> "Disk":
+        """Return the same state as another disk; nobody watches that one."""
+        twin = Disk(state=self.state)
+        twin.sequence, twin.applying, twin.free = self.sequence, self.applying, self.free
+        twin._transactions, twin._next = self._transactions, self._next
+        twin._contents, twin._lasting = dict(self._contents), dict(self._lasting)
+        twin._names = {folder: dict(names) for folder, names in self._names.items()}
+        twin._kept = {folder: dict(names) for folder, names in self._kept.items()}
+        twin._pending = {folder: list(changes) for folder, changes in self._pending.items()}
+        twin._loose = set(self._loose)
+        return twin
+
+    # What a power cut would leave
+
+    def images(self, *, newest: bool = False, contents: int = 256) -> Iterator[Image]:
+        """Yield all states that a power cut now may leave; see `_subsets` for the exceptions.
+
+        Up to `contents` combinations of what unsynced files may hold are tried all, of more a
+        part. With `newest`, only states that were not possible before the last step: after a sync
+        there are none.
+        """
+        latest = self._latest if newest else None
+        if newest and latest is None:
+            return
+        folders = [folder for folder, changes in self._pending.items() if changes]
+        choices = [
+            _subsets(self._kept.get(folder, {}), self._pending[folder], last=folder == latest)
+            for folder in folders
+        ]
+        for chosen in product(*choices):
+            kept = {**self._kept, **dict(zip(folders, chosen, strict=True))}
+            yield from self._filled(kept, contents)
+
+    def _filled(self, kept: Mapping[str, Names], most: int) -> Iterator[Image]:
+        files: list[tuple[str, int]] = []
+        folders: list[str] = []
+        _collect("", kept, files, folders)
+        files.sort()
+        shown = tuple(sorted(folders))
+        loose = sorted({file for _, file in files if file in self._loose})
+        if not loose:
+            yield Image(tuple([(key, self._lasting[file]) for key, file in files]), shown)
+            return
+        for contents in self._variants(loose, most):
+            yield Image(
+                tuple(
+                    (key, contents.get(file, self._lasting.get(file, b""))) for key, file in files
+                ),
+                shown,
+            )
+
+    def _variants(self, loose: Sequence[int], most: int) -> Iterator[dict[int, bytes]]:
+        """Yield what files that were not synced may hold."""
+        options = [_torn(self._lasting.get(file), self._contents[file]) for file in loose]
+        count = 1
+        for option in options:
+            count *= len(option)
+        if count <= most:
+            for chosen in product(*options):
+                yield dict(zip(loose, chosen, strict=True))
+            return
+        for common in range(4):
+            same = {
+                file: option[common % len(option)]
+                for file, option in zip(loose, options, strict=True)
+            }
+            yield same
+            for file, option in zip(loose, options, strict=True):
+                for other in option:
+                    yield {**same, file: other}
+
+    # Files
+
+    def enter(self) -> "Disk":
+        """Open the directory."""
+        return self
+
+    def create(self, *, sync: bool) -> "Disk":
+        """Open the directory, which is always there."""
+        return self
+
+    def transaction(self) -> str:
+        """Return the next number."""
+        self._transactions += 1
+        return f"{self._transactions:016x}"
+
+    def close(self) -> None:
+        """Leave the directory."""
+
+    # Reading
+
+    def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
+        """Return what extents of a file hold."""
+        file = self._find(key)
+        if file is None:
+            return None
+        data = self._contents[file]
+        return [
+            data[extent.start : None if extent.length is None else extent.start + extent.length]
+            for extent in extents
+        ]
+
+    def size(self, key: str) -> int | None:
+        """Return the size of a file."""
+        file = self._find(key)
+        return None if file is None else len(self._contents[file])
+
+    def names(self, folder: str, *, follow: bool = True) -> list[str]:
+        """Return the names in a folder."""
+        return list(self._names.get(folder, ()))
+
+    def free_bytes(self) -> int | None:
+        """Return what a test said."""
+        return self.free
+
+    # Writing
+
+    def make_folder(self, folder: str) -> list[str]:
+        """Create a folder and those above it."""
+        changed = []
+        parts = folder.split("/")
+        for count in range(len(parts)):
+            parent, path = "/".join(parts[:count]), "/".join(parts[: count + 1])
+            if path not in self._names and self._step(f"mkdir {path}"):
+                self._change(parent, ((f"{parts[count]}/", _FOLDER),))
+                self._names[path] = {}
+                self._done()
+                changed.append(parent)
+        return changed
+
+    def open_new(self, key: str) -> int:
+        """Create a file."""
+        folder, _, name = key.rpartition("/")
+        if name in self._names[folder]:
+            raise FileExistsError(errno.EEXIST, "File exists", key)
+        file, self._next = self._next, self._next + 1
+        self._contents[file] = b""
+        self._loose.add(file)
+        if self._step(f"create {key}"):
+            self._change(folder, ((name, file),))
+            self._done()
+        return file
+
+    def open_old(self, key: str) -> tuple[int, int] | None:
+        """Open a file for writing into it."""
+        file = self._find(key)
+        return None if file is None else (file, len(self._contents[file]))
+
+    def write(self, file: int, start: int, data: Buffer) -> None:
+        """Write into a file."""
+        if self._step("write"):
+            old, new = self._contents[file], bytes(data)
+            self._contents[file] = old[:start] + new + old[start + len(new) :]
+            self._loose.add(file)
+            self._latest = "*"
+            self._done()
+
+    def sync(self, file: int) -> None:
+        """Make the content of a file last."""
+        if self._step("sync"):
+            self._lasting[file] = self._contents[file]
+            self._loose.discard(file)
+            self._done()
+
+    def close_file(self, file: int) -> None:
+        """Close a file."""
+
+    def rename(self, source: str, key: str) -> None:
+        """Move a name within its folder."""
+        folder, _, name = key.rpartition("/")
+        old = source.rpartition("/")[2]
+        if old not in self._names[folder]:
+            raise FileNotFoundError(errno.ENOENT, "No such file", source)
+        if self._step(f"rename {key}"):
+            self._change(folder, ((old, None), (name, self._names[folder][old])))
+            self._done()
+
+    def unlink(self, key: str) -> bool:
+        """Remove a name."""
+        folder, _, name = key.rpartition("/")
+        if name not in self._names.get(folder, ()):
+            return False
+        if self._step(f"unlink {key}"):
+            self._change(folder, ((name, None),))
+            self._done()
+        return True
+
+    def sync_folder(self, folder: str) -> None:
+        """Make the names in a folder last."""
+        if self._step(f"sync folder {folder or '.'}"):
+            self._keep(folder)
+            self._done()
+
+    def sync_all(self) -> None:
+        """Make everything last."""
+        if self._step("sync all"):
+            for folder in list(self._pending):
+                self._keep(folder)
+            for file in self._loose:
+                self._lasting[file] = self._contents[file]
+            self._loose.clear()
+            self._done()
+
+    # Locks
+
+    def lock(self, name: str, wait: float, *, sync: bool) -> "_DiskTurn":
+        """Become the writer."""
+        if self.locked:
+            raise LockedError(errno.EAGAIN, "disk: locked")
+        self.locked = True
+        return _DiskTurn(self)
+
+    def look(self, name: str) -> Look:
+        """Return the number of the state."""
+        return Look(self.sequence, self.state in (State.CLEAN, State.LOOSE))
+
+    def hold(self, name: str, wait: float) -> None:
+        """Do nothing: whoever schedules readers and writers knows what this would forbid."""
+
+    def _find(self, key: str) -> int | None:
+        folder, _, name = key.rpartition("/")
+        return self._names.get(folder, {}).get(name)
+
+    def _add_folder(self, folder: str) -> None:
+        if folder and folder not in self._names:
+            parent, _, name = folder.rpartition("/")
+            self._add_folder(parent)
+            self._names[parent][f"{name}/"] = _FOLDER
+            self._names[folder] = {}
+
+    def _change(self, folder: str, change: Change) -> None:
+        _perform(self._names[folder], change)
+        self._pending.setdefault(folder, []).append(change)
+        self._latest = folder
+
+    def _keep(self, folder: str) -> None:
+        if folder in self._names:
+            self._kept[folder] = dict(self._names[folder])
+        self._pending.pop(folder, None)
+
+    def _step(self, what: str) -> bool:
+        self.steps.append(what)
+        self._latest = None
+        return not (self.watch is not None and self.watch(what))
+
+    def _done(self) -> None:
+        if self.after is not None:
+            self.after()
+
+
+class _DiskTurn:
+    """The turn of the one writer of a disk."""
+
+    __slots__ = ("_disk", "found")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.found = disk.state
+        disk.state = State.BUSY
+
+    def bump(self) -> None:
+        if self._disk._step("bump"):
+            self._disk.sequence += 1
+            self._disk._done()
+
+    def begin_apply(self) -> None:
+        self._disk.applying = True
+
+    def mark(self, state: State) -> None:
+        if self._disk._step("mark"):
+            self._disk.state = state
+            self._disk._done()
+
+    def release(self) -> None:
+        self._disk.locked = self._disk.applying = False
+
+
+def _perform(names: Names, change: Change) -> None:
+    for name, file in change:
+        if file is None:
+            names.pop(name, None)
+        else:
+            names[name] = file
+
+
+def _subsets(kept: Names, changes: Sequence[Change], *, last: bool) -> list[Names]:
+    """Return what a folder may hold: any subset of its changes happened, in their order.
+
+    Of many changes: the first ones, the last ones, all but one, and one alone. With `last` only
+    subsets that the last change is in.
+    """
+    count = len(changes)
+    whole = range(count)
+    chosen: Iterable[Sequence[int]]
+    if count <= _MOST_SUBSETS:
+        chosen = [part for size in range(count + 1) for part in combinations(whole, size)]
+    else:
+        chosen = [
+            *(range(stop) for stop in range(count + 1)),
+            *(range(first, count) for first in whole),
+            *([index for index in whole if index != left] for left in whole),
+            *([index] for index in whole),
+        ]
+    found: dict[tuple[tuple[str, int], ...], Names] = {}
+    for part in chosen:
+        if last and count - 1 not in part:
+            continue
+        names = dict(kept)
+        for index in part:
+            _perform(names, changes[index])
+        found[tuple(sorted(names.items()))] = names
+    return list(found.values())
+
+
+def _torn(old: bytes | None, new: bytes) -> list[bytes]:
+    """Return what a file that was not synced may hold: old, half, zeros, full."""
+    half = len(new) // 2
+    if old is None:
+        options = [b"", new[:half], bytes(len(new)), new]
+    else:
+        options = [old, new[:half] + old[half:], old.ljust(len(new), b"\0"), new]
+    return list(dict.fromkeys(options))
+
+
+def _collect(
+    folder: str, kept: Mapping[str, Names], files: list[tuple[str, int]], folders: list[str]
+) -> None:
+    lead = f"{folder}/" if folder else ""
+    for name, file in kept.get(folder, {}).items():
+        if file == _FOLDER:
+            folders.append(lead + name[:-1])
+            _collect(lead + name[:-1], kept, files, folders)
+        else:
+            files.append((lead + name, file))

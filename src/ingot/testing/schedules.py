@@ -1,0 +1,132 @@
+"""One writer and one reader, at every way in which their steps can fall between each other.
+
+Knows that a reader changes nothing: what a writer does is recorded once, as the state after each of
+its steps, and a reader is run against these states, later and later ones as the schedule says. So
+no thread is needed, every schedule can be repeated, and ten thousand take seconds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from ingot.errors import IngotError
+from ingot.stores.files import Files
+from ingot.stores.local import LocalStore
+from ingot.stores.lock import Look
+from ingot.stores.store import Extent, read_state
+from ingot.testing.crashes import Scenario
+from ingot.testing.disk import Disk
+
+__all__ = ["Meeting", "schedules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One schedule: before the reader's operation `number` the writer does `count` steps."""
+
+    switches: tuple[tuple[int, int], ...]
+    fault: str | None
+
+
+def schedules(scenario: Scenario, *, switches: int = 2, reread: bool = True) -> Iterator[Meeting]:
+    """Yield every schedule with at most so many switches to the writer, and what went wrong.
+
+    The reader judges by `read_state`; without `reread` it just reads, to see whether that would be
+    noticed. What it sees must have been the committed state at some moment while it read.
+    """
+    moments = _record(scenario)
+    truths = [scenario.judge(LocalStore(moment).view()) for moment in moments]
+    waiting: list[tuple[tuple[int, int], ...]] = [()]
+    while waiting:
+        chosen = waiting.pop()
+        replay = _Replay(moments, dict(chosen))
+        store = LocalStore(cast(Files, replay))
+        fault = None
+        try:
+            judge = scenario.judge
+            found = read_state(store, judge) if reread else judge(store.view())
+            if found not in truths[replay.first : replay.now + 1]:
+                fault = f"a reader sees {found}"
+        except (AssertionError, ValueError, IngotError, OSError) as error:
+            fault = f"a reader fails: {error!r}"
+        yield Meeting(chosen, fault)
+        if len(chosen) < switches:
+            begin = chosen[-1][0] + 1 if chosen else 0
+            for number in range(begin, len(replay.room)):
+                for count in range(1, replay.room[number] + 1):
+                    waiting.append((*chosen, (number, count)))
+
+
+def _record(scenario: Scenario) -> list[Disk]:
+    """Return the disk before the first step of the writer, and after each."""
+    disk = Disk(scenario.files)
+    moments = [disk.copy()]
+    disk.after = lambda: moments.append(disk.copy())
+    for change in scenario.steps:
+        change(LocalStore(disk, writable=True))
+        moments.append(disk.copy())
+    return moments
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The files of a reader: at each operation time may have gone on."""
+
+    moments: Sequence[Disk]
+    switches: dict[int, int]
+    now: int = 0
+    first: int = 0
+    held: bool = False
+    room: list[int] = field(default_factory=list)
+    """How many steps the writer could have done before each operation."""
+
+    path = "replay"
+
+    def enter(self) -> "_Replay":
+        return self
+
+    def create(self, *, sync: bool) -> "_Replay":
+        raise AssertionError("a reader writes")
+
+    def transaction(self) -> str:
+        raise AssertionError("a reader writes")
+
+    def close(self) -> None:
+        return
+
+    def look(self, name: str) -> Look:
+        return self._moment().look(name)
+
+    def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
+        return self._moment().read(key, extents)
+
+    def size(self, key: str) -> int | None:
+        return self._moment().size(key)
+
+    def names(self, folder: str, *, follow: bool = True) -> list[str]:
+        return self._moment().names(folder)
+
+    def hold(self, name: str, wait: float) -> "_Replay":
+        self._moment()
+        while self.moments[self.now].applying:
+            self.now += 1
+        self.held = True
+        return self
+
+    def release(self) -> None:
+        self.held = False
+
+    def _moment(self) -> Disk:
+        """Let the writer go on as far as the schedule says, and return the disk as it is then."""
+        last = len(self.moments) - 1
+        if self.held:
+            # A writer that has the lock for applying waits for this reader.
+            last = self.now
+            while last + 1 < len(self.moments) and not self.moments[last + 1].applying:
+                last += 1
+        number = len(self.room)
+        self.room.append(last - self.now)
+        self.now += min(self.switches.get(number, 0), last - self.now)
+        if not number:
+            self.first = self.now
+        return self.moments[self.now]
