@@ -73,34 +73,44 @@ pub fn unshuffle(planes: &[u8], stride: usize, typesize: usize, items: &mut [u8]
 
 /// Planes that lie apart to items. Returns the number of items done: all or none.
 pub fn unshuffle_planes(planes: &[Plane<'_>], first: usize, items: &mut [u8]) -> usize {
-    let typesize = planes.len();
-    let count = items.len() / typesize;
-    if count < STEP || !matches!(typesize, 2 | 4 | 8 | 16) {
+    let count = items.len() / planes.len();
+    if count < STEP {
         return 0;
     }
-    let mut constants = [[0; STEP]; 16];
-    let mut sources = [Source { start: std::ptr::null(), mask: 0 }; 16];
-    for ((plane, source), constant) in planes.iter().zip(&mut sources).zip(&mut constants) {
+    match planes.len() {
+        2 => unshuffle_planes_of::<2>(planes, first, items, count),
+        4 => unshuffle_planes_of::<4>(planes, first, items, count),
+        8 => unshuffle_planes_of::<8>(planes, first, items, count),
+        16 => unshuffle_planes_of::<16>(planes, first, items, count),
+        _ => return 0,
+    }
+    count
+}
+
+fn unshuffle_planes_of<const N: usize>(planes: &[Plane<'_>], first: usize, items: &mut [u8], count: usize) {
+    assert!(planes.len() == N && items.len() >= N * count && count >= STEP);
+    let mut sources = [Source { start: std::ptr::null(), mask: 0 }; N];
+    for (source, plane) in sources.iter_mut().zip(planes) {
         *source = match plane {
             Plane::Bytes(bytes) => Source { start: bytes[first..first + count].as_ptr(), mask: usize::MAX },
-            Plane::Constant(byte) => {
-                *constant = [*byte; STEP];
-                Source { start: constant.as_ptr(), mask: 0 }
-            }
+            Plane::Constant(byte) => Source { start: CONSTANTS[*byte as usize].as_ptr(), mask: 0 },
         };
     }
     // SAFETY: AVX2 is available (the caller asked), `items` holds `count` items, and each
     // source has `count` bytes, or 32 and a mask that never leaves them.
-    unsafe {
-        match typesize {
-            2 => unshuffle_sources::<2>(&sources, items.as_mut_ptr(), count),
-            4 => unshuffle_sources::<4>(&sources, items.as_mut_ptr(), count),
-            8 => unshuffle_sources::<8>(&sources, items.as_mut_ptr(), count),
-            _ => unshuffle_sources::<16>(&sources, items.as_mut_ptr(), count),
-        }
-    }
-    count
+    unsafe { unshuffle_sources::<N>(&sources, items.as_mut_ptr(), count) }
 }
+
+/// 32 times each byte.
+static CONSTANTS: [[u8; STEP]; 256] = {
+    let mut constants = [[0; STEP]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        constants[byte] = [byte as u8; STEP];
+        byte += 1;
+    }
+    constants
+};
 
 /// The same code as without AVX2, which the compiler makes wider vectors of.
 pub fn transpose_bits(bytes: &mut [u8]) {
@@ -147,7 +157,7 @@ struct Source {
 }
 
 #[target_feature(enable = "avx2")]
-unsafe fn unshuffle_sources<const N: usize>(sources: &[Source; 16], items: *mut u8, count: usize) {
+unsafe fn unshuffle_sources<const N: usize>(sources: &[Source; N], items: *mut u8, count: usize) {
     unsafe {
         let mut item = 0;
         loop {
