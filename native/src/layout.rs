@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Below this much decoded data a second thread costs more than it brings.
 const WORTH_A_THREAD: usize = 1 << 20;
 
+/// A usual size of blocks, which are decoded whole.
+const BLOCK_BYTES: usize = 128 << 10;
+
 /// How the bytes of a chunk are coded.
 #[derive(Clone, Copy, Debug)]
 pub enum Coding {
@@ -234,9 +237,12 @@ impl Job<'_> {
         Region::new(&axes, self.layout.itemsize, origin, self.memory)
     }
 
-    fn bytes(&self) -> usize {
-        let items = self.parts.iter().map(|parts| parts.iter().map(|part| part.count).sum::<usize>());
-        items.fold(self.layout.itemsize, usize::saturating_mul)
+    /// About how many bytes have to be decoded: of each chunk all between the first and the
+    /// last wanted item, and no less than a block.
+    fn work(&self) -> Outcome<usize> {
+        let (first, end) = self.region(&self.row(0))?.span();
+        let each = ((end - first) * self.layout.itemsize).max(BLOCK_BYTES).min(self.layout.chunk_bytes);
+        Ok(self.rows.saturating_mul(each))
     }
 
     /// Threads worth having for this much work.
@@ -268,7 +274,8 @@ impl Job<'_> {
             }
             Ok(true)
         };
-        watch.share(self.threads(threads, self.bytes()), tools, work)?;
+        let threads = if self.rows == 1 { 1 } else { self.threads(threads, self.work()?) };
+        watch.share(threads, tools, work)?;
         Ok(Report { absent: absent.into_inner(), troubles: troubles.into_inner().expect("no thread panics") })
     }
 
