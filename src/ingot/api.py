@@ -9,7 +9,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -20,11 +20,10 @@ from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
 from ingot.errors import FormatError, IngotError, LimitError, NotFoundError, UnsupportedError
-from ingot.formats import fills, zarr2
+from ingot.formats import fills
 from ingot.formats.detect import detect, looked_for
-from ingot.formats.format import ArrayNode, ChunkMap, Format, GroupNode
+from ingot.formats.format import ArrayNode, ChunkMap, Format, GroupNode, Request
 from ingot.formats.zarr2 import Zarr2Format
-from ingot.grid import ChunkGrid, auto_chunks
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores import Commit, Edit, Feature, FileStore, LocalStore, MemoryStore, Store
@@ -37,15 +36,10 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
 
-_FORMATS: Final[Mapping[str, Format]] = {"zarr2": cast(Format, Zarr2Format())}
+_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(),)}
 
 # Becomes zarr3, what other programs write today, as soon as that format is here.
 _DEFAULT: Final = "zarr2"
-
-# The settings that only some formats have, by format, each with the values that it may take.
-_LAYOUT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "zarr2": {"order": ("C", "F"), "dimension_separator": (".", "/")}
-}
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -225,21 +219,25 @@ class _Wish:
     options: Options | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def schema(self) -> ArraySchema:
-        """Return what the array shall be."""
+    def request(self) -> Request:
+        """Return what the array shall be, before a format has its say."""
         dtype = _dtype(self.dtype)
         shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
-        chunk = _chunk(self.chunks, shape, dtype)
-        grid = ChunkGrid(shape, chunk, padded=True)
-        spec = ChunkSpec(grid.chunk, dtype, _fill(self.fill, dtype))
+        chunks = _chunks(self.chunks, shape)
+        stages = None if self.codec is None else tuple(_stages(self.codec))
+        fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {})
+        return Request(shape, dtype, fill, chunks, stages, attrs)
+
+    def schema(self, format: Format) -> ArraySchema:
+        """Return how a format would lay out the array."""
+        schema = format.design(self.request(), **self.layout)
+        spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
         limit = (self.options or Options()).limits.chunk_bytes
         if spec.nbytes > limit:
-            raise LimitError(f"chunks {chunk} have {spec.nbytes} bytes, the limit is {limit}")
-        stages = zarr2.default_stages(dtype) if self.codec is None else _stages(self.codec)
-        order = self.layout.get("order", "C")
-        chain = zarr2.build_chain(stages, spec, order, where="codec")
-        attrs = converted(self.attrs or {})
-        return ArraySchema(grid.shape, dtype, grid.chunk, chain, spec.fill, order, attrs)
+            raise LimitError(
+                f"chunks {schema.chunks} have {spec.nbytes} bytes, the limit is {limit}"
+            )
+        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +255,10 @@ class _New:
 
 def _prepared(path: Path | None, wish: _Wish) -> _New:
     chosen = _format(wish.format or _DEFAULT)
-    _check_layout(chosen.name, wish.layout)
-    schema = wish.schema()
+    _check_layout(chosen, wish.layout)
+    schema = wish.schema(chosen)
     place = _Place.of(MemoryStore() if path is None else path, writable=True)
-    separator = wish.layout.get("dimension_separator", ".")
-    node, commit = chosen.create(place.store, schema, separator=separator)
+    node, commit = chosen.create(place.store, schema, **wish.layout)
     assert isinstance(node, ArrayNode)
     if _make_room(place, overwrite=wish.overwrite):
         place.store.apply(Commit(cleanup=tuple(_removals(node.chunks))))
@@ -270,14 +267,11 @@ def _prepared(path: Path | None, wish: _Wish) -> _New:
     return _New(made, node.chunks, commit, options)
 
 
-def _check_layout(format: str, layout: Mapping[str, Any]) -> None:
-    known = _LAYOUT[format]
-    for name, value in layout.items():
-        if name not in known:
-            raise TypeError(f"{format} has no setting {name!r}, only {', '.join(known)}")
-        if value not in known[name]:
-            choices = ", ".join(map(repr, known[name]))
-            raise ValueError(f"{name} is {value!r}, not one of {choices}")
+def _check_layout(format: Format, layout: Mapping[str, Any]) -> None:
+    for name in layout:
+        if name not in format.settings:
+            known = ", ".join(format.settings) or "none"
+            raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
 
 
 def _make_room(place: _Place, *, overwrite: bool) -> bool:
@@ -330,13 +324,12 @@ def _dtype(claim: DTypeLike) -> DType:
     return dtype
 
 
-def _chunk(
-    chunks: int | Sequence[int] | str, shape: tuple[int, ...], dtype: DType
-) -> tuple[int, ...]:
+def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape of a chunk; None when the format shall choose."""
     if isinstance(chunks, str):
         if chunks != "auto":
             raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
-        return auto_chunks(shape, dtype.itemsize, growing=0 in shape)
+        return None
     if not isinstance(chunks, int | np.integer):
         return tuple(chunks)
     if not shape:

@@ -156,7 +156,7 @@ def array(
     """
     schema = ArraySchema(shape, np.dtype("u1"), (chunk,) * len(shape), CodecChain(), 0)
     start = MemoryStore()
-    _, commit = Zarr2Format().create(start, schema, separator=separator)
+    _, commit = Zarr2Format().create(start, schema, dimension_separator=separator)
     start.apply(commit)
     chunks = _map(start)
     count = chunks.schema.grid.counts[0]

@@ -59,7 +59,7 @@ def make(folder: Path, dtype: Any, spelling: str, order: str, separator: str) ->
     schema = ArraySchema(SHAPE, dtype, CHUNKS, chain, fill, order)
     store = LocalStore(folder, writable=True)
     folder.mkdir(exist_ok=True)
-    node, commit = Zarr2Format().create(store, schema, separator=separator)
+    node, commit = Zarr2Format().create(store, schema, dimension_separator=separator)
     store.apply(commit)
     return node.chunks
 

@@ -335,7 +335,7 @@ def test_shapes_that_are_none(place: Place, shape: Any) -> None:
     ("layout", "error", "text"),
     [
         ({"shards": (4,)}, TypeError, "zarr2 has no setting 'shards'"),
-        ({"seperator": "."}, TypeError, "only order, dimension_separator"),
+        ({"seperator": "."}, TypeError, "it has order, dimension_separator"),
         ({"order": "K"}, ValueError, "order is 'K', not one of 'C', 'F'"),
         ({"dimension_separator": "-"}, ValueError, "not one of '.', '/'"),
     ],

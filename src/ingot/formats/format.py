@@ -7,13 +7,15 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.codecs.codec import Stage
+from ingot.dtypes import DType
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
 
@@ -28,6 +30,7 @@ __all__ = [
     "Locations",
     "Node",
     "RaggedNode",
+    "Request",
     "Signature",
     "TableNode",
 ]
@@ -175,8 +178,19 @@ class ChunkMap(Protocol):
         """Return where chunks lie; `coords` has a row of coordinates for each."""
         ...
 
+    def reopened(self, store: Store) -> "ChunkMap":
+        """Return the map of the same array as `store` has it now: the same store, or a view of it.
+
+        `NotFoundError` when the array is no longer there.
+        """
+        ...
+
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
-        """Return the commit that stores chunks; None erases one, which then reads as fill."""
+        """Return the commit that stores chunks; None erases one, which then reads as fill.
+
+        Called by a writer whose turn it is, so what it reads of the store stays as it is until the
+        commit is applied.
+        """
         ...
 
     def resized(self, shape: tuple[int, ...]) -> tuple["ChunkMap", Commit]:
@@ -234,6 +248,25 @@ Node: TypeAlias = ArrayNode | TableNode | RaggedNode | GroupNode
 """What opening yields."""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An array that somebody wants, before a format has said how it would lie there.
+
+    `fill` is an item of `dtype`. Without `chunks` or `stages` (the codecs, in the order of
+    encoding) the format chooses.
+
+    >>> Request((10, 10), np.dtype("<f4"), np.float32(0)).chunks is None
+    True
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    fill: Any
+    chunks: tuple[int, ...] | None = None
+    stages: tuple[Stage, ...] | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
 @runtime_checkable
 class Format(Protocol):
     """One way to lay out data in a store."""
@@ -253,14 +286,23 @@ class Format(Protocol):
         """How it is recognised."""
         ...
 
+    @property
+    def settings(self) -> Collection[str]:
+        """The names of what only some formats have, and `design` and `create` take as `layout`."""
+        ...
+
     def open(self, store: Store, path: str = "") -> Node:
         """Return what lies at `path`; `NotFoundError` when nothing of this format does."""
+        ...
+
+    def design(self, request: Request, **layout: Any) -> ArraySchema:
+        """Return how the format lays out an array; `ValueError` for a setting of a wrong value."""
         ...
 
     def create(
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[Node, Commit]:
-        """Return a new array, and the commit that makes it; `layout` is what only some have."""
+        """Return a new array, and the commit that makes it."""
         ...
 
 

@@ -42,9 +42,11 @@ from ingot.formats.format import (
     KeyTemplate,
     Kind,
     Locations,
+    Request,
     Signature,
 )
 from ingot.formats.keys import leaving
+from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
@@ -224,6 +226,13 @@ class Zarr2Map:
         """Return where chunks lie: every one is a whole key."""
         return Locations(self.template.keys(coords))
 
+    def reopened(self, store: Store) -> "Zarr2Map":
+        """Return the map of the same array as `store` has it now."""
+        node = Zarr2Format().open(store, self.path)
+        if not isinstance(node, ArrayNode):
+            raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
+        return node.chunks  # type: ignore[return-value]
+
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
         template = self.template
@@ -270,6 +279,7 @@ class Zarr2Format:
     name: ClassVar[str] = "zarr2"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
     signature: ClassVar[Signature] = Signature(markers=(ARRAY, GROUP))
+    settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator")
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
@@ -289,23 +299,46 @@ class Zarr2Format:
             raise
         raise NotFoundError(f"{store.location}: no {keys[0]} and no {keys[1]}")
 
+    def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
+        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
+        _check_choice("order", order, ("C", "F"))
+        shape, dtype = request.shape, request.dtype
+        chunks = request.chunks
+        if chunks is None:
+            chunks = auto_chunks(shape, dtype.itemsize, growing=0 in shape)
+        stages = default_stages(dtype) if request.stages is None else request.stages
+        grid = ChunkGrid(shape, chunks, padded=True)
+        spec = ChunkSpec(grid.chunk, dtype, request.fill)
+        chain = build_chain(stages, spec, order, where="codec")
+        return ArraySchema(grid.shape, dtype, grid.chunk, chain, request.fill, order, request.attrs)
+
     def create(
-        self, store: Store, schema: ArraySchema, path: str = "", *, separator: str = "."
+        self,
+        store: Store,
+        schema: ArraySchema,
+        path: str = "",
+        *,
+        dimension_separator: str = ".",
+        **layout: Any,
     ) -> tuple[ArrayNode, Commit]:
         """Return a new array, and the commit that makes it and the groups above it.
 
         What is returned is what opening will find: the metadata is read back from its bytes.
         """
-        if separator not in _SEPARATORS:
-            raise ValueError(f"separator is {separator!r}, not one of '.', '/'")
+        _check_choice("dimension_separator", dimension_separator, _SEPARATORS)
         path = _normalised(path)
-        data = pack_array(ArrayMetadata.of(schema, separator))
+        data = pack_array(ArrayMetadata.of(schema, dimension_separator))
         metadata = parse_array(data, schema.attrs)
         prepare: list[Edit] = list(_ancestors(store, path))
         if schema.attrs:
             prepare.append(Put(_prefix(path) + ATTRS, pack_attrs(schema.attrs)))
         publish = (Put(_prefix(path) + ARRAY, data),)
         return ArrayNode(Zarr2Map(store, metadata, path)), Commit(tuple(prepare), publish)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(repr, choices))}")
 
 
 def _parse_stages(claims: Claims) -> list[Stage]:

@@ -422,7 +422,7 @@ def test_a_document_that_is_too_long_is_not_read_whole() -> None:
 def test_creating_an_array_makes_the_groups_above_it() -> None:
     store = MemoryStore({".zgroup": zarr2.pack_group()})
     schema = schema_of("<i4", Blosc(), attrs={"unit": "m"})
-    node, commit = Zarr2Format().create(store, schema, "/a//b\\c/", separator="/")
+    node, commit = Zarr2Format().create(store, schema, "/a//b\\c/", dimension_separator="/")
     assert [edit.key for edit in commit.prepare] == ["a/.zgroup", "a/b/.zgroup", "a/b/c/.zattrs"]
     assert [edit.key for edit in commit.publish] == ["a/b/c/.zarray"]
     store.apply(commit)
@@ -433,7 +433,7 @@ def test_creating_an_array_makes_the_groups_above_it() -> None:
     group = Zarr2Format().open(store, "a")
     assert group == GroupNode("a", ("b",), {})
     with pytest.raises(ValueError, match="separator"):
-        Zarr2Format().create(store, schema, separator="-")
+        Zarr2Format().create(store, schema, dimension_separator="-")
 
 
 def test_children_are_arrays_and_groups_only() -> None:
@@ -531,7 +531,9 @@ def test_zarr_python_reads_what_is_written(
     zarr = pytest.importorskip("zarr")
     array, store = sample(dtype), LocalStore(tmp_path, writable=True)
     schema = schema_of(dtype, *stages, order=order, attrs={"unit": "m"})
-    node, commit = Zarr2Format().create(store, schema, separator="/" if order == "F" else ".")
+    node, commit = Zarr2Format().create(
+        store, schema, dimension_separator="/" if order == "F" else "."
+    )
     store.apply(commit)
     assert isinstance(node.chunks, Zarr2Map)
     store.apply(written(node.chunks, array))
