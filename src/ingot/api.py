@@ -7,26 +7,36 @@ wishes goes where. Refuses to move data: that is for the containers it returns.
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
-from ingot.array import Array, Mode
+from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, LimitError, NotFoundError, UnsupportedError
+from ingot.engine.run import Engine
+from ingot.errors import (
+    ExistsError,
+    FormatError,
+    IngotError,
+    LimitError,
+    NotFoundError,
+    UnsupportedError,
+)
 from ingot.formats import fills
 from ingot.formats.detect import detect, looked_for
-from ingot.formats.format import ArrayNode, ChunkMap, Format, GroupNode, Request
+from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
 from ingot.formats.zarr2 import Zarr2Format
 from ingot.options import Options
 from ingot.schema import ArraySchema
-from ingot.stores import Commit, Edit, Feature, FileStore, LocalStore, MemoryStore, Store
+from ingot.selection import parse
+from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store
+from ingot.stores.state import change, read_numbered
 
 __all__ = ["array", "create", "formats", "open"]
 
@@ -64,14 +74,20 @@ def open(
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
     place = _Place.of(path, writable=mode == "r+")
-    chosen = _format(format) if format is not None else _detected(place)
-    node = chosen.open(place.store)
+
+    def find(view: Store) -> tuple[Format, Node]:
+        chosen = _format(format) if format is not None else _detected(place, view)
+        return chosen, chosen.open(view)
+
+    (chosen, node), number = read_numbered(place.store, find)
     if isinstance(node, GroupNode):
         names = ", ".join(node.children) or "none"
         raise UnsupportedError(f"{place.name}: a group; open one of its members ({names}) instead")
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
-    return Array(chosen, node.chunks, path=place.path, mode=mode, options=options or Options())
+    options = options or Options()
+    handle = opened(chosen, place.store, "", options, first=(Engine(node.chunks, options), number))
+    return Array(chosen, handle, path=place.path, mode=mode)
 
 
 def create(
@@ -96,8 +112,8 @@ def create(
     text of any length. The format zarr2 has two settings of its own: `order` ("C" or "F") and
     `dimension_separator` ("." or "/").
 
-    What exists is not touched, unless `overwrite` allows to replace an array. Then the old one is
-    emptied and the new one takes its place; files that are not its own stay. A group, or a folder
+    What exists is not touched, unless `overwrite` allows to replace an array. Then the new one
+    takes its place in one commit; files that are not the array's own stay. A group, or a folder
     with anything else in it, is never replaced.
 
     >>> array = create(shape=(1000, 1000), dtype="f4", codec="zlib:1", fill=float("nan"))
@@ -105,9 +121,7 @@ def create(
     ((500, 500), np.float32(nan))
     """
     wish = _Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
-    new = _prepared(path, wish)
-    new.publish()
-    return new.array
+    return _created(path, wish, None)
 
 
 def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
@@ -122,14 +136,7 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     items = np.asarray(data, None if dtype is None else _dtype(dtype))
     own = {each.name for each in fields(_Wish)} - {"layout"}
     layout = {name: as_create.pop(name) for name in as_create.keys() - own}
-    new = _prepared(path, _Wish(items.shape, items.dtype, **as_create, layout=layout))
-    try:
-        new.array[...] = items
-    except BaseException:
-        new.chunks.store.apply(Commit(cleanup=tuple(_removals(new.chunks))))
-        raise
-    new.publish()
-    return new.array
+    return _created(path, _Wish(items.shape, items.dtype, **as_create, layout=layout), items)
 
 
 def formats() -> dict[str, tuple[str, ...]]:
@@ -192,8 +199,8 @@ def _format(name: str) -> Format:
     return _FORMATS[name]
 
 
-def _detected(place: _Place) -> Format:
-    found = detect(place.store, _FORMATS.values(), place.file)
+def _detected(place: _Place, view: Store) -> Format:
+    found = detect(view, _FORMATS.values(), place.file)
     if found is not None:
         return found
     sought = looked_for(_FORMATS.values())
@@ -240,31 +247,31 @@ class _Wish:
         return schema
 
 
-@dataclass(frozen=True, slots=True)
-class _New:
-    """An array that exists as soon as its commit is applied."""
-
-    array: Array
-    chunks: ChunkMap
-    commit: Commit
-    options: Options
-
-    def publish(self) -> None:
-        self.chunks.store.apply(self.commit, durability=self.options.durability)
-
-
-def _prepared(path: Path | None, wish: _Wish) -> _New:
+def _created(path: Path | None, wish: _Wish, items: NDArray[Any] | None) -> Array:
     chosen = _format(wish.format or _DEFAULT)
     _check_layout(chosen, wish.layout)
     schema = wish.schema(chosen)
     place = _Place.of(MemoryStore() if path is None else path, writable=True)
-    node, commit = chosen.create(place.store, schema, **wish.layout)
-    assert isinstance(node, ArrayNode)
-    if _make_room(place, overwrite=wish.overwrite):
-        place.store.apply(Commit(cleanup=tuple(_removals(node.chunks))))
     options = wish.options or Options()
-    made = Array(chosen, node.chunks, path=place.path, mode="r+", options=options)
-    return _New(made, node.chunks, commit, options)
+    made: list[Engine] = []
+
+    def build(store: Store) -> Commit:
+        old = _in_the_way(place, store, overwrite=wish.overwrite)
+        node, commit = chosen.create(store, schema, **wish.layout)
+        assert isinstance(node, ArrayNode)
+        made.append(Engine(node.chunks, options))
+        data = Commit()
+        if items is not None:
+            data = made[-1].written(parse(..., schema.shape), items)
+        if old is None:
+            return Commit((*data.edits, *commit.prepare), commit.publish, commit.cleanup)
+        # What is replaced is still read: all of it changes at once, or nothing.
+        return Commit(publish=(*old.edits, *data.edits, *commit.edits))
+
+    _in_the_way(place, place.store, overwrite=wish.overwrite)  # Before a lock file is made.
+    number = change(place.store, build, durability=options.durability)
+    handle = opened(chosen, place.store, "", options, first=(made[-1], number))
+    return Array(chosen, handle, path=place.path, mode="r+")
 
 
 def _check_layout(format: Format, layout: Mapping[str, Any]) -> None:
@@ -274,45 +281,23 @@ def _check_layout(format: Format, layout: Mapping[str, Any]) -> None:
             raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
 
 
-def _make_room(place: _Place, *, overwrite: bool) -> bool:
-    """Empty the array that is in the way, if that is allowed; tell whether there was one."""
-    found = detect(place.store, _FORMATS.values(), place.file)
+def _in_the_way(place: _Place, store: Store, *, overwrite: bool) -> Commit | None:
+    """Return the commit that removes what is there, if that is allowed; None if nothing is."""
+    found = detect(store, _FORMATS.values(), place.file)
     if found is None:
         if place.is_empty():
-            return False
-        raise FileExistsError(f"{place.name}: there is something already, and no known dataset")
+            return None
+        raise ExistsError(f"{place.name}: there is something already, and no known dataset")
     if not overwrite:
-        raise FileExistsError(f"{place.name}: a {found.name} dataset is there already")
+        raise ExistsError(f"{place.name}: a {found.name} dataset is there already")
     try:
-        node = found.open(place.store)
+        node = found.open(store)
     except IngotError as error:
         error.add_note("what cannot be read cannot be replaced: its files are not known")
         raise
     if not isinstance(node, ArrayNode):
-        raise FileExistsError(f"{place.name}: only arrays are replaced, this is none")
-    for commit in _emptied(node.chunks):
-        place.store.apply(commit)
-    return True
-
-
-def _emptied(chunks: ChunkMap) -> Iterator[Commit]:
-    """Yield what leaves nothing of an array but its metadata, the length first."""
-    schema = chunks.schema
-    if schema.shape:
-        yield chunks.resized((0,) * len(schema.shape))[1]
-    else:
-        yield chunks.stage({(): None})
-    if schema.attrs:
-        yield chunks.described({})[1]
-
-
-def _removals(chunks: ChunkMap) -> Sequence[Edit]:
-    """Return the edits that remove all chunks, whoever left them there."""
-    shape = chunks.schema.shape
-    if not shape:
-        return chunks.stage({(): None}).edits
-    nothing, _ = chunks.resized((0,) * len(shape))
-    return nothing.resized(shape)[1].prepare
+        raise ExistsError(f"{place.name}: only arrays are replaced, this is none")
+    return node.chunks.removed()
 
 
 def _dtype(claim: DTypeLike) -> DType:

@@ -1,15 +1,14 @@
 """The array: NumPy's way to read and write, on chunks wherever they are stored.
 
-Knows what a user may ask of an array, in which order its changes reach the store, and whether it
-may be changed at all. Refuses to know how a selection is carried out (the engine does) and where
-chunks lie (the format does).
+Knows what a user may ask of an array, and whether it may be changed at all. Refuses to know how a
+selection is carried out (the engine does), where chunks lie (the format does), and which state is
+the committed one (the handle does).
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Literal, NoReturn, Self, TypeAlias, cast
+from contextlib import AbstractContextManager
+from typing import Any, Final, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,20 +19,25 @@ from ingot.blocks import BLOCK_BYTES, block_rows, block_shape, blocks
 from ingot.codecs.codec import Raw, Stage
 from ingot.display import Info, array_info
 from ingot.dtypes import DType
+from ingot.engine import changes
+from ingot.engine.changes import Step
 from ingot.engine.explanation import Explanation
 from ingot.engine.run import Engine
-from ingot.errors import FormatError, ReadOnlyError
+from ingot.errors import FormatError, NotFoundError, ReadOnlyError
 from ingot.footprint import stored_bytes
 from ingot.formats.format import ArrayNode, ChunkMap, Format
 from ingot.grid import ChunkGrid
-from ingot.growth import appended, overhangs
+from ingot.growth import appended
+from ingot.handle import Handle
 from ingot.options import Options
+from ingot.orthogonal import OrthogonalIndex
 from ingot.reductions import Axis, Out, Source
 from ingot.schema import ArraySchema
-from ingot.selection import parse, parse_orthogonal
-from ingot.stores.store import Commit, Store
+from ingot.selection import Selection, parse, parse_orthogonal
+from ingot.stores.state import NEVER
+from ingot.stores.store import Store
 
-__all__ = ["Array", "Mode", "OrthogonalIndex"]
+__all__ = ["Array", "Mode", "opened"]
 
 Mode: TypeAlias = Literal["r", "r+"]
 
@@ -58,17 +62,15 @@ class Array:
     <ingot.Array (4, 6) int32, zarr2 in memory, r+>
     """
 
-    __slots__ = ("__weakref__", "_changes", "_format", "_mode", "_path", "_state")
+    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
 
     def __init__(
-        self, format: Format, chunks: ChunkMap, *, path: str | None, mode: Mode, options: Options
+        self, format: Format, handle: Handle[Engine], *, path: str | None, mode: Mode
     ) -> None:
         self._format = format
+        self._handle = handle
         self._path = path
         self._mode: Mode = mode
-        self._changes = threading.RLock()
-        # One value, so that a thread that reads never sees half of a change.
-        self._state = (Engine(chunks, options), chunks.schema.shape)
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -156,8 +158,7 @@ class Array:
     # Reading -------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        engine, shape = self._state
-        return engine.read(parse(key, shape))
+        return self._handle.read(lambda engine: engine.read(parse(key, engine.shape)))
 
     def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
         """Return what ``array[key]`` does, or fill `out`, which has its shape and type.
@@ -169,15 +170,13 @@ class Array:
         >>> row
         array([4, 5, 6])
         """
-        engine, shape = self._state
-        selection = parse(key, shape)
         if out is None:
-            return engine.read(selection)
-        engine.read_into(selection, out)
+            return self[key]
+        self._handle.read(lambda engine: engine.read_into(parse(key, engine.shape), out))
         return out
 
     @property
-    def oindex(self) -> "OrthogonalIndex":
+    def oindex(self) -> OrthogonalIndex:
         """The same array with keys that select along every axis on its own.
 
         >>> import ingot
@@ -185,7 +184,10 @@ class Array:
         >>> array.oindex[[0, 2], [0, 1]]
         array([[1, 2], [7, 8]])
         """
-        return OrthogonalIndex(self)
+        return OrthogonalIndex(
+            lambda key: self._handle.read(lambda now: now.read(parse_orthogonal(key, now.shape))),
+            lambda key, value: self._assign(lambda shape: parse_orthogonal(key, shape), value),
+        )
 
     def to_numpy(self) -> NDArray[Any]:
         """Return the whole array as a NumPy array.
@@ -209,21 +211,18 @@ class Array:
         return shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        engine, shape = self._state
-        if not shape:
+        schema = self._schema
+        if not schema.shape:
             raise TypeError("iteration over an array without axes")
-        rows = block_rows(self._schema.grid, self._schema.dtype.itemsize)
-        starts = range(0, shape[0], rows)
-        return (
-            item
-            for start in starts
-            for item in engine.read(parse(slice(start, start + rows), shape))
-        )
+        rows = block_rows(schema.grid, schema.dtype.itemsize)
+        starts = range(0, schema.shape[0], rows)
+        return (item for start in starts for item in self[start : start + rows])
 
     def blocks(self, nbytes: int = BLOCK_BYTES) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
         """Yield the array piece by piece: keys, and what they select, in the order of the array.
 
-        A block is made of whole chunks and has at most `nbytes` bytes, or one chunk.
+        A block is made of whole chunks and has at most `nbytes` bytes, or one chunk. Each is of
+        the state at its time; inside of a `snapshot` all are of the same.
 
         >>> import ingot
         >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
@@ -232,9 +231,9 @@ class Array:
         >>> array[...]
         array([10, 20, 30, 40, 50])
         """
-        source = self._source()
-        step = block_shape(source.grid, source.dtype.itemsize, most=nbytes)
-        return ((key, source.read(key)) for key in blocks(source.grid.shape, step))
+        schema = self._schema
+        step = block_shape(schema.grid, schema.dtype.itemsize, most=nbytes)
+        return ((key, self[(*key, ...)]) for key in blocks(schema.shape, step))
 
     def explain(self, key: Any = ...) -> Explanation:
         """Tell what reading ``array[key]`` costs, without reading it; print the answer.
@@ -247,14 +246,12 @@ class Array:
         (0,)   0    1              16    16
         (1,)   1    1              16    16
         """
-        engine, shape = self._state
-        return engine.explain(parse(key, shape))
+        return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
 
     # Changing ------------------------------------------------------------------------------------
 
     def __setitem__(self, key: Any, value: object) -> None:
-        with self._changing() as engine:
-            engine.write(parse(key, engine.chunks.schema.shape), value)
+        self._assign(lambda shape: parse(key, shape), value)
 
     def append(self, values: object, axis: int = 0) -> None:
         """Add items at the end of an axis; all other axes must agree.
@@ -267,10 +264,12 @@ class Array:
         >>> array[...]
         array([[1, 2], [3, 4], [5, 6]])
         """
-        with self._changing() as engine:
-            added = appended(values, engine.chunks.schema, axis)
-            if added.shape != engine.chunks.schema.shape:
-                self._resize(engine, added.shape, lambda grown: grown.write(*added[:2]))
+
+        def build(engine: Engine) -> Step:
+            place, items, shape = appended(values, engine.chunks.schema, axis)
+            return changes.grown(engine, shape, place, items)
+
+        self._change(build)
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Change the length of axes; what comes into being holds the fill value.
@@ -282,47 +281,51 @@ class Array:
         >>> array[...]
         array([1, 2, 0, 0, 0])
         """
-        with self._changing() as engine:
+        wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+
+        def build(engine: Engine) -> Step:
             schema = engine.chunks.schema
-            wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
             lengths = ChunkGrid(wanted, schema.chunks, schema.padded).shape
-            fill = np.empty((), schema.dtype)
-            fill[()] = schema.fill
+            return changes.resized(engine, lengths)
 
-            def clear(grown: Engine) -> None:
-                for overhang in overhangs(schema.grid, lengths):
-                    grown.write(overhang, fill)
+        self._change(build)
 
-            if lengths != schema.shape:
-                self._resize(engine, lengths, clear)
+    def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
+        engine = self._writable().value
+        selection = select(engine.shape)
+        if not engine.replaces(selection):
+            self._change(lambda now: changes.assigned(now, select(now.shape), value))
+            return
+        # Nothing is kept of these chunks, so several writers may encode theirs side by side.
+        early = engine.written(selection, value)
 
-    def _resize(
-        self, engine: Engine, shape: tuple[int, ...], write: Callable[[Engine], None]
-    ) -> None:
-        """Give the array another shape, after `write` has filled what comes into being."""
-        chunks, commit = engine.chunks.resized(shape)
-        store, grown = chunks.store, engine.with_chunks(chunks)
-        durability = engine.options.durability
-        store.apply(Commit(prepare=commit.prepare), durability=durability)
-        write(grown)
-        last = Commit(publish=commit.publish, cleanup=commit.cleanup)
-        store.apply(last, durability=durability)
-        self._state = grown, shape
+        def build(now: Engine) -> Step:
+            if now is engine:
+                return Step(engine, early)
+            engine.discard(early)
+            return changes.assigned(now, select(now.shape), value)
+
+        try:
+            self._change(build)
+        except NotFoundError:
+            # A writer that cleaned up after a dead one has swept away what was staged.
+            self._change(lambda now: changes.assigned(now, select(now.shape), value))
 
     def _describe(self, change: Change) -> None:
-        with self._changing() as engine:
+        def build(engine: Engine) -> Step:
             attrs = dict(engine.chunks.schema.attrs)
             change(attrs)
-            chunks, commit = engine.chunks.described(attrs)
-            chunks.store.apply(commit, durability=engine.options.durability)
-            self._state = engine.with_chunks(chunks), chunks.schema.shape
+            return changes.described(engine, attrs)
 
-    @contextmanager
-    def _changing(self) -> Iterator[Engine]:
+        self._change(build)
+
+    def _change(self, build: Callable[[Engine], Step]) -> None:
+        self._writable().change(build)
+
+    def _writable(self) -> Handle[Engine]:
         if self._mode == "r":
-            raise ReadOnlyError(f"{self._chunks.store.location}: opened with mode 'r'")
-        with self._changes:
-            yield self._state[0]
+            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
+        return self._handle
 
     # Reducing ------------------------------------------------------------------------------------
     # The signatures are those of NumPy's own methods: np.sum(array) calls array.sum.
@@ -343,7 +346,7 @@ class Array:
         >>> ingot.array([[1, 2], [3, 4]]).sum(axis=0)
         array([4, 6])
         """
-        return reductions.total(self._source(), axis, dtype, out, keepdims)
+        return self._reduced(reductions.total, axis, dtype, out, keepdims)
 
     def mean(
         self,
@@ -358,7 +361,7 @@ class Array:
         >>> ingot.array([1, 2]).mean()
         np.float64(1.5)
         """
-        return reductions.mean(self._source(), axis, dtype, out, keepdims)
+        return self._reduced(reductions.mean, axis, dtype, out, keepdims)
 
     def min(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Find the smallest item, block by block.
@@ -367,7 +370,7 @@ class Array:
         >>> ingot.array([[1, 2], [4, 3]]).min(axis=1)
         array([1, 3])
         """
-        return reductions.reduce(self._source(), reductions.MIN, axis, out, keepdims)
+        return self._reduced(reductions.reduce, reductions.MIN, axis, out, keepdims)
 
     def max(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Find the largest item, block by block.
@@ -376,7 +379,7 @@ class Array:
         >>> ingot.array([1, 2]).max()
         np.int64(2)
         """
-        return reductions.reduce(self._source(), reductions.MAX, axis, out, keepdims)
+        return self._reduced(reductions.reduce, reductions.MAX, axis, out, keepdims)
 
     def any(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Tell whether any item is true; blocks after the first such one are not read.
@@ -385,7 +388,7 @@ class Array:
         >>> ingot.array([0, 2]).any()
         np.True_
         """
-        return reductions.reduce(self._source(), reductions.ANY, axis, out, keepdims)
+        return self._reduced(reductions.reduce, reductions.ANY, axis, out, keepdims)
 
     def all(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Tell whether all items are true; blocks after the first that is not are not read.
@@ -394,13 +397,10 @@ class Array:
         >>> ingot.array([0, 2]).all()
         np.False_
         """
-        return reductions.reduce(self._source(), reductions.ALL, axis, out, keepdims)
+        return self._reduced(reductions.reduce, reductions.ALL, axis, out, keepdims)
 
-    def _source(self) -> Source:
-        engine, shape = self._state
-        schema = engine.chunks.schema
-        # Not a single item but an array, even without axes.
-        return Source(schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), shape)))
+    def _reduced(self, reduce: Callable[..., Any], *arguments: Any) -> Any:
+        return self._handle.read(lambda engine: reduce(_source(engine), *arguments))
 
     # Living with it ------------------------------------------------------------------------------
 
@@ -413,10 +413,23 @@ class Array:
         """Do nothing: every change was stored when its call returned."""
         _ = self._chunks  # A closed array complains.
 
+    def refresh(self) -> None:
+        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        self._handle.refresh()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Stay on one state of the array while a block runs; its writers wait for the end of it.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3])
+        >>> with array.snapshot():
+        ...     mean = array[...] / array.sum()
+        """
+        return self._handle.snapshot()
+
     def close(self) -> None:
         """Let go of everything; after that the array cannot be used."""
-        closed = _Closed(f"the array {'in memory' if self._path is None else self._path}")
-        self._state = cast(Engine, closed), self._state[1]
+        self._handle.close(f"the array {'in memory' if self._path is None else self._path}")
 
     def __enter__(self) -> Self:
         return self
@@ -425,9 +438,9 @@ class Array:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        engine, _ = self._state
-        place = engine.chunks.store, self._path
-        return _reopened, (self._format, *place, self._mode, engine.options)
+        engine = self._handle.value
+        place = self._handle.store, engine.chunks.path
+        return _reopened, (self._format, *place, self._path, self._mode, engine.options)
 
     def __repr__(self) -> str:
         try:
@@ -446,53 +459,40 @@ class Array:
 
     @property
     def _chunks(self) -> ChunkMap:
-        return self._state[0].chunks
+        return self._handle.value.chunks
 
     @property
     def _schema(self) -> ArraySchema:
-        return self._state[0].chunks.schema
+        return self._handle.value.chunks.schema
 
 
-class OrthogonalIndex:
-    """An array with keys that select along every axis on its own; see `Array.oindex`.
-
-    >>> import ingot
-    >>> array = ingot.create(shape=(3, 3), dtype="i8")
-    >>> array.oindex[[0, 2], [0, 2]] = 1
-    >>> array[...]
-    array([[1, 0, 1], [0, 0, 0], [1, 0, 1]])
-    """
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Array) -> None:
-        self._array = array
-
-    def __getitem__(self, key: Any) -> Any:
-        engine, shape = self._array._state
-        return engine.read(parse_orthogonal(key, shape))
-
-    def __setitem__(self, key: Any, value: object) -> None:
-        with self._array._changing() as engine:
-            engine.write(parse_orthogonal(key, engine.chunks.schema.shape), value)
-
-
-class _Closed:
-    """Stands where the engine of an array was until it was closed."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise ValueError(f"{self._name} is closed")
+def _source(engine: Engine) -> Source:
+    schema = engine.chunks.schema
+    # Not a single item but an array, even without axes.
+    return Source(
+        schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), engine.shape))
+    )
 
 
 def _reopened(
-    format: Format, store: Store, path: str | None, mode: Mode, options: Options
+    format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
 ) -> Array:
-    node = format.open(store)
-    if not isinstance(node, ArrayNode):
-        raise FormatError(f"{store.location}: no longer an array")
-    return Array(format, node.chunks, path=path, mode=mode, options=options)
+    return Array(format, opened(format, store, inner, options), path=path, mode=mode)
+
+
+def opened(
+    format: Format,
+    store: Store,
+    inner: str,
+    options: Options,
+    first: tuple[Engine | None, int | None] = (None, NEVER),
+) -> Handle[Engine]:
+    """Return a handle of the array that lies at `inner` of a store."""
+
+    def load(view: Store) -> Engine:
+        node = format.open(view, inner)
+        if not isinstance(node, ArrayNode):
+            raise FormatError(f"{store.location}: no longer an array")
+        return Engine(node.chunks, options)
+
+    return Handle(store, load, durability=options.durability, first=first)

@@ -13,6 +13,7 @@ already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
     ├── LockedError                BlockingIOError (OSError): somebody else is writing
     ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
     ├── NotFoundError              FileNotFoundError (OSError): nothing of that name is there
+    ├── ExistsError                FileExistsError (OSError): something of that name is there
     ├── SelectionError             IndexError: the selection does not fit the data
     └── KernelError                ImportError: the compute kernel asked for cannot be used
 
@@ -29,6 +30,7 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 
 __all__ = [
     "CorruptionError",
+    "ExistsError",
     "FormatError",
     "IngotError",
     "KernelError",
@@ -119,6 +121,15 @@ class NotFoundError(IngotError, FileNotFoundError):
     >>> raise NotFoundError("'prices.ingot': no such file")
     Traceback (most recent call last):
     ingot.errors.NotFoundError: 'prices.ingot': no such file
+    """
+
+
+class ExistsError(IngotError, FileExistsError):
+    """Something of that name is there already.
+
+    >>> raise ExistsError("'prices.ingot': a zarr2 dataset is there already")
+    Traceback (most recent call last):
+    ingot.errors.ExistsError: 'prices.ingot': a zarr2 dataset is there already
     """
 
 

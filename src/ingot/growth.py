@@ -1,21 +1,18 @@
 """What an array takes in when it grows.
 
-Knows which values may be appended to an array and where they go, and which cells of its edge chunks
-are outside of it now and will be inside. Refuses to write.
+Knows which values may be appended to an array and where they go. Refuses to write.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import NDArray
 
-from ingot.grid import ChunkGrid
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
 
-__all__ = ["Growth", "appended", "overhangs"]
+__all__ = ["Growth", "appended"]
 
 
 class Growth(NamedTuple):
@@ -48,28 +45,6 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
         )
     place = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
     return Growth(place, added, shape)
-
-
-def overhangs(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Selection]:
-    """Yield the parts of an array of the new `shape` that the chunks of `grid` hold already.
-
-    An edge chunk may hold anything beyond the edge: what was there before the array shrank, or
-    whatever another program pads with.
-
-    >>> grid = ChunkGrid((5, 4), (4, 4), padded=True)
-    >>> [(part.starts, part.counts) for part in overhangs(grid, (20, 6))]
-    [((5, 0), (3, 4))]
-    """
-    if not grid.padded:
-        return
-    stored = [count * chunk for count, chunk in zip(grid.counts, grid.chunk, strict=True)]
-    kept = list(map(min, grid.shape, shape))
-    reach = list(map(min, stored, shape))
-    for axis in range(len(shape)):
-        if kept[axis] < reach[axis]:
-            before = [slice(0, length) for length in kept[:axis]]
-            after = [slice(0, length) for length in reach[axis + 1 :]]
-            yield parse((*before, slice(kept[axis], reach[axis]), *after), shape)
 
 
 def _items(values: object, schema: ArraySchema, axis: int) -> NDArray[Any]:

@@ -16,6 +16,7 @@ EXPECTED_BASES = {
     "LockedError": BlockingIOError,
     "ReadOnlyError": PermissionError,
     "NotFoundError": FileNotFoundError,
+    "ExistsError": FileExistsError,
     "SelectionError": IndexError,
     "KernelError": ImportError,
 }

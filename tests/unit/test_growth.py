@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ingot.codecs.codec import CodecChain
-from ingot.grid import ChunkGrid
-from ingot.growth import appended, overhangs
+from ingot.growth import appended
 from ingot.schema import ArraySchema
 
 
@@ -34,26 +33,3 @@ def test_objects_are_as_deep_as_the_array_says() -> None:
     assert growth.shape == (6,)
     assert all(item is row for item in growth.values)
     assert appended([[1, [2]]], schema(4, 2, dtype=object), 0).values[0, 1] == [2]
-
-
-SHAPES = [(4, 5), (4, 4), (8, 8), (1, 9), (0, 3), (5, 0), (12, 12), (3, 7)]
-
-
-@pytest.mark.parametrize("old", SHAPES)
-@pytest.mark.parametrize("new", SHAPES)
-def test_overhangs_are_the_cells_that_stored_chunks_bring_along(
-    old: tuple[int, int], new: tuple[int, int]
-) -> None:
-    grid = ChunkGrid(old, (4, 3), padded=True)
-    expected = np.zeros(new, int)
-    for coords in np.ndindex(*grid.counts):
-        expected[tuple(slice(c * n, c * n + n) for c, n in zip(coords, (4, 3), strict=True))] = 1
-    expected[tuple(map(slice, old))] = 0
-    found = np.zeros(new, int)
-    for part in overhangs(grid, new):
-        found[tuple(slice(a, a + n) for a, n in zip(part.starts, part.counts, strict=True))] += 1
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_chunks_that_end_at_the_edge_bring_nothing_along() -> None:
-    assert list(overhangs(ChunkGrid((5,), (4,), padded=False), (8,))) == []

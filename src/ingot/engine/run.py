@@ -2,13 +2,14 @@
 
 Knows how a selection of an array is carried out, by one call into the native kernel where that can
 do all of it, else row by row. Decides what a missing chunk means (the fill value) and says of every
-other failure which chunk it was. Refuses to know any particular store, format or codec.
+other failure which chunk it was. Writing ends with a commit, which others apply: it may be part of
+a larger one. Refuses to know any particular store, format or codec.
 """
 
 import math
 import os
 import secrets
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import EllipsisType
 from typing import Any, Final
@@ -22,19 +23,23 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import IngotError
-from ingot.formats.format import ChunkMap
+from ingot.formats.format import ChunkMap, Coords
 from ingot.grid import count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, Selection
+from ingot.stores.state import Stateful
 from ingot.stores.store import (
     Commit,
     Constant,
     Delete,
+    Edit,
     Extent,
     Feature,
     Inline,
     Location,
     Move,
+    Put,
+    Store,
     check_commit,
 )
 
@@ -45,23 +50,62 @@ _ROW_BYTES: Final = 2048
 
 
 class Engine:
-    """One array, ready to be read and written: its chunk map, and how to carry out selections."""
+    """One state of one array: its chunk map, and how to carry out selections.
 
-    __slots__ = ("_cache", "_dtype", "_layout", "_plain", "_threads", "chunks", "options")
+    `before` is the map of the state that is stored, when `chunks` is that of one to come.
+    """
 
-    def __init__(self, chunks: ChunkMap, options: Options) -> None:
+    __slots__ = (
+        "_before",
+        "_cache",
+        "_dtype",
+        "_layout",
+        "_plain",
+        "_threads",
+        "chunks",
+        "options",
+        "shape",
+    )
+
+    def __init__(
+        self,
+        chunks: ChunkMap,
+        options: Options,
+        *,
+        before: ChunkMap | None = None,
+    ) -> None:
         self.chunks = chunks
         self.options = options
+        self.shape = chunks.schema.shape
+        self._before = chunks if before is None else before
         self._dtype = chunks.schema.dtype
         self._plain = kernel.plain_dtype(self._dtype)
         self._threads = options.thread_count()
+        # Another state has another cache: file systems give the number of a removed file again.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # Made by the first call that needs it: many arrays are opened only to be looked at.
         self._layout: native.Layout | EllipsisType | None = ...
 
-    def with_chunks(self, chunks: ChunkMap) -> "Engine":
-        """Return an engine for another state of the array."""
-        return Engine(chunks, self.options)
+    def reopened(self, store: Store) -> "Engine":
+        """Return an engine for the array as `store` has it now; nothing is taken over."""
+        return Engine(self.chunks.reopened(store), self.options)
+
+    def following(self, chunks: ChunkMap) -> "Engine":
+        """Return an engine that writes towards the state of `chunks` while this one is stored."""
+        return Engine(chunks, self.options, before=self.chunks)
+
+    def settled(self) -> "Engine":
+        """Return the engine for the state that was written towards, once it is stored."""
+        if self._before is self.chunks and self._cache is None:
+            return self
+        engine = Engine(self.chunks, self.options)
+        engine._layout = self._layout
+        return engine
+
+    def discard(self, commit: Commit) -> None:
+        """Remove what was put aside for a commit that nobody will apply."""
+        if isinstance(self.chunks.store, Stateful):
+            self.chunks.store.discard(commit.publish)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
@@ -102,22 +146,63 @@ class Engine:
             if report is not None:
                 self._judge(report[1])
 
-    def write(self, selection: Selection, value: object) -> None:
-        """Assign to a selection as NumPy would; what fails leaves chunks whole, old or new."""
+    def written(self, selection: Selection, value: object) -> Commit:
+        """Return the commit that assigns to a selection as NumPy would.
+
+        For a writer whose turn it is: chunks that change in part are read. Those that are replaced
+        whole (`replaces`) need no turn.
+        """
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
-            return
+            return Commit()
         layout = self._make_layout()
         if isinstance(selection, BasicSelection) and layout is not None:
-            self._write_native(layout, selection, values)
-            return
-        for window in self._windows(selection):
-            encoded = {}
-            for row, location, data in self._fetched(window, changing=True):
-                with _Place(self.chunks, row.coords, location):
-                    chunk = self._merged(row, location, data, row.pick(values))
-                    encoded[row.coords] = kernel.encode(chunk, self.chunks.schema)
-            self._apply(encoded)
+            return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
+        rows = plan.rows(selection, self.chunks.schema.grid)
+        return self.staged(self._changed(rows, values))
+
+    def replaces(self, selection: Selection) -> bool:
+        """Tell whether a selection has whole chunks only, so that nothing of them is kept."""
+        if not isinstance(selection, BasicSelection):
+            return False
+        box = zip(selection.starts, selection.counts, selection.steps, strict=True)
+        grid = self.chunks.schema.grid
+        for (start, count, step), length, chunk in zip(box, grid.shape, grid.chunk, strict=True):
+            stop = start + count
+            if step != 1 or start % chunk or (stop % chunk and stop != length):
+                return False
+        return True
+
+    def stored(self, coords: Iterable[Coords]) -> Iterator[tuple[Coords, NDArray[Any]]]:
+        """Yield those of some chunks that are stored, each whole and perhaps read-only."""
+        chosen = iter(coords)
+        while window := list(islice(chosen, self._window())):
+            for place, (location, data) in zip(window, self._fetch(window), strict=True):
+                with _Place(self.chunks, place, location):
+                    chunk = self._decoded(place, location, data)
+                if chunk is not None:
+                    yield place, chunk
+
+    def staged(self, chunks: Iterable[tuple[Coords, NDArray[Any]]]) -> Commit:
+        """Return the commit that stores some chunks; what does not fit the window is put aside."""
+        store, most = self.chunks.store, self.options.limits.window_bytes
+        waiting: dict[Coords, bytes | None] = {}
+        aside: list[Edit] = []
+        held = 0
+        try:
+            for coords, chunk in chunks:
+                data = waiting[coords] = kernel.encode(chunk, self.chunks.schema)
+                held += 0 if data is None else len(data)
+                # Only where a chunk is all that its key holds can it be stored without the others.
+                if held > most and self.chunks.template is not None:
+                    aside += _put_aside(store, self.chunks.stage(waiting))
+                    waiting, held = {}, 0
+        except BaseException:
+            if isinstance(store, Stateful):
+                store.discard(aside)
+            raise
+        rest = self.chunks.stage(waiting)
+        return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
@@ -147,16 +232,16 @@ class Engine:
             self._layout = layout
         return layout
 
-    def _write_native(
+    def _stage_natively(
         self, layout: native.Layout, selection: BasicSelection, values: NDArray[Any]
-    ) -> None:
+    ) -> list[Edit]:
         store = self.chunks.store
         check_commit(store, Commit())
         if self._plain is not self._dtype:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
         transaction = secrets.token_hex(8)
-        edits: list[Move | Delete] = []
+        edits: list[Edit] = []
         try:
             for first in range(0, self.count_chunks(selection), self._window()):
                 staged, troubles = layout.stage(
@@ -168,17 +253,10 @@ class Engine:
                 ]
                 self._judge(troubles)
         except BaseException:
-            images = tuple(Delete(edit.source) for edit in edits if isinstance(edit, Move))
-            store.apply(Commit(cleanup=images), durability="process")
+            if isinstance(store, Stateful):
+                store.discard(edits)
             raise
-        store.apply(Commit(publish=tuple(edits)), durability=self.options.durability)
-
-    def _apply(self, encoded: dict[tuple[int, ...], bytes | None]) -> None:
-        commit = self.chunks.stage(encoded)
-        self.chunks.store.apply(commit, durability=self.options.durability)
-        if self._cache is not None:
-            for coords in encoded:
-                self._cache.forget(coords)
+        return edits
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
@@ -189,18 +267,29 @@ class Engine:
 
     def _read_rows(self, selection: Selection, result: NDArray[Any]) -> None:
         fill = kernel.fill_item(self.chunks.schema)
-        for window in self._windows(selection):
-            for row, location, data in self._fetched(window, changing=False):
+        rows = plan.rows(selection, self.chunks.schema.grid)
+        while window := list(islice(rows, self._window())):
+            fetched = self._fetch([row.coords for row in window])
+            for row, (location, data) in zip(window, fetched, strict=True):
                 with _Place(self.chunks, row.coords, location):
                     chunk = self._decoded(row.coords, location, data)
                     row.place(result, fill if chunk is None else row.take(chunk))
 
-    def _windows(self, selection: Selection) -> Iterator[list[Row]]:
-        """Cut a selection into rows, as many at a time as their chunks fit the window."""
-        rows = plan.rows(selection, self.chunks.schema.grid)
-        size = self._window()
-        while window := list(islice(rows, size)):
-            yield window
+    def _changed(
+        self, rows: Iterator[Row], values: NDArray[Any]
+    ) -> Iterator[tuple[Coords, NDArray[Any]]]:
+        """Yield what chunks will hold: what they held, or the fill value, and the values."""
+        grid = self.chunks.schema.grid
+        while window := list(islice(rows, self._window())):
+            kept = [row for row in window if not row.covers(grid.valid_shape(row.coords))]
+            coords = [row.coords for row in kept]
+            fetched = dict(zip(coords, self._fetch(coords), strict=True))
+            for row in window:
+                location, data = fetched.pop(row.coords, (_NOWHERE, None))
+                with _Place(self.chunks, row.coords, location):
+                    chunk = self._blank(row.coords, self._decoded(row.coords, location, data))
+                    row.put(chunk, row.pick(values))
+                yield row.coords, chunk
 
     def _window(self) -> int:
         """The number of chunks that may be held in memory at a time; a row costs something too."""
@@ -208,45 +297,37 @@ class Engine:
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
         return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
 
-    def _fetched(
-        self, rows: list[Row], *, changing: bool
-    ) -> Iterator[tuple[Row, Location, bytes | NDArray[Any] | None]]:
-        """Pair each row with where its chunk lies and what is there: bytes, or a cached chunk.
-
-        A chunk that is going to be replaced whole is not fetched.
-        """
-        grid, store = self.chunks.schema.grid, self.chunks.store
-        coords = np.array([row.coords for row in rows], np.int64).reshape(
-            len(rows), len(grid.chunk)
-        )
-        locations = list(self.chunks.locate(coords))
-        found: dict[int, bytes | NDArray[Any] | None] = {}
+    def _fetch(
+        self, coords: Sequence[Coords]
+    ) -> list[tuple[Location, bytes | NDArray[Any] | None]]:
+        """Return where chunks lie in the stored state, and their bytes, or a cached chunk."""
+        chunks = self._before
+        counts = chunks.schema.grid.counts
+        # Beyond the grid there is nothing, whatever a larger array before this one has left there.
+        inside = [n for n, place in enumerate(coords) if all(map(int.__lt__, place, counts))]
+        table = np.array([coords[n] for n in inside], np.int64).reshape(len(inside), len(counts))
+        found: list[tuple[Location, bytes | NDArray[Any] | None]] = [(_NOWHERE, None)] * len(coords)
         wanted: list[tuple[int, Extent]] = []
-        for index, (row, location) in enumerate(zip(rows, locations, strict=True)):
-            if changing and row.covers(grid.valid_shape(row.coords)):
-                continue
+        for n, location in zip(inside, chunks.locate(table), strict=True):
             if isinstance(location, Inline):
-                found[index] = location.data
-            elif isinstance(location, Extent):
-                cached = self._cached(row.coords, location)
+                found[n] = location, location.data
+            elif isinstance(location, Constant):
+                found[n] = location, None
+            else:
+                cached = self._cached(coords[n], location)
+                found[n] = location, cached
                 if cached is None:
-                    wanted.append((index, location))
-                else:
-                    found[index] = cached
-        extents = [extent for _, extent in wanted]
-        for (index, _), data in zip(wanted, store.read(extents), strict=True):
-            found[index] = data
-        for index, (row, location) in enumerate(zip(rows, locations, strict=True)):
-            yield row, location, found.pop(index, None)
+                    wanted.append((n, location))
+        data = chunks.store.read([extent for _, extent in wanted])
+        for (n, extent), each in zip(wanted, data, strict=True):
+            found[n] = extent, each
+        return found
 
     def _decoded(
-        self,
-        coords: tuple[int, ...],
-        location: Location,
-        data: bytes | NDArray[Any] | None,
+        self, coords: Coords, location: Location, data: bytes | NDArray[Any] | None
     ) -> NDArray[Any] | None:
         """Return a chunk that may be read-only; None where there is only the fill value."""
-        schema = self.chunks.schema
+        schema = self._before.schema
         if isinstance(location, Constant):
             return np.broadcast_to(
                 np.asarray(location.value, schema.dtype), schema.spec(coords).shape
@@ -261,24 +342,17 @@ class Engine:
             self._cache.keep(coords, identity, chunk)
         return chunk
 
-    def _merged(
-        self,
-        row: Row,
-        location: Location,
-        data: bytes | NDArray[Any] | None,
-        values: NDArray[Any],
-    ) -> NDArray[Any]:
-        """Return what a chunk will hold: what it held, or the fill value, and the values."""
+    def _blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
+        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
         schema = self.chunks.schema
-        old = None
-        if not row.covers(schema.grid.valid_shape(row.coords)):
-            old = self._decoded(row.coords, location, data)
-        spec = schema.spec(row.coords)
-        if old is None:
-            chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
-        else:
-            chunk = np.array(old)
-        row.put(chunk, values)
+        spec = schema.spec(coords)
+        if old is not None and old.shape == spec.shape:
+            return np.array(old)
+        chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
+        if old is not None:
+            # A chunk that is cut at the edge of the array has another shape when that moves.
+            common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
+            chunk[common] = old[common]
         return chunk
 
     def _cached(self, coords: tuple[int, ...], location: Extent) -> NDArray[Any] | None:
@@ -297,6 +371,15 @@ class Engine:
         except OSError:
             return None
         return facts.st_ino, facts.st_mtime_ns, facts.st_size, location.start, location.length
+
+
+_NOWHERE: Final = Inline(b"")
+
+
+def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
+    for edit in commit.publish:
+        aside = isinstance(edit, Put) and isinstance(store, Stateful)
+        yield store.stage(edit.key, edit.data) if aside else edit  # type: ignore[union-attr, attr-defined]
 
 
 class _Place:

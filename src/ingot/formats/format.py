@@ -170,6 +170,11 @@ class ChunkMap(Protocol):
         ...
 
     @property
+    def path(self) -> str:
+        """Where in its store the array lies: what `Format.open` takes."""
+        ...
+
+    @property
     def template(self) -> KeyTemplate | None:
         """How keys follow from coordinates when that is all there is to `locate`, else None."""
         ...
@@ -203,6 +208,10 @@ class ChunkMap(Protocol):
 
     def described(self, attrs: Mapping[str, Any]) -> tuple["ChunkMap", Commit]:
         """Return the map with other attributes, and the commit that stores them."""
+        ...
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array: what makes it one first, its chunks last."""
         ...
 
 

@@ -45,7 +45,7 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import leaving
+from ingot.formats.keys import leaving, stored
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -265,6 +265,13 @@ class Zarr2Map:
         metadata = replace(self.metadata, schema=self.schema.described(attrs))
         commit = Commit(publish=(Put(_prefix(self.path) + ATTRS, pack_attrs(attrs)),))
         return replace(self, metadata=metadata), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        prefix, template = _prefix(self.path), self.template
+        found = stored(self.store, template, len(self.schema.shape))
+        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        return Commit(publish=(Delete(prefix + ARRAY), Delete(prefix + ATTRS)), cleanup=chunks)
 
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""

@@ -2,6 +2,7 @@
 
 from ingot.stores.local import FileStore, LocalStore
 from ingot.stores.memory import MemoryStore
+from ingot.stores.state import Look, Stateful, read_state
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -15,12 +16,10 @@ from ingot.stores.store import (
     Move,
     Patch,
     Put,
-    Stateful,
     Store,
     check_commit,
     check_key,
     is_staged,
-    read_state,
     staged_key,
 )
 
@@ -36,6 +35,7 @@ __all__ = [
     "Inline",
     "LocalStore",
     "Location",
+    "Look",
     "MemoryStore",
     "Move",
     "Patch",

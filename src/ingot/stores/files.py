@@ -19,8 +19,9 @@ from typing import Final, Protocol, TypeVar
 
 from ingot.errors import UnsafeError
 from ingot.stores import lock
-from ingot.stores.lock import Hold, Look, Turn
+from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
+from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent, check_key
 
 __all__ = ["Files", "Inside", "LocalFiles"]
@@ -80,9 +81,6 @@ class Inside(Protocol):
     def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
         """Become the one writer."""
 
-    def look(self, name: str) -> Look | None:
-        """Look at the sequence number without any lock; None when there is no lock file."""
-
     def hold(self, name: str, wait: float) -> Hold | None:
         """Keep writers from applying; None when there is no lock file, so no writer either."""
 
@@ -105,6 +103,9 @@ class Files(Protocol):
 
     def transaction(self) -> str:
         """Return 16 hexadecimal digits that nobody used before."""
+
+    def look(self, name: str) -> Look | None:
+        """Look at the sequence number without any lock; None when there is no lock file."""
 
 
 class LocalFiles:
@@ -136,6 +137,10 @@ class LocalFiles:
     def transaction(self) -> str:
         """Return 16 hexadecimal digits by chance."""
         return os.urandom(8).hex()
+
+    def look(self, name: str) -> Look | None:
+        """Look at the sequence number without any lock; None when there is no lock file."""
+        return lock.look(f"{self._root.path}/{name}")
 
 
 class _Folder:
@@ -282,9 +287,6 @@ class _Folder:
             turn.release()
             raise
         return turn
-
-    def look(self, name: str) -> Look | None:
-        return lock.look(self._inside, name)
 
     def hold(self, name: str, wait: float) -> Hold | None:
         return lock.hold(self._inside, name, wait, self._root.path)

@@ -10,25 +10,33 @@ one, and a reader that opened the old one keeps it.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.stores.dataset import WHOLE, Dataset
 from ingot.stores.files import Files, Inside, LocalFiles
+from ingot.stores.journal import checksum
 from ingot.stores.lock import Alone, Turn
 from ingot.stores.overlay import Overlay
+from ingot.stores.state import Look
 from ingot.stores.store import (
+    Buffer,
     Commit,
     Durability,
+    Edit,
     Extent,
     Feature,
+    Move,
+    Put,
     Store,
     check_commit,
     check_key,
     is_staged,
+    staged_key,
 )
-from ingot.stores.transaction import WHOLE, Dataset, Transaction, read_journal
+from ingot.stores.transaction import Transaction, read_journal
 
 __all__ = ["FileStore", "LocalStore"]
 
@@ -142,11 +150,13 @@ class LocalStore:
         if commit.edits:
             self._work(lambda: commit, durability)
 
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
+    def change(
+        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
+    ) -> int | None:
         """Apply the commit that `build` returns, given this store while no other writer is at work.
 
         What `build` reads is the committed state and stays that until the commit is applied, so
-        nothing that another writer does is lost.
+        nothing that another writer does is lost. Returns the number of the new state.
         """
         self._check(Commit())
 
@@ -155,7 +165,34 @@ class LocalStore:
             self._check(commit)
             return commit
 
-        self._work(built, durability)
+        return self._work(built, durability)
+
+    def stage(self, key: str, data: Buffer) -> Move:
+        """Write a value under a staged name, and return the edit that makes it that of `key`.
+
+        Nobody needs a turn for that: the name is new, and nothing speaks of it.
+        """
+        self._check(Commit(publish=(Put(key, b""),)))
+        source = staged_key(key, self._files.transaction())
+        inside = self._files.create(sync=False)
+        try:
+            inside.make_folder(key.rpartition("/")[0])
+            file = inside.open_new(source)
+            try:
+                inside.write(file, 0, data)
+            finally:
+                inside.close_file(file)
+        finally:
+            inside.close()
+        return Move(source, key, memoryview(data).nbytes, checksum(data))
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Remove the staged values of edits that nobody will apply."""
+        sources = [edit.source for edit in edits if isinstance(edit, Move)]
+        with self._entered() as inside:
+            if inside is not None:
+                for source in sources:
+                    inside.unlink(source)
 
     def recover(self) -> None:
         """Finish what a writer that died has decided, and remove what it has not.
@@ -170,21 +207,17 @@ class LocalStore:
 
     # One committed state
 
-    def look(self) -> int | None:
+    def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
-        with self._entered() as inside:
-            found = inside.look(self._dataset.lock) if inside else None
-        return None if found is None else found.sequence
+        return self._files.look(self._dataset.lock)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""
+        found = self._files.look(self._dataset.lock)
+        if found is not None and found.settled:
+            return self
         with self._entered() as inside:
-            if inside is None:
-                return self
-            found = inside.look(self._dataset.lock)
-            if found is not None and found.settled:
-                return self
-            journal = read_journal(inside, self._dataset, self.location)
+            journal = read_journal(inside, self._dataset, self.location) if inside else None
         return self if journal is None else Overlay(self, journal)
 
     @contextmanager
@@ -224,15 +257,15 @@ class LocalStore:
                 "open it again"
             )
 
-    def _work(self, build: Callable[[], Commit], durability: Durability) -> None:
+    def _work(self, build: Callable[[], Commit], durability: Durability) -> int | None:
         sync = durability == "full"
         inside = self._files.create(sync=sync)
         try:
-            self._carry_out(inside, build, sync)
+            return self._carry_out(inside, build, sync)
         finally:
             inside.close()
 
-    def _carry_out(self, inside: Inside, build: Callable[[], Commit], sync: bool) -> None:
+    def _carry_out(self, inside: Inside, build: Callable[[], Commit], sync: bool) -> int | None:
         turn: Turn = self._alone
         if self._locking:
             turn = inside.lock(self._dataset.lock, self._wait, sync=sync)
@@ -246,6 +279,7 @@ class LocalStore:
                 transaction.abandon()
                 raise
             transaction.carry_out(commit)
+            return turn.sequence
         except BaseException as error:
             if transaction.sync_failed:
                 self._failure = str(error)
@@ -329,15 +363,27 @@ class FileStore:
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
         self._folder.apply(commit, durability=durability)
 
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
+    def change(
+        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
+    ) -> int | None:
         """Apply the commit that `build` returns while no other writer is at work."""
-        self._folder.change(lambda _: build(self), durability=durability)
+        return self._folder.change(lambda _: build(self), durability=durability)
+
+    def stage(self, key: str, data: Buffer) -> Move:
+        """Write a value for the file under a staged name."""
+        if not self._owns(key):
+            raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
+        return self._folder.stage(key, data)
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Remove the staged values of edits that nobody will apply."""
+        self._folder.discard(edits)
 
     def recover(self) -> None:
         """Finish what a writer that died has decided, and remove what it has not."""
         self._folder.recover()
 
-    def look(self) -> int | None:
+    def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
         return self._folder.look()
 

@@ -27,16 +27,17 @@ import struct
 import sys
 import time
 import weakref
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
+from ingot.stores.state import Look
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
-__all__ = ["LOCK_BYTES", "Alone", "Hold", "Look", "State", "Turn", "acquire", "hold", "look"]
+__all__ = ["LOCK_BYTES", "Alone", "Hold", "State", "Turn", "acquire", "hold", "look"]
 
 LOCK_BYTES: Final = 256
 _MAGIC: Final = b"IngotL\x01\n"
@@ -69,21 +70,16 @@ class State(enum.IntEnum):
     """No writer was ever here."""
 
 
-class Look(NamedTuple):
-    """What a reader sees of the lock file."""
-
-    sequence: int
-    """Another number whenever the committed state may be another one."""
-    settled: bool
-    """Whether it is certain that there is no journal."""
-
-
 class Turn(Protocol):
     """The right to write, until it is released."""
 
     @property
     def found(self) -> State:
         """What the writer before left behind."""
+
+    @property
+    def sequence(self) -> int | None:
+        """The number of the state that readers look at; None when they are told nothing."""
 
     def bump(self) -> None:
         """Tell readers that what they read before this may not fit what they read after it."""
@@ -113,10 +109,11 @@ class Alone:
     ('UNKNOWN', None, None, 'CLEAN')
     """
 
-    __slots__ = ("_left", "found")
+    __slots__ = ("_left", "found", "sequence")
 
     def __init__(self) -> None:
         self.found = self._left = State.UNKNOWN
+        self.sequence: int | None = None
 
     def bump(self) -> None:
         """Tell nobody."""
@@ -152,10 +149,10 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
         os.close(file)  # The dataset was replaced while we waited: begin with the new one.
 
 
-def look(folder: int, name: str) -> Look | None:
-    """Return the sequence number, or None when no writer was ever here."""
+def look(path: str) -> Look | None:
+    """Return what the lock file at `path` says, or None when no writer was ever here."""
     try:
-        file = os.open(name, _READING, dir_fd=folder)
+        file = os.open(path, _READING)
     except OSError:
         return None
     try:
@@ -167,7 +164,7 @@ def look(folder: int, name: str) -> Look | None:
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         return None
     _, sequence, system, state = _HEAD.unpack(data)
-    return Look(sequence, system == _system() and state in (State.CLEAN, State.LOOSE))
+    return Look(sequence, system == _system() and state in _SETTLED)
 
 
 def hold(folder: int, name: str, wait: float, where: str) -> Hold | None:
@@ -184,6 +181,8 @@ def hold(folder: int, name: str, wait: float, where: str) -> Hold | None:
         raise
     return _ReaderHold(file, place)
 
+
+_SETTLED: Final = frozenset({State.CLEAN, State.LOOSE})
 
 _READING: Final = (
     os.O_RDONLY
@@ -233,28 +232,29 @@ class _ReaderHold(_Held):
 
 
 class _WriterTurn(_Held):
-    __slots__ = ("_applying", "_sequence", "_wait", "_where", "found")
+    __slots__ = ("_applying", "_wait", "_where", "found", "sequence")
 
     def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
         self._applying = False
         self._wait = wait
         self._where = where
+        self.sequence: int
         data = os.pread(file, _HEAD.size, 0)
         if data and not data.startswith(_MAGIC):
             raise FormatError(f"{where}: its lock file was not made by Ingot, or by a later one")
         if len(data) < _HEAD.size:
-            self._sequence = int.from_bytes(os.urandom(4), "little") << 16
+            self.sequence = int.from_bytes(os.urandom(4), "little") << 16
             self.found = State.NEW if created else State.UNKNOWN
         else:
-            _, self._sequence, system, state = _HEAD.unpack(data)
+            _, self.sequence, system, state = _HEAD.unpack(data)
             known = system == _system() and state in (State.CLEAN, State.LOOSE, State.BUSY)
             self.found = State(state) if known else State.UNKNOWN
         _write(file, self._record(State.BUSY), 0)
         super().__init__(file, _dup_for_flock(folder))
 
     def bump(self) -> None:
-        self._sequence = (self._sequence + 1) % 2**64
-        _write(self._file, self._sequence.to_bytes(8, "little"), _SEQUENCE_AT)
+        self.sequence = (self.sequence + 1) % 2**64
+        _write(self._file, self.sequence.to_bytes(8, "little"), _SEQUENCE_AT)
 
     def begin_apply(self) -> None:
         if not self._applying:
@@ -274,7 +274,7 @@ class _WriterTurn(_Held):
             self.forget()
 
     def _record(self, state: State) -> bytes:
-        head = _HEAD.pack(_MAGIC, self._sequence, _system(), state)
+        head = _HEAD.pack(_MAGIC, self.sequence, _system(), state)
         return head + _holder().encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES, b"\0")
 
 

@@ -5,11 +5,14 @@ process. Pickling copies the content: there is no path by which another process 
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ingot.errors import CorruptionError, NotFoundError
+from ingot.stores.state import Look
 from ingot.stores.store import (
+    Buffer,
     Commit,
     Delete,
     Durability,
@@ -19,6 +22,7 @@ from ingot.stores.store import (
     Move,
     Patch,
     Put,
+    Store,
     check_commit,
     check_key,
     is_staged,
@@ -46,7 +50,8 @@ class MemoryStore:
     ) -> None:
         self._values = {check_key(key): bytes(value) for key, value in (content or {}).items()}
         self._writable = writable
-        self._writing = threading.Lock()
+        self._writing = threading.RLock()
+        self._sequence = 0
 
     @property
     def features(self) -> Feature:
@@ -82,8 +87,46 @@ class MemoryStore:
         """Carry out a commit, one writer at a time; nothing here outlives the process anyway."""
         check_commit(self, commit)
         with self._writing:
-            for edit in commit.edits:
-                self._perform(edit)
+            self._sequence += 1
+            try:
+                for edit in commit.edits:
+                    self._perform(edit)
+            finally:
+                self._sequence += 1
+
+    # One committed state
+
+    def look(self) -> Look:
+        """Return the number of the committed state, once no commit is half done."""
+        sequence = self._sequence
+        if sequence % 2:
+            with self._writing:
+                sequence = self._sequence
+        return Look(sequence, settled=True)
+
+    def view(self) -> Store:
+        """Return this store: nothing here outlives a commit that is half done."""
+        return self
+
+    @contextmanager
+    def hold(self) -> Iterator[Store]:
+        """Give this store, while no other thread changes it."""
+        with self._writing:
+            yield self
+
+    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
+        """Apply the commit that `build` returns while no other thread writes."""
+        check_commit(self, Commit())
+        with self._writing:
+            self.apply(build(self))
+            return self._sequence
+
+    def stage(self, key: str, data: Buffer) -> Put:
+        """Return the edit itself: memory is where the value would be put aside."""
+        return Put(key, data)
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Do nothing: nothing was put aside."""
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._values)} keys)"
@@ -92,7 +135,7 @@ class MemoryStore:
         return {"_values": dict(self._values), "_writable": self._writable}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _writing=threading.Lock())
+        self.__dict__.update(state, _writing=threading.RLock(), _sequence=0)
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))

@@ -6,7 +6,7 @@ is carried out again after a crash, perhaps more than once, so each key may have
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ingot.errors import CorruptionError, NotFoundError
@@ -47,7 +47,7 @@ def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ..
             found[edit.key] = edit
         elif isinstance(before, Move):
             early.append(Patch(before.source, edit.start, edit.data))
-            found[edit.key] = before
+            found[edit.key] = Move(before.source, before.key)  # What was known of it, changes.
         else:
             found[edit.key] = _added(before, edit)
     return tuple(found.values()), tuple(early)
@@ -75,7 +75,10 @@ def _moved(source: Outcome | None, move: Move, early: list[Patch]) -> Outcome:
         raise NotFoundError(f"a commit removes key {move.source!r} and moves it afterwards")
     if isinstance(source, Patches):
         early += source.patches
-    return Move(source.source, move.key) if isinstance(source, Move) else move
+        return Move(move.source, move.key)
+    if isinstance(source, Move):
+        return replace(source, key=move.key)
+    return move
 
 
 def _added(before: Put | Delete | Patches | None, patch: Patch) -> Outcome:

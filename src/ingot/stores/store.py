@@ -13,10 +13,9 @@ publish: Put('sizes', 1 byte)
 import enum
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from ingot.errors import FormatError, ReadOnlyError, UnsafeError, UnsupportedError
 
@@ -34,12 +33,10 @@ __all__ = [
     "Move",
     "Patch",
     "Put",
-    "Stateful",
     "Store",
     "check_commit",
     "check_key",
     "is_staged",
-    "read_state",
     "staged_key",
 ]
 
@@ -176,7 +173,8 @@ class Move:
 
     A value too large to be held in memory is written under a staged name, piece by piece, and
     takes its place in one step. So `source` is a staged name in the folder of `key`, and must be
-    there (`NotFoundError`).
+    there (`NotFoundError`). Who wrote it may know its size and its checksum (CRC-32), so that it
+    need not be read again.
 
     >>> Move("data/.g-2f81-7", "data/7")
     Move(source='data/.g-2f81-7', key='data/7')
@@ -187,6 +185,8 @@ class Move:
 
     source: str
     key: str
+    size: int | None = field(default=None, repr=False)
+    checksum: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         folder, _, name = self.source.rpartition("/")
@@ -279,58 +279,6 @@ class Store(Protocol):
         A store whose writes are always durable, or that ends with the process, ignores the wish.
         """
         ...
-
-
-@runtime_checkable
-class Stateful(Protocol):
-    """A store whose commits are switches from one state to the next, and that can tell."""
-
-    def look(self) -> int | None:
-        """Return the number of the state; None before the first commit. Equal means unchanged."""
-        ...
-
-    def view(self) -> Store:
-        """Return a store that reads the committed state: this one, unless a commit is half done."""
-        ...
-
-    def hold(self) -> AbstractContextManager[Store]:
-        """Give a view of the committed state, and keep writers from changing it meanwhile."""
-        ...
-
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> None:
-        """Apply the commit that `build` returns, given this store while nobody else writes."""
-        ...
-
-
-Result = TypeVar("Result")
-_ATTEMPTS: Final = 5
-
-
-def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
-    """Return what `read` returns, given one committed state to read from.
-
-    `read` is called again when the state changed meanwhile, so all it needs it must fetch itself,
-    from the store it is given. It takes no lock, but for the sixth time.
-
-    >>> from ingot.stores import MemoryStore
-    >>> read_state(MemoryStore({"a": b"alpha"}), lambda view: view.read([Extent("a")]))
-    [b'alpha']
-    """
-    if not isinstance(store, Stateful):
-        return read(store)
-    for _ in range(_ATTEMPTS):
-        before = store.look()
-        try:
-            result = read(store.view())
-        except Exception:
-            # What is missing or does not fit may be what a writer has just changed.
-            if store.look() == before:
-                raise
-        else:
-            if store.look() == before:
-                return result
-    with store.hold() as view:
-        return read(view)
 
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"

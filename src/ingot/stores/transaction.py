@@ -18,13 +18,13 @@ reader could still need is touched: between two bumps all that is read fits toge
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Final
 
-from ingot.errors import CorruptionError, NotFoundError, UnsafeError
+from ingot.errors import CorruptionError, NotFoundError
 from ingot.stores import journal as journal_bytes
+from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
@@ -36,59 +36,16 @@ from ingot.stores.store import (
     Move,
     Patch,
     Put,
-    check_key,
-    is_staged,
     staged_key,
 )
 
-__all__ = ["WHOLE", "Dataset", "Transaction", "read_journal"]
+__all__ = ["Transaction", "read_journal"]
 
 _MOST_OPEN: Final = 128
+# From so many files on, syncing the whole file system is faster than each of them.
+_MANY: Final = 16
 _PIECE: Final = 1 << 24
 _SMALL: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """What belongs together in one directory: all of it, or one file.
-
-    >>> Dataset().journal, Dataset.of_file("a.blp").journal
-    ('.commit', '.a.blp.commit')
-    """
-
-    journal: str = ".commit"
-    lock: str = ".lock"
-    only: str | None = None
-
-    @classmethod
-    def of_file(cls, name: str) -> "Dataset":
-        """Return the dataset that is one file."""
-        shown = staged_key(name, "0").removeprefix(".g-0-")
-        if len(shown.encode()) > 240:
-            shown = shown[:60]
-        return cls(check_key(f".{shown}.commit"), check_key(f".{shown}.lock"), name)
-
-    @property
-    def controls(self) -> tuple[str, str]:
-        """The names that no commit may touch."""
-        return self.journal, self.lock
-
-    def stages(self, name: str) -> bool:
-        """Tell whether a name is one under which this dataset stages."""
-        if self.only is None:
-            return is_staged(name)
-        return is_staged(name, self.only) or is_staged(name, self.journal)
-
-    def check(self, key: str, where: str) -> None:
-        """Refuse a key that is not the dataset's to change."""
-        if key in self.controls:
-            raise UnsafeError(f"{where}: key {key!r} is the store's own")
-        if self.only is not None and key != self.only and not is_staged(key, self.only):
-            raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")
-
-
-WHOLE: Final = Dataset()
-"""All of a directory."""
 
 
 def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
@@ -111,6 +68,7 @@ class Transaction:
         "_count",
         "_dataset",
         "_inside",
+        "_lasting",
         "_name",
         "_staged",
         "_sync",
@@ -133,6 +91,8 @@ class Transaction:
         # By phase and key: one key may get another value in each phase.
         self._staged: dict[tuple[str, str], str] = {}
         self._count = 0
+        # What this commit has written and synced itself.
+        self._lasting: set[str] = set()
         self._changed: dict[str, None] = {}
         self._touched = False
         self.decided = False
@@ -248,6 +208,7 @@ class Transaction:
     def _perform(self, phase: str, patches: Sequence[Patch], outcomes: Sequence[Outcome]) -> None:
         """Bring about outcomes; the names that change last when their folders are synced."""
         self._patch_staged(patches)
+        self._settle_sources(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Patches):
                 self._check_patches(outcome)
@@ -259,8 +220,8 @@ class Transaction:
         if isinstance(outcome, Put):
             self._rename(self._staged[phase, outcome.key], outcome.key)
             del self._staged[phase, outcome.key]
+            self._lasting.add(outcome.key)
         elif isinstance(outcome, Move):
-            self._check_source(outcome)
             self._rename(outcome.source, outcome.key)
         elif isinstance(outcome, Delete):
             self._unlink(outcome.key)
@@ -298,9 +259,31 @@ class Transaction:
             reach = max(reach, patch.start + memoryview(patch.data).nbytes)
         return size
 
-    def _check_source(self, move: Move) -> None:
-        if self._inside.size(move.source) is None:
-            raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
+    def _settle_sources(self, outcomes: Iterable[Outcome]) -> None:
+        """Make values last that were staged before this commit, and the folders they are in."""
+        moves = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+        for move in moves:
+            if self._inside.size(move.source) is None:
+                raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
+        if not self._sync:
+            return
+        if len(moves) > _MANY:
+            self._sync_all()
+            return
+        for move in moves:
+            if move.source not in self._lasting:
+                self._sync_named(move.source)
+            # Whoever staged it may have made any of the folders on the way to it.
+            self._changed.update(dict.fromkeys(_folders(move.key)))
+
+    def _sync_named(self, key: str) -> None:
+        opened = self._inside.open_old(key)
+        if opened is None:
+            raise NotFoundError(f"{self._where}: no key {key!r} to be kept")
+        try:
+            self._sync_file(opened[0])
+        finally:
+            self._inside.close_file(opened[0])
 
     # What readers see
 
@@ -310,6 +293,7 @@ class Transaction:
             self._sync_folders()
             return
         self._patch_staged(late)
+        self._settle_sources(outcomes)
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)
             return
@@ -322,7 +306,8 @@ class Transaction:
         if self._touched:
             self._sync_folders()
         self._turn.begin_apply()
-        self._perform("publish", (), outcomes)
+        for outcome in outcomes:
+            self._perform_one("publish", outcome)
         self.decided = True
         self._sync_folders()
         self._turn.bump()
@@ -338,9 +323,9 @@ class Transaction:
                 yield Placed(outcome.key, staged, size, checksum(outcome.data))
                 self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Move):
-                self._check_source(outcome)
-                size, crc = self._summed(outcome.source)
-                yield Placed(outcome.key, outcome.source, size, crc)
+                known = outcome.size, outcome.checksum
+                fact = self._summed(outcome.source) if None in known else known
+                yield Placed(outcome.key, outcome.source, *fact)  # type: ignore[arg-type]
                 self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Delete):
                 yield Removed(outcome.key)
@@ -465,6 +450,11 @@ class Transaction:
         except OSError:
             self.sync_failed = True
             raise
+
+
+def _folders(key: str) -> list[str]:
+    parts = key.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
 
 
 def _key_of(part: Patch | Placed | Written | Removed) -> str:

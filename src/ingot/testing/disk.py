@@ -20,7 +20,8 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
-from ingot.stores.lock import Look, State
+from ingot.stores.lock import State
+from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent
 
 __all__ = ["Disk", "Image"]
@@ -345,6 +346,10 @@ class _DiskTurn:
         self._disk = disk
         self.found = disk.state
         disk.state = State.BUSY
+
+    @property
+    def sequence(self) -> int:
+        return self._disk.sequence
 
     def bump(self) -> None:
         if self._disk._step("bump"):

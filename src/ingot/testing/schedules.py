@@ -12,8 +12,8 @@ from typing import cast
 from ingot.errors import IngotError
 from ingot.stores.files import Files
 from ingot.stores.local import LocalStore
-from ingot.stores.lock import Look
-from ingot.stores.store import Extent, read_state
+from ingot.stores.state import Look, read_state
+from ingot.stores.store import Extent
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk
 

@@ -52,16 +52,16 @@ def test_what_is_left_behind_is_found(folder: int) -> None:
 
 
 def test_another_run_of_the_system_leaves_nothing_certain(
-    folder: int, monkeypatch: pytest.MonkeyPatch
+    folder: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = _acquire(folder)
     turn.mark(State.CLEAN)
     turn.release()
-    seen = lock.look(folder, ".lock")
+    seen = lock.look(f"{tmp_path}/.lock")
     assert seen is not None
     assert seen.settled
     monkeypatch.setattr(lock, "_system", lambda: b"another!")
-    again = lock.look(folder, ".lock")
+    again = lock.look(f"{tmp_path}/.lock")
     assert again == (seen.sequence, False)
     turn = _acquire(folder)
     assert turn.found is State.UNKNOWN
@@ -73,7 +73,7 @@ def test_a_lock_file_of_somebody_else_is_refused(folder: int, tmp_path: Path) ->
     with pytest.raises(FormatError, match="not made by Ingot"):
         _acquire(folder)
     assert (tmp_path / ".lock").read_bytes() == b"12345 somebody"
-    assert lock.look(folder, ".lock") is None
+    assert lock.look(f"{tmp_path}/.lock") is None
     (tmp_path / ".lock").unlink()
     (tmp_path / "target").write_bytes(b"")
     (tmp_path / ".lock").symlink_to("target")

@@ -1,0 +1,97 @@
+"""The changes of an array, each as the state that it leads to and the commit that leads there.
+
+Knows in which order what an array gains and loses reaches the store, so that a crash leaves one
+state or the other. Refuses to apply anything: the commit may be part of a larger one, and the turn
+of a writer is for its caller to take.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.engine import kernel
+from ingot.engine.run import Engine
+from ingot.formats.format import Coords
+from ingot.grid import ChunkGrid
+from ingot.selection import Selection
+from ingot.stores.store import Commit
+
+__all__ = ["Step", "assigned", "described", "grown", "resized"]
+
+
+class Step(NamedTuple):
+    """An array after a change, and how it gets there."""
+
+    engine: Engine
+    commit: Commit
+
+
+def assigned(engine: Engine, selection: Selection, value: object) -> Step:
+    """Return what assigning to a selection leads to."""
+    commit = engine.written(selection, value)
+    return Step(engine.settled(), commit)
+
+
+def grown(engine: Engine, shape: tuple[int, ...], place: Selection, values: NDArray[Any]) -> Step:
+    """Return what it leads to when an array gets a larger shape, and `values` fill all of that.
+
+    The values are stored first and the shape last. Until then nobody reads them: cells of an edge
+    chunk that lie beyond the edge mean nothing.
+    """
+    chunks, commit = engine.chunks.resized(shape)
+    after = engine.following(chunks)
+    first = after.written(place, values)
+    return Step(after.settled(), _first(first, commit))
+
+
+def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
+    """Return what another shape leads to; cells that come into being hold the fill value.
+
+    What the edge chunks hold beyond the edge is cleared before it comes to light.
+    """
+    chunks, commit = engine.chunks.resized(shape)
+    after = engine.following(chunks)
+    cleared = after.staged(_cleared(engine, shape))
+    return Step(after.settled(), _first(cleared, commit))
+
+
+def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
+    """Return what other attributes lead to."""
+    chunks, commit = engine.chunks.described(attrs)
+    return Step(engine.following(chunks).settled(), commit)
+
+
+def _first(data: Commit, shape: Commit) -> Commit:
+    """Return the commit of a shape that what `data` publishes goes ahead of."""
+    prepare = (*shape.prepare, *data.prepare, *data.publish)
+    return Commit(prepare, shape.publish, (*shape.cleanup, *data.cleanup))
+
+
+def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, NDArray[Any]]]:
+    """Yield the edge chunks that hold anything beyond the edge that a larger shape would show."""
+    schema = engine.chunks.schema
+    grid, fill = schema.grid, kernel.fill_item(schema)
+    for coords, old in engine.stored(_edges(grid, shape)):
+        chunk = np.full(old.shape, fill, old.dtype)
+        valid = tuple(map(slice, grid.valid_shape(coords)))
+        chunk[valid] = old[valid]
+        yield coords, chunk
+
+
+def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
+    """Yield the chunks that reach beyond the edge of an axis that gets longer."""
+    if not grid.padded:
+        return
+    reaching = [
+        length % chunk != 0 and new > length
+        for length, chunk, new in zip(grid.shape, grid.chunk, shape, strict=True)
+    ]
+    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded)
+    for axis in itertools.compress(range(len(shape)), reaching):
+        # Each chunk once: on the axes before this one, not at an edge that was visited already.
+        ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
+        ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
+        yield from itertools.product(*ranges)

@@ -1,0 +1,196 @@
+"""What a container holds of its dataset: the state it has read, and the way to the next one.
+
+Knows when what was read before still holds, how to read one committed state without a lock, and how
+to change it in a writer's turn. Refuses to know what is read: the value of a handle is whatever its
+`load` makes of a store.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, TypeVar
+
+from ingot.errors import ReadOnlyError
+from ingot.stores.state import ATTEMPTS, NEVER, Look, Stateful, change, number_of
+from ingot.stores.store import Commit, Durability, Store
+
+__all__ = ["Handle"]
+
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+
+
+class Handle(Generic[Value]):
+    """A value that is always that of the committed state, or of one state as long as that is held.
+
+    `load` makes the value of a store. It is called again when another writer has committed, so all
+    that the value depends on it must read from the store that it is given. `first` is what was
+    loaded already, with the number of its state.
+
+    >>> from ingot.stores import Extent, MemoryStore, Put
+    >>> store = MemoryStore({"length": b"3"})
+    >>> handle = Handle(store, lambda view: view.read([Extent("length")])[0])
+    >>> handle.value
+    b'3'
+    >>> store.apply(Commit(publish=(Put("length", b"4"),)))
+    >>> handle.value
+    b'4'
+    >>> handle.change(lambda value: (value + b"0", Commit(publish=(Put("length", b"40"),))))
+    >>> handle.value, store.read([Extent("length")])
+    (b'40', [b'40'])
+    """
+
+    __slots__ = (
+        "_closed",
+        "_held",
+        "_load",
+        "_loaded",
+        "_stateful",
+        "_turns",
+        "durability",
+        "store",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        load: Callable[[Store], Value],
+        *,
+        durability: Durability = "full",
+        first: tuple[Value | None, int | None] = (None, NEVER),
+    ) -> None:
+        self.store: Final = store
+        self.durability: Final = durability
+        self._load = load
+        self._stateful = store if isinstance(store, Stateful) else None
+        # One value, so that a thread that reads never sees half of a change.
+        self._loaded = first
+        self._held: tuple[Value] | None = None
+        self._closed: str | None = None
+        self._turns = threading.RLock()
+
+    @property
+    def value(self) -> Value:
+        """The value now, or that of the state that is held."""
+        return self.read(_same)
+
+    def read(self, use: Callable[[Value], Result]) -> Result:
+        """Return what `use` makes of the value, and of what it reads meanwhile, of one state.
+
+        `use` is called again when the state changed before it returned.
+        """
+        if self._held is not None or self._stateful is None:
+            return use(self._unwatched())
+        look_again = self._stateful.look
+        for _ in range(ATTEMPTS):
+            look = look_again()
+            number = number_of(look)
+            try:
+                result = use(self._at(look))
+            except Exception:
+                # What is missing or does not fit may be what a writer has just changed.
+                if number_of(look_again()) == number:
+                    raise
+            else:
+                if number_of(look_again()) == number:
+                    return result
+        with self._stateful.hold() as view:
+            return use(self._load(view))
+
+    def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
+        """Apply the commit that `build` returns with the value that it leads to.
+
+        `build` is given the value while no other writer is at work.
+        """
+        if self._held is not None:
+            raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
+        with self._turns:
+            self._check_open()
+            made: list[Value] = []
+
+            def built(store: Store) -> Commit:
+                value, commit = build(self._in_turn(store))
+                made.append(value)
+                return commit
+
+            number = change(self.store, built, durability=self.durability)
+            self._loaded = made[-1], number
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Stay on one state, for all threads; writers, in other processes too, wait for the end."""
+        if self._held is not None or self._stateful is None:
+            yield
+            return
+        self._check_open()
+        with self._stateful.hold() as view:
+            look = self._stateful.look()
+            self._held = (self._at(look) if view is self.store else self._load(view),)
+            try:
+                yield
+            finally:
+                self._held = None
+
+    def refresh(self) -> None:
+        """Load the value anew, whatever was read before."""
+        if self._held is None:
+            self._loaded = None, NEVER
+            self.read(_same)
+
+    def close(self, name: str) -> None:
+        """Let go of everything; later calls complain that `name` is closed."""
+        self._closed = name
+        self._loaded = None, NEVER
+
+    def _at(self, look: Look | None) -> Value:
+        """Return the value of the state that was looked at, if it still is that one."""
+        value, number = self._loaded
+        if look is None:
+            current = number is None
+        elif look.settled:
+            current = look.sequence == number
+        else:
+            # A writer is at work, or died: only its journal can tell which state is committed.
+            assert self._stateful is not None
+            view = self._stateful.view()
+            if view is not self.store:
+                self._check_open()
+                return self._load(view)
+            current = look.sequence == number
+        if current:
+            return value  # type: ignore[return-value]
+        self._check_open()
+        if look is None and self._stateful is not None:
+            view = self._stateful.view()
+            if view is not self.store:
+                return self._load(view)
+        value = self._load(self.store)
+        # Right or not, this is found out by who looks again: no state has this number twice.
+        self._loaded = value, number_of(look)
+        return value
+
+    def _in_turn(self, store: Store) -> Value:
+        if self._stateful is None:
+            return self._unwatched()
+        value, number = self._loaded
+        if number == number_of(self._stateful.look()):
+            return value  # type: ignore[return-value]
+        return self._load(store)
+
+    def _unwatched(self) -> Value:
+        if self._held is not None:
+            return self._held[0]
+        value, number = self._loaded
+        if number == NEVER:
+            self._check_open()
+            value = self._load(self.store)
+            self._loaded = value, None
+        return value  # type: ignore[return-value]
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ValueError(f"{self._closed} is closed")
+
+
+def _same(value: Value) -> Value:
+    return value

@@ -1,0 +1,135 @@
+"""The contract of states: how a store tells readers and writers apart which commits they see.
+
+Knows that commits switch a store from one state to the next, and how to read one of them without a
+lock. Refuses to know how a store keeps them.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from ingot.stores.store import Buffer, Commit, Durability, Edit, Store
+
+__all__ = [
+    "ATTEMPTS",
+    "NEVER",
+    "Look",
+    "Stateful",
+    "change",
+    "number_of",
+    "read_numbered",
+    "read_state",
+]
+
+Result = TypeVar("Result")
+
+ATTEMPTS: Final = 5
+"""How many times a reader tries without a lock."""
+
+NEVER: Final = -1
+"""The number of no state."""
+
+
+class Look(NamedTuple):
+    """What a reader sees of the state of a store at a glance."""
+
+    sequence: int
+    """Another number whenever the committed state may be another one."""
+    settled: bool
+    """Whether it is certain that no commit is half done."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A store whose commits are switches from one state to the next, and that can tell."""
+
+    def look(self) -> Look | None:
+        """Return the number of the state; None before the first commit. Equal means unchanged."""
+        ...
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, unless a commit is half done."""
+        ...
+
+    def hold(self) -> AbstractContextManager[Store]:
+        """Give a view of the committed state, and keep writers from changing it meanwhile."""
+        ...
+
+    def change(
+        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
+    ) -> int | None:
+        """Apply the commit that `build` returns, given this store while nobody else writes.
+
+        Returns the number of the state that this made, as `look` would until the next commit.
+        """
+        ...
+
+    def stage(self, key: str, data: Buffer) -> Edit:
+        """Put a value aside that is too large to be kept, and return the edit that publishes it."""
+        ...
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Remove what was put aside for edits that nobody will apply."""
+        ...
+
+
+def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
+    """Return what `read` returns, given one committed state to read from.
+
+    `read` is called again when the state changed meanwhile, so all it needs it must fetch itself,
+    from the store it is given. It takes no lock, but for the sixth time.
+
+    >>> from ingot.stores import Extent, MemoryStore
+    >>> read_state(MemoryStore({"a": b"alpha"}), lambda view: view.read([Extent("a")]))
+    [b'alpha']
+    """
+    return read_numbered(store, read)[0]
+
+
+def read_numbered(store: Store, read: Callable[[Store], Result]) -> tuple[Result, int | None]:
+    """Return what `read_state` does, and the number of the state; `NEVER` if it was half done.
+
+    The number says how long the result holds, as far as it speaks of the store itself.
+    """
+    if not isinstance(store, Stateful):
+        return read(store), None
+    for _ in range(ATTEMPTS):
+        before = number_of(store.look())
+        view = store.view()
+        try:
+            result = read(view)
+        except Exception:
+            # What is missing or does not fit may be what a writer has just changed.
+            if number_of(store.look()) == before:
+                raise
+        else:
+            if number_of(store.look()) == before:
+                return result, before if view is store else NEVER
+    with store.hold() as view:
+        return read(view), NEVER
+
+
+def change(
+    store: Store, build: Callable[[Store], Commit], *, durability: Durability = "full"
+) -> int | None:
+    """Apply the commit that `build` returns, in a writer's turn where the store has such.
+
+    Returns the number of the state that this made, None where states have none.
+
+    >>> from ingot.stores import MemoryStore, Put
+    >>> change(MemoryStore(), lambda store: Commit(publish=(Put("a", b"alpha"),)))
+    2
+    """
+    if isinstance(store, Stateful):
+        return store.change(build, durability=durability)
+    store.apply(build(store), durability=durability)
+    return None
+
+
+def number_of(look: Look | None) -> int | None:
+    """Return the number of the state that was looked at; None before the first commit.
+
+    >>> number_of(Look(7, settled=True)), number_of(None)
+    (7, None)
+    """
+    return None if look is None else look[0]

@@ -1,0 +1,103 @@
+"""What changes of an array leave in the store."""
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.engine import changes
+from ingot.engine.run import Engine
+from ingot.formats.zarr2 import Zarr2Format
+from ingot.options import Limits, Options
+from ingot.selection import parse
+from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Move, Put
+
+SHAPES = [(4, 5), (4, 4), (8, 8), (1, 9), (0, 3), (5, 0), (12, 12), (3, 7)]
+
+
+def stored(shape: tuple[int, ...], chunks: tuple[int, ...]) -> MemoryStore:
+    """Return an array whose chunks hold sevens, also beyond the edge."""
+    store = MemoryStore()
+    array = ingot.create(store, shape=shape, dtype="u1", chunks=chunks, codec="none")
+    grid = Engine(Zarr2Format().open(store).chunks, Options()).chunks.schema.grid
+    edits = [
+        Put(".".join(map(str, coords)), b"\x07" * int(np.prod(chunks)))
+        for coords in np.ndindex(*grid.counts)
+    ]
+    store.apply(Commit(publish=tuple(edits)))
+    assert (array[...] == 7).all()
+    return store
+
+
+@pytest.mark.parametrize("old", SHAPES)
+@pytest.mark.parametrize("new", SHAPES)
+def test_nothing_comes_to_light_that_lay_beyond_the_edge(
+    old: tuple[int, int], new: tuple[int, int]
+) -> None:
+    store = stored(old, (4, 3))
+    array = ingot.open(store, "r+")
+    array.resize(new)
+    expected = np.zeros(new, "u1")
+    expected[: old[0], : old[1]] = 7
+    np.testing.assert_array_equal(array[...], expected)
+    np.testing.assert_array_equal(ingot.open(store)[...], expected)
+
+
+def engine(store: MemoryStore | LocalStore, **limits: int) -> Engine:
+    return Engine(Zarr2Format().open(store).chunks, Options(limits=Limits(**limits)))
+
+
+def test_each_edge_chunk_is_cleared_once_and_before_the_shape() -> None:
+    step = changes.resized(engine(stored((5, 5, 5), (4, 4, 4))), (9, 9, 5))
+    puts = [edit.key for edit in step.commit.prepare if isinstance(edit, Put)]
+    edges = [f"{i}.{j}.{k}" for i, j, k in np.ndindex(2, 2, 2) if i or j]
+    assert sorted(puts) == edges
+    assert [edit.key for edit in step.commit.publish] == [".zarray"]
+
+
+def test_what_is_appended_goes_ahead_of_the_shape() -> None:
+    store = stored((6,), (4,))
+    now = engine(store)
+    step = changes.grown(now, (9,), parse(slice(6, 9), (9,)), np.array([1, 2, 3], "u1"))
+    assert [edit.key for edit in step.commit.publish] == [".zarray"]
+    assert {edit.key for edit in step.commit.prepare} == {"1", "2"}
+    assert now.shape == (6,)
+    assert step.engine.shape == (9,)
+    store.apply(step.commit)
+    assert step.engine.read(parse(..., (9,))).tolist() == [7] * 6 + [1, 2, 3]
+
+
+def test_what_an_earlier_array_left_is_not_merged_into_what_grows() -> None:
+    store = stored((4,), (4,))
+    store.apply(Commit(publish=(Put("1", b"\x09" * 4),)))
+    now = engine(store)
+    step = changes.grown(now, (5,), parse(slice(4, 5), (5,)), np.array([1], "u1"))
+    store.apply(step.commit)
+    assert store.read([Extent("1")]) == [b"\x01\0\0\0"]
+
+
+def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    store = LocalStore(tmp_path, writable=True)
+    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none")
+    small = engine(store, window_bytes=10)
+    commit = small.staged(((n,), np.full(4, n + 1, "u1")) for n in range(10))
+    aside = [edit for edit in commit.publish if isinstance(edit, Move)]
+    assert len(aside) == 9
+    assert len(list(store.names(hidden=True))) == 10
+    small.discard(commit)
+    assert list(store.names(hidden=True)) == [".zarray"]
+    store.apply(small.staged(((n,), np.full(4, n + 1, "u1")) for n in range(10)))
+    assert small.read(parse(..., (40,))).tolist() == [n + 1 for n in range(10) for _ in range(4)]
+
+
+def test_a_failure_on_the_way_leaves_nothing_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    store = LocalStore(tmp_path, writable=True)
+    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none")
+
+    def chunks():  # type: ignore[no-untyped-def]
+        for n in range(8):
+            yield (n,), np.full(4, n + 1, "u1")
+        raise RuntimeError("out of chunks")
+
+    with pytest.raises(RuntimeError):
+        engine(store, window_bytes=10).staged(chunks())
+    assert list(store.names(hidden=True)) == [".zarray"]

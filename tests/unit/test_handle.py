@@ -1,0 +1,212 @@
+"""A handle is on the committed state, whoever commits, and stays on one when told so."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import LockedError, NotFoundError, ReadOnlyError
+from ingot.handle import Handle
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore | LocalStore:
+    if request.param == "memory":
+        return MemoryStore()
+    return LocalStore(tmp_path / "a", writable=True, wait=0.05)
+
+
+def put(store: Store, **values: bytes) -> None:
+    store.apply(Commit(publish=tuple(Put(key, value) for key, value in values.items())))
+
+
+class Counted:
+    """Loads the value of a key, and counts how often."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+
+    def __call__(self, view: Store) -> bytes | None:
+        self.loads += 1
+        return view.read([Extent("a")])[0]
+
+
+def test_a_value_is_loaded_once_for_each_state(store: MemoryStore | LocalStore) -> None:
+    load = Counted()
+    handle = Handle(store, load)
+    put(store, a=b"1")
+    assert [handle.value for _ in range(3)] == [b"1"] * 3
+    assert load.loads == 1
+    put(store, a=b"2")
+    assert [handle.value for _ in range(3)] == [b"2"] * 3
+    assert load.loads == 2
+    handle.refresh()
+    assert load.loads == 3
+
+
+def test_what_is_read_while_a_writer_commits_is_read_again(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_so_is_what_fails_meanwhile(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+
+    def use(value: bytes | None) -> bytes | None:
+        if value == b"1":
+            put(store, a=b"2")
+            raise KeyError(value)
+        return value
+
+    assert handle.read(use) == b"2"
+
+    def fail(value: bytes | None) -> None:
+        raise KeyError(value)
+
+    with pytest.raises(KeyError):
+        handle.read(fail)
+
+
+def test_a_reader_that_never_comes_to_an_end_holds_the_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"0")
+    handle = Handle(store, Counted())
+    refused = []
+
+    def use(value: bytes | None) -> int:
+        number = int(value or b"0")
+
+        def write() -> None:
+            try:
+                put(store, a=b"%d" % (number + 1))
+            except LockedError as error:
+                refused.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        writer.join(0.2)
+        return number
+
+    assert handle.read(use) == 5
+    if isinstance(store, LocalStore):
+        assert refused
+
+
+def test_a_change_is_built_on_the_state_of_others(store: MemoryStore | LocalStore) -> None:
+    one, other = Handle(store, Counted()), Handle(store, Counted())
+
+    def count(value: bytes | None) -> tuple[bytes, Commit]:
+        new = b"%d" % (int(value or b"0") + 1)
+        return new, Commit(publish=(Put("a", new),))
+
+    for _ in range(10):
+        one.change(count)
+        other.change(count)
+    assert one.value == other.value == b"20"
+
+
+def test_a_change_that_fails_changes_nothing(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+
+    def fail(value: bytes | None) -> tuple[bytes, Commit]:
+        raise KeyError(value)
+
+    with pytest.raises(KeyError):
+        handle.change(fail)
+    assert handle.value == b"1"
+
+
+def test_a_snapshot_stays(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle, load = Handle(store, Counted()), Counted()
+    with handle.snapshot(), handle.snapshot():
+        assert handle.value == b"1"
+        with pytest.raises(ReadOnlyError, match="snapshot"):
+            handle.change(lambda value: (value, Commit()))
+        if isinstance(store, LocalStore):
+            with pytest.raises(LockedError):
+                put(store, a=b"2")
+    put(store, a=b"3")
+    assert handle.value == b"3"
+    assert load.loads == 0
+
+
+def test_a_closed_handle_says_so(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    handle.close("the thing")
+    for use in (
+        lambda: handle.value,
+        lambda: handle.change(lambda value: (value, Commit())),
+        lambda: handle.snapshot().__enter__(),
+    ):
+        with pytest.raises(ValueError, match="the thing is closed"):
+            use()
+
+
+# Arrays ------------------------------------------------------------------------------------------
+
+
+def test_two_handles_of_one_array(store: MemoryStore | LocalStore) -> None:
+    one = ingot.array(np.arange(5), store, chunks=4)
+    other = ingot.open(store, "r+")
+    reader = ingot.open(store)
+    one.append([5, 6, 7, 8])
+    assert len(reader) == len(other) == 9
+    assert reader[-1] == 8
+    other.append([9])
+    one.append([10])
+    assert reader[...].tolist() == list(range(11))
+    other.resize(3)
+    assert one[...].tolist() == reader[...].tolist() == [0, 1, 2]
+    with pytest.raises(IndexError):
+        one[3]
+    one.attrs["a"] = 1
+    other.attrs["b"] = 2
+    assert dict(reader.attrs) == {"a": 1, "b": 2}
+
+
+def test_an_array_that_goes_away(store: MemoryStore | LocalStore) -> None:
+    array = ingot.array(np.arange(5), store)
+    store.apply(Commit(publish=(Delete(".zarray"),)))
+    with pytest.raises(NotFoundError):
+        array[0]
+
+
+def test_an_array_that_is_replaced_by_another(store: MemoryStore | LocalStore) -> None:
+    array = ingot.array(np.arange(5), store, attrs={"old": 1})
+    ingot.array(np.ones((2, 2)), store, overwrite=True)
+    assert array.shape == (2, 2)
+    assert array[...].tolist() == [[1, 1], [1, 1]]
+    assert dict(array.attrs) == {}
+
+
+def test_a_snapshot_of_an_array(tmp_path: Path) -> None:
+    array = ingot.array(np.arange(5), tmp_path / "a", chunks=2)
+    writer = LocalStore(tmp_path / "a", writable=True, wait=0.05)
+    with array.snapshot():
+        with pytest.raises(LockedError):
+            ingot.open(writer, "r+").append([5])
+        with pytest.raises(ReadOnlyError):
+            array.append([5])
+        assert sum(len(block) for _, block in array.blocks(nbytes=16)) == 5
+    ingot.open(writer, "r+").append([5])
+    assert len(array) == 6
