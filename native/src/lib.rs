@@ -396,8 +396,6 @@ fn parse_filter(name: &str) -> PyResult<Filter> {
     }
 }
 
-/// Chunks by coordinates, each with its bytes, or `None` for nothing but fill.
-type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
 /// Coordinates, key and the key of the staged image of each chunk, or `None` for nothing but fill.
 type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>)>;
 /// Coordinates, key and error of each chunk that failed.
@@ -484,30 +482,9 @@ impl PyLayout {
         Ok(Some((report.absent, troubles(py, report.troubles)?)))
     }
 
-    /// Encode the chunks of rows `first..last` of the box, from `values`.
-    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
-    fn encode(
-        &self,
-        py: Python<'_>,
-        values: &Bound<'_, PyAny>,
-        starts: Vec<usize>,
-        steps: Vec<isize>,
-        first: usize,
-        last: usize,
-        threads: usize,
-    ) -> PyResult<(EncodedChunks, Troubles)> {
-        let keep = |_: Option<&Root>, _: &[usize], bytes: &[u8]| Ok(bytes.to_vec());
-        let (encoded, found) = self.encode_with(py, values, &starts, &steps, first..last, threads, keep)?;
-        let mut chunks = Vec::with_capacity(encoded.len());
-        for Encoded { coords, kept } in encoded {
-            let bytes = kept.map(|bytes| PyBytes::new(py, &bytes).unbind());
-            chunks.push((PyTuple::new(py, coords)?.unbind(), bytes));
-        }
-        Ok((chunks, troubles(py, found)?))
-    }
-
-    /// The same, each chunk written to a new file beside its place, under the name that
-    /// staged images of `transaction` have; the names are returned, and nothing is published.
+    /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
+    /// file beside its place, under the name that staged images of `transaction` have; the
+    /// names are returned, and nothing is published.
     #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn stage(
         &self,

@@ -89,15 +89,6 @@ class Layout:
     def read(
         self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
     ) -> tuple[int, list[Trouble]] | None: ...
-    def encode(
-        self,
-        values: NDArray[Any],
-        starts: Sequence[int],
-        steps: Sequence[int],
-        first: int,
-        last: int,
-        threads: int,
-    ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...
     def stage(
         self,
         values: NDArray[Any],

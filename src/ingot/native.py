@@ -150,17 +150,6 @@ class Layout(Protocol):
     ) -> "tuple[int, list[Trouble]] | None":
         """Read a box into ``out``; None if all was well, else the absent chunks and troubles."""
 
-    def encode(
-        self,
-        values: "NDArray[Any]",
-        starts: "Sequence[int]",
-        steps: "Sequence[int]",
-        first: int,
-        last: int,
-        threads: int,
-    ) -> "tuple[list[tuple[tuple[int, ...], bytes | None]], list[Trouble]]":
-        """Encode the chunks of a box, those with the numbers ``first`` to ``last``."""
-
     def stage(
         self,
         values: "NDArray[Any]",
@@ -171,7 +160,7 @@ class Layout(Protocol):
         threads: int,
         transaction: str,
     ) -> "tuple[list[tuple[tuple[int, ...], str, str | None]], list[Trouble]]":
-        """Encode likewise, into staged files; for each chunk its key and the staged one's."""
+        """Encode chunks ``first`` to ``last`` of a box into staged files; give each one's keys."""
 
 
 @dataclass(frozen=True, slots=True)
