@@ -6,60 +6,17 @@
 //! `header` has not checked, and all blocks of a call together may use no more bytes than
 //! the chunk has, so overlapping blocks cannot cost more than honest ones.
 
-use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
+use crate::fault::{Outcome, corrupt, unsupported};
 use crate::filters::{self, Plane};
 use crate::header::{Filter, HEADER_BYTES, Header, MAX_SPLIT_TYPESIZE};
 pub use crate::pieces::copy_plain;
+use crate::scratch::{Scratch, aligned_room, room};
 use crate::special;
 use crate::streams::{Codecs, Dictionary};
 use crate::varied;
 use crate::watch::Watch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
-
-/// What one thread reuses from block to block and call to call.
-#[derive(Default)]
-pub struct Scratch {
-    pub codecs: Codecs,
-    /// A block as its streams hold it, filters still applied.
-    pub filtered: Vec<u8>,
-    /// Room for the second step of bitshuffle.
-    pub planes: Vec<u8>,
-    /// A block, or a part of it, with filters undone.
-    pub plain: Vec<u8>,
-    /// A block between two filters.
-    pub aside: Vec<u8>,
-}
-
-impl Scratch {
-    /// Memory that would be kept for the next call.
-    pub fn kept_bytes(&self) -> usize {
-        [&self.filtered, &self.planes, &self.plain, &self.aside].iter().map(|buffer| buffer.capacity()).sum()
-    }
-}
-
-/// Grow `buffer` to `size` bytes; contents are unspecified. Never shrinks, so that
-/// calls in a row do not clear the same memory again and again.
-pub fn room(buffer: &mut Vec<u8>, size: usize) -> Outcome<&mut [u8]> {
-    if buffer.len() < size {
-        buffer.clear();
-        buffer.try_reserve_exact(size).map_err(|_| out_of_memory(size))?;
-        buffer.resize(size, 0);
-    }
-    Ok(&mut buffer[..size])
-}
-
-/// The same, beginning at a multiple of 64: vector loads then never straddle a cache line.
-pub fn aligned_room(buffer: &mut Vec<u8>, size: usize) -> Outcome<&mut [u8]> {
-    const LINE: usize = 64;
-    let memory = room(buffer, size + LINE)?;
-    let skip = memory.as_ptr().align_offset(LINE).min(LINE);
-    Ok(&mut memory[skip..skip + size])
-}
-
-pub fn out_of_memory(size: usize) -> Fault {
-    Fault::new(Kind::Limit, format!("{size} bytes of memory are not to be had"))
-}
 
 /// The bytes of a chunk that are at hand: all of them, or those from `offset` on.
 #[derive(Clone, Copy)]
@@ -441,31 +398,10 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::{Packer, Recipe, encode};
-    use crate::scatter::{Axis, Destination, Region};
+    use crate::encode::Recipe;
+    use crate::fault::Kind;
+    use crate::samples::{packed, recipes, sample};
     use crate::streams::Codec;
-
-    fn sample(length: usize) -> Vec<u8> {
-        (0..length).map(|index| (((index / 11) * (index % 7)) >> 3) as u8).collect()
-    }
-
-    fn packed(source: &[u8], recipe: Recipe) -> Vec<u8> {
-        let mut packer = Packer::default();
-        encode(source, recipe, &mut packer, &mut Scratch::default(), 1, &Watch::unasked()).unwrap();
-        packer.bytes().to_vec()
-    }
-
-    fn recipes(typesize: usize) -> Vec<Recipe> {
-        let mut recipes = Vec::new();
-        for codec in [Codec::BloscLz, Codec::Lz4, Codec::Zstd, Codec::Zlib, Codec::Snappy] {
-            for filter in [Filter::None, Filter::Shuffle, Filter::Bitshuffle] {
-                for blocksize in [0, 700, 4096] {
-                    recipes.push(Recipe { codec, level: 5, filter, typesize, blocksize });
-                }
-            }
-        }
-        recipes
-    }
 
     #[test]
     fn whole_chunks_come_back_on_any_number_of_threads() {
@@ -480,56 +416,6 @@ mod tests {
                     let mut scratch = Scratch::default();
                     decoder.decode_whole(&chunk, &mut out, &mut scratch, threads, &Watch::unasked()).unwrap();
                     assert_eq!(out, source, "{recipe:?}");
-                }
-            }
-        }
-    }
-
-    /// Items of four bytes, 20 x 15 x 30 of them, a strided box of them into a larger array.
-    #[test]
-    fn boxes_go_to_their_place_and_nowhere_else() {
-        let source = sample(20 * 15 * 30 * 4);
-        let axis = |size, start, count, step, stride| Axis { size, start, count, step, stride };
-        let boxes = [
-            [axis(20, 0, 20, 1, 1800), axis(15, 0, 15, 1, 120), axis(30, 0, 30, 1, 4)],
-            [axis(20, 3, 5, 3, 2000), axis(15, 14, 1, 1, 4), axis(30, 1, 10, 2, 8)],
-            [axis(20, 7, 1, 1, 4), axis(15, 2, 9, 1, 400), axis(30, 5, 20, 1, 4)],
-            [axis(20, 0, 20, 1, 4), axis(15, 0, 15, 1, 80), axis(30, 29, 1, 1, 4)],
-        ];
-        for typesize in [4, 2, 1, 3, 8] {
-            for recipe in recipes(typesize) {
-                let chunk = packed(&source, recipe);
-                let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
-                for axes in &boxes {
-                    let mut out = vec![0xee; 40_000];
-                    let mut expected = out.clone();
-                    for index in 0..axes.iter().map(|axis| axis.count).product() {
-                        let (mut rest, mut linear, mut offset, mut pitch) = (index, 0, 0, 1);
-                        for axis in axes.iter().rev() {
-                            let place = rest % axis.count;
-                            linear += (axis.start + place * axis.step) * pitch;
-                            offset += place * axis.stride as usize;
-                            rest /= axis.count;
-                            pitch *= axis.size;
-                        }
-                        expected[offset..offset + 4].copy_from_slice(&source[4 * linear..4 * linear + 4]);
-                    }
-                    // SAFETY: `out` lives on and is not used while the region is.
-                    let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
-                    let region = Region::new(axes, 4, 0, destination).unwrap();
-                    let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
-                    let window = Window { bytes: &chunk, offset: 0 };
-                    let blocks = decoder.blocks_of(&region);
-                    decoder.decode_region(window, blocks, &region, &mut Scratch::default()).unwrap();
-                    assert!(out == expected, "{recipe:?} {axes:?}");
-                    let mut gathered = vec![0; source.len()];
-                    region.gather(&mut gathered);
-                    let mut again = vec![0xee; out.len()];
-                    // SAFETY: as above.
-                    let destination = unsafe { Destination::new(again.as_mut_ptr(), again.len()) };
-                    let back = Region::new(axes, 4, 0, destination).unwrap();
-                    copy_plain(&back, 0..gathered.len(), Window { bytes: &gathered, offset: 0 }).unwrap();
-                    assert!(again == expected, "gathering is the reverse");
                 }
             }
         }

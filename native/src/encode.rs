@@ -2,13 +2,13 @@
 //!
 //! The input is read, never changed; every byte written is defined.
 
-use crate::decode::{Scratch, aligned_room, out_of_memory, room};
 use crate::fault::{Fault, Kind, Outcome};
 use crate::filters;
 use crate::header::{
     FLAG_BITSHUFFLE, FLAG_MEMCPYED, FLAG_SHUFFLE, FLAG_UNSPLIT, Filter, HEADER_BYTES, Header, MAX_BLOCK_BYTES,
     MAX_SPLIT_TYPESIZE, MIN_SPLIT_ITEMS,
 };
+use crate::scratch::{Scratch, aligned_room, out_of_memory, room};
 use crate::streams::{Codec, Codecs};
 use crate::watch::Watch;
 use std::sync::Mutex;

@@ -4,7 +4,6 @@
 //! filters work in memory of their own, and delta refers to the first block as readers will
 //! see it.
 
-use crate::decode::{Scratch, aligned_room, room};
 use crate::encode::{self, MIN_COMPRESSED, Packer, Plan};
 use crate::extension::{Extension, FLAG2_DICTIONARY, Special};
 use crate::fault::{Fault, Kind, Outcome};
@@ -13,6 +12,7 @@ use crate::header::{
     MAX_DICTIONARY, MAX_SPLIT_TYPESIZE,
 };
 use crate::pipeline::{self, Pipeline, SLOTS};
+use crate::scratch::{Scratch, aligned_room, room};
 use crate::special::{NAN_32, NAN_64};
 use crate::streams::{self, Codec, Codecs, Primer};
 use crate::watch::Watch;

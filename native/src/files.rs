@@ -4,10 +4,11 @@
 //! Only regular files are read; whatever else a path leads to is refused after opening it,
 //! on the descriptor, so nothing can be exchanged in between.
 
-use crate::decode::{Decoder, Scratch, Window, room};
+use crate::decode::{Decoder, Window};
 use crate::fault::{Fault, Kind, Outcome, corrupt};
 use crate::header::{HEADER_BYTES, Header};
 use crate::scatter::Region;
+use crate::scratch::{Scratch, room};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;

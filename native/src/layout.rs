@@ -5,12 +5,12 @@
 //! scattered, on several threads where there is enough to do. What became of each chunk is
 //! reported, not judged: only the caller knows what a missing one means.
 
-use crate::decode::{Decoder, Scratch, Window, copy_plain, room};
+use crate::decode::{Window, copy_plain};
 use crate::encode::{self, Packer};
 use crate::fault::{Fault, Kind, Outcome, corrupt};
 use crate::files::{self, Buffers, Extent, Root};
-use crate::header::HEADER_BYTES;
 use crate::scatter::{Axis, Destination, Region};
+use crate::scratch::{Scratch, room};
 use crate::streams::{Codecs, Whole};
 use crate::watch::Watch;
 use std::path::PathBuf;
@@ -53,19 +53,19 @@ pub struct Layout {
 
 /// A part of an axis: which chunk, where in it, how many items, where in the box.
 #[derive(Clone, Copy)]
-struct Part {
-    chunk: usize,
-    start: usize,
-    count: usize,
+pub struct Part {
+    pub chunk: usize,
+    pub start: usize,
+    pub count: usize,
     position: usize,
 }
 
 /// A box of the array, cut by the grid, and the memory it is read into or written from.
 pub struct Job<'a> {
-    layout: &'a Layout,
+    pub layout: &'a Layout,
     /// Per axis of the array.
     parts: Vec<Vec<Part>>,
-    steps: Vec<usize>,
+    pub steps: Vec<usize>,
     strides: Vec<isize>,
     origin: isize,
     memory: Destination,
@@ -86,20 +86,13 @@ pub struct Report {
     pub troubles: Vec<Trouble>,
 }
 
-/// A chunk on its way into the store: what was done with its bytes, `None` when it holds
-/// nothing but fill.
-pub struct Encoded<T> {
-    pub coords: Vec<usize>,
-    pub kept: Option<T>,
-}
-
 /// What a thread needs.
 #[derive(Default)]
 pub struct Tools {
     pub scratch: Scratch,
     pub buffers: Buffers,
-    chunk: Vec<u8>,
-    packer: Packer,
+    pub chunk: Vec<u8>,
+    pub packer: Packer,
 }
 
 impl Tools {
@@ -201,7 +194,7 @@ fn cut(start: usize, count: usize, step: usize, chunk: usize) -> Vec<Part> {
 
 impl Job<'_> {
     /// The part of each axis that row number `row` has, in C order over the chunks.
-    fn row(&self, mut row: usize) -> Vec<Part> {
+    pub fn row(&self, mut row: usize) -> Vec<Part> {
         let mut parts: Vec<Part> = self
             .parts
             .iter()
@@ -217,7 +210,7 @@ impl Job<'_> {
     }
 
     /// Where a row's part of the chunk and its part of the memory meet.
-    fn region(&self, parts: &[Part]) -> Outcome<Region> {
+    pub fn region(&self, parts: &[Part]) -> Outcome<Region> {
         let mut origin = self.origin;
         for (part, stride) in parts.iter().zip(&self.strides) {
             origin += part.position as isize * stride;
@@ -246,7 +239,7 @@ impl Job<'_> {
     }
 
     /// Threads worth having for this much work.
-    fn threads(&self, allowed: usize, bytes: usize) -> usize {
+    pub fn threads(&self, allowed: usize, bytes: usize) -> usize {
         allowed.min(self.rows).min(bytes / WORTH_A_THREAD + 1).max(1)
     }
 
@@ -301,139 +294,9 @@ impl Job<'_> {
         }
         Ok(true)
     }
-
-    /// Encode rows `rows` from the memory, reading what partly covered chunks held before,
-    /// and hand each chunk's coordinates and bytes to `keep`.
-    pub fn encode<T: Send>(
-        &self,
-        rows: std::ops::Range<usize>,
-        threads: usize,
-        tools: &mut Tools,
-        watch: &Watch,
-        keep: impl Fn(Option<&Root>, &[usize], &[u8]) -> Outcome<T> + Sync,
-    ) -> Outcome<(Vec<Encoded<T>>, Vec<Trouble>)> {
-        let root = Root::open(&self.layout.root)?;
-        let encoded = Mutex::new(Vec::new());
-        let troubles = Mutex::new(Vec::new());
-        let next = AtomicUsize::new(rows.start);
-        let work = |tools: &mut Tools| {
-            let row = next.fetch_add(1, Ordering::Relaxed);
-            if row >= rows.end {
-                return Ok(false);
-            }
-            let parts = self.row(row);
-            let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
-            let kept =
-                self.encode_row(root.as_ref(), &coords, &parts, tools, |bytes| keep(root.as_ref(), &coords, bytes));
-            match kept {
-                Ok(kept) => encoded.lock().expect("no thread panics").push((row, Encoded { coords, kept })),
-                Err(fault) if fault.kind == Kind::Argument => return Err(fault),
-                Err(fault) => {
-                    let key = self.layout.key(&coords);
-                    troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault });
-                }
-            }
-            Ok(true)
-        };
-        let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
-        watch.share(self.threads(threads, bytes).min(rows.len()), tools, work)?;
-        let mut encoded = encoded.into_inner().expect("no thread panics");
-        encoded.sort_unstable_by_key(|(row, _)| *row);
-        let encoded = encoded.into_iter().map(|(_, encoded)| encoded).collect();
-        Ok((encoded, troubles.into_inner().expect("no thread panics")))
-    }
-
-    fn encode_row<T>(
-        &self,
-        root: Option<&Root>,
-        coords: &[usize],
-        parts: &[Part],
-        tools: &mut Tools,
-        keep: impl FnOnce(&[u8]) -> Outcome<T>,
-    ) -> Outcome<Option<T>> {
-        let region = self.region(parts)?;
-        let Layout { shape, chunk, fill, chunk_bytes, .. } = self.layout;
-        let mut whole = true;
-        let mut padded = false;
-        for (axis, part) in parts.iter().enumerate() {
-            let valid = chunk[axis].min(shape[axis] - coords[axis] * chunk[axis]);
-            whole &= self.steps[axis] == 1 && part.count == valid;
-            padded |= valid < chunk[axis];
-        }
-        let Tools { scratch, buffers, chunk, packer } = tools;
-        let chunk = room(chunk, *chunk_bytes)?;
-        if !whole {
-            let key = self.layout.key(coords);
-            let extent = match root {
-                Some(root) => root.extent(&key)?,
-                None => None,
-            };
-            match extent {
-                Some(extent) => self.layout.decode_whole(&extent, chunk, scratch, buffers)?,
-                None => spread(chunk, fill),
-            }
-        } else if padded {
-            spread(chunk, fill);
-        }
-        region.gather(chunk);
-        if is_all(chunk, fill) {
-            return Ok(None);
-        }
-        self.layout.encode_chunk(chunk, scratch, packer, keep).map(Some)
-    }
 }
 
-impl Layout {
-    fn decode_whole(
-        &self,
-        extent: &Extent<'_>,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-        buffers: &mut Buffers,
-    ) -> Outcome<()> {
-        match self.coding {
-            Coding::Blosc(_) => {
-                let bytes = extent.all(buffers)?;
-                let header = files::due(bytes, bytes.len(), out.len())?;
-                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
-                decoder.decode_whole(bytes, out, scratch, 1, &Watch::unasked())
-            }
-            Coding::Raw => {
-                check_raw(extent, out.len())?;
-                extent.read(0, out)
-            }
-            Coding::Stream(whole) => read_stream(extent, whole, out, &mut scratch.codecs, buffers),
-        }
-    }
-
-    fn encode_chunk<T>(
-        &self,
-        chunk: &[u8],
-        scratch: &mut Scratch,
-        packer: &mut Packer,
-        keep: impl FnOnce(&[u8]) -> Outcome<T>,
-    ) -> Outcome<T> {
-        match self.coding {
-            Coding::Raw => keep(chunk),
-            Coding::Blosc(recipe) => {
-                encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-                keep(packer.bytes())
-            }
-            Coding::Stream(whole) => keep(&scratch.codecs.encode_whole(whole, chunk)?),
-        }
-    }
-
-    /// The key under which the next image of a chunk waits to be published: in the folder of
-    /// the chunk, under a name that no chunk has.
-    pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
-        let key = self.key(coords);
-        let (folder, name) = key.rsplit_once('/').map_or(("", &*key), |(folder, name)| (folder, name));
-        let slash = if folder.is_empty() { "" } else { "/" };
-        format!("{folder}{slash}.g-{transaction}-{name}")
-    }
-}
-
-fn check_raw(extent: &Extent<'_>, expected: usize) -> Outcome<()> {
+pub fn check_raw(extent: &Extent<'_>, expected: usize) -> Outcome<()> {
     if extent.length != expected {
         return corrupt!("the chunk has {} bytes, the array needs {expected}", extent.length);
     }
@@ -452,7 +315,7 @@ fn read_raw(extent: &Extent<'_>, expected: usize, region: &Region, buffers: &mut
     copy_plain(region, first..end, Window { bytes, offset: first })
 }
 
-fn read_stream(
+pub fn read_stream(
     extent: &Extent<'_>,
     whole: Whole,
     out: &mut [u8],
@@ -465,20 +328,4 @@ fn read_stream(
     }
     let bytes = extent.all(buffers)?;
     codecs.decode_whole(whole, bytes, out)
-}
-
-/// Fill `chunk` with copies of `item`.
-fn spread(chunk: &mut [u8], item: &[u8]) {
-    if item.iter().all(|byte| *byte == item[0]) {
-        chunk.fill(item[0]);
-        return;
-    }
-    for place in chunk.chunks_exact_mut(item.len()) {
-        place.copy_from_slice(item);
-    }
-}
-
-/// Whether `chunk` is nothing but copies of `item`, byte for byte.
-fn is_all(chunk: &[u8], item: &[u8]) -> bool {
-    chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
 }

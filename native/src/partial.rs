@@ -4,12 +4,13 @@
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
 //! the whole block.
 
-use crate::decode::{Block, Decoder, Scratch, Window, aligned_room, room};
+use crate::decode::{Block, Decoder, Window};
 use crate::fault::Outcome;
 use crate::filters;
 use crate::header::Filter;
 use crate::pieces::{Pieces, copy_plain, for_each_run};
 use crate::scatter::Region;
+use crate::scratch::{Scratch, aligned_room, room};
 use crate::{special, varied};
 use std::ops::Range;
 
@@ -210,5 +211,63 @@ impl Decoder<'_> {
             }
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::{HEADER_BYTES, Header};
+    use crate::samples::{packed, recipes, sample};
+    use crate::scatter::{Axis, Destination};
+
+    /// Items of four bytes, 20 x 15 x 30 of them, a strided box of them into a larger array.
+    #[test]
+    fn boxes_go_to_their_place_and_nowhere_else() {
+        let source = sample(20 * 15 * 30 * 4);
+        let axis = |size, start, count, step, stride| Axis { size, start, count, step, stride };
+        let boxes = [
+            [axis(20, 0, 20, 1, 1800), axis(15, 0, 15, 1, 120), axis(30, 0, 30, 1, 4)],
+            [axis(20, 3, 5, 3, 2000), axis(15, 14, 1, 1, 4), axis(30, 1, 10, 2, 8)],
+            [axis(20, 7, 1, 1, 4), axis(15, 2, 9, 1, 400), axis(30, 5, 20, 1, 4)],
+            [axis(20, 0, 20, 1, 4), axis(15, 0, 15, 1, 80), axis(30, 29, 1, 1, 4)],
+        ];
+        for typesize in [4, 2, 1, 3, 8] {
+            for recipe in recipes(typesize) {
+                let chunk = packed(&source, recipe);
+                let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+                for axes in &boxes {
+                    let mut out = vec![0xee; 40_000];
+                    let mut expected = out.clone();
+                    for index in 0..axes.iter().map(|axis| axis.count).product() {
+                        let (mut rest, mut linear, mut offset, mut pitch) = (index, 0, 0, 1);
+                        for axis in axes.iter().rev() {
+                            let place = rest % axis.count;
+                            linear += (axis.start + place * axis.step) * pitch;
+                            offset += place * axis.stride as usize;
+                            rest /= axis.count;
+                            pitch *= axis.size;
+                        }
+                        expected[offset..offset + 4].copy_from_slice(&source[4 * linear..4 * linear + 4]);
+                    }
+                    // SAFETY: `out` lives on and is not used while the region is.
+                    let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
+                    let region = Region::new(axes, 4, 0, destination).unwrap();
+                    let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
+                    let window = Window { bytes: &chunk, offset: 0 };
+                    let blocks = decoder.blocks_of(&region);
+                    decoder.decode_region(window, blocks, &region, &mut Scratch::default()).unwrap();
+                    assert!(out == expected, "{recipe:?} {axes:?}");
+                    let mut gathered = vec![0; source.len()];
+                    region.gather(&mut gathered);
+                    let mut again = vec![0xee; out.len()];
+                    // SAFETY: as above.
+                    let destination = unsafe { Destination::new(again.as_mut_ptr(), again.len()) };
+                    let back = Region::new(axes, 4, 0, destination).unwrap();
+                    copy_plain(&back, 0..gathered.len(), Window { bytes: &gathered, offset: 0 }).unwrap();
+                    assert!(again == expected, "gathering is the reverse");
+                }
+            }
+        }
     }
 }

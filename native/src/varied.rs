@@ -4,12 +4,13 @@
 //! one stream, stored as it is when it did not shrink. Blocks lie in order and are
 //! independent of each other.
 
-use crate::decode::{Block, Decoder, Scratch, Window, room};
+use crate::decode::{Block, Decoder, Window};
 use crate::fault::{Outcome, corrupt};
 use crate::filters;
 use crate::header::Filter;
 use crate::pieces::copy_plain;
 use crate::scatter::Region;
+use crate::scratch::{Scratch, room};
 use crate::watch::Watch;
 use std::ops::Range;
 

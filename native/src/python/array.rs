@@ -1,0 +1,175 @@
+//! The layout of an array for Python: one call per selection.
+
+use super::call::detached;
+use super::chunk::parse_filter;
+use crate::buffers;
+use crate::encode::Recipe;
+use crate::fault::{Fault, Kind, Outcome};
+use crate::files::Root;
+use crate::layout::{Coding, Layout, Trouble};
+use crate::staging::Encoded;
+use crate::streams::{self, Whole};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::path::PathBuf;
+
+/// Coordinates, key and the key of the staged image of each chunk, or `None` for nothing but fill.
+type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>)>;
+/// Coordinates, key and error of each chunk that failed.
+type Troubles = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
+
+/// Where the chunks of an array lie below a folder, and how they are coded.
+#[pyclass(frozen, name = "Layout")]
+pub struct PyLayout(Layout);
+
+#[pymethods]
+impl PyLayout {
+    #[new]
+    #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
+                        typesize=1, blocksize=0, checksum=false))]
+    #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
+    fn new(
+        root: PathBuf,
+        names: (String, String, String, String),
+        shape: Vec<usize>,
+        chunk: Vec<usize>,
+        axes: Vec<usize>,
+        itemsize: usize,
+        fill: Vec<u8>,
+        kind: &str,
+        codec: &str,
+        level: i32,
+        filter: &str,
+        typesize: usize,
+        blocksize: usize,
+        checksum: bool,
+    ) -> PyResult<Self> {
+        let coding = match kind {
+            "raw" => Coding::Raw,
+            "blosc" => {
+                let codec = streams::Codec::parse(codec)?;
+                let level = u8::try_from(level).unwrap_or(u8::MAX);
+                Coding::Blosc(Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize })
+            }
+            "lz4" => Coding::Stream(Whole::Lz4 { acceleration: level }),
+            "zlib" => Coding::Stream(Whole::Zlib { level }),
+            "zstd" => Coding::Stream(Whole::Zstd { level, checksum }),
+            other => return Err(PyValueError::new_err(format!("kind {other:?} is not native"))),
+        };
+        let sorted = {
+            let mut sorted = axes.clone();
+            sorted.sort_unstable();
+            sorted
+        };
+        if chunk.len() != shape.len() || sorted != (0..shape.len()).collect::<Vec<_>>() || chunk.contains(&0) {
+            return Err(PyValueError::new_err("shape, chunk and axes do not fit together"));
+        }
+        let chunk_bytes = chunk.iter().try_fold(itemsize, |size, axis| size.checked_mul(*axis));
+        let chunk_bytes = chunk_bytes.filter(|size| *size <= isize::MAX as usize);
+        let Some(chunk_bytes) = chunk_bytes.filter(|_| itemsize > 0 && fill.len() == itemsize) else {
+            return Err(PyValueError::new_err("a chunk of that shape cannot be had"));
+        };
+        let (prefix, separator, suffix, scalar) = names;
+        let layout =
+            Layout { root, prefix, separator, suffix, scalar, shape, chunk, axes, itemsize, coding, fill, chunk_bytes };
+        Ok(Self(layout))
+    }
+
+    /// Read the box that begins at `starts` and goes on by `steps` into `out`, whose shape it
+    /// has. `None` when every chunk was there and sound; else how many chunks were absent
+    /// (their part holds the fill value) and what was wrong with which.
+    fn read(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        threads: usize,
+    ) -> PyResult<Option<(usize, Troubles)>> {
+        let buffer = PyUntypedBuffer::get(out)?;
+        let (memory, origin) = buffers::strided(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let report = detached(py, |kept, watch| {
+            let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
+            job.read(threads, &mut kept.tools, watch)
+        })?;
+        if report.absent == 0 && report.troubles.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((report.absent, troubles(py, report.troubles)?)))
+    }
+
+    /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
+    /// file beside its place, under the name that staged images of `transaction` have; the
+    /// names are returned, and nothing is published.
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
+    fn stage(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        first: usize,
+        last: usize,
+        threads: usize,
+        transaction: &str,
+    ) -> PyResult<(StagedChunks, Troubles)> {
+        // A new array has no folder before its first chunk.
+        std::fs::create_dir_all(&self.0.root)?;
+        let keep = |root: Option<&Root>, coords: &[usize], bytes: &[u8]| {
+            let key = self.0.staged_key(coords, transaction);
+            match root {
+                Some(root) => root.write_new(&key, bytes).map(|()| key),
+                None => Err(Fault::new(Kind::Argument, format!("{} is no folder", self.0.root.display()))),
+            }
+        };
+        let (staged, found) = self.encode_with(py, values, &starts, &steps, first..last, threads, keep)?;
+        let mut chunks = Vec::with_capacity(staged.len());
+        for Encoded { coords, kept } in staged {
+            let key = self.0.key(&coords);
+            chunks.push((PyTuple::new(py, coords)?.unbind(), key, kept));
+        }
+        Ok((chunks, troubles(py, found)?))
+    }
+}
+
+impl PyLayout {
+    #[allow(clippy::too_many_arguments, reason = "as of its callers")]
+    fn encode_with<T: Send>(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        starts: &[usize],
+        steps: &[isize],
+        rows: std::ops::Range<usize>,
+        threads: usize,
+        keep: impl Fn(Option<&Root>, &[usize], &[u8]) -> Outcome<T> + Sync,
+    ) -> PyResult<(Vec<Encoded<T>>, Vec<Trouble>)> {
+        let buffer = PyUntypedBuffer::get(values)?;
+        let (memory, origin) = buffers::readable(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        detached(py, |kept, watch| {
+            let job = self.0.job(starts, buffer.shape(), steps, buffer.strides(), origin, memory)?;
+            job.encode(rows.start..rows.end.min(job.rows), threads, &mut kept.tools, watch, &keep)
+        })
+    }
+
+    fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {
+        if buffer.item_size() != self.0.itemsize {
+            let text = format!("items have {} bytes, the array's have {}", buffer.item_size(), self.0.itemsize);
+            return Err(PyValueError::new_err(text));
+        }
+        Ok(())
+    }
+}
+
+fn troubles(py: Python<'_>, found: Vec<Trouble>) -> PyResult<Troubles> {
+    let mut troubles = Vec::with_capacity(found.len());
+    for Trouble { coords, key, fault } in found {
+        let error = PyErr::from(fault).into_value(py).into_any();
+        troubles.push((PyTuple::new(py, coords)?.unbind(), key, error));
+    }
+    Ok(troubles)
+}

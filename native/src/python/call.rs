@@ -1,0 +1,107 @@
+//! One call from Python: what its thread keeps for the next one, the GIL given up, Ctrl-C
+//! heard, and the result handed over.
+
+use crate::buffers;
+use crate::encode;
+use crate::fault::Outcome;
+use crate::layout::Tools;
+use crate::scatter::Destination;
+use crate::scratch;
+use crate::watch::Watch;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::cell::Cell;
+use std::sync::Mutex;
+
+/// What a thread keeps between calls, at the most.
+pub const KEPT_BYTES: usize = 16 << 20;
+
+#[derive(Default)]
+pub struct Kept {
+    pub tools: Tools,
+    chunk: encode::Packer,
+}
+
+thread_local! {
+    static KEPT: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
+}
+
+/// Run `work` without the GIL, with this thread's scratch. A signal handler that raises
+/// meanwhile (Ctrl-C) ends the call with what it raised.
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Watch) -> Outcome<T> + Send) -> PyResult<T> {
+    let raised = Mutex::new(None);
+    let outcome = py.detach(|| {
+        let interrupted = || match Python::attach(|py| py.check_signals()) {
+            Ok(()) => false,
+            Err(error) => {
+                *raised.lock().expect("no thread panics") = Some(error);
+                true
+            }
+        };
+        // Taken, not borrowed: a signal handler may itself call into this module.
+        let mut kept = KEPT.take().unwrap_or_default();
+        let outcome = work(&mut kept, &Watch::new(&interrupted));
+        if kept.tools.kept_bytes() <= KEPT_BYTES {
+            KEPT.set(Some(kept));
+        }
+        outcome
+    });
+    match raised.into_inner().expect("no thread panics") {
+        Some(error) => Err(error),
+        None => Ok(outcome?),
+    }
+}
+
+/// Fill `out`, or a new `bytes` object of `size` bytes, by `work`.
+pub fn deliver<'py>(
+    py: Python<'py>,
+    out: Option<&Bound<'py, PyAny>>,
+    size: usize,
+    work: impl FnOnce(&mut [u8], &mut Kept, &Watch) -> Outcome<()> + Send,
+) -> PyResult<Bound<'py, PyAny>> {
+    let fill = |destination: Destination| {
+        detached(py, |kept, watch| {
+            // SAFETY: `new_bytes` gives memory nobody else has seen; memory that the caller
+            // passed as `out` is the caller's promise.
+            let out = unsafe { destination.whole() };
+            work(&mut out[..size], kept, watch)
+        })
+    };
+    let Some(out) = out else {
+        return match buffers::new_bytes(py, size, fill) {
+            Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(scratch::out_of_memory(size).into()),
+            other => Ok(other?.into_any()),
+        };
+    };
+    let buffer = PyUntypedBuffer::get(out)?;
+    let destination = buffers::writable(&buffer)?;
+    if destination.len() < size {
+        let text = format!("out has {} bytes, {size} are needed", destination.len());
+        return Err(PyValueError::new_err(text));
+    }
+    fill(destination)?;
+    Ok(size.into_pyobject(py)?.into_any())
+}
+
+/// What `encode` makes, as `bytes`.
+pub fn pack<'py>(
+    py: Python<'py>,
+    encode: impl FnOnce(&mut encode::Packer, &mut Kept, &Watch) -> Outcome<()> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let chunk = detached(py, |kept, watch| {
+        let mut chunk = std::mem::take(&mut kept.chunk);
+        encode(&mut chunk, kept, watch)?;
+        Ok(chunk)
+    })?;
+    let bytes = PyBytes::new(py, chunk.bytes());
+    // Back to the thread's scratch, so that the next call need not ask for memory.
+    if chunk.capacity() <= KEPT_BYTES
+        && let Some(mut kept) = KEPT.take()
+    {
+        kept.chunk = chunk;
+        KEPT.set(Some(kept));
+    }
+    Ok(bytes)
+}
