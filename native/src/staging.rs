@@ -3,7 +3,7 @@
 
 use crate::decode::Decoder;
 use crate::encode::{self, Packer};
-use crate::fault::{Kind, Outcome};
+use crate::fault::{Fault, Kind, Outcome};
 use crate::files::{self, Buffers, Extent, Root};
 use crate::header::HEADER_BYTES;
 use crate::layout::{Coding, Job, Layout, Part, Tools, Trouble, check_raw, read_stream};
@@ -12,26 +12,35 @@ use crate::watch::Watch;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A chunk on its way into the store: what was done with its bytes, `None` when it holds
-/// nothing but fill.
-pub struct Encoded<T> {
+/// A chunk on its way into the store: `None` when it holds nothing but fill.
+pub struct Staged {
     pub coords: Vec<usize>,
-    pub kept: Option<T>,
+    pub image: Option<Image>,
+}
+
+/// A new file that waits to be published, and what it holds.
+pub struct Image {
+    pub key: String,
+    pub size: usize,
+    /// The CRC-32 of zlib, which journals use.
+    pub checksum: u32,
 }
 
 impl Job<'_> {
     /// Encode rows `rows` from the memory, reading what partly covered chunks held before,
-    /// and hand each chunk's coordinates and bytes to `keep`.
-    pub fn encode<T: Send>(
+    /// each into a new file of `transaction`.
+    pub fn stage(
         &self,
         rows: std::ops::Range<usize>,
         threads: usize,
+        transaction: &str,
         tools: &mut Tools,
         watch: &Watch,
-        keep: impl Fn(Option<&Root>, &[usize], &[u8]) -> Outcome<T> + Sync,
-    ) -> Outcome<(Vec<Encoded<T>>, Vec<Trouble>)> {
-        let root = Root::open(&self.layout.root)?;
-        let encoded = Mutex::new(Vec::new());
+    ) -> Outcome<(Vec<Staged>, Vec<Trouble>)> {
+        let Some(root) = Root::open(&self.layout.root)? else {
+            return Err(Fault::new(Kind::Argument, format!("{} is no folder", self.layout.root.display())));
+        };
+        let staged = Mutex::new(Vec::new());
         let troubles = Mutex::new(Vec::new());
         let next = AtomicUsize::new(rows.start);
         let work = |tools: &mut Tools| {
@@ -41,10 +50,13 @@ impl Job<'_> {
             }
             let parts = self.row(row);
             let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
-            let kept =
-                self.encode_row(root.as_ref(), &coords, &parts, tools, |bytes| keep(root.as_ref(), &coords, bytes));
-            match kept {
-                Ok(kept) => encoded.lock().expect("no thread panics").push((row, Encoded { coords, kept })),
+            let write = |bytes: &[u8]| {
+                let key = self.layout.staged_key(&coords, transaction);
+                root.write_new(&key, bytes)?;
+                Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
+            };
+            match self.encode_row(&root, &coords, &parts, tools, write) {
+                Ok(image) => staged.lock().expect("no thread panics").push((row, Staged { coords, image })),
                 Err(fault) if fault.kind == Kind::Argument => return Err(fault),
                 Err(fault) => {
                     let key = self.layout.key(&coords);
@@ -55,15 +67,15 @@ impl Job<'_> {
         };
         let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
         watch.share(self.threads(threads, bytes).min(rows.len()), tools, work)?;
-        let mut encoded = encoded.into_inner().expect("no thread panics");
-        encoded.sort_unstable_by_key(|(row, _)| *row);
-        let encoded = encoded.into_iter().map(|(_, encoded)| encoded).collect();
-        Ok((encoded, troubles.into_inner().expect("no thread panics")))
+        let mut staged = staged.into_inner().expect("no thread panics");
+        staged.sort_unstable_by_key(|(row, _)| *row);
+        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
     fn encode_row<T>(
         &self,
-        root: Option<&Root>,
+        root: &Root,
         coords: &[usize],
         parts: &[Part],
         tools: &mut Tools,
@@ -82,11 +94,7 @@ impl Job<'_> {
         let chunk = room(chunk, *chunk_bytes)?;
         if !whole {
             let key = self.layout.key(coords);
-            let extent = match root {
-                Some(root) => root.extent(&key)?,
-                None => None,
-            };
-            match extent {
+            match root.extent(&key)? {
                 Some(extent) => self.layout.decode_whole(&extent, chunk, scratch, buffers)?,
                 None => spread(chunk, fill),
             }

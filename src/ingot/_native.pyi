@@ -11,6 +11,7 @@ from ingot.native import Description
 
 Coords = tuple[int, ...]
 Trouble = tuple[Coords, str, BaseException]
+Staged = tuple[Coords, str, str | None, int, int]
 
 ABI: int
 
@@ -98,4 +99,4 @@ class Layout:
         last: int,
         threads: int,
         transaction: str,
-    ) -> tuple[list[tuple[Coords, str, str | None]], list[Trouble]]: ...
+    ) -> tuple[list[Staged], list[Trouble]]: ...

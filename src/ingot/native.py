@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
-    Trouble: TypeAlias = tuple[tuple[int, ...], str, BaseException]
+    Coords: TypeAlias = tuple[int, ...]
+    Trouble: TypeAlias = tuple[Coords, str, BaseException]
+    Staged: TypeAlias = tuple[Coords, str, str | None, int, int]
 
 __all__ = [
     "ABI",
@@ -47,7 +49,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 2
+ABI = 3
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -138,7 +140,9 @@ class KernelWarning(RuntimeWarning):
 class Layout(Protocol):
     """Where the chunks of an array lie and how they are coded; only the native kernel has it.
 
-    A *trouble* is what went wrong with one chunk: its coordinates, its key, the error.
+    A *trouble* is what went wrong with one chunk: its coordinates, its key, the error. A *staged*
+    chunk is its coordinates, its key, then key, size and CRC-32 of the file that waits to take its
+    place; no key (and zeros) when the chunk holds nothing but the fill value.
     """
 
     def read(
@@ -159,8 +163,8 @@ class Layout(Protocol):
         last: int,
         threads: int,
         transaction: str,
-    ) -> "tuple[list[tuple[tuple[int, ...], str, str | None]], list[Trouble]]":
-        """Encode chunks ``first`` to ``last`` of a box into staged files; give each one's keys."""
+    ) -> "tuple[list[Staged], list[Trouble]]":
+        """Encode the chunks of a box, those with the numbers ``first`` to ``last``, into files."""
 
 
 @dataclass(frozen=True, slots=True)

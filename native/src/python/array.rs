@@ -4,10 +4,8 @@ use super::call::detached;
 use super::chunk::parse_filter;
 use crate::buffers;
 use crate::encode::Recipe;
-use crate::fault::{Fault, Kind, Outcome};
-use crate::files::Root;
 use crate::layout::{Coding, Layout, Trouble};
-use crate::staging::Encoded;
+use crate::staging::Staged;
 use crate::streams::{self, Whole};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
@@ -15,8 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::path::PathBuf;
 
-/// Coordinates, key and the key of the staged image of each chunk, or `None` for nothing but fill.
-type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>)>;
+/// Coordinates and key of each chunk; the key of its staged image, or `None` for nothing but
+/// fill; the image's size and CRC-32.
+type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Troubles = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
 
@@ -102,8 +101,8 @@ impl PyLayout {
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
-    /// file beside its place, under the name that staged images of `transaction` have; the
-    /// names are returned, and nothing is published.
+    /// file beside its place, under the name that staged images of `transaction` have; names,
+    /// sizes and checksums are returned, and nothing is published.
     #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn stage(
         &self,
@@ -116,46 +115,29 @@ impl PyLayout {
         threads: usize,
         transaction: &str,
     ) -> PyResult<(StagedChunks, Troubles)> {
+        let buffer = PyUntypedBuffer::get(values)?;
+        let (memory, origin) = buffers::readable(&buffer)?;
+        self.check_itemsize(&buffer)?;
         // A new array has no folder before its first chunk.
         std::fs::create_dir_all(&self.0.root)?;
-        let keep = |root: Option<&Root>, coords: &[usize], bytes: &[u8]| {
-            let key = self.0.staged_key(coords, transaction);
-            match root {
-                Some(root) => root.write_new(&key, bytes).map(|()| key),
-                None => Err(Fault::new(Kind::Argument, format!("{} is no folder", self.0.root.display()))),
-            }
-        };
-        let (staged, found) = self.encode_with(py, values, &starts, &steps, first..last, threads, keep)?;
+        let (staged, found) = detached(py, |kept, watch| {
+            let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
+            job.stage(first..last.min(job.rows), threads, transaction, &mut kept.tools, watch)
+        })?;
         let mut chunks = Vec::with_capacity(staged.len());
-        for Encoded { coords, kept } in staged {
+        for Staged { coords, image } in staged {
             let key = self.0.key(&coords);
-            chunks.push((PyTuple::new(py, coords)?.unbind(), key, kept));
+            let (source, size, checksum) = match image {
+                Some(image) => (Some(image.key), image.size, image.checksum),
+                None => (None, 0, 0),
+            };
+            chunks.push((PyTuple::new(py, coords)?.unbind(), key, source, size, checksum));
         }
         Ok((chunks, troubles(py, found)?))
     }
 }
 
 impl PyLayout {
-    #[allow(clippy::too_many_arguments, reason = "as of its callers")]
-    fn encode_with<T: Send>(
-        &self,
-        py: Python<'_>,
-        values: &Bound<'_, PyAny>,
-        starts: &[usize],
-        steps: &[isize],
-        rows: std::ops::Range<usize>,
-        threads: usize,
-        keep: impl Fn(Option<&Root>, &[usize], &[u8]) -> Outcome<T> + Sync,
-    ) -> PyResult<(Vec<Encoded<T>>, Vec<Trouble>)> {
-        let buffer = PyUntypedBuffer::get(values)?;
-        let (memory, origin) = buffers::readable(&buffer)?;
-        self.check_itemsize(&buffer)?;
-        detached(py, |kept, watch| {
-            let job = self.0.job(starts, buffer.shape(), steps, buffer.strides(), origin, memory)?;
-            job.encode(rows.start..rows.end.min(job.rows), threads, &mut kept.tools, watch, &keep)
-        })
-    }
-
     fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {
         if buffer.item_size() != self.0.itemsize {
             let text = format!("items have {} bytes, the array's have {}", buffer.item_size(), self.0.itemsize);

@@ -249,7 +249,7 @@ class Engine:
                 )
                 edits += [
                     Delete(key) if source is None else Move(source, key)
-                    for _, key, source in staged
+                    for _, key, source, _, _ in staged
                 ]
                 self._judge(troubles)
         except BaseException:

@@ -1,0 +1,56 @@
+"""What a native layout says of the files it writes, held against the files themselves."""
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.native import Layout
+from tests.kernels import load, needs_native
+
+pytestmark = needs_native
+
+SHAPE, CHUNKS = (10, 12), (4, 5)
+
+
+def make_layout(root: Path, **changes: Any) -> Layout:
+    """Return the layout of a small array of 4-byte items."""
+    arguments = {
+        "root": root,
+        "names": ("c/", "/", "", "0"),
+        "shape": SHAPE,
+        "chunk": CHUNKS,
+        "axes": (0, 1),
+        "itemsize": 4,
+        "fill": bytes(4),
+        "kind": "blosc",
+        "codec": "lz4",
+        "level": 5,
+        "filter": "shuffle",
+        "typesize": 4,
+    }
+    layout: Layout = load("native").Layout(**arguments | changes)  # type: ignore[attr-defined]
+    return layout
+
+
+@pytest.mark.parametrize("kind", ["raw", "blosc", "zlib", "zstd", "lz4"])
+def test_staged_files_have_the_size_and_the_checksum_that_are_told(
+    tmp_path: Path, kind: str
+) -> None:
+    values = np.arange(120, dtype="<i4").reshape(SHAPE)
+    # A chunk that holds nothing but fill gets no file.
+    values[4:8, 5:10] = 0
+    layout = make_layout(tmp_path, kind=kind)
+    staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 9, 2, "00112233aabbccdd")
+    assert not troubles
+    assert [coords for coords, *_ in staged] == [(i, j) for i in range(3) for j in range(3)]
+    for coords, key, source, size, checksum in staged:
+        assert key == f"c/{coords[0]}/{coords[1]}"
+        if coords == (1, 1):
+            assert (source, size, checksum) == (None, 0, 0)
+            continue
+        assert source == f"c/{coords[0]}/.g-00112233aabbccdd-{coords[1]}"
+        stored = (tmp_path / source).read_bytes()
+        assert (size, checksum) == (len(stored), zlib.crc32(stored))
