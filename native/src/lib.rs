@@ -14,6 +14,7 @@ mod files;
 mod filters;
 mod header;
 mod layout;
+mod lookout;
 mod lz4;
 mod partial;
 mod pieces;

@@ -4,6 +4,7 @@
 mod array;
 mod call;
 mod chunk;
+mod lookout;
 
 use crate::fault::{Fault, Kind};
 use crate::{filters, streams};
@@ -48,8 +49,9 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 3)?;
+    module.add("ABI", 4)?;
     module.add_class::<array::PyLayout>()?;
+    module.add_class::<lookout::PyLookout>()?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_box, module)?)?;

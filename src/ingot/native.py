@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
     from typing_extensions import Buffer
@@ -49,7 +49,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 3
+ABI = 4
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -195,6 +195,17 @@ def make_layout(**arguments: Any) -> Layout | None:
     if chosen.name != "native":
         return None
     return cast(Layout, chosen.module.Layout(**arguments))  # type: ignore[attr-defined]
+
+
+def make_lookout(
+    path: str, magic: bytes, system: bytes, settled: bytes
+) -> "Callable[[], tuple[int, bool] | None] | None":
+    """Return the way to look at a lock file at little cost, or None when the twin runs."""
+    chosen = choice()
+    if chosen.name != "native":
+        return None
+    lookout = chosen.module.Lookout(path, magic, system, settled)  # type: ignore[attr-defined]
+    return cast("Callable[[], tuple[int, bool] | None]", lookout.look)
 
 
 def reason() -> str:

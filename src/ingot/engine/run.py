@@ -248,8 +248,8 @@ class Engine:
                     values, *box, first, first + self._window(), self._threads, transaction
                 )
                 edits += [
-                    Delete(key) if source is None else Move(source, key)
-                    for _, key, source, _, _ in staged
+                    Delete(key) if source is None else Move(source, key, size, checksum)
+                    for _, key, source, size, checksum in staged
                 ]
                 self._judge(troubles)
         except BaseException:

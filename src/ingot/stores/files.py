@@ -111,10 +111,14 @@ class Files(Protocol):
 class LocalFiles:
     """The files below a directory of the local file system."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_lookouts", "_root")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root: Final = Root(path)
+        self._lookouts: dict[str, Callable[[], Look | None]] = {}
+
+    def __reduce__(self) -> tuple[type["LocalFiles"], tuple[str]]:
+        return LocalFiles, (self._root.path,)
 
     @property
     def path(self) -> str:
@@ -140,7 +144,10 @@ class LocalFiles:
 
     def look(self, name: str) -> Look | None:
         """Look at the sequence number without any lock; None when there is no lock file."""
-        return lock.look(f"{self._root.path}/{name}")
+        lookout = self._lookouts.get(name)
+        if lookout is None:
+            lookout = self._lookouts[name] = lock.lookout(f"{self._root.path}/{name}")
+        return lookout()
 
 
 class _Folder:

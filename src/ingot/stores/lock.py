@@ -27,8 +27,10 @@ import struct
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from ingot import native
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores.state import Look
 
@@ -37,7 +39,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["LOCK_BYTES", "Alone", "Hold", "State", "Turn", "acquire", "hold", "look"]
+__all__ = ["LOCK_BYTES", "Alone", "Hold", "State", "Turn", "acquire", "hold", "look", "lookout"]
 
 LOCK_BYTES: Final = 256
 _MAGIC: Final = b"IngotL\x01\n"
@@ -149,6 +151,19 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
         os.close(file)  # The dataset was replaced while we waited: begin with the new one.
 
 
+def lookout(path: str) -> Callable[[], Look | None]:
+    """Return `look` for one path; the native kernel keeps the file open between its calls."""
+    look_natively = native.make_lookout(path, _MAGIC, _system(), bytes(_SETTLED))
+    if look_natively is None:
+        return functools.partial(look, path)
+
+    def look_at() -> Look | None:
+        found = look_natively()
+        return None if found is None else _LOOK(found)
+
+    return look_at
+
+
 def look(path: str) -> Look | None:
     """Return what the lock file at `path` says, or None when no writer was ever here."""
     try:
@@ -183,6 +198,7 @@ def hold(folder: int, name: str, wait: float, where: str) -> Hold | None:
 
 
 _SETTLED: Final = frozenset({State.CLEAN, State.LOOSE})
+_LOOK: Final = Look._make
 
 _READING: Final = (
     os.O_RDONLY
