@@ -46,7 +46,7 @@ class LocalStore:
 
     Without `writable` the store never creates, changes or removes anything. With it the directory
     is created by the first commit, not before. A store holds no descriptor between calls, but for
-    the lock file, to look at: it can be pickled (by path), shared by threads, and used after a fork.
+    the lock file, to look at. It can be pickled (by path), shared by threads, used after a fork.
 
     Writers take turns by the file `.lock`; one waits at most `wait` seconds for another. Where a
     file system has no locks, that is an error, and `locking=False` the promise of the caller to be
