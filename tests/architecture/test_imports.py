@@ -13,7 +13,7 @@ from tests.architecture.source import Module, package_modules
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("claims", "grid", "key", "native", "options"),
-    ("blocks", "dtypes", "selection"),
+    ("blocks", "codecs.recipe", "dtypes", "selection"),
     ("codecs.codec", "stores.store", "query.expr", "query.parse"),
     ("stores.state",),
     ("schema", "codecs.*", "stores.*"),

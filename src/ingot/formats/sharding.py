@@ -1,0 +1,75 @@
+"""Shards as a codec: many small chunks in one, behind each other, with an index of their places.
+
+Knows what the metadata says of the shards of an array. Refuses to know how such metadata is spelled
+and where a shard is stored.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.claims import Claims
+from ingot.codecs.codec import Buffer, ChunkSpec, CodecChain, Serializer
+from ingot.errors import FormatError, UnsupportedError
+
+__all__ = ["IndexLocation", "Sharding", "index_spec"]
+
+IndexLocation: TypeAlias = Literal["start", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding(Serializer):
+    """How a shard is made of inner chunks; the serializer of an array that is stored in shards.
+
+    `inner_chain` may have a sharding for its serializer again. `index_chain` makes as many bytes
+    of every index. The index has a row of two numbers for each inner chunk, where it begins and how
+    many bytes it has, all in C order; see `index_spec`.
+    """
+
+    name: ClassVar[str] = "sharding_indexed"
+    inner_chunks: tuple[int, ...]
+    inner_chain: CodecChain
+    index_chain: CodecChain
+    index_location: IndexLocation = "end"
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Complain: only with the type of the items can the inner codecs be put together."""
+        raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
+
+    def counts(self, shard: tuple[int, ...]) -> tuple[int, ...]:
+        """Return how many inner chunks a shard of that shape has along each axis, or complain.
+
+        >>> Sharding((2, 5), CodecChain(), CodecChain()).counts((4, 5))
+        (2, 1)
+        >>> Sharding((3,), CodecChain(), CodecChain()).counts((4,))
+        Traceback (most recent call last):
+        ingot.errors.FormatError: sharding_indexed: inner chunks (3,) do not divide a shard (4,)
+        """
+        inner = self.inner_chunks
+        if len(inner) != len(shard) or any(a % b for a, b in zip(shard, inner, strict=True)):
+            raise FormatError(f"{self.name}: inner chunks {inner} do not divide a shard {shard}")
+        return tuple(a // b for a, b in zip(shard, inner, strict=True))
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about shards that inner chunks do not divide."""
+        self.counts(spec.shape)
+
+    def encode(self, array: NDArray[Any]) -> Buffer:
+        """Return a whole shard."""
+        raise UnsupportedError(f"{self.name}: shards cannot be written yet")
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
+        """Return the items of a whole shard."""
+        raise UnsupportedError(f"{self.name}: shards cannot be read yet")
+
+
+def index_spec(counts: tuple[int, ...]) -> ChunkSpec:
+    """Return what the index of a shard of so many inner chunks decodes to.
+
+    >>> index_spec((2, 1)).shape, index_spec((2, 1)).nbytes
+    ((2, 1, 2), 32)
+    """
+    return ChunkSpec((*counts, 2), np.dtype(np.uint64))
