@@ -1,7 +1,8 @@
 """Shards as a codec: many small chunks in one, behind each other, with an index of their places.
 
-Knows what the metadata says of the shards of an array. Refuses to know how such metadata is spelled
-and where a shard is stored.
+Knows what the metadata says of the shards of an array, and makes a whole shard of items and back:
+the slow way, for shards that other codecs are wrapped around. Refuses to know how such metadata is
+spelled and where a shard is stored.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ingot.claims import Claims
 from ingot.codecs.codec import Buffer, ChunkSpec, CodecChain, Serializer
+from ingot.codecs.shards import IndexForm, build_shard
 from ingot.errors import FormatError, UnsupportedError
 
 __all__ = ["IndexLocation", "Sharding", "index_spec"]
@@ -57,13 +59,42 @@ class Sharding(Serializer):
         """Complain about shards that inner chunks do not divide."""
         self.counts(spec.shape)
 
+    def form(self, shard: tuple[int, ...]) -> IndexForm:
+        """Return how the index of a shard of that shape is stored.
+
+        >>> Sharding((2,), CodecChain(), CodecChain()).form((8,)).nbytes
+        64
+        """
+        return IndexForm(self.counts(shard), self.index_chain, self.index_location)
+
     def encode(self, array: NDArray[Any]) -> Buffer:
-        """Return a whole shard."""
-        raise UnsupportedError(f"{self.name}: shards cannot be written yet")
+        """Return a whole shard, which holds every inner chunk."""
+        form = self.form(array.shape)
+        places = enumerate(np.ndindex(form.counts))
+        chunks = {n: self.inner_chain.encode(array[self._part(coords)]) for n, coords in places}
+        return build_shard(form, chunks) or b""
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
-        """Return the items of a whole shard."""
-        raise UnsupportedError(f"{self.name}: shards cannot be read yet")
+        """Return the items of a whole shard; inner chunks that are absent hold the fill value."""
+        form = self.form(spec.shape)
+        index = form.find(data)
+        starts, lengths = index.ranges(np.arange(form.total))
+        result = np.empty(spec.shape, spec.dtype)
+        inner = ChunkSpec(self.inner_chunks, spec.dtype, spec.fill)
+        view = memoryview(data)
+        places = zip(np.ndindex(form.counts), starts.tolist(), lengths.tolist(), strict=True)
+        for coords, start, length in places:
+            part: Any = spec.fill if spec.fill is not None else np.zeros((), spec.dtype)
+            if length >= 0:
+                part = self.inner_chain.decode(view[start : start + length], inner)
+            result[self._part(coords)] = part
+        return result
+
+    def _part(self, coords: tuple[int, ...]) -> tuple[slice, ...]:
+        return tuple(
+            slice(position * length, (position + 1) * length)
+            for position, length in zip(coords, self.inner_chunks, strict=True)
+        )
 
 
 def index_spec(counts: tuple[int, ...]) -> ChunkSpec:
