@@ -21,7 +21,7 @@ use std::path::Path;
 /// The first read of a partial decode: header and block starts of all but huge chunks.
 const FIRST_READ: usize = 4096;
 /// Chunks up to this size are read whole: a second read would cost more.
-const SMALL: usize = 16 << 10;
+pub const SMALL: usize = 16 << 10;
 /// A gap between wanted blocks up to this size is read along.
 const GAP: usize = 32 << 10;
 /// How often the kernel is asked again when a path changed while it was resolved.

@@ -5,13 +5,12 @@
 //! scattered, on several threads where there is enough to do. What became of each chunk is
 //! reported, not judged: only the caller knows what a missing one means.
 
-use crate::decode::{Window, copy_plain};
-use crate::encode::{self, Packer};
-use crate::fault::{Fault, Kind, Outcome, corrupt};
-use crate::files::{self, Buffers, Extent, Root};
+use crate::chain::Chain;
+use crate::encode::Packer;
+use crate::fault::{Fault, Kind, Outcome};
+use crate::files::{Buffers, Root};
 use crate::scatter::{Axis, Destination, Region};
-use crate::scratch::{Scratch, room};
-use crate::streams::{Codecs, Whole};
+use crate::scratch::Scratch;
 use crate::watch::Watch;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -22,15 +21,6 @@ const WORTH_A_THREAD: usize = 1 << 20;
 
 /// A usual size of blocks, which are decoded whole.
 const BLOCK_BYTES: usize = 128 << 10;
-
-/// How the bytes of a chunk are coded.
-#[derive(Clone, Copy, Debug)]
-pub enum Coding {
-    Raw,
-    Blosc(encode::Recipe),
-    /// One compressed stream over the whole chunk.
-    Stream(Whole),
-}
 
 pub struct Layout {
     pub root: PathBuf,
@@ -44,7 +34,7 @@ pub struct Layout {
     /// The order in which a chunk's axes are stored, slowest first.
     pub axes: Vec<usize>,
     pub itemsize: usize,
-    pub coding: Coding,
+    pub chain: Chain,
     /// One item.
     pub fill: Vec<u8>,
     /// The size of a decoded chunk.
@@ -283,49 +273,7 @@ impl Job<'_> {
             return Ok(false);
         };
         let Tools { scratch, buffers, chunk, .. } = tools;
-        let expected = self.layout.chunk_bytes;
-        match self.layout.coding {
-            Coding::Blosc(_) => files::decode_extent(&extent, expected, &region, scratch, buffers)?,
-            Coding::Raw => read_raw(&extent, expected, &region, buffers)?,
-            Coding::Stream(whole) => {
-                read_stream(&extent, whole, room(chunk, expected)?, &mut scratch.codecs, buffers)?;
-                copy_plain(&region, 0..expected, Window { bytes: &chunk[..expected], offset: 0 })?;
-            }
-        }
+        self.layout.chain.read(&extent, self.layout.chunk_bytes, &region, scratch, buffers, chunk)?;
         Ok(true)
     }
-}
-
-pub fn check_raw(extent: &Extent<'_>, expected: usize) -> Outcome<()> {
-    if extent.length != expected {
-        return corrupt!("the chunk has {} bytes, the array needs {expected}", extent.length);
-    }
-    Ok(())
-}
-
-fn read_raw(extent: &Extent<'_>, expected: usize, region: &Region, buffers: &mut Buffers) -> Outcome<()> {
-    check_raw(extent, expected)?;
-    let (first, end) = region.span();
-    let (first, end) = (first * region.itemsize(), end * region.itemsize());
-    if let Some(out) = region.as_one_piece() {
-        return extent.read(first, out);
-    }
-    let bytes = room(&mut buffers.body, end - first)?;
-    extent.read(first, bytes)?;
-    copy_plain(region, first..end, Window { bytes, offset: first })
-}
-
-pub fn read_stream(
-    extent: &Extent<'_>,
-    whole: Whole,
-    out: &mut [u8],
-    codecs: &mut Codecs,
-    buffers: &mut Buffers,
-) -> Outcome<()> {
-    // No encoder makes twice as much of what it gets; what is longer is not worth a look.
-    if extent.length > 2 * out.len() + (64 << 10) {
-        return corrupt!("{} bytes are stored for a chunk of {} bytes", extent.length, out.len());
-    }
-    let bytes = extent.all(buffers)?;
-    codecs.decode_whole(whole, bytes, out)
 }

@@ -4,6 +4,7 @@
 
 mod blosclz;
 mod buffers;
+mod chain;
 mod copies;
 mod decode;
 mod encode;

@@ -1,13 +1,10 @@
 //! New images of an array's chunks, made from a box of memory: what a partly covered chunk
 //! held before is read, the rest gathered, all encoded, and written where nobody looks yet.
 
-use crate::decode::Decoder;
-use crate::encode::{self, Packer};
 use crate::fault::{Fault, Kind, Outcome};
-use crate::files::{self, Buffers, Extent, Root};
-use crate::header::HEADER_BYTES;
-use crate::layout::{Coding, Job, Layout, Part, Tools, Trouble, check_raw, read_stream};
-use crate::scratch::{Scratch, room};
+use crate::files::Root;
+use crate::layout::{Job, Layout, Part, Tools, Trouble};
+use crate::scratch::room;
 use crate::watch::Watch;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +92,7 @@ impl Job<'_> {
         if !whole {
             let key = self.layout.key(coords);
             match root.extent(&key)? {
-                Some(extent) => self.layout.decode_whole(&extent, chunk, scratch, buffers)?,
+                Some(extent) => self.layout.chain.read_whole(&extent, chunk, scratch, buffers)?,
                 None => spread(chunk, fill),
             }
         } else if padded {
@@ -105,50 +102,11 @@ impl Job<'_> {
         if is_all(chunk, fill) {
             return Ok(None);
         }
-        self.layout.encode_chunk(chunk, scratch, packer, keep).map(Some)
+        self.layout.chain.encode(chunk, scratch, packer, keep).map(Some)
     }
 }
 
 impl Layout {
-    fn decode_whole(
-        &self,
-        extent: &Extent<'_>,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-        buffers: &mut Buffers,
-    ) -> Outcome<()> {
-        match self.coding {
-            Coding::Blosc(_) => {
-                let bytes = extent.all(buffers)?;
-                let header = files::due(bytes, bytes.len(), out.len())?;
-                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
-                decoder.decode_whole(bytes, out, scratch, 1, &Watch::unasked())
-            }
-            Coding::Raw => {
-                check_raw(extent, out.len())?;
-                extent.read(0, out)
-            }
-            Coding::Stream(whole) => read_stream(extent, whole, out, &mut scratch.codecs, buffers),
-        }
-    }
-
-    fn encode_chunk<T>(
-        &self,
-        chunk: &[u8],
-        scratch: &mut Scratch,
-        packer: &mut Packer,
-        keep: impl FnOnce(&[u8]) -> Outcome<T>,
-    ) -> Outcome<T> {
-        match self.coding {
-            Coding::Raw => keep(chunk),
-            Coding::Blosc(recipe) => {
-                encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-                keep(packer.bytes())
-            }
-            Coding::Stream(whole) => keep(&scratch.codecs.encode_whole(whole, chunk)?),
-        }
-    }
-
     /// The key under which the next image of a chunk waits to be published: in the folder of
     /// the chunk, under a name that no chunk has.
     pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
@@ -160,7 +118,7 @@ impl Layout {
 }
 
 /// Fill `chunk` with copies of `item`.
-fn spread(chunk: &mut [u8], item: &[u8]) {
+pub fn spread(chunk: &mut [u8], item: &[u8]) {
     if item.iter().all(|byte| *byte == item[0]) {
         chunk.fill(item[0]);
         return;
@@ -171,6 +129,6 @@ fn spread(chunk: &mut [u8], item: &[u8]) {
 }
 
 /// Whether `chunk` is nothing but copies of `item`, byte for byte.
-fn is_all(chunk: &[u8], item: &[u8]) -> bool {
+pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
     chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
 }

@@ -86,6 +86,7 @@ class Layout:
         typesize: int = 1,
         blocksize: int = 0,
         checksum: bool = False,
+        sealed: bool = False,
     ) -> Self: ...
     def read(
         self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int

@@ -3,8 +3,9 @@
 use super::call::detached;
 use super::chunk::parse_filter;
 use crate::buffers;
+use crate::chain::{Chain, Coding};
 use crate::encode::Recipe;
-use crate::layout::{Coding, Layout, Trouble};
+use crate::layout::{Layout, Trouble};
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
 use pyo3::buffer::PyUntypedBuffer;
@@ -27,7 +28,7 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false))]
+                        typesize=1, blocksize=0, checksum=false, sealed=false))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -44,6 +45,7 @@ impl PyLayout {
         typesize: usize,
         blocksize: usize,
         checksum: bool,
+        sealed: bool,
     ) -> PyResult<Self> {
         let coding = match kind {
             "raw" => Coding::Raw,
@@ -71,8 +73,9 @@ impl PyLayout {
             return Err(PyValueError::new_err("a chunk of that shape cannot be had"));
         };
         let (prefix, separator, suffix, scalar) = names;
+        let chain = Chain { coding, sealed };
         let layout =
-            Layout { root, prefix, separator, suffix, scalar, shape, chunk, axes, itemsize, coding, fill, chunk_bytes };
+            Layout { root, prefix, separator, suffix, scalar, shape, chunk, axes, itemsize, chain, fill, chunk_bytes };
         Ok(Self(layout))
     }
 

@@ -71,7 +71,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
-    if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit or recipe.sealed:
+    if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
     return native.make_layout(
         root=chunks.store.root,  # type: ignore[attr-defined]
@@ -88,6 +88,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         typesize=recipe.typesize,
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
+        sealed=recipe.sealed,
     )
 
 
