@@ -69,6 +69,8 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     # A buffer without axes has no shape to go by.
     if schema.variable or not schema.padded or not schema.shape or not schema.dtype.itemsize:
         return None
+    if schema.edges:
+        return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:

@@ -24,7 +24,7 @@ from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap, Coords
-from ingot.grid import count_parts
+from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, Selection
 from ingot.stores.state import Stateful
@@ -167,9 +167,11 @@ class Engine:
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         grid = self.chunks.schema.grid
-        for (start, count, step), length, chunk in zip(box, grid.shape, grid.chunk, strict=True):
+        for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
-            if step != 1 or start % chunk or (stop % chunk and stop != length):
+            if step != 1 or not begins_chunk(start, axis):
+                return False
+            if stop != length and not begins_chunk(stop, axis):
                 return False
         return True
 
@@ -218,7 +220,7 @@ class Engine:
         if 0 in selection.counts:
             return 0
         total = 1
-        boxes = zip(selection.starts, selection.counts, selection.steps, grid.chunk, strict=True)
+        boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
         for start, count, step, chunk in boxes:
             total *= count_parts(start, count, step, chunk)
         return total
