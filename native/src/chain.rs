@@ -140,18 +140,18 @@ impl Chain {
         keep(packer.bytes())
     }
 
-    /// Whether a part of a chunk that is stored in `stored` bytes can be had for less than all
-    /// of them, and is worth a read of its own.
-    pub fn reads_part(&self, stored: usize, expected: usize, region: &Region) -> bool {
-        match self.coding {
-            _ if self.sealed || stored <= files::SMALL => false,
-            Coding::Stream(_) => false,
-            Coding::Blosc(_) => region.count() * region.itemsize() * 3 < expected,
-            Coding::Raw => {
-                let (first, end) = region.span();
-                (end - first) * region.itemsize() * 3 < expected
-            }
-        }
+    /// Whether a part of a chunk that is stored in `stored` bytes can be had for less.
+    pub fn may_read_part(&self, stored: usize) -> bool {
+        !self.sealed && stored > files::SMALL && !matches!(self.coding, Coding::Stream(_))
+    }
+
+    /// Whether that is worth it for what `region` wants of a chunk of `expected` bytes.
+    pub fn reads_part(&self, expected: usize, region: &Region) -> bool {
+        let items = match self.coding {
+            Coding::Raw => region.span().1 - region.span().0,
+            _ => region.count(),
+        };
+        items * region.itemsize() * 3 < expected
     }
 
     /// No encoder makes twice as much of what it gets; what is longer is not worth a look.

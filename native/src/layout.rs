@@ -11,6 +11,7 @@ use crate::fault::{Fault, Kind, Outcome};
 use crate::files::{Buffers, Root};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::Scratch;
+use crate::shards::Sharding;
 use crate::watch::Watch;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -39,6 +40,8 @@ pub struct Layout {
     pub fill: Vec<u8>,
     /// The size of a decoded chunk.
     pub chunk_bytes: usize,
+    /// When files hold not one chunk but many.
+    pub sharding: Option<Sharding>,
 }
 
 /// A part of an axis: which chunk, where in it, how many items, where in the box.
@@ -222,7 +225,7 @@ impl Job<'_> {
 
     /// About how many bytes have to be decoded: of each chunk all between the first and the
     /// last wanted item, and no less than a block.
-    fn work(&self) -> Outcome<usize> {
+    pub fn work(&self) -> Outcome<usize> {
         let (first, end) = self.region(&self.row(0))?.span();
         let each = ((end - first) * self.layout.itemsize).max(BLOCK_BYTES).min(self.layout.chunk_bytes);
         Ok(self.rows.saturating_mul(each))
@@ -233,8 +236,21 @@ impl Job<'_> {
         allowed.min(self.rows).min(bytes / WORTH_A_THREAD + 1).max(1)
     }
 
+    /// The parts of each axis.
+    pub fn parts(&self) -> &[Vec<Part>] {
+        &self.parts
+    }
+
+    /// How many files the box touches.
+    pub fn files(&self) -> usize {
+        self.layout.sharding.as_ref().map_or(self.rows, |sharding| sharding.cut(self).count())
+    }
+
     /// Read all rows into the memory.
     pub fn read(&self, threads: usize, tools: &mut Tools, watch: &Watch) -> Outcome<Report> {
+        if let Some(sharding) = &self.layout.sharding {
+            return self.read_shards(sharding, threads, tools, watch);
+        }
         let root = Root::open(&self.layout.root)?;
         let absent = AtomicUsize::new(0);
         let troubles = Mutex::new(Vec::new());

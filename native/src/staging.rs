@@ -2,7 +2,7 @@
 //! held before is read, the rest gathered, all encoded, and written where nobody looks yet.
 
 use crate::fault::{Fault, Kind, Outcome};
-use crate::files::Root;
+use crate::files::{Extent, Root};
 use crate::layout::{Job, Layout, Part, Tools, Trouble};
 use crate::scratch::room;
 use crate::watch::Watch;
@@ -34,9 +34,10 @@ impl Job<'_> {
         tools: &mut Tools,
         watch: &Watch,
     ) -> Outcome<(Vec<Staged>, Vec<Trouble>)> {
-        let Some(root) = Root::open(&self.layout.root)? else {
-            return Err(Fault::new(Kind::Argument, format!("{} is no folder", self.layout.root.display())));
-        };
+        let root = self.layout.folder()?;
+        if let Some(sharding) = &self.layout.sharding {
+            return self.stage_shards(sharding, &root, rows, threads, transaction, tools, watch);
+        }
         let staged = Mutex::new(Vec::new());
         let troubles = Mutex::new(Vec::new());
         let next = AtomicUsize::new(rows.start);
@@ -52,13 +53,11 @@ impl Job<'_> {
                 root.write_new(&key, bytes)?;
                 Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
             };
-            match self.encode_row(&root, &coords, &parts, tools, write) {
+            let key = self.layout.key(&coords);
+            match self.encode_row(|| root.extent(&key), &coords, &parts, tools, write) {
                 Ok(image) => staged.lock().expect("no thread panics").push((row, Staged { coords, image })),
                 Err(fault) if fault.kind == Kind::Argument => return Err(fault),
-                Err(fault) => {
-                    let key = self.layout.key(&coords);
-                    troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault });
-                }
+                Err(fault) => troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault }),
             }
             Ok(true)
         };
@@ -70,9 +69,10 @@ impl Job<'_> {
         Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
-    fn encode_row<T>(
+    /// Encode one chunk; `old` finds what is stored of it now, if that is needed.
+    pub fn encode_row<'f, T>(
         &self,
-        root: &Root,
+        old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
         coords: &[usize],
         parts: &[Part],
         tools: &mut Tools,
@@ -90,8 +90,7 @@ impl Job<'_> {
         let Tools { scratch, buffers, chunk, packer } = tools;
         let chunk = room(chunk, *chunk_bytes)?;
         if !whole {
-            let key = self.layout.key(coords);
-            match root.extent(&key)? {
+            match old()? {
                 Some(extent) => self.layout.chain.read_whole(&extent, chunk, scratch, buffers)?,
                 None => spread(chunk, fill),
             }
@@ -107,6 +106,13 @@ impl Job<'_> {
 }
 
 impl Layout {
+    fn folder(&self) -> Outcome<Root> {
+        match Root::open(&self.root)? {
+            Some(root) => Ok(root),
+            None => Err(Fault::new(Kind::Argument, format!("{} is no folder", self.root.display()))),
+        }
+    }
+
     /// The key under which the next image of a chunk waits to be published: in the folder of
     /// the chunk, under a name that no chunk has.
     pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {

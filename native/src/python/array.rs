@@ -6,6 +6,7 @@ use crate::buffers;
 use crate::chain::{Chain, Coding};
 use crate::encode::Recipe;
 use crate::layout::{Layout, Trouble};
+use crate::shards::Sharding;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
 use pyo3::buffer::PyUntypedBuffer;
@@ -28,7 +29,7 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false, sealed=false))]
+                        typesize=1, blocksize=0, checksum=false, sealed=false, sharding=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -46,6 +47,7 @@ impl PyLayout {
         blocksize: usize,
         checksum: bool,
         sealed: bool,
+        sharding: Option<(Vec<usize>, bool, bool, bool)>,
     ) -> PyResult<Self> {
         let coding = match kind {
             "raw" => Coding::Raw,
@@ -74,8 +76,25 @@ impl PyLayout {
         };
         let (prefix, separator, suffix, scalar) = names;
         let chain = Chain { coding, sealed };
-        let layout =
-            Layout { root, prefix, separator, suffix, scalar, shape, chunk, axes, itemsize, chain, fill, chunk_bytes };
+        let sharding = sharding.map(parse_sharding).transpose()?;
+        if sharding.as_ref().is_some_and(|sharding| sharding.axes() != shape.len()) {
+            return Err(PyValueError::new_err("shape and sharding do not fit together"));
+        }
+        let layout = Layout {
+            root,
+            prefix,
+            separator,
+            suffix,
+            scalar,
+            shape,
+            chunk,
+            axes,
+            itemsize,
+            chain,
+            fill,
+            chunk_bytes,
+            sharding,
+        };
         Ok(Self(layout))
     }
 
@@ -125,7 +144,7 @@ impl PyLayout {
         std::fs::create_dir_all(&self.0.root)?;
         let (staged, found) = detached(py, |kept, watch| {
             let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
-            job.stage(first..last.min(job.rows), threads, transaction, &mut kept.tools, watch)
+            job.stage(first..last.min(job.files()), threads, transaction, &mut kept.tools, watch)
         })?;
         let mut chunks = Vec::with_capacity(staged.len());
         for Staged { coords, image } in staged {
@@ -148,6 +167,13 @@ impl PyLayout {
         }
         Ok(())
     }
+}
+
+/// Chunks along each axis of a shard; whether its index is at the start, is big-endian, has a
+/// checksum.
+fn parse_sharding((counts, at_start, big, sealed): (Vec<usize>, bool, bool, bool)) -> PyResult<Sharding> {
+    Sharding::new(counts, at_start, big, sealed)
+        .ok_or_else(|| PyValueError::new_err("a shard of that shape cannot be had"))
 }
 
 fn troubles(py: Python<'_>, found: Vec<Trouble>) -> PyResult<Troubles> {

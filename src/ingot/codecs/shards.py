@@ -102,6 +102,23 @@ class IndexForm:
         """The number of inner chunks in a shard."""
         return math.prod(self.counts)
 
+    @property
+    def recipe(self) -> tuple[tuple[int, ...], bool, bool, bool] | None:
+        """What the native kernel is told of it; None when only Python can read such an index.
+
+        That is: the counts, then whether it is at the start, is big-endian, has a CRC-32C.
+
+        >>> IndexForm((2,), CodecChain(), "start").recipe
+        ((2,), True, False, False)
+        """
+        chain = self.chain
+        swapped = not chain.serializer.plain(np.dtype("<u8"))
+        sealed = len(chain.compressors) == 1 and chain.compressors[0].seals
+        known = not swapped or chain.serializer.plain(np.dtype(">u8"))
+        if chain.filters or not known or len(chain.compressors) > sealed:
+            return None
+        return self.counts, self.location == "start", swapped, sealed
+
     def place(self, size: int) -> tuple[int, int]:
         """Return where the index of a shard of `size` bytes begins, and how long it is."""
         if self.nbytes > size:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec
-from ingot.formats.format import ChunkMap
+from ingot.formats.format import ChunkMap, Sharded
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
@@ -61,9 +61,12 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
-    alone, and every codec of the chain has native code.
+    alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
     """
-    schema, template = chunks.schema, chunks.template
+    schema, template, sharding = chunks.schema, chunks.template, None
+    if isinstance(chunks, Sharded):
+        sharding = chunks.levels[0].recipe if len(chunks.levels) == 1 else None
+        template = None if sharding is None else chunks.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     # A buffer without axes has no shape to go by.
@@ -91,6 +94,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
         sealed=recipe.sealed,
+        sharding=sharding,
     )
 
 

@@ -23,7 +23,7 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import IngotError
-from ingot.formats.format import ChunkMap, Coords
+from ingot.formats.format import ChunkMap, Coords, Sharded
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, Selection
@@ -162,11 +162,15 @@ class Engine:
         return self.staged(self._changed(rows, values))
 
     def replaces(self, selection: Selection) -> bool:
-        """Tell whether a selection has whole chunks only, so that nothing of them is kept."""
+        """Tell whether a selection has whole chunks only, so that nothing of them is kept.
+
+        Of arrays in shards, whole shards only.
+        """
         if not isinstance(selection, BasicSelection):
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
-        grid = self.chunks.schema.grid
+        chunks = self.chunks
+        grid = (chunks.shards if isinstance(chunks, Sharded) else chunks).schema.grid
         for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
             if step != 1 or not begins_chunk(start, axis):
@@ -245,9 +249,10 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            for first in range(0, self.count_chunks(selection), self._window()):
+            files = self._files()
+            for first in range(0, files.count_chunks(selection), files._window()):
                 staged, troubles = layout.stage(
-                    values, *box, first, first + self._window(), self._threads, transaction
+                    values, *box, first, first + files._window(), self._threads, transaction
                 )
                 edits += [
                     Delete(key) if source is None else Move(source, key, size, checksum)
@@ -259,6 +264,11 @@ class Engine:
                 store.discard(edits)
             raise
         return edits
+
+    def _files(self) -> "Engine":
+        """The same array with a chunk for every file that is written."""
+        chunks = self.chunks
+        return Engine(chunks.shards, self.options) if isinstance(chunks, Sharded) else self
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
