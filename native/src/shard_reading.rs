@@ -129,7 +129,7 @@ impl<'a> Reading<'a> {
                 let (wanted, absent) = self.look_up(&touched, &shard)?;
                 (Some(Arc::new(shard)), wanted, absent)
             }
-            Ok(None) => (None, Vec::new(), vec![0..touched.rows()]),
+            Ok(None) => (None, Vec::new(), Vec::from([0..touched.rows()])),
             Err(fault) => {
                 self.note(&touched.row(0), &key, fault)?;
                 return Ok(Vec::new());

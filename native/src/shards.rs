@@ -142,7 +142,7 @@ impl Sharding {
         let bytes = room(&mut buffers.body, wanted)?;
         extent.read(if self.at_start { 0 } else { size - wanted }, bytes)?;
         let (table, seal) = bytes.split_at(self.total * ENTRY);
-        if let Ok(seal) = <[u8; SEAL]>::try_from(&*seal) {
+        if let Ok(seal) = <[u8; SEAL]>::try_from(seal) {
             let (claim, fact) = (u32::from_le_bytes(seal), crc32c::crc32c(table));
             if claim != fact {
                 return corrupt!("shard index: crc32c: the checksum is {fact:#010x}, {claim:#010x} is stored");

@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
-from ingot.errors import IngotError, NotFoundError, UnsupportedError
+from ingot.errors import IngotError, NotFoundError
 from ingot.formats.format import GroupNode
 from ingot.formats.zarr3 import Zarr3Format
 from ingot.stores import MemoryStore
@@ -43,13 +43,8 @@ def unpacked() -> dict[str, bytes]:
 CASES: list[Case] = json.loads(unpacked()["manifest.json"])
 
 
-def is_sharded(case: Case) -> bool:
-    return b"sharding_indexed" in unpacked().get(f"{case['store']}/zarr.json", b"")
-
-
-def cases(expectation: str, node: str = "array", *, sharded: bool = False) -> pytest.MarkDecorator:
+def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
     chosen = [case for case in CASES if case["expect"] == expectation and case["node"] == node]
-    chosen = [case for case in chosen if expectation != "equal" or is_sharded(case) == sharded]
     return pytest.mark.parametrize("case", chosen, ids=lambda case: case["id"])
 
 
@@ -146,12 +141,6 @@ def test_a_group_has_its_members(case: Case) -> None:
 def test_a_broken_array_is_an_error(case: Case, opened: Open) -> None:
     with pytest.raises(IngotError):
         opened(case, case["inner"])[...]
-
-
-@cases("equal", sharded=True)
-def test_arrays_in_shards_are_refused_by_name(case: Case, opened: Open) -> None:
-    with pytest.raises(UnsupportedError, match="shards"):
-        opened(case, case["inner"])
 
 
 @cases("any")

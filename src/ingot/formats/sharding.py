@@ -5,20 +5,29 @@ the slow way, for shards that other codecs are wrapped around. Refuses to know h
 spelled and where a shard is stored.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.claims import Claims
+from ingot.codecs.byteorder import Bytes
+from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import Buffer, ChunkSpec, CodecChain, Serializer
 from ingot.codecs.shards import IndexForm, build_shard
 from ingot.errors import FormatError, UnsupportedError
+from ingot.grid import ChunkGrid
 
-__all__ = ["IndexLocation", "Sharding", "index_spec"]
+__all__ = ["IndexLocation", "Sharding", "auto_shards", "index_spec", "sharded"]
 
 IndexLocation: TypeAlias = Literal["start", "end"]
+
+# Large enough to make few files, small enough to be rewritten when a part of one changes.
+_SHARD_BYTES: Final = 32 << 20
+_MOST_CHUNKS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,62 @@ class Sharding(Serializer):
             slice(position * length, (position + 1) * length)
             for position, length in zip(coords, self.inner_chunks, strict=True)
         )
+
+
+def sharded(
+    shards: int | Sequence[int] | Literal["auto"],
+    grid: ChunkGrid,
+    chain: CodecChain,
+    itemsize: int,
+) -> tuple[tuple[int, ...], CodecChain]:
+    """Return shape and chain of shards that hold the chunks of `grid`, coded by `chain`.
+
+    >>> grid = ChunkGrid((100,), (10,), padded=True)
+    >>> shape, chain = sharded(50, grid, CodecChain(), 8)
+    >>> shape, chain.serializer.inner_chunks
+    ((50,), (10,))
+    >>> sharded(45, grid, CodecChain(), 8)
+    Traceback (most recent call last):
+    ValueError: shards (45,): chunks (10,) do not divide them
+    """
+    if isinstance(shards, str):
+        if shards != "auto":
+            raise ValueError(f"shards is {shards!r}, not a shape or 'auto'")
+        shape = auto_shards(grid.shape, grid.chunk, itemsize)
+    else:
+        lengths = (shards,) if isinstance(shards, int | np.integer) else tuple(shards)
+        shape = ChunkGrid(grid.shape, lengths, padded=True).chunk
+    if any(outer % inner for outer, inner in zip(shape, grid.chunk, strict=True)):
+        raise ValueError(f"shards {shape}: chunks {grid.chunk} do not divide them")
+    index = CodecChain((), Bytes("little"), (Crc32c(),))
+    sharding = Sharding(grid.chunk, chain, index)
+    sharding.form(shape)
+    return shape, CodecChain((), sharding, ())
+
+
+def auto_shards(shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return a shape of shards that serves most uses: up to 32 MiB and 4096 chunks in each.
+
+    Axes are doubled in turn, the one with the fewest chunks first, until the array is covered.
+
+    >>> auto_shards((512, 512, 512), (32, 32, 32), 2)
+    (256, 256, 256)
+    >>> auto_shards((100,), (10,), 8)
+    (160,)
+    """
+    counts = [1] * len(chunks)
+    size = math.prod(chunks) * max(itemsize, 1)
+    while size * 2 <= _SHARD_BYTES and math.prod(counts) * 2 <= _MOST_CHUNKS:
+        open_axes = [
+            (count, -length, axis)
+            for axis, (count, chunk, length) in enumerate(zip(counts, chunks, shape, strict=True))
+            if count * chunk < length
+        ]
+        if not open_axes:
+            break
+        counts[min(open_axes)[2]] *= 2
+        size *= 2
+    return tuple(count * chunk for count, chunk in zip(counts, chunks, strict=True))
 
 
 def index_spec(counts: tuple[int, ...]) -> ChunkSpec:

@@ -33,6 +33,8 @@ from ingot.formats.format import (
     Signature,
 )
 from ingot.formats.keys import leaving
+from ingot.formats.sharding import sharded
+from ingot.formats.shards import inner_map
 from ingot.formats.zarr3_document import NODE, ArrayMetadata, GroupMetadata, KeyEncoding, Metadata
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
@@ -66,8 +68,8 @@ class Zarr3Map:
 
     @property
     def schema(self) -> ArraySchema:
-        """What the array is."""
-        return self.metadata.schema
+        """What the array is, each of its chunks being the value of a key."""
+        return self.metadata.stored
 
     @property
     def template(self) -> KeyTemplate:
@@ -136,6 +138,7 @@ class Zarr3Format:
         "order",
         "checksum",
         "dimension_names",
+        "shards",
         "chunk_key_encoding",
         "dimension_separator",
     )
@@ -164,12 +167,13 @@ class Zarr3Format:
         order: str = "C",
         checksum: bool = True,
         dimension_names: Sequence[str | None] | None = None,
+        shards: int | Sequence[int] | Literal["auto"] | None = None,
         **layout: Any,
     ) -> ArraySchema:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB.
 
         A `checksum` of every chunk (CRC-32C) stands behind its codecs, unless one of them is a
-        checksum already.
+        checksum already. With `shards`, which chunks must divide, that many of them share a key.
         """
         if order not in _ORDERS:
             raise ValueError(f"order is {order!r}, not 'C' or 'F'")
@@ -181,10 +185,13 @@ class Zarr3Format:
         grid = ChunkGrid(request.shape, chunks, padded=True)
         stages = default_stages(dtype) if request.stages is None else request.stages
         chain = _built(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
+        stored = grid.chunk
+        if shards is not None:
+            stored, chain = sharded(shards, grid, chain, dtype.itemsize)
         return ArraySchema(
             grid.shape,
             dtype,
-            grid.chunk,
+            stored,
             chain,
             fill,
             order,
@@ -216,9 +223,7 @@ class Zarr3Format:
 
 
 def _chunk_map(store: Store, metadata: ArrayMetadata, path: str) -> ChunkMap:
-    if metadata.sharding is not None:
-        raise UnsupportedError(f"{_prefix(path)}{NODE}: arrays in shards cannot be read yet")
-    return Zarr3Map(store, metadata, path)
+    return inner_map(Zarr3Map(store, metadata, path))
 
 
 def _array(metadata: Metadata) -> ArrayMetadata:
