@@ -10,6 +10,7 @@ use crate::layout::{Job, Part, Report, Tools, Trouble};
 use crate::scratch::room;
 use crate::shards::{Cut, Shard, Sharding, Touched};
 use crate::watch::Watch;
+use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -129,7 +130,7 @@ impl<'a> Reading<'a> {
                 let (wanted, absent) = self.look_up(&touched, &shard)?;
                 (Some(Arc::new(shard)), wanted, absent)
             }
-            Ok(None) => (None, Vec::new(), Vec::from([0..touched.rows()])),
+            Ok(None) => (None, Vec::new(), iter::once(0..touched.rows()).collect()),
             Err(fault) => {
                 self.note(&touched.row(0), &key, fault)?;
                 return Ok(Vec::new());
