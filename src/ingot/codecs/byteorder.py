@@ -29,6 +29,8 @@ _NATIVE: Final[Endian] = sys.byteorder
 class Bytes(Serializer):
     """Items one after the other, the last axis fastest; single bytes need no order.
 
+    Structures without one are little-endian: there are files that do not say it of them.
+
     >>> Bytes("big").encode(np.array([1, 2], "<u2")).hex()
     '00010002'
     """
@@ -49,25 +51,26 @@ class Bytes(Serializer):
         """Return how many bytes an array of `spec` takes."""
         if dtypes.is_variable(spec.dtype):
             raise FormatError(f"bytes: items of type {spec.dtype} have no fixed size")
-        if self.endian is None and byte_order(spec.dtype) is not None:
+        single = spec.dtype.names is not None or byte_order(spec.dtype) is None
+        if self.endian is None and not single:
             raise FormatError(f"bytes: endian is missing, items of {spec.dtype} have several bytes")
         return spec.nbytes
 
     def plain(self, dtype: DType) -> bool:
         """Tell whether items are stored as they lie in memory."""
-        return self.endian is None or byte_order(dtype) in (None, self.endian)
+        return byte_order(dtype) in (None, self.endian or "little")
 
     def encode(self, array: NDArray[Any]) -> Buffer:
         """Return the bytes of an array; its memory where nothing has to be swapped."""
-        if self.endian is not None and not self.plain(array.dtype):
-            array = array.astype(in_order(array.dtype, self.endian))
+        if not self.plain(array.dtype):
+            array = array.astype(in_order(array.dtype, self.endian or "little"))
         return Raw().encode(array)
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
         """Return the items; a view of `data` where nothing has to be swapped."""
-        if self.endian is None or self.plain(spec.dtype):
+        if self.plain(spec.dtype):
             return Raw().decode(data, spec)
-        stored = np.frombuffer(data, in_order(spec.dtype, self.endian))
+        stored = np.frombuffer(data, in_order(spec.dtype, self.endian or "little"))
         return stored.astype(spec.dtype).reshape(spec.shape)
 
 

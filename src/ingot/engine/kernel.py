@@ -18,6 +18,7 @@ from ingot.stores.store import Feature
 
 __all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype"]
 
+_FROM_OTHERS: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
 
 
@@ -101,12 +102,13 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a type of the same size whose memory other languages can be shown.
 
-    Dates cannot, and a structure takes long to describe.
+    Dates cannot, nor types that other packages bring; a structure takes long to describe.
 
     >>> plain_dtype(np.dtype("M8[ns]")), plain_dtype(np.dtype(">f4"))
     (dtype('V8'), dtype('>f4'))
     """
-    return dtype if dtype.kind in "biufc" else np.dtype((np.void, dtype.itemsize))
+    own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
+    return dtype if own else np.dtype((np.void, dtype.itemsize))
 
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:

@@ -140,7 +140,8 @@ def sharded(
 def auto_shards(shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Return a shape of shards that serves most uses: up to 32 MiB and 4096 chunks in each.
 
-    Axes are doubled in turn, the one with the fewest chunks first, until the array is covered.
+    Axes are doubled in turn, the one with the fewest chunks first, until the array is covered;
+    one that has no items yet is one that will grow.
 
     >>> auto_shards((512, 512, 512), (32, 32, 32), 2)
     (256, 256, 256)
@@ -153,7 +154,7 @@ def auto_shards(shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int) 
         open_axes = [
             (count, -length, axis)
             for axis, (count, chunk, length) in enumerate(zip(counts, chunks, shape, strict=True))
-            if count * chunk < length
+            if count * chunk < length or length == 0
         ]
         if not open_axes:
             break

@@ -23,7 +23,6 @@ from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedErro
 from ingot.formats import document, zarr3_codecs, zarr3_document, zarr3_types
 from ingot.formats.format import (
     ArrayNode,
-    ChunkMap,
     Coords,
     GroupNode,
     KeyTemplate,
@@ -44,6 +43,9 @@ __all__ = ["Zarr3Format", "Zarr3Map", "default_stages"]
 
 _ORDERS: Final = ("C", "F")
 
+# Inside a shard a chunk costs little, so that smaller ones pay.
+_SMALL: Final = 2**18
+
 
 def default_stages(dtype: DType) -> tuple[Stage, ...]:
     """Return the codecs of a new array for which none were chosen, but for the checksum.
@@ -60,7 +62,10 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Zarr3Map:
-    """The chunks of one array: each under a key of its own, absent when all fill."""
+    """The chunks of one array: each under a key of its own, absent when all fill.
+
+    Where the array is in shards, they are these chunks.
+    """
 
     store: Store
     metadata: ArrayMetadata
@@ -69,7 +74,7 @@ class Zarr3Map:
     @property
     def schema(self) -> ArraySchema:
         """What the array is, each of its chunks being the value of a key."""
-        return self.metadata.stored
+        return self.metadata.schema
 
     @property
     def template(self) -> KeyTemplate:
@@ -81,12 +86,12 @@ class Zarr3Map:
         """Return where chunks lie: every one is a whole key."""
         return Locations(self.template.keys(coords))
 
-    def reopened(self, store: Store) -> ChunkMap:
+    def reopened(self, store: Store) -> "Zarr3Map":
         """Return the map of the same array as `store` has it now."""
-        node = Zarr3Format().open(store, self.path)
-        if not isinstance(node, ArrayNode):
+        metadata = _read(store, self.path)
+        if isinstance(metadata, GroupMetadata):
             raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
-        return node.chunks
+        return replace(self, store=store, metadata=metadata)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
@@ -107,7 +112,7 @@ class Zarr3Map:
         if len(shape) != len(self.schema.shape):
             raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
-        old, new = self.metadata.stored.grid.counts, metadata.stored.grid.counts
+        old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
             prepare=self._removals(new, old),
             publish=(Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata)),),
@@ -137,8 +142,8 @@ class Zarr3Format:
     settings: ClassVar[tuple[str, ...]] = (
         "order",
         "checksum",
-        "dimension_names",
         "shards",
+        "dimension_names",
         "chunk_key_encoding",
         "dimension_separator",
     )
@@ -146,19 +151,10 @@ class Zarr3Format:
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = _normalised(path)
-        key = _prefix(path) + NODE
-        # One byte more than allowed tells that a document is too long without reading all of it.
-        (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
-        if data is None:
-            raise NotFoundError(f"{store.location}: no {key}")
-        try:
-            metadata = zarr3_document.parse(data, key)
-            if isinstance(metadata, GroupMetadata):
-                return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
-            return ArrayNode(_chunk_map(store, metadata, path))
-        except IngotError as error:
-            error.add_note(f"in {store.location}")
-            raise
+        metadata = _read(store, path)
+        if isinstance(metadata, GroupMetadata):
+            return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
+        return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
 
     def design(
         self,
@@ -173,15 +169,14 @@ class Zarr3Format:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB.
 
         A `checksum` of every chunk (CRC-32C) stands behind its codecs, unless one of them is a
-        checksum already. With `shards`, which chunks must divide, that many of them share a key.
+        checksum already. With `shards`, the shape of one or "auto", many chunks are stored
+        together; they are smaller then, near to cubes of 256 KiB.
         """
         if order not in _ORDERS:
             raise ValueError(f"order is {order!r}, not 'C' or 'F'")
         dtype = _held(request.dtype)
         fill = request.fill if dtypes.is_variable(dtype) else np.asarray(request.fill, dtype)[()]
-        chunks = request.chunks
-        if chunks is None:
-            chunks = auto_chunks(request.shape, dtype.itemsize, growing=0 in request.shape)
+        chunks = request.chunks or _chunks(request.shape, dtype.itemsize, shards)
         grid = ChunkGrid(request.shape, chunks, padded=True)
         stages = default_stages(dtype) if request.stages is None else request.stages
         chain = _built(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
@@ -219,11 +214,21 @@ class Zarr3Format:
         metadata = _array(zarr3_document.parse(data))
         publish = (Put(_prefix(path) + NODE, data),)
         commit = Commit(tuple(_ancestors(store, path)), publish)
-        return ArrayNode(_chunk_map(store, metadata, path)), commit
+        return ArrayNode(inner_map(Zarr3Map(store, metadata, path))), commit
 
 
-def _chunk_map(store: Store, metadata: ArrayMetadata, path: str) -> ChunkMap:
-    return inner_map(Zarr3Map(store, metadata, path))
+def _read(store: Store, path: str) -> Metadata:
+    """Return what the document at `path` says."""
+    key = _prefix(path) + NODE
+    # One byte more than allowed tells that a document is too long without reading all of it.
+    (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
+    if data is None:
+        raise NotFoundError(f"{store.location}: no {key}")
+    try:
+        return zarr3_document.parse(data, key)
+    except IngotError as error:
+        error.add_note(f"in {store.location}")
+        raise
 
 
 def _array(metadata: Metadata) -> ArrayMetadata:
@@ -235,6 +240,27 @@ def _held(dtype: DType) -> DType:
     """Return the type in which a new array is held: without gaps, in one byte order."""
     dtype = zarr3_types.normalised(dtype)
     return in_order(dtype, "little") if byte_order(dtype) == "mixed" else dtype
+
+
+def _chunks(
+    shape: tuple[int, ...], itemsize: int, shards: int | Sequence[int] | str | None
+) -> tuple[int, ...]:
+    """Return the shape of chunks that were left to the format; they divide shards."""
+    growing = 0 in shape
+    if shards is None:
+        return auto_chunks(shape, itemsize, growing=growing)
+    if isinstance(shards, str):
+        return auto_chunks(shape, itemsize, target=_SMALL, least=_SMALL // 4, growing=growing)
+    lengths = (shards,) if isinstance(shards, int | np.integer) else tuple(shards)
+    shard = ChunkGrid(shape, lengths, padded=True).chunk
+    return tuple(
+        map(_divisor, shard, auto_chunks(shard, itemsize, target=_SMALL, least=_SMALL // 4))
+    )
+
+
+def _divisor(whole: int, most: int) -> int:
+    """Return the largest divisor that is not above `most`."""
+    return next(part for part in range(min(most, whole), 0, -1) if whole % part == 0)
 
 
 def _built(stages: Sequence[Stage], spec: ChunkSpec, order: str, *, checksum: bool) -> CodecChain:

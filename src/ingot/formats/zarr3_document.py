@@ -99,58 +99,55 @@ class KeyEncoding:
 class ArrayMetadata:
     """What the document of an array says.
 
-    `schema` is the array as it is read: where it is stored in shards, its chunks are those inside
-    of them. `stored` is the array as it lies in the store: its chunks are what keys stand for.
+    The chunks of `schema` are what keys stand for: whole shards, where there are any.
     """
 
     schema: ArraySchema
-    stored: ArraySchema
     encoding: KeyEncoding
     document: Mapping[str, Any]
 
     @classmethod
-    def of(cls, stored: ArraySchema, encoding: KeyEncoding) -> "ArrayMetadata":
+    def of(cls, schema: ArraySchema, encoding: KeyEncoding) -> "ArrayMetadata":
         """Return the metadata of a new array."""
         values: dict[str, Any] = {
             "zarr_format": _VERSION,
             "node_type": "array",
-            "shape": list(stored.shape),
-            "data_type": zarr3_types.pack(stored.dtype),
-            "chunk_grid": zarr3_grids.pack(Cut(stored.chunks, stored.edges)),
+            "shape": list(schema.shape),
+            "data_type": zarr3_types.pack(schema.dtype),
+            "chunk_grid": zarr3_grids.pack(Cut(schema.chunks, schema.edges)),
             "chunk_key_encoding": encoding.pack(),
-            "fill_value": zarr3_fills.pack(stored.fill, stored.dtype),
-            "codecs": zarr3_codecs.pack_chain(stored.chain, len(stored.shape)),
-            "attributes": _checked_attrs(stored.attrs),
+            "fill_value": zarr3_fills.pack(schema.fill, schema.dtype),
+            "codecs": zarr3_codecs.pack_chain(schema.chain, len(schema.shape)),
+            "attributes": _checked_attrs(schema.attrs),
         }
-        if stored.dimension_names is not None:
-            values["dimension_names"] = list(stored.dimension_names)
-        return cls(_inner(stored), stored, encoding, values)
+        if schema.dimension_names is not None:
+            values["dimension_names"] = list(schema.dimension_names)
+        return cls(schema, encoding, values)
 
     @property
     def sharding(self) -> Sharding | None:
         """How the chunks inside of shards are put together; None without shards."""
-        serializer = self.stored.chain.serializer
+        serializer = self.schema.chain.serializer
         return serializer if isinstance(serializer, Sharding) else None
 
     @property
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates, below the array's own path."""
-        return self.encoding.template(len(self.stored.shape))
+        return self.encoding.template(len(self.schema.shape))
 
     def resized(self, shape: tuple[int, ...]) -> "ArrayMetadata":
         """Return the metadata of the same array in another shape."""
-        stored = self.stored.resized(shape)
+        schema = self.schema.resized(shape)
         values = {**self.document, "shape": list(shape)}
-        if stored.edges:
-            values["chunk_grid"] = zarr3_grids.pack(Cut(stored.chunks, stored.edges))
-        return replace(self, schema=_inner(stored), stored=stored, document=values)
+        if schema.edges:
+            values["chunk_grid"] = zarr3_grids.pack(Cut(schema.chunks, schema.edges))
+        return replace(self, schema=schema, document=values)
 
     def described(self, attrs: Mapping[str, Any]) -> "ArrayMetadata":
         """Return the metadata with other attributes."""
         return replace(
             self,
             schema=self.schema.described(attrs),
-            stored=self.stored.described(attrs),
             document={**self.document, "attributes": _checked_attrs(attrs)},
         )
 
@@ -188,11 +185,7 @@ def parse(data: bytes, where: str = NODE) -> Metadata:
     # Attributes are the caller's to change; all else is frozen, and shared.
     if isinstance(metadata, ArrayMetadata) and metadata.schema.attrs:
         attrs = copy.deepcopy(dict(metadata.schema.attrs))
-        return replace(
-            metadata,
-            schema=metadata.schema.described(attrs),
-            stored=metadata.stored.described(attrs),
-        )
+        return replace(metadata, schema=metadata.schema.described(attrs))
     if isinstance(metadata, GroupMetadata):
         return replace(metadata, attrs=copy.deepcopy(dict(metadata.attrs)))
     return metadata
@@ -249,7 +242,7 @@ def _parse_array(claims: Claims, values: dict[str, Any]) -> ArrayMetadata:
     fill = take(lambda: zarr3_fills.parse(value("fill_value"), dtype, f"{where}: fill_value"), None)
     take(lambda: _check_shards(chain, cut, where), None)
     complaints.settle()
-    stored = ArraySchema(
+    schema = ArraySchema(
         shape,
         dtype,
         cut.chunks,
@@ -260,22 +253,7 @@ def _parse_array(claims: Claims, values: dict[str, Any]) -> ArrayMetadata:
         edges=cut.edges,
         dimension_names=names,
     )
-    return ArrayMetadata(_inner(stored), stored, encoding, values)
-
-
-def _inner(stored: ArraySchema) -> ArraySchema:
-    """Return the array as it is read: in the chunks inside of shards, where nothing is around."""
-    chain = stored.chain
-    if not isinstance(chain.serializer, Sharding) or chain.filters or chain.compressors:
-        return stored
-    sharding = chain.serializer
-    return replace(
-        stored,
-        chunks=sharding.inner_chunks,
-        chain=sharding.inner_chain,
-        order=_order(sharding.inner_chain, len(stored.shape)),
-        edges=(),
-    )
+    return ArrayMetadata(schema, encoding, values)
 
 
 def _held(dtype: DType, chain: CodecChain) -> DType:
@@ -285,13 +263,15 @@ def _held(dtype: DType, chain: CodecChain) -> DType:
     serializer = chain.serializer
     if isinstance(serializer, Sharding):
         return _held(dtype, serializer.inner_chain)
-    if isinstance(serializer, Bytes) and serializer.endian is not None:
-        return in_order(dtype, serializer.endian)
+    if isinstance(serializer, Bytes):
+        return in_order(dtype, serializer.endian or "little")
     return dtype
 
 
 def _order(chain: CodecChain, ndim: int) -> str:
     """Return "F" where all that filters do is to reverse the axes."""
+    if isinstance(chain.serializer, Sharding) and not chain.filters:
+        return _order(chain.serializer.inner_chain, ndim)
     backwards = tuple(reversed(range(ndim)))
     reverses = ndim > 1 and [stage.axes(ndim) for stage in chain.filters] == [backwards]
     return "F" if reverses else "C"

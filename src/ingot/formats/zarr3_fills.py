@@ -72,7 +72,7 @@ def _item(claim: object, dtype: DType) -> Any:
     if halves is not None:
         if not isinstance(claim, list) or len(claim) != 2:
             raise ValueError
-        content = b"".join(_float(part, halves).tobytes() for part in claim)
+        content = b"".join(np.asarray(_float(part, halves), halves).tobytes() for part in claim)
         return np.frombuffer(content, dtype)[0]
     if _is_float(dtype):
         return _float(claim, dtype)
@@ -158,7 +158,7 @@ def _packed_float(item: Any) -> float | str:
     if math.isfinite(value):
         return value
     word = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if _float(word, item.dtype).tobytes() == item.tobytes():
+    if np.asarray(_float(word, item.dtype), item.dtype).tobytes() == item.tobytes():
         return word
     digits = item.astype(item.dtype.newbyteorder(">")).tobytes().hex()
     return f"0x{digits}"

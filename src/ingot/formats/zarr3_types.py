@@ -97,9 +97,10 @@ def pack(dtype: DType) -> str | dict[str, Any]:
     >>> pack(np.dtype("M8[10ms]"))["configuration"]
     {'unit': 'ms', 'scale_factor': 10}
     """
-    for name, known in {**_CORE, **_ALIASES}.items():
-        if dtype.newbyteorder("=") == known and name not in ("bytes", "complex_float32"):
-            return name
+    if dtypes.is_variable(dtype):
+        return "string" if dtype == dtypes.TEXT else "variable_length_bytes"
+    if dtype.newbyteorder("=") in _CORE.values():
+        return dtype.newbyteorder("=").name
     if is_extra(dtype):
         return _packed_extra(dtype)
     if dtype.names is not None:

@@ -322,9 +322,9 @@ class TestSharding:
         metadata = parsed(codecs=[named("sharding_indexed", **self.CONFIGURATION)])
         sharding = metadata.sharding
         assert isinstance(sharding, Sharding)
-        assert sharding.inner_chunks == metadata.schema.chunks == (2, 3)
-        assert metadata.schema.chain == sharding.inner_chain
-        assert metadata.stored.chunks == (4, 3)
+        assert sharding.inner_chunks == (2, 3)
+        assert sharding.inner_chain.compressors == (Crc32c(),)
+        assert metadata.schema.chunks == (4, 3)
         assert sharding.index_chain.compressors == (Crc32c(),)
         assert sharding.index_location == "end"
         assert sharding.counts((4, 3)) == (2, 1)
@@ -332,11 +332,6 @@ class TestSharding:
     def test_the_byte_order_is_that_of_the_inner_chunks(self) -> None:
         changed = self.CONFIGURATION | {"codecs": [named("bytes", endian="big")]}
         assert parsed(codecs=[named("sharding_indexed", **changed)]).schema.dtype.str == ">i4"
-
-    def test_with_codecs_around_it_a_shard_is_a_chunk(self) -> None:
-        sharded = named("sharding_indexed", **self.CONFIGURATION)
-        metadata = parsed(codecs=[named("transpose", order=[0, 1]), sharded, "crc32c"])
-        assert metadata.schema is metadata.stored
 
     @pytest.mark.parametrize(
         ("changes", "error", "text"),

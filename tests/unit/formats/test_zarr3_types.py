@@ -178,6 +178,16 @@ def test_a_fill_value_is_read_to_the_last_bit(claim: Any, fill: Any, expected: b
     assert np.asarray(again, dtype).tobytes() == expected
 
 
+@pytest.mark.parametrize("dtype", [">c8", ">c16", ">f4"])
+def test_fill_values_have_the_byte_order_of_their_type(dtype: str) -> None:
+    item = np.array(1.5 if dtype == ">f4" else 1.5 - 2j, dtype)
+    packed = zarr3_fills.pack(item, item.dtype)
+    assert packed == (1.5 if dtype == ">f4" else [1.5, -2.0])
+    assert zarr3_fills.parse(packed, item.dtype) == item
+    nan = np.array(np.nan, ">f8")
+    assert zarr3_fills.pack(nan, nan.dtype) == "NaN"
+
+
 def test_text_and_bytes_are_their_own_fill_values() -> None:
     assert zarr3_fills.parse("é", dtypes.TEXT) == "é"
     assert zarr3_fills.parse("AQID", np.dtype(object)) == b"\1\2\3"
