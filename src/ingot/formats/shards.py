@@ -80,6 +80,11 @@ class ShardedMap:
         return self.shards.store
 
     @property
+    def path(self) -> str:
+        """Where in its store the array lies."""
+        return self.shards.path
+
+    @property
     def template(self) -> None:
         """Keys do not follow from the coordinates of inner chunks alone."""
         return None
@@ -134,6 +139,10 @@ class ShardedMap:
         """Return the map with other attributes."""
         shards, commit = self.shards.described(attrs)
         return ShardedMap(shards, self.levels, self.indexes), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        return self.shards.removed()
 
     def _counts(self, level: int = 0) -> Coords:
         """The innermost chunks along each axis of a shard of that level."""

@@ -31,7 +31,7 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import leaving
+from ingot.formats.keys import leaving, stored
 from ingot.formats.sharding import sharded
 from ingot.formats.shards import inner_map
 from ingot.formats.zarr3_document import NODE, ArrayMetadata, GroupMetadata, KeyEncoding, Metadata
@@ -126,6 +126,13 @@ class Zarr3Map:
         put = Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata))
         return replace(self, metadata=metadata), Commit(publish=(put,))
 
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        template = self.template
+        found = stored(self.store, template, len(self.schema.shape))
+        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        return Commit(publish=(Delete(_prefix(self.path) + NODE),), cleanup=chunks)
+
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
         template = self.template
@@ -180,13 +187,13 @@ class Zarr3Format:
         grid = ChunkGrid(request.shape, chunks, padded=True)
         stages = default_stages(dtype) if request.stages is None else request.stages
         chain = _built(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
-        stored = grid.chunk
+        lengths = grid.chunk
         if shards is not None:
-            stored, chain = sharded(shards, grid, chain, dtype.itemsize)
+            lengths, chain = sharded(shards, grid, chain, dtype.itemsize)
         return ArraySchema(
             grid.shape,
             dtype,
-            stored,
+            lengths,
             chain,
             fill,
             order,

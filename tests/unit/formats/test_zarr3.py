@@ -566,6 +566,25 @@ class TestMap:
         with pytest.raises(NotFoundError, match="group"):
             chunks.reopened(store)
 
+    @pytest.mark.parametrize("shards", [None, (8, 3)])
+    def test_an_array_is_removed_with_all_its_chunks(self, shards: Any) -> None:
+        array = ingot.create(
+            store := MemoryStore(),
+            shape=(10, 7),
+            dtype="i4",
+            chunks=(4, 3),
+            format="zarr3",
+            shards=shards,
+        )
+        array[...] = 1
+        others = {"c/x": b"", "notes": b""}
+        store.apply(Commit(publish=tuple(Put(key, data) for key, data in others.items())))
+        node = Zarr3Format().open(store)
+        assert isinstance(node, ArrayNode)
+        store.apply(node.chunks.removed())
+        assert sorted(store.names()) == ["c/", "notes"]
+        assert list(store.names("c/")) == ["x"]
+
     def test_there_must_be_a_document(self) -> None:
         with pytest.raises(NotFoundError, match=r"a/zarr\.json"):
             Zarr3Format().open(MemoryStore(), "a")
