@@ -11,11 +11,9 @@ use crate::files::{self, Buffers, Extent};
 use crate::header::HEADER_BYTES;
 use crate::scatter::Region;
 use crate::scratch::{Scratch, room};
+use crate::seals::SEAL;
 use crate::streams::Whole;
 use crate::watch::Watch;
-
-/// The size of a seal.
-const SEAL: usize = 4;
 
 /// How the bytes of a chunk are coded.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +31,11 @@ pub struct Chain {
 }
 
 impl Chain {
+    /// The same chain for what lies inside the seal.
+    pub fn unsealed(self) -> Self {
+        Self { sealed: false, ..self }
+    }
+
     /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file.
     pub fn read(
         &self,

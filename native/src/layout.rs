@@ -11,6 +11,7 @@ use crate::fault::{Fault, Kind, Outcome};
 use crate::files::{Buffers, Root};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::Scratch;
+use crate::seals::{SEAL, Seals, Trust};
 use crate::shards::Sharding;
 use crate::watch::Watch;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub struct Layout {
     pub axes: Vec<usize>,
     pub itemsize: usize,
     pub chain: Chain,
+    /// Which files have been held against the seals of their chunks.
+    pub seals: Seals,
     /// One item.
     pub fill: Vec<u8>,
     /// The size of a decoded chunk.
@@ -289,7 +292,19 @@ impl Job<'_> {
             return Ok(false);
         };
         let Tools { scratch, buffers, chunk, .. } = tools;
-        self.layout.chain.read(&extent, self.layout.chunk_bytes, &region, scratch, buffers, chunk)?;
+        let Layout { chain, seals, chunk_bytes, .. } = self.layout;
+        let trust = if chain.sealed { seals.trust(&extent) } else { Trust::Needed(None) };
+        match trust {
+            Trust::Needed(right) => {
+                chain.read(&extent, *chunk_bytes, &region, scratch, buffers, chunk)?;
+                seals.remember(right);
+            }
+            Trust::Given => {
+                let inside = extent.length.saturating_sub(SEAL);
+                let extent = extent.narrowed(0, Some(inside))?;
+                chain.unsealed().read(&extent, *chunk_bytes, &region, scratch, buffers, chunk)?;
+            }
+        }
         Ok(true)
     }
 }

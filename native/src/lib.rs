@@ -25,6 +25,7 @@ mod python;
 mod samples;
 mod scatter;
 mod scratch;
+mod seals;
 mod shard_reading;
 mod shard_staging;
 mod shards;

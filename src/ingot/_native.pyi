@@ -87,6 +87,7 @@ class Layout:
         blocksize: int = 0,
         checksum: bool = False,
         sealed: bool = False,
+        verify: str = "first",
         sharding: tuple[Sequence[int], bool, bool, bool] | None = None,
     ) -> Self: ...
     def read(

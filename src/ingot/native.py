@@ -49,7 +49,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 4
+ABI = 5
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}

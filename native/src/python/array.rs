@@ -6,6 +6,7 @@ use crate::buffers;
 use crate::chain::{Chain, Coding};
 use crate::encode::Recipe;
 use crate::layout::{Layout, Trouble};
+use crate::seals::{Seals, Verify};
 use crate::shards::Sharding;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
@@ -29,7 +30,7 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false, sealed=false, sharding=None))]
+                        typesize=1, blocksize=0, checksum=false, sealed=false, verify="first", sharding=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -47,6 +48,7 @@ impl PyLayout {
         blocksize: usize,
         checksum: bool,
         sealed: bool,
+        verify: &str,
         sharding: Option<(Vec<usize>, bool, bool, bool)>,
     ) -> PyResult<Self> {
         let coding = match kind {
@@ -91,6 +93,7 @@ impl PyLayout {
             axes,
             itemsize,
             chain,
+            seals: Seals::new(Verify::parse(verify)?),
             fill,
             chunk_bytes,
             sharding,

@@ -58,7 +58,7 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
     return item
 
 
-def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
+def native_layout(chunks: ChunkMap, limit: int, verify: str) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
@@ -95,6 +95,7 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
         sealed=recipe.sealed,
+        verify=verify,
         sharding=sharding,
     )
 

@@ -234,7 +234,8 @@ class Engine:
         if layout is ...:
             layout = None
             if self._cache is None:
-                layout = kernel.native_layout(self.chunks, self.options.limits.chunk_bytes)
+                limits, verify = self.options.limits, self.options.verify
+                layout = kernel.native_layout(self.chunks, limits.chunk_bytes, verify)
             self._layout = layout
         return layout
 
