@@ -144,17 +144,8 @@ impl Chain {
     }
 
     /// Whether a part of a chunk that is stored in `stored` bytes can be had for less.
-    pub fn may_read_part(&self, stored: usize) -> bool {
-        !self.sealed && stored > files::SMALL && !matches!(self.coding, Coding::Stream(_))
-    }
-
-    /// Whether that is worth it for what `region` wants of a chunk of `expected` bytes.
-    pub fn reads_part(&self, expected: usize, region: &Region) -> bool {
-        let items = match self.coding {
-            Coding::Raw => region.span().1 - region.span().0,
-            _ => region.count(),
-        };
-        items * region.itemsize() * 3 < expected
+    pub fn reads_part(&self, stored: usize) -> bool {
+        stored > files::SMALL && !matches!(self.coding, Coding::Stream(_))
     }
 
     /// No encoder makes twice as much of what it gets; what is longer is not worth a look.

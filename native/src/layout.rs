@@ -9,9 +9,10 @@ use crate::chain::Chain;
 use crate::encode::Packer;
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::{Buffers, Root};
+use crate::picks::{self, Pick};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::Scratch;
-use crate::seals::{SEAL, Seals, Trust};
+use crate::seals::Seals;
 use crate::shards::Sharding;
 use crate::watch::Watch;
 use std::path::PathBuf;
@@ -53,7 +54,9 @@ pub struct Part {
     pub chunk: usize,
     pub start: usize,
     pub count: usize,
-    position: usize,
+    pub position: usize,
+    /// When the items are no range: the number of the pick that says which ones they are.
+    pub pick: Option<usize>,
 }
 
 /// A box of the array, cut by the grid, and the memory it is read into or written from.
@@ -65,6 +68,8 @@ pub struct Job<'a> {
     strides: Vec<isize>,
     origin: isize,
     memory: Destination,
+    /// Per axis of the array; of none when all axes are ranges.
+    pub picks: Vec<Vec<Pick>>,
     pub rows: usize,
 }
 
@@ -88,13 +93,19 @@ pub struct Tools {
     pub scratch: Scratch,
     pub buffers: Buffers,
     pub chunk: Vec<u8>,
+    /// The box around items of a chunk that are no box.
+    pub around: Vec<u8>,
     pub packer: Packer,
 }
 
 impl Tools {
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        self.scratch.kept_bytes() + self.buffers.body.capacity() + self.chunk.capacity() + self.packer.capacity()
+        self.scratch.kept_bytes()
+            + self.buffers.body.capacity()
+            + self.chunk.capacity()
+            + self.around.capacity()
+            + self.packer.capacity()
     }
 }
 
@@ -136,6 +147,7 @@ impl Layout {
             strides: strides.to_vec(),
             origin: 0,
             memory,
+            picks: Vec::new(),
             rows: 1,
         };
         for axis in 0..dimensions {
@@ -160,6 +172,35 @@ impl Layout {
         job.origin = origin;
         Ok(job)
     }
+
+    /// The same with an index array along some axes, in the place of their ranges.
+    #[allow(clippy::too_many_arguments, reason = "as for `job`")]
+    pub fn outer_job(
+        &self,
+        starts: &[usize],
+        counts: &[usize],
+        steps: &[isize],
+        indices: &[Option<Vec<i64>>],
+        strides: &[isize],
+        origin: isize,
+        memory: Destination,
+    ) -> Outcome<Job<'_>> {
+        let fits = |(indices, count): (&Option<Vec<i64>>, &usize)| indices.as_ref().is_none_or(|i| i.len() == *count);
+        if indices.len() != counts.len() || !indices.iter().zip(counts).all(fits) {
+            return Err(Fault::new(Kind::Argument, "the index arrays do not have the shape of the result"));
+        }
+        // One item stands for an axis until it is cut.
+        let single: Vec<usize> = indices.iter().zip(counts).map(|(i, n)| if i.is_some() { 1 } else { *n }).collect();
+        let mut job = self.job(starts, &single, steps, strides, origin, memory)?;
+        job.picks.resize_with(counts.len(), Vec::new);
+        for (axis, indices) in indices.iter().enumerate() {
+            if let Some(indices) = indices {
+                (job.parts[axis], job.picks[axis]) = picks::cut(indices, self.shape[axis], self.chunk[axis])?;
+            }
+        }
+        job.rows = job.parts.iter().fold(1usize, |rows, parts| rows.saturating_mul(parts.len()));
+        Ok(job)
+    }
 }
 
 /// Decimal digits without going through the formatting machinery: keys are hot.
@@ -182,7 +223,7 @@ fn cut(start: usize, count: usize, step: usize, chunk: usize) -> Vec<Part> {
         let index = start + position * step;
         let inside = index % chunk;
         let items = ((chunk - 1 - inside) / step + 1).min(count - position);
-        parts.push(Part { chunk: index / chunk, start: inside, count: items, position });
+        parts.push(Part { chunk: index / chunk, start: inside, count: items, position, pick: None });
         position += items;
     }
     parts
@@ -226,9 +267,24 @@ impl Job<'_> {
         Region::new(&axes, self.layout.itemsize, origin, self.memory)
     }
 
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    pub fn origin(&self) -> isize {
+        self.origin
+    }
+
+    pub fn memory(&self) -> Destination {
+        self.memory
+    }
+
     /// About how many bytes have to be decoded: of each chunk all between the first and the
     /// last wanted item, and no less than a block.
     pub fn work(&self) -> Outcome<usize> {
+        if !self.picks.is_empty() {
+            return Ok(self.rows.saturating_mul(self.layout.chunk_bytes));
+        }
         let (first, end) = self.region(&self.row(0))?.span();
         let each = ((end - first) * self.layout.itemsize).max(BLOCK_BYTES).min(self.layout.chunk_bytes);
         Ok(self.rows.saturating_mul(each))
@@ -282,29 +338,20 @@ impl Job<'_> {
     }
 
     fn read_row(&self, root: Option<&Root>, key: &str, parts: &[Part], tools: &mut Tools) -> Outcome<bool> {
-        let region = self.region(parts)?;
         let extent = match root {
             Some(root) => root.extent(key)?,
             None => None,
         };
-        let Some(extent) = extent else {
-            region.fill(&self.layout.fill);
-            return Ok(false);
-        };
-        let Tools { scratch, buffers, chunk, .. } = tools;
-        let Layout { chain, seals, chunk_bytes, .. } = self.layout;
-        let trust = if chain.sealed { seals.trust(&extent) } else { Trust::Needed(None) };
-        match trust {
-            Trust::Needed(right) => {
-                chain.read(&extent, *chunk_bytes, &region, scratch, buffers, chunk)?;
-                seals.remember(right);
+        let Tools { scratch, buffers, chunk, around, .. } = tools;
+        let Layout { chain, seals, chunk_bytes, fill, .. } = self.layout;
+        self.place(parts, around, |region| match &extent {
+            Some(extent) if chain.sealed => seals.read(chain, extent, *chunk_bytes, region, scratch, buffers, chunk),
+            Some(extent) => chain.read(extent, *chunk_bytes, region, scratch, buffers, chunk),
+            None => {
+                region.fill(fill);
+                Ok(())
             }
-            Trust::Given => {
-                let inside = extent.length.saturating_sub(SEAL);
-                let extent = extent.narrowed(0, Some(inside))?;
-                chain.unsealed().read(&extent, *chunk_bytes, &region, scratch, buffers, chunk)?;
-            }
-        }
-        Ok(true)
+        })?;
+        Ok(extent.is_some())
     }
 }

@@ -18,6 +18,7 @@ mod layout;
 mod lookout;
 mod lz4;
 mod partial;
+mod picks;
 mod pieces;
 mod pipeline;
 mod python;

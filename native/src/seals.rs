@@ -5,11 +5,14 @@
 //! for the first time; as long as that file stays what it was, its chunks are then read like
 //! those without a seal.
 
+use crate::chain::Chain;
 use crate::fault::{Fault, Kind, Outcome};
-use crate::files::Extent;
+use crate::files::{Buffers, Extent};
+use crate::scatter::Region;
+use crate::scratch::Scratch;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The size of a seal.
@@ -88,6 +91,33 @@ impl Seals {
         }
     }
 
+    /// Decode what `region` wants of a sealed chunk that lies in a file: by parts, once it was
+    /// found to agree with its seal.
+    #[allow(clippy::too_many_arguments, reason = "as of `Chain::read`")]
+    pub fn read(
+        &self,
+        chain: &Chain,
+        extent: &Extent<'_>,
+        expected: usize,
+        region: &Region,
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+        chunk: &mut Vec<u8>,
+    ) -> Outcome<()> {
+        match self.trust(extent) {
+            Trust::Needed(right) => {
+                chain.read(extent, expected, region, scratch, buffers, chunk)?;
+                self.remember(right);
+                Ok(())
+            }
+            Trust::Given => {
+                let length = extent.length.saturating_sub(SEAL);
+                let inside = Extent { key: extent.key, file: Arc::clone(&extent.file), length, ..*extent };
+                chain.unsealed().read(&inside, expected, region, scratch, buffers, chunk)
+            }
+        }
+    }
+
     /// Note that a chunk agreed with its seal.
     pub fn remember(&self, right: Option<Remembered>) {
         if let Some(Remembered(identity)) = right {
@@ -104,7 +134,6 @@ impl Seals {
 mod tests {
     use super::*;
     use std::fs::{File, FileTimes};
-    use std::sync::Arc;
     use std::time::Duration;
 
     fn extent(file: &Arc<File>, offset: u64) -> Extent<'static> {

@@ -6,7 +6,7 @@
 
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::Root;
-use crate::layout::{Job, Part, Report, Tools, Trouble};
+use crate::layout::{Job, Layout, Part, Report, Tools, Trouble};
 use crate::scratch::room;
 use crate::shards::{Cut, Shard, Sharding, Touched};
 use crate::watch::Watch;
@@ -145,7 +145,7 @@ impl<'a> Reading<'a> {
         let mut near: Vec<(usize, Range<usize>)> = Vec::new();
         let (mut start, mut end) = (0, 0);
         for (row, range) in wanted {
-            if self.reads_part(&touched, row, range.len())? {
+            if self.reads_part(&touched, row, range.len()) {
                 reads.push(read(Chunks::Part(row, range)));
                 continue;
             }
@@ -193,17 +193,16 @@ impl<'a> Reading<'a> {
         Ok((wanted, absent))
     }
 
-    fn reads_part(&self, touched: &Touched<'_>, row: usize, stored: usize) -> Outcome<bool> {
+    /// Whether so little of a chunk is wanted that it gets a read of its own.
+    fn reads_part(&self, touched: &Touched<'_>, row: usize, stored: usize) -> bool {
         let layout = self.job.layout;
-        if !layout.chain.may_read_part(stored) {
-            return Ok(false);
-        }
-        Ok(layout.chain.reads_part(layout.chunk_bytes, &self.job.region(&touched.row(row))?))
+        let items = || touched.row(row).iter().map(|part| part.count).product::<usize>();
+        layout.chain.reads_part(stored) && items() * layout.itemsize * 3 < layout.chunk_bytes
     }
 
     fn carry_out(&self, read: &Read<'_>, tools: &mut Tools) -> Outcome<()> {
         let layout = self.job.layout;
-        let Tools { scratch, buffers, chunk, .. } = tools;
+        let Tools { scratch, buffers, chunk, around, .. } = tools;
         match (&read.chunks, &read.shard) {
             (Chunks::Near(chunks), Some(shard)) => {
                 let start = chunks[0].1.start;
@@ -214,7 +213,9 @@ impl<'a> Reading<'a> {
                     let parts = read.touched.row(*row);
                     let stored = &bytes[range.start - start..range.end - start];
                     let decoded = fetched.clone().and_then(|()| {
-                        layout.chain.decode(stored, layout.chunk_bytes, &self.job.region(&parts)?, scratch, chunk)
+                        self.job.place(&parts, around, |region| {
+                            layout.chain.decode(stored, layout.chunk_bytes, region, scratch, chunk)
+                        })
                     });
                     self.settle(decoded, &parts, &shard.key)?;
                 }
@@ -222,13 +223,21 @@ impl<'a> Reading<'a> {
             (Chunks::Part(row, range), Some(shard)) => {
                 let parts = read.touched.row(*row);
                 let extent = shard.extent(range.clone());
-                let region = self.job.region(&parts)?;
-                let decoded = layout.chain.read(&extent, layout.chunk_bytes, &region, scratch, buffers, chunk);
+                let decoded = self.job.place(&parts, around, |region| {
+                    let Layout { chain, seals, chunk_bytes, .. } = layout;
+                    if chain.sealed {
+                        return seals.read(chain, &extent, *chunk_bytes, region, scratch, buffers, chunk);
+                    }
+                    chain.read(&extent, *chunk_bytes, region, scratch, buffers, chunk)
+                });
                 self.settle(decoded, &parts, &shard.key)?;
             }
             (Chunks::Absent(rows), _) => {
                 for row in rows.iter().cloned().flatten() {
-                    self.job.region(&read.touched.row(row))?.fill(&layout.fill);
+                    self.job.place(&read.touched.row(row), around, |region| {
+                        region.fill(&layout.fill);
+                        Ok(())
+                    })?;
                     self.absent.fetch_add(1, Ordering::Relaxed);
                 }
             }

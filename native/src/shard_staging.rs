@@ -25,6 +25,8 @@ struct Staging<'a> {
     /// Into how many pieces of work a shard is divided.
     pieces: usize,
     queue: Mutex<Queue<'a>>,
+    /// Memory of shards that are written.
+    spare: Mutex<Vec<Vec<u8>>>,
     staged: Mutex<Vec<(usize, Staged)>>,
     troubles: Mutex<Vec<Trouble>>,
 }
@@ -86,6 +88,7 @@ impl Job<'_> {
             last: shards.end,
             pieces: if shards.len() >= 2 * threads { 1 } else { 2 * threads },
             queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
+            spare: Mutex::default(),
             staged: Mutex::default(),
             troubles: Mutex::default(),
         };
@@ -159,7 +162,8 @@ impl<'a> Staging<'a> {
     }
 
     fn encode(&self, making: &Making<'_>, rows: Range<usize>, tools: &mut Tools) -> Outcome<()> {
-        let mut encoded = Encoded::default();
+        let spare = self.spare.lock().expect("no thread panics").pop();
+        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(rows.len()) };
         let count = rows.len();
         let mut failed = false;
         for row in rows {
@@ -192,7 +196,13 @@ impl<'a> Staging<'a> {
         }
         let done = std::mem::take(&mut progress.done);
         drop(progress);
-        self.finish(making, &done)
+        self.finish(making, &done)?;
+        let mut spare = self.spare.lock().expect("no thread panics");
+        spare.extend(done.into_iter().map(|Encoded { mut bytes, .. }| {
+            bytes.clear();
+            bytes
+        }));
+        Ok(())
     }
 
     /// Write the image of a shard whose chunks are all encoded.

@@ -87,7 +87,7 @@ impl Job<'_> {
             whole &= self.steps[axis] == 1 && part.count == valid;
             padded |= valid < chunk[axis];
         }
-        let Tools { scratch, buffers, chunk, packer } = tools;
+        let Tools { scratch, buffers, chunk, packer, .. } = tools;
         let chunk = room(chunk, *chunk_bytes)?;
         if !whole {
             match old()? {

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
@@ -92,6 +93,14 @@ class Layout:
     ) -> Self: ...
     def read(
         self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
+    ) -> tuple[int, list[Trouble]] | None: ...
+    def read_outer(
+        self,
+        out: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        indices: Sequence[NDArray[np.int64] | None],
+        threads: int,
     ) -> tuple[int, list[Trouble]] | None: ...
     def stage(
         self,

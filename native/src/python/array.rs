@@ -5,12 +5,12 @@ use super::chunk::parse_filter;
 use crate::buffers;
 use crate::chain::{Chain, Coding};
 use crate::encode::Recipe;
-use crate::layout::{Layout, Trouble};
+use crate::layout::{Layout, Report, Trouble};
 use crate::seals::{Seals, Verify};
 use crate::shards::Sharding;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
-use pyo3::buffer::PyUntypedBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -119,10 +119,31 @@ impl PyLayout {
             let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
             job.read(threads, &mut kept.tools, watch)
         })?;
-        if report.absent == 0 && report.troubles.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some((report.absent, troubles(py, report.troubles)?)))
+        told(py, report)
+    }
+
+    /// The same with index arrays along some axes: `indices` has one, or `None` where start and
+    /// step count.
+    fn read_outer(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        indices: Vec<Option<PyBuffer<i64>>>,
+        threads: usize,
+    ) -> PyResult<Option<(usize, Troubles)>> {
+        let buffer = PyUntypedBuffer::get(out)?;
+        let (memory, origin) = buffers::strided(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
+        let indices = indices.collect::<PyResult<Vec<_>>>()?;
+        let report = detached(py, |kept, watch| {
+            let (shape, strides) = (buffer.shape(), buffer.strides());
+            let job = self.0.outer_job(&starts, shape, &steps, &indices, strides, origin, memory)?;
+            job.read(threads, &mut kept.tools, watch)
+        })?;
+        told(py, report)
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
@@ -177,6 +198,13 @@ impl PyLayout {
 fn parse_sharding((counts, at_start, big, sealed): (Vec<usize>, bool, bool, bool)) -> PyResult<Sharding> {
     Sharding::new(counts, at_start, big, sealed)
         .ok_or_else(|| PyValueError::new_err("a shard of that shape cannot be had"))
+}
+
+fn told(py: Python<'_>, report: Report) -> PyResult<Option<(usize, Troubles)>> {
+    if report.absent == 0 && report.troubles.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((report.absent, troubles(py, report.troubles)?)))
 }
 
 fn troubles(py: Python<'_>, found: Vec<Trouble>) -> PyResult<Troubles> {

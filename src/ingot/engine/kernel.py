@@ -5,6 +5,7 @@ the native kernel does for a whole selection at once, and its oracle. Refuses to
 commits and what a missing chunk means.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from ingot.formats.format import ChunkMap, Sharded
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
-__all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype"]
+__all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype", "read_outer"]
 
 _FROM_OTHERS: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
@@ -98,6 +99,20 @@ def native_layout(chunks: ChunkMap, limit: int, verify: str) -> native.Layout | 
         verify=verify,
         sharding=sharding,
     )
+
+
+def read_outer(
+    layout: native.Layout,
+    out: NDArray[Any],
+    axes: Sequence[range | NDArray[np.int64]],
+    threads: int,
+) -> list[tuple[tuple[int, ...], str, BaseException]]:
+    """Read what is selected along every axis on its own, and return what went wrong."""
+    ranges = [axis if isinstance(axis, range) else range(1) for axis in axes]
+    indices = [None if isinstance(axis, range) else axis for axis in axes]
+    starts, steps = [each.start for each in ranges], [each.step for each in ranges]
+    report = layout.read_outer(out, starts, steps, indices, threads)
+    return [] if report is None else report[1]
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

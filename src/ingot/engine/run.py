@@ -26,7 +26,7 @@ from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap, Coords, Sharded
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
-from ingot.selection import BasicSelection, Selection
+from ingot.selection import BasicSelection, OrthogonalSelection, Selection
 from ingot.stores.state import Stateful
 from ingot.stores.store import (
     Commit,
@@ -122,6 +122,11 @@ class Engine:
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
+        if type(selection) is OrthogonalSelection and layout is not None:
+            result = np.empty(selection.engine_shape, self._plain)
+            if result.size:
+                self._judge(kernel.read_outer(layout, result, selection.axes, self._threads))
+            return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -212,7 +217,8 @@ class Engine:
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
-        whole = isinstance(selection, BasicSelection) and self._make_layout() is not None
+        native_keys = BasicSelection | OrthogonalSelection
+        whole = isinstance(selection, native_keys) and self._make_layout() is not None
         kernel_name = "native" if whole else "python"
         return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
 
