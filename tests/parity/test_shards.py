@@ -25,7 +25,7 @@ from ingot.formats.shards import ShardedMap
 from ingot.formats.zarr3 import Zarr3Format
 from ingot.options import Limits, Options
 from ingot.schema import ArraySchema
-from ingot.selection import parse, parse_orthogonal
+from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.stores.local import LocalStore
 from tests.kernels import NATIVE_IS_BUILT, needs_native
 
@@ -88,6 +88,10 @@ def items(dtype: Any, seed: int) -> np.ndarray:
     return raw.view(np.dtype(dtype)).reshape(SHAPE)
 
 
+def write(engine: Engine, selection: Selection, value: object) -> None:
+    engine.chunks.store.apply(engine.written(selection, value))
+
+
 def engines(chunks: ShardedMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, Engine]:
     """The same array, to be carried out in each way there is."""
     found = {}
@@ -122,7 +126,7 @@ def test_every_way_reads_and_writes_the_same(
         name = list(ways)[turn % len(ways)]
         part = items(dtype, turn)[key]
         expected[key] = part
-        ways[name].write(parse(key, SHAPE), part)
+        write(ways[name], parse(key, SHAPE), part)
         for reader in ways.values():
             for again in (KEYS[0], KEYS[turn], KEYS[turn - 3]):
                 found = reader.read(parse(again, SHAPE))
@@ -150,7 +154,7 @@ def test_every_way_makes_the_same_shards(
         chunks = make(folder, "<u2", "none", checksum, LITTLE, location)
         ways = engines(chunks, monkeypatch)
         for turn, key in enumerate(KEYS):
-            ways[name].write(parse(key, SHAPE), items("<u2", turn)[key])
+            write(ways[name], parse(key, SHAPE), items("<u2", turn)[key])
         files = sorted(path for path in (folder / "c").rglob("*") if path.is_file())
         shards[name] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
     assert len(shards["twin"]) > 5
@@ -162,12 +166,12 @@ def test_shards_without_items_are_removed(tmp_path: Path, monkeypatch: pytest.Mo
     for name in ("native", "rows", "twin"):
         chunks = make(tmp_path / name, "<u2", "none", False, LITTLE, "end")
         engine = engines(chunks, monkeypatch)[name]
-        engine.write(parse((), SHAPE), 7)
+        write(engine, parse((), SHAPE), 7)
         path = tmp_path / name / "c/0/0/0"
         whole = path.stat().st_size
-        engine.write(parse((slice(0, 8), slice(0, 5), slice(0, 7)), SHAPE), 0)
+        write(engine, parse((slice(0, 8), slice(0, 5), slice(0, 7)), SHAPE), 0)
         assert path.stat().st_size == whole - 2 * 4 * 5 * 7 * 2
-        engine.write(parse((slice(0, 8), slice(0, 10), slice(0, 21)), SHAPE), 0)
+        write(engine, parse((slice(0, 8), slice(0, 10), slice(0, 21)), SHAPE), 0)
         assert not path.exists()
         assert engine.read(parse((), SHAPE)).sum() == 7 * (21 * 14 * 23 - 8 * 10 * 21)
 
@@ -205,7 +209,7 @@ def test_every_way_refuses_the_same_shards(
 ) -> None:
     chunks = make(tmp_path / "a", "<f4", spelling, checksum, LITTLE, "end")
     ways = engines(chunks, monkeypatch)
-    ways["native"].write(parse((), SHAPE), items("<f4", 1))
+    write(ways["native"], parse((), SHAPE), items("<f4", 1))
     path = tmp_path / "a" / "c/0/0/0"
     whole = path.read_bytes()
     (form,) = chunks.levels
@@ -221,10 +225,10 @@ def test_every_way_refuses_the_same_shards(
             with pytest.raises(IngotError):
                 engine.read(parse_orthogonal(([1, 3], [0], [15, 20]), SHAPE))
             with pytest.raises(IngotError):
-                engine.write(parse((1, 2, 15), SHAPE), 1)
+                write(engine, parse((1, 2, 15), SHAPE), 1)
             if name not in ("other length", "no bytes"):
                 with pytest.raises(IngotError):
-                    engine.write(parse((7, 9, 0), SHAPE), 1)
+                    write(engine, parse((7, 9, 0), SHAPE), 1)
                 assert path.read_bytes() == bad, "what cannot be read is not written over"
             path.write_bytes(bad)
     path.unlink()
@@ -239,7 +243,7 @@ def test_a_damaged_chunk_leaves_the_others_readable(
     chunks = make(tmp_path / "a", "<f4", "none", True, LITTLE, "end")
     ways = engines(chunks, monkeypatch)
     data = items("<f4", 1)
-    ways["native"].write(parse((), SHAPE), data)
+    write(ways["native"], parse((), SHAPE), data)
     path = tmp_path / "a" / "c/1/0/0"
     whole = path.read_bytes()
     path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
@@ -268,7 +272,7 @@ def test_shared_and_scattered_chunks_are_read(
     for engine in ways.values():
         assert np.array_equal(engine.read(parse((), SHAPE)), expected)
     for name, engine in ways.items():
-        engine.write(parse((0, 0, 0), SHAPE), 5)
+        write(engine, parse((0, 0, 0), SHAPE), 5)
         expected[0, 0, 0] = 5
         for other in ways.values():
             assert np.array_equal(other.read(parse((), SHAPE)), expected), name
@@ -284,7 +288,7 @@ def test_an_index_is_not_recalled_from_a_file_that_was_replaced(
     ways = engines(chunks, monkeypatch)
     for turn in range(20):
         data = items("<u2", turn)
-        list(ways.values())[turn % 3].write(parse((), SHAPE), data)
+        write(list(ways.values())[turn % 3], parse((), SHAPE), data)
         for engine in ways.values():
             assert np.array_equal(engine.read(parse((), SHAPE)), data)
 
@@ -292,7 +296,7 @@ def test_an_index_is_not_recalled_from_a_file_that_was_replaced(
 @needs_native
 def test_chunks_beyond_the_limit_are_never_decoded(tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<f4", "zstd:1", False, LITTLE, "end")
-    Engine(chunks, Options()).write(parse((), SHAPE), items("<f4", 1))
+    write(Engine(chunks, Options()), parse((), SHAPE), items("<f4", 1))
     strict = Engine(chunks, Options(limits=Limits(chunk_bytes=100)))
     with pytest.raises(LimitError):
         strict.read(parse((20, 13, 22), SHAPE))

@@ -9,11 +9,12 @@ A shard with other codecs around it can only be taken as a whole. Then the map o
 all there is.
 """
 
+import math
 import operator
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress, islice, product
 from threading import Lock
@@ -63,6 +64,8 @@ class ShardedMap:
     shards: ChunkMap
     levels: tuple[IndexForm, ...]
     indexes: "ShardIndexes" = field(default_factory=lambda: ShardIndexes(_CACHE_BYTES))
+    before: Coords | None = None
+    """How many inner chunks the array had along each axis when this map was still to come."""
     schema: ArraySchema = field(init=False)
     """What the array is, its chunks being the inner ones."""
 
@@ -120,6 +123,8 @@ class ShardedMap:
         for coords, data in encoded.items():
             shard, inner = _divided(coords, per_shard)
             changes.setdefault(shard, {})[inner] = data
+        for shard, coming in self._revived(changes):
+            changes[shard] = dict.fromkeys(coming) | changes[shard]
         return self.shards.stage(
             {shard: self._rebuilt(shard, inner) for shard, inner in changes.items()}
         )
@@ -128,10 +133,10 @@ class ShardedMap:
         """Return the map of another shape; shards outside of it are removed.
 
         Before the array grows, inner chunks that lie beyond its edge are taken out of the shards
-        there. The commit's `prepare` does that; what else goes into such a shard comes after it.
+        there: by the commit's `prepare`, and by whatever else is staged before it is applied.
         """
         shards, commit = self.shards.resized(shape)
-        grown = ShardedMap(shards, self.levels, self.indexes)
+        grown = ShardedMap(shards, self.levels, self.indexes, self.schema.grid.counts)
         strays = self.stage(dict.fromkeys(self._strays(grown.schema.grid.counts)))
         return grown, replace(commit, prepare=(*strays.publish, *commit.prepare))
 
@@ -190,10 +195,26 @@ class ShardedMap:
             starts[rows] += place.start
         return starts, lengths
 
+    def _revived(self, shards: Iterable[Coords]) -> Iterator[tuple[Coords, Iterator[Coords]]]:
+        """Yield what of some shards lies in this array and not in the one that is stored."""
+        counts, before = self.schema.grid.counts, self.before
+        if before is None or not any(map(operator.gt, counts, before)):
+            return
+        if self.shards.reopened(self.store).schema.shape == self.schema.shape:
+            return
+        per_shard = self._counts()
+        for shard in shards:
+            inner = _beyond(shard, per_shard, before, counts)
+            yield shard, (_divided(coords, per_shard)[1] for coords in inner)
+
     def _rebuilt(self, shard: Coords, changes: Mapping[Coords, bytes | None]) -> bytes | None:
         """Return a whole shard with changes."""
-        (key,) = self._keys(np.array([shard], np.int64).reshape(1, -1) * self._counts())
-        (old,) = self.store.read([Extent(key)])
+        per_shard, old = self._counts(), None
+        axes = zip(self.schema.grid.counts, shard, per_shard, strict=True)
+        valid = [min(each, count - position * each) for count, position, each in axes]
+        (key,) = self._keys(np.array([shard], np.int64).reshape(1, -1) * per_shard)
+        if sum(all(map(operator.lt, coords, valid)) for coords in changes) < math.prod(valid):
+            (old,) = self.store.read([Extent(key)])
         with _Shard(key):
             return self._merged(0, changes, old)
 

@@ -212,6 +212,18 @@ class TestGrowth:
         assert np.array_equal(array[:, 1], expected)
         assert np.array_equal(ingot.open(store)[:, 5], expected)
 
+    def test_clearing_what_lies_outside_keeps_what_lies_inside(self) -> None:
+        store = MemoryStore()
+        make(store, shape=(4, 6))
+        array = ingot.open(store, "r+")
+        array[...] = 3
+        array.resize((2, 3))
+        # One chunk of the shard is inside, three are not.
+        array.resize((4, 6))
+        expected = np.full((4, 6), 7)
+        expected[:2, :3] = 3
+        assert np.array_equal(array[...], expected)
+
     def test_appending_goes_on_in_the_last_shard(self) -> None:
         store = MemoryStore()
         make(store, shape=(0, 6))
