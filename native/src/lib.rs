@@ -12,6 +12,8 @@ mod extension;
 mod fault;
 mod files;
 mod filters;
+#[cfg(test)]
+mod fuzz;
 mod header;
 mod layout;
 mod lookout;
