@@ -27,8 +27,14 @@ const MAX_SPLIT_ZSTD: u8 = 5;
 const DICTIONARY_SHARE: usize = 20;
 /// Dictionaries are learnt from pieces of this size.
 const SAMPLE_BYTES: usize = 1024;
-/// More samples than so many dictionaries' worth teach little and take long.
-const SAMPLES_PER_DICTIONARY: usize = 12;
+/// More bytes of samples teach little and take long.
+const SAMPLED_BYTES: usize = 128 << 10;
+/// Dictionaries that are not learnt are made of so many pieces, at most.
+const PIECES: usize = 16;
+/// Pieces that shrink to this part of them are left out.
+const POOR_RATIO: usize = 4;
+/// Streams of this size hold so much that Zstandard's codes need not be learnt before.
+const LONG_STREAM: usize = 2 << 10;
 /// Streams shorter than this compress worse and take longer: split blocks have longer ones,
 /// within bounds.
 const STREAM_BYTES: usize = 32 << 10;
@@ -207,19 +213,11 @@ pub fn encode(
 pub fn train(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, watch: &Watch) -> Outcome<Vec<u8>> {
     let settled = Recipe { dictionary: None, ..recipe }.settled(source.len())?;
     let room = MAX_DICTIONARY.min(source.len() / DICTIONARY_SHARE);
-    // Evenly spread over the data, so that every kind of it is met.
-    let every = source.len().div_ceil(SAMPLES_PER_DICTIONARY * room.max(1)).max(1);
-    let (mut samples, mut sizes) = (Vec::new(), Vec::new());
-    let first = settled.first_block(source, scratch)?;
-    for (index, plain) in source.chunks(settled.recipe.blocksize).enumerate() {
-        watch.look()?;
-        let (filtered, _) = settled.filter(plain, first.as_deref().filter(|_| index > 0), scratch)?;
-        for sample in filtered.chunks(SAMPLE_BYTES).step_by(every) {
-            samples.extend_from_slice(sample);
-            sizes.push(sample.len());
-        }
+    if settled.recipe.codec == Codec::Zstd && settled.recipe.blocksize / settled.streams < LONG_STREAM {
+        settled.train_on_all(source, room, scratch, watch)
+    } else {
+        settled.train_on_pieces(source, room, scratch, watch)
     }
-    Ok(streams::train(&samples, &sizes, room))
 }
 
 /// What all of the data are, if they are one value.
@@ -245,6 +243,61 @@ fn push_special(special: Special, source: &[u8], typesize: usize, out: &mut Pack
 }
 
 impl Settled<'_> {
+    /// Pieces from all over the data. Streams that are long for the codec gain no more from
+    /// anything else, and the pieces are found again where they came from, so that they cost
+    /// next to nothing.
+    fn train_on_pieces(&self, source: &[u8], room: usize, scratch: &mut Scratch, watch: &Watch) -> Outcome<Vec<u8>> {
+        let blocks: Vec<&[u8]> = source.chunks_exact(self.recipe.blocksize).collect();
+        let size = SAMPLE_BYTES.min(self.recipe.blocksize);
+        let (mut pieces, mut packed) = (Vec::new(), vec![0; size / POOR_RATIO]);
+        if blocks.len() < 2 || size < MIN_COMPRESSED {
+            return Ok(pieces);
+        }
+        let first = self.first_block(source, scratch)?;
+        let block_of = |number: usize| number * blocks.len() / PIECES;
+        let mut number = 0;
+        while number < PIECES {
+            watch.look()?;
+            let index = block_of(number);
+            let reference = first.as_deref().filter(|_| index > 0);
+            let (filtered, codecs) = self.filter(blocks[index], reference, scratch)?;
+            while number < PIECES && block_of(number) == index {
+                // Each from another place, or filters that sort bytes would show one kind of them.
+                let at = number * (filtered.len() / size) / PIECES * size;
+                let piece = &filtered[at..at + size];
+                // What repeats itself needs no dictionary.
+                if pieces.len() + size <= room && codecs.encode(Codec::Lz4, 9, piece, &mut packed).is_none() {
+                    pieces.extend_from_slice(piece);
+                }
+                number += 1;
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// By Zstandard's own training, which learns codes as well as phrases.
+    fn train_on_all(&self, source: &[u8], room: usize, scratch: &mut Scratch, watch: &Watch) -> Outcome<Vec<u8>> {
+        // Evenly spread over the data, so that every kind of it is met.
+        let every = source.len().div_ceil(SAMPLED_BYTES).max(1);
+        let (mut samples, mut sizes, mut skipped) = (Vec::new(), Vec::new(), 0);
+        let first = self.first_block(source, scratch)?;
+        for (index, plain) in source.chunks(self.recipe.blocksize).enumerate() {
+            watch.look()?;
+            let count = plain.len().div_ceil(SAMPLE_BYTES);
+            if skipped >= count {
+                skipped -= count;
+                continue;
+            }
+            let (filtered, _) = self.filter(plain, first.as_deref().filter(|_| index > 0), scratch)?;
+            for sample in filtered.chunks(SAMPLE_BYTES).skip(skipped).step_by(every) {
+                samples.extend_from_slice(sample);
+                sizes.push(sample.len());
+            }
+            skipped = (every - (count - skipped) % every) % every;
+        }
+        Ok(streams::train(&samples, &sizes, room))
+    }
+
     /// The first block as readers will see it, if others refer to it.
     fn first_block<'s>(&self, source: &'s [u8], scratch: &mut Scratch) -> Outcome<Option<Cow<'s, [u8]>>> {
         let plain = &source[..source.len().min(self.recipe.blocksize)];
@@ -311,7 +364,6 @@ impl Settled<'_> {
         // One byte less than the input: a stream that does not shrink is stored as it is.
         let room = stream.len() - 1;
         let kept = match &self.primer {
-            None if self.streams > 1 => codecs.encode_part(codec, level, stream, &mut out[..room]),
             None => codecs.encode(codec, level, stream, &mut out[..room]),
             Some(primer) => codecs.encode_with(primer, level, stream, &mut out[..room]),
         };
