@@ -2,7 +2,8 @@
 
 Knows the frame, its blocks and both kinds of dictionaries: trained ones, and plain bytes. Refuses
 to compress, and to be fast: frames without a dictionary go to the library of numcodecs, which
-takes none. The frame has been walked over before (``ingot.codecs.streams``). Goes by the RFC where
+takes none. The frame has been walked over before and its checksum, if there is one, is compared
+after (both by ``ingot.codecs.streams``). Goes by the RFC where
 the library lets damage pass: a stream of literals must end with its last bit, and a match reaches
 the content of a dictionary, not the tables in front of it.
 """
@@ -10,7 +11,7 @@ the content of a dictionary, not the tables in front of it.
 from dataclasses import dataclass, field
 
 from ingot.codecs.entropy import Bits, StateTable, SymbolTable
-from ingot.errors import CorruptionError, UnsupportedError
+from ingot.errors import CorruptionError
 
 __all__ = ["Prior", "decode"]
 
@@ -142,8 +143,6 @@ class _Decoder:
 
     def _skip_header(self, frame: bytes) -> int:
         descriptor = frame[4]
-        if descriptor & 4:
-            raise UnsupportedError("Zstandard: a frame with both a dictionary and a checksum")
         if descriptor & 8:
             raise CorruptionError("Zstandard: a reserved bit of the frame is set")
         single = descriptor >> 5 & 1
