@@ -41,7 +41,7 @@ def test_a_match_reaches_back_into_plain_bytes() -> None:
     # Offset code 2 is 4 + 2 bits, here 3: 7 - 3 = 4 back. Match code 3 is 6 bytes.
     block = bytes([0x00, 1, 0b0101_0100, 0, 2, 3, 0b111])
     head = (len(block) << 3 | 2 << 1 | 1).to_bytes(3, "little")
-    frame = bytes.fromhex("28b52ffd 20 06") + head + block
+    frame = bytes.fromhex("28b52ffd 00 00") + head + block
     assert zstandard.decode(frame, 6, b"so much spam") == b"spamsp"
     with pytest.raises(CorruptionError, match="reaches 4 bytes back, 3 are known"):
         zstandard.decode(frame, 6, b"pam")
@@ -53,7 +53,7 @@ def test_repeated_offsets_begin_with_those_of_the_format(place: int) -> None:
     code, bits = ((0, 0b1), (1, 0b10))[place - 1]
     block = bytes([0x00, 1, 0b0101_0100, 0, code, 3, bits])
     head = (len(block) << 3 | 2 << 1 | 1).to_bytes(3, "little")
-    frame = bytes.fromhex("28b52ffd 20 06") + head + block
+    frame = bytes.fromhex("28b52ffd 00 00") + head + block
     expected = {1: b"efghef", 2: b"abcdef"}[place]
     assert zstandard.decode(frame, 6, b"abcdefgh") == expected
 
@@ -64,11 +64,27 @@ def test_a_frame_that_wants_another_dictionary_is_refused() -> None:
         zstandard.decode(frame, 10, b"plain")
 
 
+@pytest.mark.parametrize(("window", "most"), [(0x00, 1024), (0x03, 1408), (0x0A, 2560)])
+def test_blocks_are_no_larger_than_the_window(window: int, most: int) -> None:
+    """By hand: a run of literals in one block, then nothing; the window's size is in eighths."""
+    for size, fits in [(most, True), (most + 1, False)]:
+        literals = (size << 4 | 3 << 2 | 1).to_bytes(3, "little") + b"x"
+        body = literals + b"\0"
+        head = (len(body) << 3 | 2 << 1 | 1).to_bytes(3, "little")
+        frame = bytes.fromhex("28b52ffd 00") + bytes([window]) + head + body
+        if fits:
+            assert zstandard.decode(frame, size, b"plain") == b"x" * size
+        else:
+            with pytest.raises(CorruptionError, match=f"holds {size} bytes, the most is {most}"):
+                zstandard.decode(frame, size, b"plain")
+
+
 @pytest.mark.parametrize(
     ("frame", "error", "text"),
     [
         (b"\x28\xb5\x2f\xfd\x28" + RAW_FRAME[5:], CorruptionError, "reserved bit"),
         (RAW_FRAME[:6] + b"\x57" + RAW_FRAME[7:], CorruptionError, "block of kind 3"),
+        (RAW_FRAME[:4] + b"\x00\xb0" + RAW_FRAME[6:], CorruptionError, r"window of 2\*\*32 bytes"),
         (RAW_FRAME[:6] + b"\x49" + RAW_FRAME[7:], CorruptionError, "holds 9, 10 are due"),
     ],
 )
