@@ -46,6 +46,7 @@ def test_both_kernels_judge_damaged_chunks_alike() -> None:
 def test_the_corpus_holds_no_surprise_any_more(kernel_name: str, path: Path) -> None:
     for seed in range(5):
         fuzz_chunks.execute(load(kernel_name), path.read_bytes(), random.Random(seed))
+        fuzz_chunks.fetch(path.read_bytes(), random.Random(seed))
 
 
 @needs_native

@@ -145,9 +145,9 @@ def compress(
 
     ``typesize`` is the size of an item, which the filters and slices count in; ``None`` takes that
     of the buffer. ``level`` runs from 0, stored, to 9, densest. ``blocksize`` is the size of the
-    blocks that compress and decode on their own; ``None`` takes 128 KiB, rounded down to whole
-    items, which suits small reads. Data that do not get smaller are stored as they are, 16 bytes
-    longer, or 32.
+    blocks that compress and decode on their own; ``None`` takes 128 KiB (up to 512 in split blocks
+    of version 2), rounded down to whole items, which suits small reads. Data that do not get
+    smaller are stored as they are, 16 bytes longer, or 32.
 
     ``version`` is that of the Blosc format. Version 1 is read everywhere; ``filters`` is empty or
     names one of ``FILTERS``. Version 2 takes up to six of ``FILTERS_2``, which are applied in the
