@@ -16,6 +16,7 @@ mod filters;
 mod fuzz;
 mod header;
 mod layout;
+mod learning;
 mod lookout;
 mod lz4;
 mod partial;
