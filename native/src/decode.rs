@@ -18,6 +18,9 @@ use crate::watch::Watch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+/// So much is decoded between two looks at the clock, at least.
+const LOOK_BYTES: usize = 64 << 10;
+
 /// The bytes of a chunk that are at hand: all of them, or those from `offset` on.
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
@@ -155,8 +158,12 @@ impl<'a> Decoder<'a> {
     ) -> Outcome<()> {
         let threads = threads.min(blocks.len());
         if threads <= 1 {
+            // The clock costs as much as a very small block.
+            let often = (LOOK_BYTES / self.header.blocksize).max(1);
             for (index, part) in blocks {
-                watch.look()?;
+                if index % often == 0 {
+                    watch.look()?;
+                }
                 self.decode_block(window, index, part, first, scratch)?;
             }
             return Ok(());

@@ -3,8 +3,11 @@
 
 use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
 use crate::header::{MAX_DICTIONARY, StreamFormat};
+use crate::scratch::out_of_memory;
 use crate::{blosclz, lz4};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use lzzzz::lz4::Compressor as Lz4Encoder;
+use std::sync::Mutex;
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, ResetDirective};
 
 /// What codecs keep between calls on one thread. Built when first needed.
@@ -12,6 +15,8 @@ use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, Reset
 pub struct Codecs {
     zstd_decoder: Option<DCtx<'static>>,
     zstd_encoder: Option<CCtx<'static>>,
+    /// Only for streams with a dictionary.
+    lz4_encoder: Option<Box<Lz4Encoder<'static>>>,
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
     blosclz: blosclz::Table,
@@ -19,7 +24,9 @@ pub struct Codecs {
 
 /// A dictionary made ready for one codec at one level.
 pub enum Primer<'a> {
-    Lz4(&'a [u8]),
+    /// An encoder that has read the dictionary and encodes nothing; those that do look into
+    /// it. Only attaching it needs the lock.
+    Lz4(Mutex<Box<Lz4Encoder<'static>>>),
     Lz4Hc(&'a [u8]),
     Zstd(CDict<'static>),
 }
@@ -31,7 +38,10 @@ impl<'a> Primer<'a> {
             return wrong(format!("the dictionary has {} bytes, 1 to {MAX_DICTIONARY} are possible", content.len()));
         }
         match codec {
-            Codec::Lz4 => Ok(Self::Lz4(content)),
+            Codec::Lz4 => match Lz4Encoder::with_dict(content.to_vec()) {
+                Ok(reader) => Ok(Self::Lz4(Mutex::new(Box::new(reader)))),
+                Err(_) => Err(out_of_memory(content.len())),
+            },
             Codec::Lz4Hc => Ok(Self::Lz4Hc(content)),
             Codec::Zstd => match CDict::try_create(content, primed_zstd_level(level)) {
                 Some(digest) => Ok(Self::Zstd(digest)),
@@ -331,27 +341,15 @@ impl Codecs {
         }
     }
 
-    /// The same for one of several streams that share a block: they are shorter, and what
-    /// Zstandard does at a level with short input takes it longer.
-    pub fn encode_part(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
-        match codec {
-            Codec::Zstd => self.encode_zstd((zstd_level(level) - 1).max(1), source, out),
-            other => self.encode(other, level, source, out),
-        }
-    }
-
     fn encode_zstd(&mut self, level: i32, source: &[u8], out: &mut [u8]) -> Option<usize> {
         let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
         encoder.compress(out, source, level).ok()
     }
 
-    /// The same for a codec that knows the primer's dictionary.
+    /// The same as `encode` for a codec that knows the primer's dictionary.
     pub fn encode_with(&mut self, primer: &Primer<'_>, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
         match primer {
-            Primer::Lz4(content) => {
-                let mut encoder = lzzzz::lz4::Compressor::with_dict(*content).ok()?;
-                encoder.next(source, out, 10 - i32::from(level)).ok()
-            }
+            Primer::Lz4(reader) => self.encode_primed_lz4(reader, level, source, out),
             Primer::Lz4Hc(content) => {
                 let mut encoder = lzzzz::lz4_hc::Compressor::with_dict(*content, i32::from(level)).ok()?;
                 encoder.next(source, out).ok()
@@ -361,6 +359,26 @@ impl Codecs {
                 encoder.compress_using_cdict(out, source, digest).ok()
             }
         }
+    }
+
+    fn encode_primed_lz4(
+        &mut self,
+        reader: &Mutex<Box<Lz4Encoder<'static>>>,
+        level: u8,
+        source: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let mut encoder = match self.lz4_encoder.take() {
+            Some(encoder) => encoder,
+            None => Box::new(Lz4Encoder::new().ok()?),
+        };
+        // The first forgets the stream before, the second holds for one stream.
+        encoder.attach_dict(None);
+        encoder.attach_dict(Some(&mut *reader.lock().expect("no thread panics")));
+        let used = encoder.next(source, out, 10 - i32::from(level)).ok()?;
+        // Only here: what a failure leaves behind is not specified.
+        self.lz4_encoder = Some(encoder);
+        Some(used)
     }
 
     fn encode_zlib(&mut self, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
