@@ -196,8 +196,7 @@ impl Codecs {
         let wanted = out.len();
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, out, true).map(|()| wanted),
-            // Faster than safe code, and as strict except for one thing: see `lz4`.
-            StreamFormat::Lz4 => lzzzz::lz4::decompress(stream, out).ok(),
+            StreamFormat::Lz4 => lz4::decode(stream, out).map(|()| wanted),
             StreamFormat::Snappy => decode_snappy(stream, out),
             StreamFormat::Zlib => self.decode_zlib(stream, out, true),
             StreamFormat::Zstd => self.decode_zstd(stream, out)?,
@@ -213,7 +212,7 @@ impl Codecs {
         }
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, &mut out[..wanted], false).map(|()| wanted),
-            StreamFormat::Lz4 => lz4::decode(stream, &mut out[..wanted], false).map(|()| wanted),
+            StreamFormat::Lz4 => lz4::decode_prefix(stream, &mut out[..wanted]).map(|()| wanted),
             StreamFormat::Zlib => self.decode_zlib(stream, &mut out[..wanted], false),
             StreamFormat::Zstd if wanted + ZSTD_STEP < out.len() => {
                 check_zstd_magic(stream)?;
