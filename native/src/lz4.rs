@@ -12,6 +12,7 @@
 //! token [more literals] literals distance(u16) [more copied]      ... the last: token literals
 //! ```
 
+pub mod lookup;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
 
@@ -268,6 +269,22 @@ mod tests {
         unreachable!()
     }
 
+    /// Look up some bytes of a block that decodes to `expected`, if it does, and its last one.
+    fn find_all(stream: &[u8], expected: &[u8], decodes: Option<()>, next: &mut impl FnMut(usize) -> usize) {
+        if expected.is_empty() {
+            return;
+        }
+        let mut positions: Vec<usize> = (0..next(6)).map(|_| next(expected.len())).collect();
+        positions.push(expected.len() - 1);
+        positions.sort_unstable();
+        let mut found = vec![0xee; positions.len()];
+        let outcome = lookup::find(stream, &positions, &mut Vec::new(), &mut found);
+        assert_eq!(outcome == lookup::Found::Impossible, decodes.is_none());
+        if outcome == lookup::Found::All {
+            assert!(positions.iter().zip(found).all(|(position, byte)| expected[*position] == byte));
+        }
+    }
+
     #[test]
     fn wide_steps_do_what_narrow_ones_do() {
         let mut state = 7u64;
@@ -278,15 +295,18 @@ mod tests {
         let mut sound = 0;
         for round in 0..3000 {
             let (mut stream, size) = block(1 + round % 300 * 10, &mut next);
-            if round % 3 == 0 {
-                let at = next(stream.len());
-                stream[at] ^= 1 << next(8);
+            let at = next(stream.len());
+            match round % 6 {
+                0 => stream.truncate(at),
+                3 => stream[at] ^= 1 << next(8),
+                _ => {}
             }
             for room in [size, size / 2, next(size + 1), size + 1] {
                 let (mut wide, mut narrow) = (vec![0xee; room], vec![0x11; room]);
                 let expected = decode_rest(&stream, &mut narrow, 0, 0);
                 assert_eq!(decode_prefix(&stream, &mut wide), expected);
                 assert!(expected.is_none() || wide == narrow, "round {round}, {room} of {size} bytes");
+                find_all(&stream, &narrow, expected, &mut next);
                 let made = lzzzz::lz4::decompress(&stream, &mut narrow).ok().filter(|made| *made == room);
                 assert_eq!(decode(&stream, &mut wide), made.map(|_| ()), "round {round}, {room} of {size} bytes");
                 assert!(made.is_none() || wide == narrow, "round {round}, {room} of {size} bytes");

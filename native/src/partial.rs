@@ -4,16 +4,18 @@
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
 //! the whole block.
 
-use crate::decode::{Block, Decoder, Window};
+use crate::decode::{Block, Decoder, Stream, Window};
 use crate::fault::Outcome;
 use crate::filters;
-use crate::header::Filter;
+use crate::header::{Filter, MAX_SPLIT_TYPESIZE, StreamFormat};
 use crate::pieces::{Pieces, copy_plain, for_each_run};
 use crate::scatter::Region;
 use crate::scratch::{Scratch, aligned_room, room};
 use crate::{special, varied};
 use std::ops::Range;
 
+/// Up to so many items are looked up in LZ4 streams one by one.
+const FEW: usize = 8;
 /// Runs shorter than this are not worth a vector step each.
 const SHORT_RUN: usize = 32;
 /// One in so many items wanted: then single bytes are gathered, nothing is unshuffled.
@@ -97,6 +99,9 @@ impl Decoder<'_> {
         let shuffled = self.header.filter == Filter::Shuffle;
         if !(aligned && shuffled) {
             return self.copy_span(&block, range, low..high, region, scratch);
+        }
+        if ranks.len() <= FEW && size == typesize && self.can_find(&block) {
+            return self.find_items(&block, range.start, ranks, region, scratch);
         }
         let (items, dense) = region.run_shape();
         let wanted = ranks.len() * size;
@@ -185,6 +190,53 @@ impl Decoder<'_> {
         copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
     }
 
+    /// Whether single bytes of the block can be had without decoding it.
+    fn can_find(&self, block: &Block<'_>) -> bool {
+        let split = block.streams == self.header.typesize && block.streams <= MAX_SPLIT_TYPESIZE;
+        split && self.header.format == StreamFormat::Lz4 && !self.header.dictionary
+    }
+
+    /// Look up a few items of a shuffled block, byte by byte.
+    fn find_items(
+        &self,
+        block: &Block<'_>,
+        start: usize,
+        ranks: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let Scratch { codecs, filtered, .. } = scratch;
+        let (typesize, each, count) = (self.header.typesize, block.size / block.streams, ranks.len());
+        let (mut items, mut found) = ([0; FEW], [[0; FEW]; MAX_SPLIT_TYPESIZE]);
+        for (item, rank) in items.iter_mut().zip(ranks.clone()) {
+            *item = region.item(rank) - start / typesize;
+        }
+        let items = &items[..count];
+        let mut rest = block.bytes;
+        for (number, found) in found.iter_mut().take(block.streams).enumerate() {
+            let (stream, behind) = self.stream(block, number, rest, each)?;
+            rest = behind;
+            match self.recognised(stream, each) {
+                Stream::Raw(bytes) => pick(bytes, items, found),
+                Stream::Run(byte) => found.fill(byte),
+                Stream::Compressed(bytes) => {
+                    if !codecs.find(bytes, items, &mut found[..count]).map_err(|fault| block.fault(number, fault))? {
+                        let out = room(filtered, each)?;
+                        self.decompress(block, number, codecs, bytes, out, items[count - 1] + 1)?;
+                        pick(out, items, found);
+                    }
+                }
+            }
+        }
+        for (index, rank) in ranks.enumerate() {
+            let place = region.piece(region.run(rank).offset, typesize);
+            for (byte, found) in place.iter_mut().zip(&found) {
+                *byte = found[index];
+            }
+        }
+        Ok(())
+    }
+
     /// Unshuffle each run straight into the destination.
     fn unshuffle_runs(
         &self,
@@ -214,6 +266,12 @@ impl Decoder<'_> {
     }
 }
 
+fn pick(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
+    for (position, place) in positions.iter().zip(out) {
+        *place = bytes[*position];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +289,9 @@ mod tests {
             [axis(20, 3, 5, 3, 2000), axis(15, 14, 1, 1, 4), axis(30, 1, 10, 2, 8)],
             [axis(20, 7, 1, 1, 4), axis(15, 2, 9, 1, 400), axis(30, 5, 20, 1, 4)],
             [axis(20, 0, 20, 1, 4), axis(15, 0, 15, 1, 80), axis(30, 29, 1, 1, 4)],
+            [axis(20, 19, 1, 1, 4), axis(15, 7, 1, 1, 4), axis(30, 11, 1, 1, 4)],
+            [axis(20, 4, 2, 10, 400), axis(15, 3, 2, 1, 40), axis(30, 2, 2, 20, 8)],
+            [axis(20, 11, 1, 1, 4), axis(15, 3, 1, 1, 4), axis(30, 3, 7, 1, 4)],
         ];
         for typesize in [4, 2, 1, 3, 8] {
             for recipe in recipes(typesize) {

@@ -1,9 +1,10 @@
 //! One compressed stream, by name of its format. Knows the codec crates; knows nothing of
 //! blocks or chunks. Output is bounded by the slice that is handed in, always.
 
+use crate::blosclz;
 use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
 use crate::header::{MAX_DICTIONARY, StreamFormat};
-use crate::{blosclz, lz4};
+use crate::lz4::{self, lookup};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, ResetDirective};
 
@@ -15,6 +16,7 @@ pub struct Codecs {
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
     blosclz: blosclz::Table,
+    lz4_marks: Vec<lookup::Mark>,
 }
 
 /// A dictionary made ready for one codec at one level.
@@ -167,6 +169,27 @@ impl Codecs {
             StreamFormat::Lz4 => lz4::run(stream, size),
             StreamFormat::BloscLz => blosclz::run(stream, size),
             _ => None,
+        }
+    }
+
+    /// Memory that would be kept for the next call.
+    pub fn kept_bytes(&self) -> usize {
+        self.lz4_marks.capacity() * size_of::<lookup::Mark>()
+    }
+
+    /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; false when
+    /// that would take longer than decoding it.
+    pub fn find(&mut self, stream: &[u8], positions: &[usize], out: &mut [u8]) -> Outcome<bool> {
+        match lookup::find(stream, positions, &mut self.lz4_marks, out) {
+            lookup::Found::All => Ok(true),
+            lookup::Found::TooDeep => Ok(false),
+            lookup::Found::Impossible => {
+                corrupt!(
+                    "a Lz4 stream of {} bytes has no {} bytes",
+                    stream.len(),
+                    positions.last().map_or(0, |last| last + 1)
+                )
+            }
         }
     }
 
