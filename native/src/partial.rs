@@ -192,8 +192,8 @@ impl Decoder<'_> {
 
     /// Whether single bytes of the block can be had without decoding it.
     fn can_find(&self, block: &Block<'_>) -> bool {
-        let split = block.streams == self.header.typesize && block.streams <= MAX_SPLIT_TYPESIZE;
-        split && self.header.format == StreamFormat::Lz4 && !self.header.dictionary
+        let planes = [1, self.header.typesize].contains(&block.streams) && self.header.typesize <= MAX_SPLIT_TYPESIZE;
+        planes && self.header.format == StreamFormat::Lz4 && !self.header.dictionary
     }
 
     /// Look up a few items of a shuffled block, byte by byte.
@@ -205,33 +205,53 @@ impl Decoder<'_> {
         region: &Region,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
-        let Scratch { codecs, filtered, .. } = scratch;
-        let (typesize, each, count) = (self.header.typesize, block.size / block.streams, ranks.len());
-        let (mut items, mut found) = ([0; FEW], [[0; FEW]; MAX_SPLIT_TYPESIZE]);
-        for (item, rank) in items.iter_mut().zip(ranks.clone()) {
-            *item = region.item(rank) - start / typesize;
+        let (typesize, count) = (self.header.typesize, ranks.len());
+        // Of the first plane all items, then of the next one: their positions ascend.
+        let (mut positions, mut found) = ([0; FEW * MAX_SPLIT_TYPESIZE], [0; FEW * MAX_SPLIT_TYPESIZE]);
+        for (index, rank) in ranks.clone().enumerate() {
+            for byte in 0..typesize {
+                positions[byte * count + index] = region.item(rank) - start / typesize + byte * (block.size / typesize);
+            }
         }
-        let items = &items[..count];
+        let (each, share) = (block.size / block.streams, count * typesize / block.streams);
         let mut rest = block.bytes;
-        for (number, found) in found.iter_mut().take(block.streams).enumerate() {
+        for (number, found) in found.chunks_mut(share).take(block.streams).enumerate() {
             let (stream, behind) = self.stream(block, number, rest, each)?;
             rest = behind;
-            match self.recognised(stream, each) {
-                Stream::Raw(bytes) => pick(bytes, items, found),
-                Stream::Run(byte) => found.fill(byte),
-                Stream::Compressed(bytes) => {
-                    if !codecs.find(bytes, items, &mut found[..count]).map_err(|fault| block.fault(number, fault))? {
-                        let out = room(filtered, each)?;
-                        self.decompress(block, number, codecs, bytes, out, items[count - 1] + 1)?;
-                        pick(out, items, found);
-                    }
-                }
-            }
+            // Streams of their own count from their own beginning.
+            self.find_bytes(block, number, stream, &positions[..share], scratch, found)?;
         }
         for (index, rank) in ranks.enumerate() {
             let place = region.piece(region.run(rank).offset, typesize);
-            for (byte, found) in place.iter_mut().zip(&found) {
-                *byte = found[index];
+            for (byte, place) in place.iter_mut().enumerate() {
+                *place = found[byte * count + index];
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of one stream at `positions`.
+    fn find_bytes(
+        &self,
+        block: &Block<'_>,
+        number: usize,
+        stream: Stream<'_>,
+        positions: &[usize],
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Outcome<()> {
+        let Scratch { codecs, filtered, .. } = scratch;
+        let each = block.size / block.streams;
+        match self.recognised(stream, each) {
+            Stream::Raw(bytes) => pick(bytes, positions, out),
+            Stream::Run(byte) => out.fill(byte),
+            Stream::Compressed(bytes) => {
+                let found = codecs.find(bytes, positions, out).map_err(|fault| block.fault(number, fault))?;
+                if !found {
+                    let filtered = room(filtered, each)?;
+                    self.decompress(block, number, codecs, bytes, filtered, positions[positions.len() - 1] + 1)?;
+                    pick(filtered, positions, out);
+                }
             }
         }
         Ok(())
