@@ -1,10 +1,11 @@
 //! One compressed stream, by name of its format. Knows the codec crates; knows nothing of
 //! blocks or chunks. Output is bounded by the slice that is handed in, always.
 
+use crate::blosclz;
 use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
 use crate::header::{MAX_DICTIONARY, StreamFormat};
+use crate::lz4::{self, lookup};
 use crate::scratch::out_of_memory;
-use crate::{blosclz, lz4};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use lzzzz::lz4::Compressor as Lz4Encoder;
 use std::sync::Mutex;
@@ -20,6 +21,7 @@ pub struct Codecs {
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
     blosclz: blosclz::Table,
+    lz4_marks: Vec<lookup::Mark>,
 }
 
 /// A dictionary made ready for one codec at one level.
@@ -180,6 +182,27 @@ impl Codecs {
         }
     }
 
+    /// Memory that would be kept for the next call.
+    pub fn kept_bytes(&self) -> usize {
+        self.lz4_marks.capacity() * size_of::<lookup::Mark>()
+    }
+
+    /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; false when
+    /// that would take longer than decoding it.
+    pub fn find(&mut self, stream: &[u8], positions: &[usize], out: &mut [u8]) -> Outcome<bool> {
+        match lookup::find(stream, positions, &mut self.lz4_marks, out) {
+            lookup::Found::All => Ok(true),
+            lookup::Found::TooDeep => Ok(false),
+            lookup::Found::Impossible => {
+                corrupt!(
+                    "a Lz4 stream of {} bytes has no {} bytes",
+                    stream.len(),
+                    positions.last().map_or(0, |last| last + 1)
+                )
+            }
+        }
+    }
+
     /// Decode all of `stream`, which may refer to `dictionary`, into `out`, which it must
     /// fill exactly. Formats without dictionaries ignore it.
     pub fn decode_with(
@@ -206,8 +229,7 @@ impl Codecs {
         let wanted = out.len();
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, out, true).map(|()| wanted),
-            // Faster than safe code, and as strict except for one thing: see `lz4`.
-            StreamFormat::Lz4 => lzzzz::lz4::decompress(stream, out).ok(),
+            StreamFormat::Lz4 => lz4::decode(stream, out).map(|()| wanted),
             StreamFormat::Snappy => decode_snappy(stream, out),
             StreamFormat::Zlib => self.decode_zlib(stream, out, true),
             StreamFormat::Zstd => self.decode_zstd(stream, out)?,
@@ -223,7 +245,7 @@ impl Codecs {
         }
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, &mut out[..wanted], false).map(|()| wanted),
-            StreamFormat::Lz4 => lz4::decode(stream, &mut out[..wanted], false).map(|()| wanted),
+            StreamFormat::Lz4 => lz4::decode_prefix(stream, &mut out[..wanted]).map(|()| wanted),
             StreamFormat::Zlib => self.decode_zlib(stream, &mut out[..wanted], false),
             StreamFormat::Zstd if wanted + ZSTD_STEP < out.len() => {
                 check_zstd_magic(stream)?;
