@@ -141,6 +141,11 @@ impl Chain {
                 used?;
             }
         }
+        self.sealed(packer, keep)
+    }
+
+    /// Seal what was encoded, if that is due, and hand it to `keep`.
+    pub fn sealed<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
         if self.sealed {
             let seal = crc32c::crc32c(packer.bytes());
             packer.push(&seal.to_le_bytes())?;
