@@ -141,11 +141,11 @@ impl Chain {
                 used?;
             }
         }
-        self.sealed(packer, keep)
+        self.seal(packer, keep)
     }
 
-    /// Seal what was encoded, if that is due, and hand it to `keep`.
-    pub fn sealed<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
+    /// Put the seal behind what the codec has made, and hand all of it to `keep`.
+    pub fn seal<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
         if self.sealed {
             let seal = crc32c::crc32c(packer.bytes());
             packer.push(&seal.to_le_bytes())?;

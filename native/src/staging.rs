@@ -104,7 +104,7 @@ impl Job<'_> {
             }
             let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&region, start, planes);
             if encode::encode_shuffled(*chunk_bytes, recipe, packer, scratch, shuffle)? {
-                return self.layout.chain.sealed(packer, keep).map(Some);
+                return self.layout.chain.seal(packer, keep).map(Some);
             }
         }
         let chunk = room(chunk, *chunk_bytes)?;
