@@ -19,7 +19,7 @@ from benchmarks.table import Column, Table, Value
 from benchmarks.verify import require
 from ingot import blosc
 
-__all__ = ["positions", "run"]
+__all__ = ["ITEMS", "POSITIONS", "SIZE", "ReadSlice", "positions", "read_each", "run"]
 
 SIZE = 4 << 20
 ITEMS = 100
@@ -70,7 +70,7 @@ def _measure(settings: Settings, writer: str) -> Iterator[tuple[Value, ...]]:
             readers = _readers(chunk, len(data))
             for name, read in readers.items():
                 _check(name, read, starts, data)
-            calls = {name: _read_each(read, starts) for name, read in readers.items()}
+            calls = {name: read_each(read, starts) for name, read in readers.items()}
             calls["whole"] = Ingot().decoding(chunk)
             samplers = {name: stopwatch(call) for name, call in calls.items()}
             times = race(samplers, settings.effort)
@@ -97,7 +97,13 @@ def _readers(chunk: bytes, nbytes: int) -> dict[str, ReadSlice]:
     return readers
 
 
-def _read_each(read: ReadSlice, starts: Sequence[int]) -> Call:
+def read_each(read: ReadSlice, starts: Sequence[int]) -> Call:
+    """Return a call that reads a slice from each start on.
+
+    >>> read_each(lambda start, stop: print(start, stop), [5, 70])()
+    5 105
+    70 170
+    """
     ranges = [(start, start + ITEMS) for start in starts]
 
     def call() -> None:

@@ -5,7 +5,18 @@ Knows where each one is. Refuses to know how it is run.
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import arrays, decode, encode, four, many, memory, overhead, shards, slices
+from benchmarks import (
+    arrays,
+    decode,
+    encode,
+    extended,
+    four,
+    many,
+    memory,
+    overhead,
+    shards,
+    slices,
+)
 from benchmarks.settings import Settings
 from benchmarks.table import Table
 
@@ -16,6 +27,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "encode": encode.run,
     "overhead": overhead.run,
     "slices": slices.run,
+    "extended": extended.run,
     "arrays": arrays.run,
     "four": four.run,
     "many": many.run,
@@ -27,7 +39,7 @@ WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
 """The workloads that zarr takes part in, for which a newer Python may be wanted."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "chunks": ("decode", "encode", "overhead", "slices"),
+    "chunks": ("decode", "encode", "overhead", "slices", "extended"),
     "scaling": ("four", "many", "memory"),
     "all": tuple(WORKLOADS),
 }
@@ -37,11 +49,11 @@ def choose(names: Sequence[str]) -> list[str]:
     """Return the workloads that names stand for, each one once; all of them for no names.
 
     >>> choose(["overhead", "chunks"])
-    ['overhead', 'decode', 'encode', 'slices']
+    ['overhead', 'decode', 'encode', 'slices', 'extended']
     >>> choose(["speed"])
     Traceback (most recent call last):
-    ValueError: no workload 'speed', known are decode, encode, overhead, slices, arrays, four, \
-many, memory, shards, chunks, scaling, all
+    ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
+arrays, four, many, memory, shards, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

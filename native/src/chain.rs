@@ -141,11 +141,17 @@ impl Chain {
                 used?;
             }
         }
+        self.seal(packer)?;
+        keep(packer.bytes())
+    }
+
+    /// Put the seal, if there is one, behind what was packed.
+    pub fn seal(&self, packer: &mut Packer) -> Outcome<()> {
         if self.sealed {
             let seal = crc32c::crc32c(packer.bytes());
             packer.push(&seal.to_le_bytes())?;
         }
-        keep(packer.bytes())
+        Ok(())
     }
 
     /// Whether a part of a chunk that is stored in `stored` bytes can be had for less.

@@ -6,7 +6,7 @@
 //! `header` has not checked, and all blocks of a call together may use no more bytes than
 //! the chunk has, so overlapping blocks cannot cost more than honest ones.
 
-use crate::fault::{Outcome, corrupt, unsupported};
+use crate::fault::{Fault, Outcome, corrupt, unsupported};
 use crate::filters::{self, Plane};
 use crate::header::{Filter, HEADER_BYTES, Header, MAX_SPLIT_TYPESIZE};
 pub use crate::pieces::copy_plain;
@@ -17,6 +17,9 @@ use crate::varied;
 use crate::watch::Watch;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+
+/// So much is decoded between two looks at the clock, at least.
+const LOOK_BYTES: usize = 64 << 10;
 
 /// The bytes of a chunk that are at hand: all of them, or those from `offset` on.
 #[derive(Clone, Copy)]
@@ -54,9 +57,17 @@ pub struct Block<'a> {
     pub streams: usize,
 }
 
+impl Block<'_> {
+    /// The same fault, saying where it was.
+    pub fn fault(&self, stream: usize, mut fault: Fault) -> Fault {
+        fault.text = format!("Blosc chunk: block {}, stream {stream}: {}", self.index, fault.text);
+        fault
+    }
+}
+
 /// One stream as it is stored.
 #[derive(Clone, Copy)]
-enum Stream<'a> {
+pub enum Stream<'a> {
     /// As it is.
     Raw(&'a [u8]),
     Compressed(&'a [u8]),
@@ -155,8 +166,12 @@ impl<'a> Decoder<'a> {
     ) -> Outcome<()> {
         let threads = threads.min(blocks.len());
         if threads <= 1 {
+            // The clock costs as much as a very small block.
+            let often = (LOOK_BYTES / self.header.blocksize).max(1);
             for (index, part) in blocks {
-                watch.look()?;
+                if index % often == 0 {
+                    watch.look()?;
+                }
                 self.decode_block(window, index, part, first, scratch)?;
             }
             return Ok(());
@@ -288,10 +303,7 @@ impl<'a> Decoder<'a> {
             None => codecs.decode_prefix(format, stream, out, wanted),
             Some(dictionary) => codecs.decode_with(dictionary, format, stream, out),
         };
-        made.map_err(|mut fault| {
-            fault.text = format!("Blosc chunk: block {}, stream {number}: {}", block.index, fault.text);
-            fault
-        })
+        made.map_err(|fault| block.fault(number, fault))
     }
 
     /// Decompress a shuffled block as far as its planes' first `wanted` items. Planes that
@@ -313,23 +325,20 @@ impl<'a> Decoder<'a> {
         for (number, (plane, out)) in planes.iter_mut().zip(filtered.chunks_exact_mut(each)).enumerate() {
             let (stream, behind) = self.stream(block, number, rest, each)?;
             rest = behind;
-            *plane = match stream {
+            *plane = match self.recognised(stream, each) {
                 Stream::Raw(bytes) => Plane::Bytes(bytes),
                 Stream::Run(byte) => Plane::Constant(byte),
-                Stream::Compressed(bytes) => match Codecs::run(self.header.format, bytes, each) {
-                    Some(byte) => Plane::Constant(byte),
-                    None => {
-                        self.decompress(block, number, codecs, bytes, out, wanted)?;
-                        Plane::Bytes(out)
-                    }
-                },
+                Stream::Compressed(bytes) => {
+                    self.decompress(block, number, codecs, bytes, out, wanted)?;
+                    Plane::Bytes(out)
+                }
             };
         }
         Ok(Planes::Apart(planes))
     }
 
     /// The next stream, of `each` decoded bytes, and what follows it.
-    fn stream<'b>(
+    pub fn stream<'b>(
         &self,
         block: &Block<'_>,
         number: usize,
@@ -359,6 +368,14 @@ impl<'a> Decoder<'a> {
         self.spend(block, 4 + stream.len())?;
         let stream = if stream.len() == each { Stream::Raw(stream) } else { Stream::Compressed(stream) };
         Ok((stream, behind))
+    }
+
+    /// The same stream, seen as a run if its form shows at once that it is one.
+    pub fn recognised<'b>(&self, stream: Stream<'b>, each: usize) -> Stream<'b> {
+        match stream {
+            Stream::Compressed(bytes) => Codecs::run(self.header.format, bytes, each).map_or(stream, Stream::Run),
+            other => other,
+        }
     }
 
     /// A stream that is one byte all over: zeros, or the byte that `size` is the negative of.

@@ -235,13 +235,50 @@ pub fn encode_blocks(
     Ok(())
 }
 
-/// Filter and compress one block: for each stream its size, then its bytes. `raw` has a bit
-/// for each stream that did not shrink in the block before.
+/// Encode a chunk of `nbytes` bytes whose blocks `shuffle` makes, shuffled already, from the
+/// position of their first byte. False when the chunk is better stored as it is.
+pub fn encode_shuffled(
+    nbytes: usize,
+    recipe: Recipe,
+    out: &mut Packer,
+    scratch: &mut Scratch,
+    shuffle: impl Fn(usize, &mut [u8]),
+) -> Outcome<bool> {
+    let recipe = recipe.settled(nbytes, HEADER_BYTES)?;
+    out.clear();
+    if recipe.level == 0 || nbytes < MIN_COMPRESSED {
+        return Ok(false);
+    }
+    let count = nbytes.div_ceil(recipe.blocksize);
+    out.fill(HEADER_BYTES + 4 * count, |space| space.len())?;
+    let mut raw = 0;
+    for index in 0..count {
+        out.patch(HEADER_BYTES + 4 * index, &(out.used as u32).to_le_bytes());
+        let start = index * recipe.blocksize;
+        let Scratch { codecs, filtered, .. } = &mut *scratch;
+        let filtered = aligned_room(filtered, recipe.blocksize.min(nbytes - start))?;
+        shuffle(start, filtered);
+        pack_streams(filtered, &recipe, out, codecs, &mut raw)?;
+        if out.used >= nbytes + HEADER_BYTES {
+            return Ok(false);
+        }
+    }
+    out.patch(0, &recipe.header(recipe.flags(), nbytes, out.used));
+    Ok(true)
+}
+
+/// Filter and compress one block. `raw` has a bit for each stream that did not shrink in the
+/// block before.
 fn encode_block(plain: &[u8], recipe: &Recipe, out: &mut Packer, scratch: &mut Scratch, raw: &mut u32) -> Outcome<()> {
     let Scratch { codecs, filtered, planes, .. } = scratch;
-    let streams = if recipe.splits() && plain.len() == recipe.blocksize { recipe.typesize } else { 1 };
     let filtered = filter_block(plain, recipe, filtered, planes)?;
-    for (number, stream) in filtered.chunks_exact(plain.len() / streams).enumerate() {
+    pack_streams(filtered, recipe, out, codecs, raw)
+}
+
+/// Compress a filtered block: for each stream its size, then its bytes.
+fn pack_streams(filtered: &[u8], recipe: &Recipe, out: &mut Packer, codecs: &mut Codecs, raw: &mut u32) -> Outcome<()> {
+    let streams = if recipe.splits() && filtered.len() == recipe.blocksize { recipe.typesize } else { 1 };
+    for (number, stream) in filtered.chunks_exact(filtered.len() / streams).enumerate() {
         let space = out.space(4 + stream.len())?;
         let (size, packed) = space.split_at_mut(4);
         // One byte less than the input: a stream that does not shrink is stored as it is.

@@ -9,12 +9,12 @@ use crate::extension::{Extension, FLAG2_DICTIONARY, Special};
 use crate::fault::{Fault, Kind, Outcome};
 use crate::header::{
     EXTENDED_BYTES, FLAG_DELTA, FLAG_EXTENDED, FLAG_MEMCPYED, FLAG_UNSPLIT, Filter, Header, MAX_BLOCK_BYTES,
-    MAX_DICTIONARY, MAX_SPLIT_TYPESIZE,
+    MAX_SPLIT_TYPESIZE,
 };
 use crate::pipeline::{self, Pipeline, SLOTS};
 use crate::scratch::{Scratch, aligned_room, room};
 use crate::special::{NAN_32, NAN_64};
-use crate::streams::{self, Codec, Codecs, Primer};
+use crate::streams::{Codec, Codecs, Primer};
 use crate::watch::Watch;
 use std::borrow::Cow;
 
@@ -23,12 +23,6 @@ const VERSION: u8 = 5;
 const MIN_SPLIT_ITEMS: usize = 32;
 /// The strongest level at which Zstandard still gains from split blocks.
 const MAX_SPLIT_ZSTD: u8 = 5;
-/// A dictionary takes at most this part of the data that it is made for.
-const DICTIONARY_SHARE: usize = 20;
-/// Dictionaries are learnt from pieces of this size.
-const SAMPLE_BYTES: usize = 1024;
-/// More samples than so many dictionaries' worth teach little and take long.
-const SAMPLES_PER_DICTIONARY: usize = 12;
 /// Streams shorter than this compress worse and take longer: split blocks have longer ones,
 /// within bounds.
 const STREAM_BYTES: usize = 32 << 10;
@@ -71,15 +65,16 @@ pub struct Recipe<'a> {
 }
 
 /// A recipe that is checked and settled for one input.
-struct Settled<'a> {
-    recipe: Recipe<'a>,
+pub struct Settled<'a> {
+    pub recipe: Recipe<'a>,
     pipeline: Pipeline,
-    streams: usize,
+    /// Of a whole block.
+    pub streams: usize,
     primer: Option<Primer<'a>>,
 }
 
 impl<'a> Recipe<'a> {
-    fn settled(mut self, nbytes: usize) -> Outcome<Settled<'a>> {
+    pub fn settled(mut self, nbytes: usize) -> Outcome<Settled<'a>> {
         let Self { codec, level, .. } = self;
         let chosen = self.blocksize == 0;
         self.settle_sizes(nbytes)?;
@@ -202,26 +197,6 @@ pub fn encode(
     out.push(source)
 }
 
-/// A dictionary for chunks like the one that `recipe` makes of `source`, learnt from what its
-/// filters make of it. Empty when there is too little to learn from.
-pub fn train(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, watch: &Watch) -> Outcome<Vec<u8>> {
-    let settled = Recipe { dictionary: None, ..recipe }.settled(source.len())?;
-    let room = MAX_DICTIONARY.min(source.len() / DICTIONARY_SHARE);
-    // Evenly spread over the data, so that every kind of it is met.
-    let every = source.len().div_ceil(SAMPLES_PER_DICTIONARY * room.max(1)).max(1);
-    let (mut samples, mut sizes) = (Vec::new(), Vec::new());
-    let first = settled.first_block(source, scratch)?;
-    for (index, plain) in source.chunks(settled.recipe.blocksize).enumerate() {
-        watch.look()?;
-        let (filtered, _) = settled.filter(plain, first.as_deref().filter(|_| index > 0), scratch)?;
-        for sample in filtered.chunks(SAMPLE_BYTES).step_by(every) {
-            samples.extend_from_slice(sample);
-            sizes.push(sample.len());
-        }
-    }
-    Ok(streams::train(&samples, &sizes, room))
-}
-
 /// What all of the data are, if they are one value.
 fn find_special(source: &[u8], typesize: usize) -> Option<Special> {
     let value = source.get(..typesize).unwrap_or(source);
@@ -246,7 +221,7 @@ fn push_special(special: Special, source: &[u8], typesize: usize, out: &mut Pack
 
 impl Settled<'_> {
     /// The first block as readers will see it, if others refer to it.
-    fn first_block<'s>(&self, source: &'s [u8], scratch: &mut Scratch) -> Outcome<Option<Cow<'s, [u8]>>> {
+    pub fn first_block<'s>(&self, source: &'s [u8], scratch: &mut Scratch) -> Outcome<Option<Cow<'s, [u8]>>> {
         let plain = &source[..source.len().min(self.recipe.blocksize)];
         if !self.pipeline.has_delta() {
             return Ok(None);
@@ -261,7 +236,7 @@ impl Settled<'_> {
     }
 
     /// The block with all filters applied, and the codecs that were not needed for that.
-    fn filter<'s>(
+    pub fn filter<'s>(
         &self,
         plain: &'s [u8],
         reference: Option<&[u8]>,
@@ -311,7 +286,6 @@ impl Settled<'_> {
         // One byte less than the input: a stream that does not shrink is stored as it is.
         let room = stream.len() - 1;
         let kept = match &self.primer {
-            None if self.streams > 1 => codecs.encode_part(codec, level, stream, &mut out[..room]),
             None => codecs.encode(codec, level, stream, &mut out[..room]),
             Some(primer) => codecs.encode_with(primer, level, stream, &mut out[..room]),
         };
@@ -432,26 +406,6 @@ mod tests {
         for (found, given) in decoded.as_chunks::<8>().0.iter().zip(source.as_chunks::<8>().0) {
             assert_eq!(u64::from_le_bytes(*found), u64::from_le_bytes(*given) >> 42 << 42);
         }
-    }
-
-    #[test]
-    fn dictionaries_are_learnt_and_help() {
-        // Phrases that are long, and too many for one block to show twice.
-        let mut state = 1u32;
-        let mut letter = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            b'a' + (state >> 24) as u8 % 26
-        };
-        let phrases: Vec<[u8; 64]> = (0..40).map(|_| std::array::from_fn(|_| letter())).collect();
-        let text: Vec<u8> = (0..5000).flat_map(|n| phrases[n * n / 7 % 40]).collect();
-        for codec in [Codec::Zstd, Codec::Lz4] {
-            let recipe = Recipe { codec, filters: &[], typesize: 1, blocksize: 500, ..PLAIN };
-            let dictionary = train(&text, recipe, &mut Scratch::default(), &Watch::unasked()).unwrap();
-            let with = packed(&text, Recipe { dictionary: Some(&dictionary), ..recipe }, 1).unwrap();
-            assert!(with.len() < packed(&text, recipe, 1).unwrap().len() * 3 / 4);
-            assert_eq!(unpacked(&with, 1).unwrap(), text);
-        }
-        assert!(train(&[1; 10], PLAIN, &mut Scratch::default(), &Watch::unasked()).unwrap().is_empty());
     }
 
     #[test]

@@ -82,10 +82,15 @@ impl Root {
             error => system(error, "creating", key),
         })?;
         write_all(&mut file, pieces).map_err(|error| {
-            // Half a file is worse than none; what cannot be removed, the next writer sweeps.
-            let _ = rustix::fs::unlinkat(&self.folder, key, rustix::fs::AtFlags::empty());
+            // Half a file is worse than none.
+            self.remove(key);
             failed(&error, "writing", key)
         })
+    }
+
+    /// Remove a file that was written here. What cannot be removed, the next writer sweeps.
+    pub fn remove(&self, key: &str) {
+        let _ = rustix::fs::unlinkat(&self.folder, key, rustix::fs::AtFlags::empty());
     }
 
     fn create(&self, key: &str) -> rustix::io::Result<OwnedFd> {

@@ -13,8 +13,11 @@ mod extension;
 mod fault;
 mod files;
 mod filters;
+#[cfg(test)]
+mod fuzz;
 mod header;
 mod layout;
+mod learning;
 mod lookout;
 mod lz4;
 mod partial;

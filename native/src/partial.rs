@@ -4,16 +4,18 @@
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
 //! the whole block.
 
-use crate::decode::{Block, Decoder, Window};
+use crate::decode::{Block, Decoder, Stream, Window};
 use crate::fault::Outcome;
 use crate::filters;
-use crate::header::Filter;
+use crate::header::{Filter, MAX_SPLIT_TYPESIZE, StreamFormat};
 use crate::pieces::{Pieces, copy_plain, for_each_run};
 use crate::scatter::Region;
 use crate::scratch::{Scratch, aligned_room, room};
 use crate::{special, varied};
 use std::ops::Range;
 
+/// Up to so many items are looked up in LZ4 streams one by one.
+const FEW: usize = 8;
 /// Runs shorter than this are not worth a vector step each.
 const SHORT_RUN: usize = 32;
 /// One in so many items wanted: then single bytes are gathered, nothing is unshuffled.
@@ -97,6 +99,9 @@ impl Decoder<'_> {
         let shuffled = self.header.filter == Filter::Shuffle;
         if !(aligned && shuffled) {
             return self.copy_span(&block, range, low..high, region, scratch);
+        }
+        if ranks.len() <= FEW && size == typesize && self.can_find(&block) {
+            return self.find_items(&block, range.start, ranks, region, scratch);
         }
         let (items, dense) = region.run_shape();
         let wanted = ranks.len() * size;
@@ -185,6 +190,73 @@ impl Decoder<'_> {
         copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
     }
 
+    /// Whether single bytes of the block can be had without decoding it.
+    fn can_find(&self, block: &Block<'_>) -> bool {
+        let planes = [1, self.header.typesize].contains(&block.streams) && self.header.typesize <= MAX_SPLIT_TYPESIZE;
+        planes && self.header.format == StreamFormat::Lz4 && !self.header.dictionary
+    }
+
+    /// Look up a few items of a shuffled block, byte by byte.
+    fn find_items(
+        &self,
+        block: &Block<'_>,
+        start: usize,
+        ranks: Range<usize>,
+        region: &Region,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        let (typesize, count) = (self.header.typesize, ranks.len());
+        // Of the first plane all items, then of the next one: their positions ascend.
+        let (mut positions, mut found) = ([0; FEW * MAX_SPLIT_TYPESIZE], [0; FEW * MAX_SPLIT_TYPESIZE]);
+        for (index, rank) in ranks.clone().enumerate() {
+            for byte in 0..typesize {
+                positions[byte * count + index] = region.item(rank) - start / typesize + byte * (block.size / typesize);
+            }
+        }
+        let (each, share) = (block.size / block.streams, count * typesize / block.streams);
+        let mut rest = block.bytes;
+        for (number, found) in found.chunks_mut(share).take(block.streams).enumerate() {
+            let (stream, behind) = self.stream(block, number, rest, each)?;
+            rest = behind;
+            // Streams of their own count from their own beginning.
+            self.find_bytes(block, number, stream, &positions[..share], scratch, found)?;
+        }
+        for (index, rank) in ranks.enumerate() {
+            let place = region.piece(region.run(rank).offset, typesize);
+            for (byte, place) in place.iter_mut().enumerate() {
+                *place = found[byte * count + index];
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of one stream at `positions`.
+    fn find_bytes(
+        &self,
+        block: &Block<'_>,
+        number: usize,
+        stream: Stream<'_>,
+        positions: &[usize],
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Outcome<()> {
+        let Scratch { codecs, filtered, .. } = scratch;
+        let each = block.size / block.streams;
+        match self.recognised(stream, each) {
+            Stream::Raw(bytes) => pick(bytes, positions, out),
+            Stream::Run(byte) => out.fill(byte),
+            Stream::Compressed(bytes) => {
+                let found = codecs.find(bytes, positions, out).map_err(|fault| block.fault(number, fault))?;
+                if !found {
+                    let filtered = room(filtered, each)?;
+                    self.decompress(block, number, codecs, bytes, filtered, positions[positions.len() - 1] + 1)?;
+                    pick(filtered, positions, out);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Unshuffle each run straight into the destination.
     fn unshuffle_runs(
         &self,
@@ -214,6 +286,12 @@ impl Decoder<'_> {
     }
 }
 
+fn pick(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
+    for (position, place) in positions.iter().zip(out) {
+        *place = bytes[*position];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +309,9 @@ mod tests {
             [axis(20, 3, 5, 3, 2000), axis(15, 14, 1, 1, 4), axis(30, 1, 10, 2, 8)],
             [axis(20, 7, 1, 1, 4), axis(15, 2, 9, 1, 400), axis(30, 5, 20, 1, 4)],
             [axis(20, 0, 20, 1, 4), axis(15, 0, 15, 1, 80), axis(30, 29, 1, 1, 4)],
+            [axis(20, 19, 1, 1, 4), axis(15, 7, 1, 1, 4), axis(30, 11, 1, 1, 4)],
+            [axis(20, 4, 2, 10, 400), axis(15, 3, 2, 1, 40), axis(30, 2, 2, 20, 8)],
+            [axis(20, 11, 1, 1, 4), axis(15, 3, 1, 1, 4), axis(30, 3, 7, 1, 4)],
         ];
         for typesize in [4, 2, 1, 3, 8] {
             for recipe in recipes(typesize) {

@@ -241,6 +241,15 @@ impl Region {
         });
     }
 
+    /// Whether every place of the box holds `item`, byte for byte.
+    pub fn is_all(&self, item: &[u8]) -> bool {
+        let last = self.axes[self.axes.len() - 1].count;
+        (0..self.count() / last).all(|number| {
+            let run = self.run(number * last);
+            (0..run.items).all(|index| self.piece(run.offset + index as isize * run.stride, self.itemsize) == item)
+        })
+    }
+
     /// Items of a size known when compiling: one load and one store each.
     fn gather_items<'a, const N: usize>(&self, run: &Run, places: impl Iterator<Item = &'a mut [u8]>) {
         for (index, place) in places.enumerate() {

@@ -20,7 +20,8 @@ pub struct Scratch {
 impl Scratch {
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        [&self.filtered, &self.planes, &self.plain, &self.aside].iter().map(|buffer| buffer.capacity()).sum()
+        let buffers = [&self.filtered, &self.planes, &self.plain, &self.aside];
+        buffers.iter().map(|buffer| buffer.capacity()).sum::<usize>() + self.codecs.kept_bytes()
     }
 }
 

@@ -1,13 +1,22 @@
 //! New images of an array's chunks, made from a box of memory: what a partly covered chunk
 //! held before is read, the rest gathered, all encoded, and written where nobody looks yet.
 
+use crate::chain::Coding;
+use crate::encode;
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::{Extent, Root};
+use crate::filters;
+use crate::header::Filter;
 use crate::layout::{Job, Layout, Part, Tools, Trouble};
+use crate::pieces::for_each_run;
+use crate::scatter::Region;
 use crate::scratch::room;
 use crate::watch::Watch;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs of so many items are worth a vector step each.
+const LONG_RUN: usize = 32;
 
 /// A chunk on its way into the store: `None` when it holds nothing but fill.
 pub struct Staged {
@@ -62,8 +71,15 @@ impl Job<'_> {
             Ok(true)
         };
         let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
-        watch.share(self.threads(threads, bytes).min(rows.len()), tools, work)?;
-        let mut staged = staged.into_inner().expect("no thread panics");
+        let outcome = watch.share(self.threads(threads, bytes).min(rows.len()), tools, work);
+        let mut staged: Vec<(usize, Staged)> = staged.into_inner().expect("no thread panics");
+        if let Err(fault) = outcome {
+            // Nobody else knows their names.
+            for (_, Staged { image, .. }) in staged {
+                image.inspect(|image| root.remove(&image.key));
+            }
+            return Err(fault);
+        }
         staged.sort_unstable_by_key(|(row, _)| *row);
         let staged = staged.into_iter().map(|(_, staged)| staged).collect();
         Ok((staged, troubles.into_inner().expect("no thread panics")))
@@ -88,6 +104,19 @@ impl Job<'_> {
             padded |= valid < chunk[axis];
         }
         let Tools { scratch, buffers, chunk, packer, .. } = tools;
+        if whole
+            && !padded
+            && let Some(recipe) = self.layout.shuffling(&region)
+        {
+            if region.is_all(fill) {
+                return Ok(None);
+            }
+            let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&region, start, planes);
+            if encode::encode_shuffled(*chunk_bytes, recipe, packer, scratch, shuffle)? {
+                self.layout.chain.seal(packer)?;
+                return keep(packer.bytes()).map(Some);
+            }
+        }
         let chunk = room(chunk, *chunk_bytes)?;
         if !whole {
             match old()? {
@@ -113,6 +142,24 @@ impl Layout {
         }
     }
 
+    /// The recipe of chunks whose items can be shuffled where they lie, without copying them
+    /// together first.
+    fn shuffling(&self, region: &Region) -> Option<encode::Recipe> {
+        let (items, dense) = region.run_shape();
+        match self.chain.coding {
+            Coding::Blosc(recipe)
+                if recipe.filter == Filter::Shuffle
+                    && recipe.typesize == self.itemsize
+                    && (2..=255).contains(&recipe.typesize)
+                    && dense
+                    && items >= LONG_RUN =>
+            {
+                Some(recipe)
+            }
+            _ => None,
+        }
+    }
+
     /// The key under which the next image of a chunk waits to be published: in the folder of
     /// the chunk, under a name that no chunk has.
     pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
@@ -121,6 +168,17 @@ impl Layout {
         let slash = if folder.is_empty() { "" } else { "/" };
         format!("{folder}{slash}.g-{transaction}-{name}")
     }
+}
+
+/// Shuffle the items of a box that is a whole chunk, from byte `start` of the chunk on, as
+/// many as fill `planes`.
+fn shuffle_runs(region: &Region, start: usize, planes: &mut [u8]) {
+    let size = region.itemsize();
+    let (first, count) = (start / size, planes.len() / size);
+    for_each_run(region, first..first + count, |run| {
+        let items = region.piece(run.offset, run.items * size);
+        filters::shuffle(items, size, &mut planes[run.start - first..], count);
+    });
 }
 
 /// Fill `chunk` with copies of `item`.

@@ -1,10 +1,14 @@
 //! One compressed stream, by name of its format. Knows the codec crates; knows nothing of
 //! blocks or chunks. Output is bounded by the slice that is handed in, always.
 
+use crate::blosclz;
 use crate::fault::{Fault, Kind, Outcome, corrupt, unsupported};
 use crate::header::{MAX_DICTIONARY, StreamFormat};
-use crate::{blosclz, lz4};
+use crate::lz4::{self, lookup};
+use crate::scratch::out_of_memory;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use lzzzz::lz4::Compressor as Lz4Encoder;
+use std::sync::Mutex;
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, ResetDirective};
 
 /// What codecs keep between calls on one thread. Built when first needed.
@@ -12,14 +16,19 @@ use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, Reset
 pub struct Codecs {
     zstd_decoder: Option<DCtx<'static>>,
     zstd_encoder: Option<CCtx<'static>>,
+    /// Only for streams with a dictionary.
+    lz4_encoder: Option<Box<Lz4Encoder<'static>>>,
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
     blosclz: blosclz::Table,
+    lz4_marks: Vec<lookup::Mark>,
 }
 
 /// A dictionary made ready for one codec at one level.
 pub enum Primer<'a> {
-    Lz4(&'a [u8]),
+    /// An encoder that has read the dictionary and encodes nothing; those that do look into
+    /// it. Only attaching it needs the lock.
+    Lz4(Mutex<Box<Lz4Encoder<'static>>>),
     Lz4Hc(&'a [u8]),
     Zstd(CDict<'static>),
 }
@@ -31,7 +40,10 @@ impl<'a> Primer<'a> {
             return wrong(format!("the dictionary has {} bytes, 1 to {MAX_DICTIONARY} are possible", content.len()));
         }
         match codec {
-            Codec::Lz4 => Ok(Self::Lz4(content)),
+            Codec::Lz4 => match Lz4Encoder::with_dict(content.to_vec()) {
+                Ok(reader) => Ok(Self::Lz4(Mutex::new(Box::new(reader)))),
+                Err(_) => Err(out_of_memory(content.len())),
+            },
             Codec::Lz4Hc => Ok(Self::Lz4Hc(content)),
             Codec::Zstd => match CDict::try_create(content, primed_zstd_level(level)) {
                 Some(digest) => Ok(Self::Zstd(digest)),
@@ -170,6 +182,27 @@ impl Codecs {
         }
     }
 
+    /// Memory that would be kept for the next call.
+    pub fn kept_bytes(&self) -> usize {
+        self.lz4_marks.capacity() * size_of::<lookup::Mark>()
+    }
+
+    /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; false when
+    /// that would take longer than decoding it.
+    pub fn find(&mut self, stream: &[u8], positions: &[usize], out: &mut [u8]) -> Outcome<bool> {
+        match lookup::find(stream, positions, &mut self.lz4_marks, out) {
+            lookup::Found::All => Ok(true),
+            lookup::Found::TooDeep => Ok(false),
+            lookup::Found::Impossible => {
+                corrupt!(
+                    "a Lz4 stream of {} bytes has no {} bytes",
+                    stream.len(),
+                    positions.last().map_or(0, |last| last + 1)
+                )
+            }
+        }
+    }
+
     /// Decode all of `stream`, which may refer to `dictionary`, into `out`, which it must
     /// fill exactly. Formats without dictionaries ignore it.
     pub fn decode_with(
@@ -196,8 +229,7 @@ impl Codecs {
         let wanted = out.len();
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, out, true).map(|()| wanted),
-            // Faster than safe code, and as strict except for one thing: see `lz4`.
-            StreamFormat::Lz4 => lzzzz::lz4::decompress(stream, out).ok(),
+            StreamFormat::Lz4 => lz4::decode(stream, out).map(|()| wanted),
             StreamFormat::Snappy => decode_snappy(stream, out),
             StreamFormat::Zlib => self.decode_zlib(stream, out, true),
             StreamFormat::Zstd => self.decode_zstd(stream, out)?,
@@ -213,7 +245,7 @@ impl Codecs {
         }
         let made = match format {
             StreamFormat::BloscLz => blosclz::decode(stream, &mut out[..wanted], false).map(|()| wanted),
-            StreamFormat::Lz4 => lz4::decode(stream, &mut out[..wanted], false).map(|()| wanted),
+            StreamFormat::Lz4 => lz4::decode_prefix(stream, &mut out[..wanted]).map(|()| wanted),
             StreamFormat::Zlib => self.decode_zlib(stream, &mut out[..wanted], false),
             StreamFormat::Zstd if wanted + ZSTD_STEP < out.len() => {
                 check_zstd_magic(stream)?;
@@ -333,27 +365,15 @@ impl Codecs {
         }
     }
 
-    /// The same for one of several streams that share a block: they are shorter, and what
-    /// Zstandard does at a level with short input takes it longer.
-    pub fn encode_part(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
-        match codec {
-            Codec::Zstd => self.encode_zstd((zstd_level(level) - 1).max(1), source, out),
-            other => self.encode(other, level, source, out),
-        }
-    }
-
     fn encode_zstd(&mut self, level: i32, source: &[u8], out: &mut [u8]) -> Option<usize> {
         let encoder = self.zstd_encoder.get_or_insert_with(CCtx::create);
         encoder.compress(out, source, level).ok()
     }
 
-    /// The same for a codec that knows the primer's dictionary.
+    /// The same as `encode` for a codec that knows the primer's dictionary.
     pub fn encode_with(&mut self, primer: &Primer<'_>, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
         match primer {
-            Primer::Lz4(content) => {
-                let mut encoder = lzzzz::lz4::Compressor::with_dict(*content).ok()?;
-                encoder.next(source, out, 10 - i32::from(level)).ok()
-            }
+            Primer::Lz4(reader) => self.encode_primed_lz4(reader, level, source, out),
             Primer::Lz4Hc(content) => {
                 let mut encoder = lzzzz::lz4_hc::Compressor::with_dict(*content, i32::from(level)).ok()?;
                 encoder.next(source, out).ok()
@@ -363,6 +383,26 @@ impl Codecs {
                 encoder.compress_using_cdict(out, source, digest).ok()
             }
         }
+    }
+
+    fn encode_primed_lz4(
+        &mut self,
+        reader: &Mutex<Box<Lz4Encoder<'static>>>,
+        level: u8,
+        source: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let mut encoder = match self.lz4_encoder.take() {
+            Some(encoder) => encoder,
+            None => Box::new(Lz4Encoder::new().ok()?),
+        };
+        // The first forgets the stream before, the second holds for one stream.
+        encoder.attach_dict(None);
+        encoder.attach_dict(Some(&mut *reader.lock().expect("no thread panics")));
+        let used = encoder.next(source, out, 10 - i32::from(level)).ok()?;
+        // Only here: what a failure leaves behind is not specified.
+        self.lz4_encoder = Some(encoder);
+        Some(used)
     }
 
     fn encode_zlib(&mut self, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {

@@ -264,10 +264,10 @@ def _created(path: Path | None, wish: _Wish, items: NDArray[Any] | None) -> Arra
         data = Commit()
         if items is not None:
             data = made[-1].written(parse(..., schema.shape), items)
-        if old is None:
-            return Commit((*data.edits, *commit.prepare), commit.publish, commit.cleanup)
-        # What is replaced is still read: all of it changes at once, or nothing.
-        return Commit(publish=(*old.edits, *data.edits, *commit.edits))
+        # All at once, or nothing: what is replaced is still read, and where nothing was, chunks
+        # without an array would be in the way of who tries again.
+        removed = () if old is None else old.edits
+        return Commit(publish=(*removed, *data.edits, *commit.edits))
 
     _in_the_way(place, place.store, overwrite=wish.overwrite)  # Before a lock file is made.
     number = change(place.store, build, durability=options.durability)

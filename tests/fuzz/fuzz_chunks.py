@@ -28,6 +28,7 @@ from pathlib import Path
 from ingot import native
 from ingot.codecs.header import ChunkHeader
 from ingot.codecs.inspection import inspect
+from ingot.codecs.lazy import LazyChunk
 from ingot.errors import IngotError, LimitError
 from tests.kernels import twin_may_refuse
 
@@ -38,6 +39,8 @@ SAMPLES = tuple(ROOT / "tests" / "golden" / f"blosc-{name}.tar.xz" for name in (
 SPARE_MEMORY = 1 << 30
 PATIENCE = 120.0
 LARGEST_BASE = 120_000
+# One in so many chunks is also read lazily, by Python, whichever kernel is under test.
+LAZY_SHARE = 8
 LENGTHS = (0, -1, -65, -255, -256, -(2**31), 1, 2, 2**31 - 1)
 INTERESTING = (0, 1, -1, 15, 16, 17, 127, 128, 255, 256, 2**16, 2**29, 2**31 - 1, -(2**31))
 
@@ -221,6 +224,28 @@ def execute(kernel: native.Kernel, chunk: bytes, choose: random.Random) -> None:
         assert part == expected, "a slice differs from the whole"
 
 
+def fetch(chunk: bytes, choose: random.Random) -> None:
+    """Read a part lazily: our errors, or what the whole has in that place.
+
+    Blocks that reach a little into others may be refused here and not in the whole.
+    """
+
+    def read(start: int, length: int) -> bytes:
+        return chunk[start : start + length]
+
+    try:
+        lazy = LazyChunk.build(read)
+        items = lazy.header.item_count
+        start, stop = sorted((choose.randrange(items + 1), choose.randrange(items + 1)))
+        part = lazy.read(read, start, stop, limit=1 << 20)
+        whole = native.kernel().decompress(chunk, None, 1, 1 << 20)
+    except IngotError:
+        return
+    assert isinstance(whole, bytes)
+    size = lazy.header.typesize
+    assert part == memoryview(whole)[start * size : stop * size], "a lazy slice differs"
+
+
 def compare(chunk: bytes) -> None:
     """Decode with both kernels: the same data, or two refusals, whichever fault each finds."""
     found = []
@@ -296,6 +321,8 @@ def run_child(
             execute(kernel, chunk, choose)
             if both:
                 compare(chunk)
+            if execution % LAZY_SHARE == 0:
+                fetch(chunk, choose)
             execution += 1
         counter[:] = struct.pack("<q", execution)
 

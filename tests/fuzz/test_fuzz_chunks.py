@@ -1,11 +1,12 @@
 """A short run of the chunk fuzzer, and every chunk that it ever found something with."""
 
 import random
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import fuzz_chunks
+from tests.fuzz import fuzz_chunks, fuzz_native
 from tests.kernels import load, needs_native, on_each_kernel
 
 NATIVE_EXECUTIONS = 300_000
@@ -45,6 +46,7 @@ def test_both_kernels_judge_damaged_chunks_alike() -> None:
 def test_the_corpus_holds_no_surprise_any_more(kernel_name: str, path: Path) -> None:
     for seed in range(5):
         fuzz_chunks.execute(load(kernel_name), path.read_bytes(), random.Random(seed))
+        fuzz_chunks.fetch(path.read_bytes(), random.Random(seed))
 
 
 @needs_native
@@ -75,3 +77,24 @@ def test_an_execution_follows_from_its_number() -> None:
     first, second = (fuzz_chunks.damaged(SEED, 17)[0] for _ in range(2))
     assert first == second
     assert first != fuzz_chunks.damaged(SEED, 18)[0]
+
+
+DYING_TARGET = """#!{python}
+import os, pathlib, struct
+if "INGOT_FUZZ_SHOW" in os.environ:
+    chunk = pathlib.Path(os.environ["INGOT_FUZZ_CHUNK"])
+    chunk.write_text(f"chunk {{os.environ['INGOT_FUZZ_SEED']}}:{{os.environ['INGOT_FUZZ_SHOW']}}")
+else:
+    assert len(os.listdir(os.environ["INGOT_FUZZ_BASES"])) > 300
+    pathlib.Path(os.environ["INGOT_FUZZ_COUNTER"]).write_bytes(struct.pack("<q", 41))
+    os.kill(os.getpid(), 11)
+"""
+
+
+def test_the_death_of_the_built_in_target_is_a_finding(tmp_path: Path) -> None:
+    program = tmp_path / "target"
+    program.write_text(DYING_TARGET.format(python=sys.executable))
+    program.chmod(0o755)
+    executions, finding = fuzz_native.fuzz(program, fuzz_native.Request(7, 100))
+    assert finding == fuzz_chunks.Finding(41, "exit status -11: ", b"chunk 7:41")
+    assert executions == 41

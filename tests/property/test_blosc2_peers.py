@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ingot.codecs.header import ChunkHeader
-from tests.kernels import load, on_each_kernel
+from tests.kernels import load, needs_native, on_each_kernel
 from tests.property.blosc2_strategies import DELTA, TRUNCATE, Recipe2, recipes
 from tests.property.chunk_strategies import datas
 
@@ -43,6 +43,43 @@ def test_blosc2_reads_what_we_truncate(kernel_name: str, bits: int, size: int, s
     for filters in (((TRUNCATE, bits), (1, 0)), ((TRUNCATE, bits), (DELTA, 0), (1, 0))):
         chunk = kernel.compress2(data, 4, "zstd", 3, filters, 1024)
         assert blosc2.decompress2(chunk) == kernel.decompress(chunk)
+
+
+@needs_native
+@settings(max_examples=60, deadline=None)
+@given(
+    codec=st.sampled_from(["lz4", "lz4hc", "zstd"]),
+    level=st.sampled_from([1, 5, 6, 9]),
+    filters=st.sampled_from([[], [(1, 0)], [(2, 0)], [(DELTA, 0), (1, 0)]]),
+    blocksize=st.integers(100, 20_000),
+    count=st.integers(0, 6000),
+    seed=st.integers(0, 1000),
+)
+def test_blosc2_reads_what_we_write_with_learnt_dictionaries(
+    codec: str, level: int, filters: list[tuple[int, int]], blocksize: int, count: int, seed: int
+) -> None:
+    """With pieces of the data as with trained codes: which of them depends on the block size."""
+    kernel = load("native")
+    choose = np.random.default_rng(seed)
+    steps = choose.integers(0, 300, count) * choose.integers(0, 2, count)
+    data = np.cumsum(steps, dtype=np.int32).tobytes() + choose.bytes(count % 4)
+    dictionary = kernel.train_dictionary(data, 4, codec, level, filters, blocksize, "auto") or None
+    chunk = kernel.compress2(data, 4, codec, level, filters, blocksize, "auto", dictionary)
+    header = ChunkHeader.parse(chunk)
+    assert header.has_dictionary == (dictionary is not None and not header.memcpyed)
+    for threads in (1, 2):
+        assert kernel.decompress(chunk, None, threads) == data
+    assert load("python").decompress(chunk) == data
+    assert blosc2.decompress2(chunk) == data
+
+
+@needs_native
+def test_there_is_enough_to_learn_from_in_what_is_tried() -> None:
+    data = np.cumsum(np.arange(6000) % 300, dtype=np.int32).tobytes()
+    for codec in ("lz4", "zstd"):
+        for blocksize in (200, 8000):
+            learnt = load("native").train_dictionary(data, 4, codec, 5, [], blocksize, "auto")
+            assert len(learnt) > 500, (codec, blocksize)
 
 
 @on_each_kernel

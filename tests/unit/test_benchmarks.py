@@ -101,6 +101,10 @@ class TestRace:
         sampler = stopwatch(lambda: advance(1.0), prepare=lambda: advance(100.0))
         assert sampler(3) == 3.0
 
+    def test_another_clock_can_be_given(self):
+        ticks = iter([1.0, 8.0])
+        assert stopwatch(lambda: None, clock=lambda: next(ticks))(5) == 7.0
+
 
 class TestSamples:
     @pytest.mark.parametrize("kind", KINDS)

@@ -54,3 +54,29 @@ def test_staged_files_have_the_size_and_the_checksum_that_are_told(
         assert source == f"c/{coords[0]}/.g-00112233aabbccdd-{coords[1]}"
         stored = (tmp_path / source).read_bytes()
         assert (size, checksum) == (len(stored), zlib.crc32(stored))
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<i2", "<c16", "V3", "u1"])
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_chunks_are_encoded_the_same_wherever_their_items_lie(
+    tmp_path: Path, dtype: str, axes: tuple[int, int]
+) -> None:
+    shape, chunk = (200, 300), (100, 150)
+    size = np.dtype(dtype).itemsize
+    rng = np.random.default_rng(3)
+    # Bytes that repeat, and some that do not: streams of every kind, in several blocks.
+    items = rng.integers(0, 4, (*shape, size), dtype=np.uint8).cumsum(axis=1, dtype=np.uint8)
+    items[..., 0] = rng.integers(0, 256, shape)
+    items[:, 150:, :] = rng.integers(0, 256, (200, 150, size))
+    values = items.view(np.dtype((np.void, size)))[..., 0]
+    recipe = {"typesize": size, "codec": "lz4", "level": 5, "filter": "shuffle", "blocksize": 12000}
+    layout = make_layout(
+        tmp_path, shape=shape, chunk=chunk, axes=axes, itemsize=size, fill=bytes(size), **recipe
+    )
+    staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 4, 2, "00112233aabbccdd")
+    assert not troubles
+    for (i, j), _, source, _, _ in staged:
+        part = values[100 * i : 100 * (i + 1), 150 * j : 150 * (j + 1)].transpose(axes)
+        assert source is not None
+        stored = (tmp_path / source).read_bytes()
+        assert stored == load("native").compress(part.tobytes(), **recipe)

@@ -18,27 +18,27 @@ pub fn available() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Items to planes. Returns the number of items done, a multiple of 32 (0 where no
-/// vector code fits the typesize).
+/// Items to planes. Returns the number of items done: all, or none where there are too few
+/// or no vector code fits the typesize.
 pub fn shuffle(items: &[u8], typesize: usize, planes: &mut [u8], stride: usize) -> usize {
-    let steps = items.len() / typesize / STEP;
-    let done = steps * STEP;
-    if done == 0 {
+    let count = items.len() / typesize;
+    if count < STEP {
         return 0;
     }
-    assert!(planes.len() >= (typesize - 1) * stride + done);
-    // SAFETY: AVX2 is available (the caller asked), `items` holds `steps` times 32 items,
-    // and each plane has `done` bytes, the last one by the assertion above.
+    assert!(planes.len() >= (typesize - 1) * stride + count);
+    let (from, to) = (items.as_ptr(), planes.as_mut_ptr());
+    // SAFETY: AVX2 is available (the caller asked), `items` holds `count` items, at least 32,
+    // and each plane has `count` bytes, the last one by the assertion above.
     unsafe {
         match typesize {
-            2 => shuffle_steps::<2>(items.as_ptr(), planes.as_mut_ptr(), stride, steps),
-            4 => shuffle_steps::<4>(items.as_ptr(), planes.as_mut_ptr(), stride, steps),
-            8 => shuffle_steps::<8>(items.as_ptr(), planes.as_mut_ptr(), stride, steps),
-            16 => shuffle_steps::<16>(items.as_ptr(), planes.as_mut_ptr(), stride, steps),
+            2 => shuffle_steps::<2>(from, to, stride, count),
+            4 => shuffle_steps::<4>(from, to, stride, count),
+            8 => shuffle_steps::<8>(from, to, stride, count),
+            16 => shuffle_steps::<16>(from, to, stride, count),
             _ => return 0,
         }
     }
-    done
+    count
 }
 
 /// Planes to items. Returns the number of items done.
@@ -209,11 +209,14 @@ unsafe fn interleave<const N: usize>(mut v: [__m256i; N], rounds: u32) -> [__m25
     }
 }
 
+/// All `count` items (at least 32). The last step is repeated so that it ends with the last
+/// item.
 #[target_feature(enable = "avx2")]
-unsafe fn shuffle_steps<const N: usize>(items: *const u8, planes: *mut u8, stride: usize, steps: usize) {
+unsafe fn shuffle_steps<const N: usize>(items: *const u8, planes: *mut u8, stride: usize, count: usize) {
     unsafe {
-        for step in 0..steps {
-            let from = items.add(step * STEP * N);
+        let mut item = 0;
+        loop {
+            let from = items.add(item * N);
             let mut v = [_mm256_setzero_si256(); N];
             // Items 0..16 in the low lanes, items 16..32 in the high ones: lanes never mix.
             for (part, vector) in v.iter_mut().enumerate() {
@@ -222,7 +225,14 @@ unsafe fn shuffle_steps<const N: usize>(items: *const u8, planes: *mut u8, strid
                 *vector = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
             }
             for (byte, vector) in interleave(v, 4).iter().enumerate() {
-                _mm256_storeu_si256(planes.add(byte * stride + step * STEP).cast(), *vector);
+                _mm256_storeu_si256(planes.add(byte * stride + item).cast(), *vector);
+            }
+            item += STEP;
+            if item == count {
+                return;
+            }
+            if item + STEP > count {
+                item = count - STEP;
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::fault::{Fault, Kind, Outcome};
 use crate::files;
 use crate::header::{Filter, HEADER_BYTES, Header};
 use crate::layout::Tools;
+use crate::learning;
 use crate::scatter::{Axis, Destination, Region};
 use crate::streams;
 use pyo3::buffer::PyUntypedBuffer;
@@ -238,7 +239,7 @@ pub fn train_dictionary<'py>(
     let recipe = extended::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary: None };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
-    let dictionary = detached(py, |kept, watch| extended::train(source, recipe, &mut kept.tools.scratch, watch))?;
+    let dictionary = detached(py, |kept, watch| learning::learn(source, recipe, &mut kept.tools.scratch, watch))?;
     Ok(PyBytes::new(py, &dictionary))
 }
 

@@ -145,9 +145,9 @@ def compress(
 
     ``typesize`` is the size of an item, which the filters and slices count in; ``None`` takes that
     of the buffer. ``level`` runs from 0, stored, to 9, densest. ``blocksize`` is the size of the
-    blocks that compress and decode on their own; ``None`` takes 128 KiB, rounded down to whole
-    items, which suits small reads. Data that do not get smaller are stored as they are, 16 bytes
-    longer, or 32.
+    blocks that compress and decode on their own; ``None`` takes 128 KiB (up to 512 in split blocks
+    of version 2), rounded down to whole items, which suits small reads. Data that do not get
+    smaller are stored as they are, 16 bytes longer, or 32.
 
     ``version`` is that of the Blosc format. Version 1 is read everywhere; ``filters`` is empty or
     names one of ``FILTERS``. Version 2 takes up to six of ``FILTERS_2``, which are applied in the
@@ -161,6 +161,19 @@ def compress(
     >>> header = ChunkHeader.parse(chunk)
     >>> header.typesize, header.codec, header.filter, header.nbytes
     (8, 'zstd', 'bitshuffle', 800000)
+    >>> times = np.arange("2026-01-01", "2026-01-08", 1, "datetime64[s]")
+    >>> chunk = compress(times.view("i8"), typesize=8, filters=["delta", "shuffle"], version=2)
+    >>> header = ChunkHeader.parse(chunk)
+    >>> header.version, header.pipeline, header.nbytes // header.cbytes > 5
+    (5, ((3, 0), (1, 0)), True)
+    >>> np.frombuffer(decompress_slice(chunk, 86_400, 86_402), times.dtype)
+    array(['2026-01-02T00:00:00', '2026-01-02T00:00:01'],
+          dtype='datetime64[s]')
+    >>> len(compress(np.full(10**6, np.nan), typesize=8, version=2))
+    32
+    >>> rounded = compress(np.full(9, 0.1), typesize=8, filters=[("truncate", 8)], version=2)
+    >>> float(np.frombuffer(decompress(rounded))[0])
+    0.099853515625
     >>> compress(b"spam", codec="lzma")
     Traceback (most recent call last):
     ValueError: codec is 'lzma', known are blosclz, lz4, lz4hc, snappy, zlib, zstd

@@ -20,6 +20,9 @@ _ZSTD_MAGIC = bytes.fromhex("28 b5 2f fd")
 # Frames of Zstandard 0.7, from before its format was settled.
 _ZSTD_07_MAGIC = bytes.fromhex("27 b5 2f fd")
 _ZSTD_LARGEST_CLEVEL = 22
+_ZSTD_BLOCK = 128 << 10
+_ZSTD_CHECKSUM = 0x04
+_ZSTD_SINGLE_SEGMENT = 0x20
 
 _LZ4_REACH = 65535
 # A match ends five literals before the stream: token, distance, token, literals.
@@ -115,7 +118,26 @@ def _decode_zstd_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
         frame = _sized_frame(stream, nbytes)
     except IndexError:
         raise CorruptionError(f"Zstandard: the frame of {len(stream)} bytes is cut off") from None
-    return zstandard.decode(frame, nbytes, dictionary)
+    output = zstandard.decode(frame, nbytes, dictionary)
+    if frame[4] & _ZSTD_CHECKSUM:
+        _check_zstd_sum(output, frame[-4:])
+    return output
+
+
+def _check_zstd_sum(data: bytes, checksum: bytes) -> None:
+    """Compare the checksum of a frame: the library does that for a frame that stores the data."""
+    head = _ZSTD_MAGIC + bytes([0x80 | _ZSTD_SINGLE_SEGMENT | _ZSTD_CHECKSUM])
+    parts = [data[at : at + _ZSTD_BLOCK] for at in range(0, len(data), _ZSTD_BLOCK)]
+    sizes = [(len(part) << 3).to_bytes(3, "little") for part in parts]
+    sizes[-1] = (len(parts[-1]) << 3 | 1).to_bytes(3, "little")
+    blocks = (piece for pair in zip(sizes, parts, strict=True) for piece in pair)
+    frame = b"".join([head, len(data).to_bytes(4, "little"), *blocks, checksum])
+    try:
+        zstd.decompress(frame)
+    except (RuntimeError, ValueError):
+        raise CorruptionError(
+            f"Zstandard: the checksum {checksum.hex()} is not that of the {len(data)} bytes"
+        ) from None
 
 
 def _decode_zstd(stream: bytes, nbytes: int) -> bytes:
@@ -144,11 +166,11 @@ def _sized_frame(stream: bytes, nbytes: int) -> bytes:
     if stream[:4] != _ZSTD_MAGIC:
         raise CorruptionError(f"Zstandard: the stream begins with {stream[:4].hex(' ')}")
     descriptor = stream[4]
-    single_segment = descriptor >> 5 & 1
+    single_segment = bool(descriptor & _ZSTD_SINGLE_SEGMENT)
     size_at = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
     size_width = (single_segment, 2, 4, 8)[descriptor >> 6]
     blocks_at = size_at + size_width
-    end = _end_of_blocks(stream, blocks_at) + (4 if descriptor & 4 else 0)
+    end = _end_of_blocks(stream, blocks_at) + (4 if descriptor & _ZSTD_CHECKSUM else 0)
     if end != len(stream):
         raise CorruptionError(f"Zstandard: the frame ends at {end}, the stream has {len(stream)}")
     if not size_width:

@@ -2,7 +2,8 @@
 
 Knows the frame, its blocks and both kinds of dictionaries: trained ones, and plain bytes. Refuses
 to compress, and to be fast: frames without a dictionary go to the library of numcodecs, which
-takes none. The frame has been walked over before (``ingot.codecs.streams``). Goes by the RFC where
+takes none. The frame has been walked over before and its checksum, if there is one, is compared
+after (both by ``ingot.codecs.streams``). Goes by the RFC where
 the library lets damage pass: a stream of literals must end with its last bit, and a match reaches
 the content of a dictionary, not the tables in front of it.
 """
@@ -10,13 +11,15 @@ the content of a dictionary, not the tables in front of it.
 from dataclasses import dataclass, field
 
 from ingot.codecs.entropy import Bits, StateTable, SymbolTable
-from ingot.errors import CorruptionError, UnsupportedError
+from ingot.errors import CorruptionError
 
 __all__ = ["Prior", "decode"]
 
 _DICTIONARY_MAGIC = bytes.fromhex("37 a4 30 ec")
 _FIRST_OFFSETS = (1, 4, 8)
 _LARGEST_BLOCK = 128 << 10
+# Of two GiB, as much as the library ever takes.
+_LARGEST_WINDOW_EXPONENT = 21
 
 # Every table by its place in the modes byte: largest symbol, largest accuracy, the accuracy and
 # the counts that hold where a block describes none.
@@ -113,6 +116,7 @@ class _Decoder:
     nbytes: int
     output: bytearray
     literals: SymbolTable | None
+    largest: int = _LARGEST_BLOCK
     tables: list[StateTable | None] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
@@ -123,7 +127,7 @@ class _Decoder:
             head = int.from_bytes(frame[position : position + 3], "little")
             last, kind, size = head & 1, head >> 1 & 3, head >> 3
             position += 3
-            if size > _LARGEST_BLOCK or kind == 3:
+            if size > self.largest or kind == 3:
                 raise CorruptionError(f"Zstandard: a block of kind {kind} and {size} bytes")
             if kind == 1:
                 self._append(frame[position : position + 1] * size)
@@ -134,7 +138,13 @@ class _Decoder:
             if kind == 0:
                 self._append(body)
             else:
+                before = len(self.output)
                 self._decode_block(body)
+                if len(self.output) - before > self.largest:
+                    raise CorruptionError(
+                        f"Zstandard: a block holds {len(self.output) - before} bytes, "
+                        f"the most is {self.largest}"
+                    )
         decoded = len(self.output) - len(self.prior.content)
         if decoded != self.nbytes:
             raise CorruptionError(f"Zstandard: the frame holds {decoded}, {self.nbytes} are due")
@@ -142,11 +152,11 @@ class _Decoder:
 
     def _skip_header(self, frame: bytes) -> int:
         descriptor = frame[4]
-        if descriptor & 4:
-            raise UnsupportedError("Zstandard: a frame with both a dictionary and a checksum")
         if descriptor & 8:
             raise CorruptionError("Zstandard: a reserved bit of the frame is set")
         single = descriptor >> 5 & 1
+        window = self.nbytes if single else _window(frame[5])
+        self.largest = min(window, _LARGEST_BLOCK)
         at = 5 + 1 - single
         width = (0, 1, 2, 4)[descriptor & 3]
         number = int.from_bytes(frame[at : at + width], "little")
@@ -261,6 +271,14 @@ class _Decoder:
         start = len(self.output) - offset
         pattern = bytes(self.output[start : start + length])
         self._append((pattern * -(-length // len(pattern)))[:length])
+
+
+def _window(octet: int) -> int:
+    """Return how far back the matches of a frame may reach, as one byte of its header says."""
+    exponent, eighths = octet >> 3, octet & 7
+    if exponent > _LARGEST_WINDOW_EXPONENT:
+        raise CorruptionError(f"Zstandard: the frame wants a window of 2**{10 + exponent} bytes")
+    return (8 + eighths) << 7 + exponent
 
 
 def _parse_count(body: bytes, position: int) -> tuple[int, int]:

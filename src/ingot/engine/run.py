@@ -47,6 +47,8 @@ __all__ = ["Engine"]
 
 # What planning one chunk takes in memory, about.
 _ROW_BYTES: Final = 2048
+# Staged chunks take no memory but for their names; the kernel's threads never wait in between.
+_STAGED_AT_ONCE: Final = 1 << 16
 
 
 class Engine:
@@ -256,10 +258,9 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            files = self._files()
-            for first in range(0, files.count_chunks(selection), files._window()):
+            for first in range(0, self._files().count_chunks(selection), _STAGED_AT_ONCE):
                 staged, troubles = layout.stage(
-                    values, *box, first, first + files._window(), self._threads, transaction
+                    values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
                 )
                 edits += [
                     Delete(key) if source is None else Move(source, key, size, checksum)

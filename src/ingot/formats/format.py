@@ -213,7 +213,7 @@ class ChunkMap(Protocol):
         ...
 
     def removed(self) -> Commit:
-        """Return the commit that removes the array: what makes it one first, its chunks last."""
+        """Return the commit that removes the array and all of its chunks at once."""
         ...
 
 

@@ -270,8 +270,8 @@ class Zarr2Map:
         """Return the commit that removes the array."""
         prefix, template = _prefix(self.path), self.template
         found = stored(self.store, template, len(self.schema.shape))
-        chunks = tuple(Delete(template.key(coords)) for coords in found)
-        return Commit(publish=(Delete(prefix + ARRAY), Delete(prefix + ATTRS)), cleanup=chunks)
+        keys = prefix + ARRAY, prefix + ATTRS, *map(template.key, found)
+        return Commit(publish=tuple(map(Delete, keys)))
 
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""

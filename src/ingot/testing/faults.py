@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ingot.errors import IngotError, ReadOnlyError
 from ingot.stores.local import LocalStore
+from ingot.stores.store import Commit, Delete
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk
 
@@ -66,8 +67,10 @@ def _aftermath(
         for image in disk.images():
             if (found := scenario.judge(LocalStore(Disk.of(image)).view())) not in allowed:
                 yield f"{what}, and a power cut: a reader sees {found}"
-        yield from _refused(store, change, struck, what)
-        change(LocalStore(disk, writable=True))
+        yield from _refused(store, struck, what)
+        following = LocalStore(disk, writable=True)
+        following.recover()
+        change(following)
         if (found := scenario.judge(LocalStore(disk).view())) != step + 1:
             yield f"{what}: the next writer leaves {found}"
     except (AssertionError, ValueError, IngotError, OSError) as error:
@@ -77,10 +80,10 @@ def _aftermath(
         yield f"{what}: {left} are left over"
 
 
-def _refused(store: LocalStore, change: object, struck: list[str], what: str) -> Iterator[str]:
-    if struck[0].startswith("sync") and callable(change):
+def _refused(store: LocalStore, struck: list[str], what: str) -> Iterator[str]:
+    if struck[0].startswith("sync"):
         try:
-            change(store)
+            store.apply(Commit(cleanup=(Delete("absent"),)))
         except ReadOnlyError:
             return
         yield f"{what}: the same store writes on"

@@ -5,7 +5,7 @@ its steps, and a reader is run against these states, later and later ones as the
 no thread is needed, every schedule can be repeated, and ten thousand take seconds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,7 +13,7 @@ from ingot.errors import IngotError
 from ingot.stores.files import Files
 from ingot.stores.local import LocalStore
 from ingot.stores.state import Look, read_state
-from ingot.stores.store import Extent
+from ingot.stores.store import Extent, Store
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk
 
@@ -28,12 +28,15 @@ class Meeting:
     fault: str | None
 
 
-def schedules(scenario: Scenario, *, switches: int = 2, reread: bool = True) -> Iterator[Meeting]:
+def schedules(
+    scenario: Scenario, *, switches: int = 2, read: Callable[[Store], int] | None = None
+) -> Iterator[Meeting]:
     """Yield every schedule with at most so many switches to the writer, and what went wrong.
 
-    The reader judges by `read_state`; without `reread` it just reads, to see whether that would be
-    noticed. What it sees must have been the committed state at some moment while it read.
+    What the reader sees must have been the committed state at some moment while it read. Without
+    `read`, it judges by `read_state`.
     """
+    reader = read or (lambda store: read_state(store, scenario.judge))
     moments = _record(scenario)
     truths = [scenario.judge(LocalStore(moment).view()) for moment in moments]
     waiting: list[tuple[tuple[int, int], ...]] = [()]
@@ -43,8 +46,7 @@ def schedules(scenario: Scenario, *, switches: int = 2, reread: bool = True) -> 
         store = LocalStore(cast(Files, replay))
         fault = None
         try:
-            judge = scenario.judge
-            found = read_state(store, judge) if reread else judge(store.view())
+            found = reader(store)
             if found not in truths[replay.first : replay.now + 1]:
                 fault = f"a reader sees {found}"
         except (AssertionError, ValueError, IngotError, OSError) as error:

@@ -9,7 +9,9 @@ from numcodecs import zstd
 
 from ingot.codecs import streams, zstandard
 from ingot.codecs.entropy import Bits, StateTable, SymbolTable
+from ingot.codecs.inspection import inspect
 from ingot.errors import CorruptionError, UnsupportedError
+from tests.kernels import load, needs_native
 
 RANDOM = np.random.default_rng(8)
 TEXT = b"".join(b"%d green bottles hanging on the wall, " % (n // 3) for n in range(3000))
@@ -39,7 +41,7 @@ def test_a_match_reaches_back_into_plain_bytes() -> None:
     # Offset code 2 is 4 + 2 bits, here 3: 7 - 3 = 4 back. Match code 3 is 6 bytes.
     block = bytes([0x00, 1, 0b0101_0100, 0, 2, 3, 0b111])
     head = (len(block) << 3 | 2 << 1 | 1).to_bytes(3, "little")
-    frame = bytes.fromhex("28b52ffd 20 06") + head + block
+    frame = bytes.fromhex("28b52ffd 00 00") + head + block
     assert zstandard.decode(frame, 6, b"so much spam") == b"spamsp"
     with pytest.raises(CorruptionError, match="reaches 4 bytes back, 3 are known"):
         zstandard.decode(frame, 6, b"pam")
@@ -51,7 +53,7 @@ def test_repeated_offsets_begin_with_those_of_the_format(place: int) -> None:
     code, bits = ((0, 0b1), (1, 0b10))[place - 1]
     block = bytes([0x00, 1, 0b0101_0100, 0, code, 3, bits])
     head = (len(block) << 3 | 2 << 1 | 1).to_bytes(3, "little")
-    frame = bytes.fromhex("28b52ffd 20 06") + head + block
+    frame = bytes.fromhex("28b52ffd 00 00") + head + block
     expected = {1: b"efghef", 2: b"abcdef"}[place]
     assert zstandard.decode(frame, 6, b"abcdefgh") == expected
 
@@ -62,18 +64,69 @@ def test_a_frame_that_wants_another_dictionary_is_refused() -> None:
         zstandard.decode(frame, 10, b"plain")
 
 
+@pytest.mark.parametrize(("window", "most"), [(0x00, 1024), (0x03, 1408), (0x0A, 2560)])
+def test_blocks_are_no_larger_than_the_window(window: int, most: int) -> None:
+    """By hand: a run of literals in one block, then nothing; the window's size is in eighths."""
+    for size, fits in [(most, True), (most + 1, False)]:
+        literals = (size << 4 | 3 << 2 | 1).to_bytes(3, "little") + b"x"
+        body = literals + b"\0"
+        head = (len(body) << 3 | 2 << 1 | 1).to_bytes(3, "little")
+        frame = bytes.fromhex("28b52ffd 00") + bytes([window]) + head + body
+        if fits:
+            assert zstandard.decode(frame, size, b"plain") == b"x" * size
+        else:
+            with pytest.raises(CorruptionError, match=f"holds {size} bytes, the most is {most}"):
+                zstandard.decode(frame, size, b"plain")
+
+
 @pytest.mark.parametrize(
     ("frame", "error", "text"),
     [
-        (b"\x28\xb5\x2f\xfd\x24" + RAW_FRAME[5:], UnsupportedError, "checksum"),
         (b"\x28\xb5\x2f\xfd\x28" + RAW_FRAME[5:], CorruptionError, "reserved bit"),
         (RAW_FRAME[:6] + b"\x57" + RAW_FRAME[7:], CorruptionError, "block of kind 3"),
+        (RAW_FRAME[:4] + b"\x00\xb0" + RAW_FRAME[6:], CorruptionError, r"window of 2\*\*32 bytes"),
         (RAW_FRAME[:6] + b"\x49" + RAW_FRAME[7:], CorruptionError, "holds 9, 10 are due"),
     ],
 )
 def test_bad_frames_are_refused(frame: bytes, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         zstandard.decode(frame, 10, b"plain")
+
+
+def summed(frame: bytes, data: bytes) -> bytes:
+    """Add the checksum to a frame, as the library computes it."""
+    checksum = bytes(zstd.compress(data, 1, checksum=True))[-4:]
+    return frame[:4] + bytes([frame[4] | 4]) + frame[5:] + checksum
+
+
+@pytest.mark.parametrize("length", [1, 10, 1000, 128 << 10, 300_001])
+def test_checksums_are_compared_with_dictionaries_too(length: int) -> None:
+    data = (TEXT * 3)[:length]
+    frame = summed(bytes(zstd.compress(data, 3)), data)
+    assert streams.decode("zstd", frame, length, b"unused") == data
+    for at in (-1, -4):
+        damaged = bytearray(frame)
+        damaged[at] ^= 1
+        with pytest.raises(CorruptionError, match="checksum"):
+            streams.decode("zstd", bytes(damaged), length, b"unused")
+
+
+@needs_native
+def test_both_kernels_read_summed_frames_of_a_dictionary() -> None:
+    data = TEXT[:800]
+    native = load("native")
+    chunk = native.compress2(data, 1, "zstd", 5, [], 0, "never", TEXT[:500])
+    (stream,) = inspect(chunk).blocks[0].streams
+    frame = chunk[stream.offset : stream.offset + stream.cbytes]
+    assert len(frame) < 100, "the dictionary is not used"
+    longer = summed(frame, data)
+    resized = (len(chunk) + 4).to_bytes(4, "little")
+    size = len(longer).to_bytes(4, "little")
+    whole = chunk[:12] + resized + chunk[16 : stream.offset - 4] + size + longer
+    for kernel in (native, load("python")):
+        assert kernel.decompress(whole) == data
+        with pytest.raises(CorruptionError):
+            kernel.decompress(whole[:-1] + bytes([whole[-1] ^ 1]))
 
 
 @pytest.mark.parametrize("cut", [9, 12, 40])

@@ -1,0 +1,239 @@
+//! LZ4 in steps of 16 bytes: all but the end of a block.
+//!
+//! What makes this fast is what it does not ask. A copy from any distance is one load, one
+//! shuffle and one store (the shuffle repeats what lies less than 16 bytes back), so there
+//! is no branch on the distance; and where tokens come without literals, the next one lies
+//! three bytes on whatever this one says, so the processor need not wait for it.
+//!
+//! `unsafe`: bytes are read and written in steps of 16 without asking each time. As long as
+//! `at` and `made` are below `Margins`, `ROOM` bytes follow both; every step says why that
+//! is enough. Steps write more than they should, never beyond that room: what is written too
+//! much is memory of `out` that later steps, or `decode_rest`, write again.
+
+use super::{SHORTEST, extended};
+use std::arch::x86_64::{__m128i, _mm_load_si128, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128};
+
+/// Bytes per step.
+const STEP: usize = 16;
+/// What no token without extended lengths exceeds: 15 + 2 bytes of the block, 14 + 18 bytes
+/// of output, and a step too many.
+const ROOM: usize = 64;
+/// So many tokens without literals let expect more of them.
+const STREAK: usize = 4;
+/// After so many tokens of other kinds it is time to ask whether there are any such. (Every
+/// block begins with literals.)
+const TRIAL: usize = 1024;
+/// The longest copy that one step makes, as a token has it.
+const SHORT: usize = STEP - SHORTEST;
+
+pub fn available() -> bool {
+    std::arch::is_x86_feature_detected!("ssse3")
+}
+
+/// Decode until the block or the output come near their end, or until it turns out, if
+/// `doubtful`, that there is little to gain; returns how far both got, at the beginning of a
+/// token. `None` for anything impossible.
+pub fn decode_most(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize, usize)> {
+    if source.len() <= ROOM || out.len() <= ROOM {
+        return Some((0, 0));
+    }
+    // SAFETY: SSSE3 is available (the caller asked).
+    unsafe { decode_steps(source, out, doubtful) }
+}
+
+/// For each distance below 16, the bytes that repeat what lies so far back; from 16 on a
+/// step never meets its own output. A distance of zero makes zeros.
+static REPEATED: Masks = {
+    let mut masks = [[0x80; STEP]; STEP + 1];
+    let mut distance = 1;
+    while distance <= STEP {
+        let mut byte = 0;
+        while byte < STEP {
+            masks[distance][byte] = (byte % distance) as u8;
+            byte += 1;
+        }
+        distance += 1;
+    }
+    Masks(masks)
+};
+
+#[repr(align(16))]
+struct Masks([[u8; STEP]; STEP + 1]);
+
+/// Where a block is decoded from and to.
+struct Cursor<'a> {
+    source: &'a [u8],
+    out: &'a mut [u8],
+    at: usize,
+    made: usize,
+}
+
+#[target_feature(enable = "ssse3")]
+fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize, usize)> {
+    let (last_at, last_made) = (source.len() - ROOM, out.len() - ROOM);
+    let mut cursor = Cursor { source, out, at: 0, made: 0 };
+    let (mut streak, mut usual, mut bare) = (0, 0, 0);
+    while cursor.at < last_at && cursor.made < last_made {
+        if streak >= STREAK {
+            // A token here takes three bytes and makes no more than a step.
+            let steps = ((last_at - cursor.at) / 3).min((last_made - cursor.made) / STEP) + 1;
+            // SAFETY: `at` and `made` stay below `last_at + 3` and `last_made + STEP`.
+            let done = unsafe { cursor.copy_bare(steps)? };
+            bare += done;
+            if done == steps {
+                continue;
+            }
+        }
+        // SAFETY: `ROOM` bytes follow `at` and `made`.
+        let Some(token) = (unsafe { cursor.step()? }) else { break };
+        streak = if token < 16 { streak + 1 } else { 0 };
+        // Long copies are what the C library is best at.
+        usual += if token < 16 && token > SHORT { 2 } else { 1 };
+        if usual >= TRIAL {
+            if doubtful && bare < usual {
+                break;
+            }
+            (usual, bare) = (0, 0);
+        }
+    }
+    Some((cursor.at, cursor.made))
+}
+
+impl Cursor<'_> {
+    /// Do up to `steps` tokens that have no literals and a short copy; returns how many.
+    ///
+    /// # Safety
+    /// 3 * `steps` + 1 bytes of the block and `steps` steps of output must follow.
+    #[inline]
+    #[target_feature(enable = "ssse3")]
+    unsafe fn copy_bare(&mut self, steps: usize) -> Option<usize> {
+        let (mut at, mut made) = (self.at, self.made);
+        let mut done = 0;
+        while done < steps {
+            // SAFETY: four bytes follow, by the caller's promise.
+            let word = unsafe { self.source.as_ptr().add(at).cast::<u32>().read_unaligned() };
+            let token = (word & 0xff) as usize;
+            if token > SHORT {
+                break;
+            }
+            let distance = (word >> 8 & 0xffff) as usize;
+            if distance > made {
+                return None;
+            }
+            // SAFETY: the distance does not exceed `made`, and a step of output follows.
+            unsafe { self.repeat_step(made, distance) };
+            made += token + SHORTEST;
+            at += 3;
+            done += 1;
+        }
+        (self.at, self.made) = (at, made);
+        Some(done)
+    }
+
+    /// Do one token of any kind, and return it; nothing is done when it comes too near to an
+    /// end.
+    ///
+    /// # Safety
+    /// `ROOM` bytes of the block and of output must follow.
+    #[inline]
+    #[target_feature(enable = "ssse3")]
+    unsafe fn step(&mut self) -> Option<Option<usize>> {
+        let (mut at, mut made) = (self.at + 1, self.made);
+        // SAFETY: at least `ROOM` bytes follow.
+        let token = unsafe { *self.source.get_unchecked(self.at) } as usize;
+        let mut literals = token >> 4;
+        if literals == 15 {
+            literals += extended(self.source, &mut at)?;
+            if literals + ROOM > self.out.len() - made || literals + ROOM > self.source.len().saturating_sub(at) {
+                return Some(None);
+            }
+        }
+        // SAFETY: `literals` and at least a step more lie in both, by the line above, or
+        // because there are no more than 14 of them.
+        unsafe { copy_steps(self.source.as_ptr().add(at), self.out.as_mut_ptr().add(made), literals) };
+        at += literals;
+        made += literals;
+        // SAFETY: of the block's room, 15 bytes are used at the most.
+        let distance = usize::from(unsafe { self.source.as_ptr().add(at).cast::<u16>().read_unaligned() });
+        at += 2;
+        if distance > made {
+            return None;
+        }
+        let mut length = (token & 15) + SHORTEST;
+        if length == 15 + SHORTEST {
+            length += extended(self.source, &mut at)?;
+            if length + ROOM > self.out.len() - made {
+                return Some(None);
+            }
+        }
+        // SAFETY: the distance does not exceed `made`; `length` and a step more follow, by
+        // the line above, or because of the room 14 + 18 bytes are used at the most.
+        unsafe { self.repeat(made, distance, length) };
+        (self.at, self.made) = (at, made + length);
+        Some(Some(token))
+    }
+
+    /// Repeat `length` bytes, up to a step too many, of what lies `distance` back.
+    ///
+    /// # Safety
+    /// As for `repeat_step`, with `length` and a step more of output behind `made`.
+    #[inline]
+    #[target_feature(enable = "ssse3")]
+    unsafe fn repeat(&mut self, made: usize, distance: usize, length: usize) {
+        // SAFETY: by the caller's promise, in all of them.
+        unsafe {
+            let first = self.repeat_step(made, distance);
+            if length <= STEP {
+                return;
+            }
+            let to = self.out.as_mut_ptr().add(made);
+            if distance >= STEP {
+                copy_steps(to.sub(distance).add(STEP), to.add(STEP), length - STEP);
+                return;
+            }
+            // Whole repetitions of what repeats: nothing is read again.
+            let step = STEP - STEP % distance.max(1);
+            let mut done = step;
+            while done < length {
+                _mm_storeu_si128(to.add(done).cast(), first);
+                done += step;
+            }
+        }
+    }
+
+    /// One step of what lies `distance` back.
+    ///
+    /// # Safety
+    /// `distance` may not exceed `made`, and a step of output must follow `made`.
+    #[inline]
+    #[target_feature(enable = "ssse3")]
+    unsafe fn repeat_step(&mut self, made: usize, distance: usize) -> __m128i {
+        // SAFETY: the step that is read ends before the one that is written does; masks are
+        // aligned and there is one for every distance up to 16.
+        unsafe {
+            let to = self.out.as_mut_ptr().add(made);
+            let mask = _mm_load_si128(REPEATED.0.as_ptr().add(distance.min(STEP)).cast());
+            let bytes = _mm_shuffle_epi8(_mm_loadu_si128(to.sub(distance).cast()), mask);
+            _mm_storeu_si128(to.cast(), bytes);
+            bytes
+        }
+    }
+}
+
+/// Copy `length` bytes, step by step from the front, up to a step too many.
+///
+/// # Safety
+/// `length` and a step more must follow both; `to` may lie a step or more behind `from`.
+#[inline]
+#[target_feature(enable = "ssse3")]
+unsafe fn copy_steps(from: *const u8, to: *mut u8, length: usize) {
+    let mut done = 0;
+    loop {
+        // SAFETY: `done` does not exceed `length`.
+        unsafe { _mm_storeu_si128(to.add(done).cast(), _mm_loadu_si128(from.add(done).cast())) };
+        done += STEP;
+        if done >= length {
+            return;
+        }
+    }
+}
