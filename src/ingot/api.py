@@ -31,6 +31,8 @@ from ingot.errors import (
 from ingot.formats import fills
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
+from ingot.formats.zarr0 import Zarr0Format
+from ingot.formats.zarr1 import Zarr1Format
 from ingot.formats.zarr2 import Zarr2Format
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -46,7 +48,10 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
 
-_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(),)}
+# In the order of detection: the marks of the last ones are the least certain.
+_FORMATS: Final[Mapping[str, Format]] = {
+    each.name: each for each in (Zarr2Format(), Zarr0Format(), Zarr1Format())
+}
 
 # Becomes zarr3, what other programs write today, as soon as that format is here.
 _DEFAULT: Final = "zarr2"
@@ -142,8 +147,8 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
 def formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
-    >>> formats()
-    {'zarr2': ('array',)}
+    >>> formats()["zarr1"]
+    ('array',)
     """
     return dict.fromkeys(_FORMATS, ("array",))
 

@@ -6,6 +6,7 @@ by names and suffixes, which people change.
 
 from collections.abc import Iterable, Sequence
 
+from ingot.errors import UnsafeError
 from ingot.formats.format import Format, Signature
 from ingot.stores.store import Extent, Store
 
@@ -42,7 +43,13 @@ def looked_for(formats: Iterable[Format]) -> str:
 
 def _detect_folder(store: Store, formats: Sequence[Format]) -> Format | None:
     markers = [(each, marker) for each in formats for marker in each.signature.markers]
-    found = store.read([Extent(marker, 0, 1) for _, marker in markers])
+    try:
+        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
+    except UnsafeError:
+        # What is a file in one format may be a folder in another.
+        files = set(store.names())
+        markers = [pair for pair in markers if "/" in pair[1] or pair[1] in files]
+        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
     for (candidate, _), data in zip(markers, found, strict=True):
         if data is not None:
             return candidate

@@ -1,18 +1,18 @@
 """The chunks that a store holds under keys made of their coordinates.
 
-Knows how to find them and which of them lie in one grid and not in another. Refuses to know what a
-chunk holds; what a key looks like, `KeyTemplate` says.
+Knows how to find them, which of them lie in one grid and not in another, and the edits that store
+and remove them. Refuses to know what a chunk holds; what a key looks like, `KeyTemplate` says.
 """
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ingot.formats.format import Coords, KeyTemplate
-from ingot.stores.store import Store
+from ingot.stores.store import Commit, Delete, Put, Store
 
-__all__ = ["difference", "leaving", "stored"]
+__all__ = ["all_removed", "difference", "leaving", "removals", "staged", "stored"]
 
 # Removing so many keys that may not be there is cheaper than asking which are.
 _MOST_UNSEEN: Final = 4096
@@ -51,6 +51,43 @@ def leaving(
     for coords in stored(store, template, len(inside)):
         if _within(coords, inside) and not _within(coords, outside):
             yield coords
+
+
+def staged(template: KeyTemplate, encoded: Mapping[Coords, bytes | None]) -> Commit:
+    """Return the commit that stores chunks, each by one atomic edit; None removes one.
+
+    >>> staged(KeyTemplate(), {(0, 1): b"abc", (2, 0): None}).publish
+    (Put('0.1', 3 bytes), Delete(key='2.0'))
+    """
+    return Commit(
+        publish=tuple(
+            Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
+            for coords, data in encoded.items()
+        )
+    )
+
+
+def removals(
+    store: Store, template: KeyTemplate, inside: Coords, outside: Coords
+) -> tuple[Delete, ...]:
+    """Return the removal of all chunks in the grid `inside` that are not in `outside`.
+
+    >>> from ingot.stores import MemoryStore
+    >>> removals(MemoryStore(), KeyTemplate(suffix=".blosc"), (3,), (2,))
+    (Delete(key='2.blosc'),)
+    """
+    found = leaving(store, template, inside, outside)
+    return tuple(Delete(template.key(coords)) for coords in found)
+
+
+def all_removed(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+    """Return the removal of all chunks that a store holds, wherever they lie.
+
+    >>> from ingot.stores import MemoryStore
+    >>> all_removed(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
+    (Delete(key='0.1'), Delete(key='7.0'))
+    """
+    return tuple(Delete(template.key(coords)) for coords in stored(store, template, ndim))
 
 
 def difference(inside: Coords, outside: Coords) -> Iterator[Coords]:

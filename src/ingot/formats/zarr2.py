@@ -34,7 +34,7 @@ from ingot.codecs.codec import (
 from ingot.codecs.strings import VlenArray, VlenBytes, VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import document, fills
+from ingot.formats import document, fills, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -45,7 +45,6 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import leaving, stored
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -235,13 +234,7 @@ class Zarr2Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        template = self.template
-        return Commit(
-            publish=tuple(
-                Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
-                for coords, data in encoded.items()
-            )
-        )
+        return keys.staged(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr2Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -254,9 +247,9 @@ class Zarr2Map:
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
-            prepare=self._removals(new, old),
+            prepare=keys.removals(self.store, self.template, new, old),
             publish=(Put(_prefix(self.path) + ARRAY, pack_array(metadata)),),
-            cleanup=self._removals(old, new),
+            cleanup=keys.removals(self.store, self.template, old, new),
         )
         return replace(self, metadata=metadata), commit
 
@@ -268,16 +261,9 @@ class Zarr2Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        prefix, template = _prefix(self.path), self.template
-        found = stored(self.store, template, len(self.schema.shape))
-        keys = prefix + ARRAY, prefix + ATTRS, *map(template.key, found)
-        return Commit(publish=tuple(map(Delete, keys)))
-
-    def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
-        """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
-        template = self.template
-        found = leaving(self.store, template, inside, outside)
-        return tuple(Delete(template.key(coords)) for coords in found)
+        prefix = _prefix(self.path)
+        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        return Commit(publish=(Delete(prefix + ARRAY), Delete(prefix + ATTRS), *chunks))
 
 
 class Zarr2Format:
@@ -291,20 +277,20 @@ class Zarr2Format:
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = _normalised(path)
-        keys = [_prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
+        names = [_prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
         try:
-            array, group, attrs = _read(store, keys)
-            described = {} if attrs is None else parse_attrs(attrs, keys[2])
+            array, group, attrs = _read(store, names)
+            described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:
-                metadata = parse_array(array, described, keys[0])
+                metadata = parse_array(array, described, names[0])
                 return ArrayNode(Zarr2Map(store, metadata, path))
             if group is not None:
-                parse_group(group, keys[1])
+                parse_group(group, names[1])
                 return GroupNode(path, tuple(_children(store, path)), described)
         except IngotError as error:
             error.add_note(f"in {store.location}")
             raise
-        raise NotFoundError(f"{store.location}: no {keys[0]} and no {keys[1]}")
+        raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
@@ -423,15 +409,15 @@ def _spelled(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] 
     return [stage.config() for stage in stages], compressor
 
 
-def _read(store: Store, keys: Sequence[str]) -> list[bytes | None]:
+def _read(store: Store, names: Sequence[str]) -> list[bytes | None]:
     # One byte more than allowed tells that a document is too long without reading all of it.
-    return store.read([Extent(key, 0, document.LARGEST + 1) for key in keys])
+    return store.read([Extent(name, 0, document.LARGEST + 1) for name in names])
 
 
 def _children(store: Store, path: str) -> Iterator[str]:
     folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    keys = [f"{_prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
-    found = store.read([Extent(key, 0, 1) for key in keys])
+    markers = [f"{_prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
+    found = store.read([Extent(key, 0, 1) for key in markers])
     for index, name in enumerate(folders):
         if any(marker is not None for marker in found[2 * index : 2 * index + 2]):
             yield name
