@@ -4,6 +4,7 @@ Knows which store a path means, which format a dataset has or shall have, and wh
 wishes goes where. Refuses to move data: that is for the containers it returns.
 """
 
+import builtins
 import os
 import re
 import stat
@@ -37,7 +38,15 @@ from ingot.formats.zarr2 import Zarr2Format
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
-from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store
+from ingot.stores import (
+    Commit,
+    Feature,
+    FileStore,
+    LocalStore,
+    MemoryStore,
+    Store,
+    ZipStore,
+)
 from ingot.stores.state import change, read_numbered
 
 __all__ = ["array", "create", "formats", "open"]
@@ -170,12 +179,14 @@ class _Place:
         if isinstance(path, str) and _URL.match(path):
             raise UnsupportedError(f"{path}: only local paths and stores can be opened")
         try:
-            folder = stat.S_ISDIR(os.stat(path).st_mode)
+            facts = os.stat(path)
         except FileNotFoundError:
-            folder = True
+            facts = None
         except NotADirectoryError:
             raise NotFoundError(f"{os.fspath(path)}: a part of the path is a file") from None
-        if folder:
+        if _is_zip(path, facts):
+            return cls._of_store(ZipStore(path, writable=writable))
+        if facts is None or stat.S_ISDIR(facts.st_mode):
             local = LocalStore(path, writable=writable)
             return cls(local, local.root)
         return cls._of_store(FileStore(path, writable=writable))
@@ -196,6 +207,16 @@ class _Place:
         # Without a listing only the formats' own marks could tell, and they were looked for.
         listed = Feature.LIST in self.store.features
         return self.file is None and not (listed and any(True for _ in self.store.names()))
+
+
+def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
+    """Tell whether a path is an archive, by its content; by its suffix when it is yet to be."""
+    if facts is None:
+        return os.fspath(path).endswith(".zip")
+    if not stat.S_ISREG(facts.st_mode):
+        return False
+    with builtins.open(path, "rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def _format(name: str) -> Format:
