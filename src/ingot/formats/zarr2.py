@@ -33,8 +33,15 @@ from ingot.codecs.codec import (
 )
 from ingot.codecs.strings import VlenArray, VlenBytes, VlenUtf8
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import document, fills, keys
+from ingot.errors import (
+    ExistsError,
+    FormatError,
+    IngotError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.formats import copies, document, fills, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -45,9 +52,10 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
+from ingot.formats.paths import above, normalised, prefix
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
 __all__ = [
     "ARRAY",
@@ -58,6 +66,8 @@ __all__ = [
     "Zarr2Map",
     "build_chain",
     "default_stages",
+    "documented",
+    "missing_groups",
     "pack_array",
     "pack_attrs",
     "pack_group",
@@ -73,6 +83,8 @@ ATTRS: Final = ".zattrs"
 _VERSION: Final = 2
 _SEPARATORS: Final = (".", "/")
 _MOST_FILTERS: Final = 32
+_GROUP: Final[Mapping[str, Any]] = {"zarr_format": _VERSION}
+_RESERVED: Final = (ARRAY, GROUP, ATTRS, copies.COPIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,7 @@ def parse_group(data: bytes, where: str = GROUP) -> None:
 
 def pack_group() -> bytes:
     """Return a ``.zgroup``."""
-    return document.pack({"zarr_format": _VERSION}, GROUP)
+    return document.pack(dict(_GROUP), GROUP)
 
 
 def build_chain(
@@ -203,6 +215,36 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
     return (Blosc(),)
 
 
+def missing_groups(store: Store, path: str) -> Iterator[str]:
+    """Yield the groups above `path` that are not there yet; what is there must be a group."""
+    for name in path.split("/"):
+        if name in _RESERVED:
+            raise UnsafeError(f"{path!r}: {name!r} is the name of a document, not of a node")
+    for group in above(path):
+        if store.size(prefix(group) + ARRAY) is not None:
+            raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
+        if store.size(prefix(group) + GROUP) is None:
+            yield group
+
+
+def documented(
+    store: Store, path: str, name: str, content: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> Commit:
+    """Return what makes a node, by the document `name`, and the groups above it.
+
+    Nobody looks at attributes where there is no node, so they are stored first.
+    """
+    made = {prefix(group) + GROUP: _GROUP for group in missing_groups(store, path)}
+    made[prefix(path) + name] = content
+    publish = [Put(key, document.pack(each, key, bare_nan=True)) for key, each in made.items()]
+    prepare: tuple[Put, ...] = ()
+    if attrs:
+        made[prefix(path) + ATTRS] = dict(attrs)
+        prepare = (Put(prefix(path) + ATTRS, pack_attrs(attrs)),)
+    followed = copies.followed(store, above(path), made, gone=path if path else None)
+    return Commit(prepare, (*publish, *followed))
+
+
 @dataclass(frozen=True, slots=True)
 class Zarr2Map:
     """The chunks of one array: each under a key of its own, absent when all fill."""
@@ -219,7 +261,7 @@ class Zarr2Map:
     @property
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates."""
-        return KeyTemplate(_prefix(self.path), self.metadata.separator)
+        return KeyTemplate(prefix(self.path), self.metadata.separator)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: every one is a whole key."""
@@ -248,7 +290,10 @@ class Zarr2Map:
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
             prepare=keys.removals(self.store, self.template, new, old),
-            publish=(Put(_prefix(self.path) + ARRAY, pack_array(metadata)),),
+            publish=(
+                Put(prefix(self.path) + ARRAY, pack_array(metadata)),
+                *self._followed(ARRAY, metadata.document),
+            ),
             cleanup=keys.removals(self.store, self.template, old, new),
         )
         return replace(self, metadata=metadata), commit
@@ -256,14 +301,22 @@ class Zarr2Map:
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr2Map, Commit]":
         """Return the map with other attributes."""
         metadata = replace(self.metadata, schema=self.schema.described(attrs))
-        commit = Commit(publish=(Put(_prefix(self.path) + ATTRS, pack_attrs(attrs)),))
+        followed = self._followed(ATTRS, dict(attrs))
+        commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)), *followed))
         return replace(self, metadata=metadata), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        prefix = _prefix(self.path)
+        place = prefix(self.path)
         chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
-        return Commit(publish=(Delete(prefix + ARRAY), Delete(prefix + ATTRS), *chunks))
+        documents = Delete(place + ARRAY), Delete(place + ATTRS)
+        followed = copies.followed(self.store, above(self.path), {}, gone=self.path)
+        return Commit(publish=(*documents, *followed, *chunks))
+
+    def _followed(self, name: str, content: Mapping[str, Any]) -> tuple[Put, ...]:
+        """Return what keeps the copies of a document true."""
+        changes = {prefix(self.path) + name: content}
+        return copies.followed(self.store, above(self.path), changes)
 
 
 class Zarr2Format:
@@ -276,8 +329,8 @@ class Zarr2Format:
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
-        path = _normalised(path)
-        names = [_prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
+        path = normalised(path)
+        names = [prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
         try:
             array, group, attrs = _read(store, names)
             described = {} if attrs is None else parse_attrs(attrs, names[2])
@@ -319,14 +372,14 @@ class Zarr2Format:
         What is returned is what opening will find: the metadata is read back from its bytes.
         """
         _check_choice("dimension_separator", dimension_separator, _SEPARATORS)
-        path = _normalised(path)
+        path = normalised(path)
         data = pack_array(ArrayMetadata.of(schema, dimension_separator))
         metadata = parse_array(data, schema.attrs)
-        prepare: list[Edit] = list(_ancestors(store, path))
-        if schema.attrs:
-            prepare.append(Put(_prefix(path) + ATTRS, pack_attrs(schema.attrs)))
-        publish = (Put(_prefix(path) + ARRAY, data),)
-        return ArrayNode(Zarr2Map(store, metadata, path)), Commit(tuple(prepare), publish)
+        chunks = Zarr2Map(store, metadata, path)
+        commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
+        # What an array that was here before left behind, if it was not removed to the end.
+        strays = keys.all_removed(store, chunks.template, len(schema.shape)) if path else ()
+        return ArrayNode(chunks), Commit((*strays, *commit.prepare), commit.publish)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -415,26 +468,12 @@ def _read(store: Store, names: Sequence[str]) -> list[bytes | None]:
 
 
 def _children(store: Store, path: str) -> Iterator[str]:
-    folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    markers = [f"{_prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
+    if Feature.LIST in store.features:
+        folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
+    else:
+        folders = list(copies.children(store, path))
+    markers = [f"{prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
     found = store.read([Extent(key, 0, 1) for key in markers])
     for index, name in enumerate(folders):
         if any(marker is not None for marker in found[2 * index : 2 * index + 2]):
             yield name
-
-
-def _ancestors(store: Store, path: str) -> Iterator[Edit]:
-    """Yield the groups above `path` that are not there yet."""
-    parts = path.split("/") if path else []
-    for depth in range(len(parts)):
-        key = _prefix("/".join(parts[:depth])) + GROUP
-        if store.size(key) is None:
-            yield Put(key, pack_group())
-
-
-def _normalised(path: str) -> str:
-    return "/".join(part for part in path.replace("\\", "/").split("/") if part)
-
-
-def _prefix(path: str) -> str:
-    return f"{path}/" if path else ""
