@@ -28,6 +28,7 @@ from ingot.errors import (
 )
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Hierarchy, Node, Owner
+from ingot.formats.paths import prefix
 from ingot.formats.zarr0 import Zarr0Format
 from ingot.formats.zarr1 import Zarr1Format
 from ingot.formats.zarr2_groups import Zarr2Hierarchy
@@ -240,14 +241,23 @@ class _Place:
 
     def is_empty(self) -> bool:
         # Without a listing only the formats' own marks could tell, and they were looked for.
-        listed = Feature.LIST in self.store.features
-        return self.file is None and not (listed and any(self.store.names(self.inner)))
+        if self.file is not None or Feature.LIST not in self.store.features:
+            return self.file is None
+        # Folders alone are what a writer leaves that died early.
+        folders = [prefix(self.inner)]
+        while folders:
+            folder = folders.pop()
+            for name in self.store.names(folder):
+                if not name.endswith("/"):
+                    return False
+                folders.append(folder + name)
+        return True
 
 
 def _placed(path: Path, format: str | None, *, writable: bool) -> _Place:
-    """Return the place that a path means: where there is one, in the whole that it is part of."""
+    """Return the place that a path means, in the whole that it is part of. A store is a whole."""
     place = _Place.of(path, writable=writable)
-    if not isinstance(place.store, LocalStore) or place.path is None:
+    if isinstance(path, Store) or not isinstance(place.store, LocalStore) or place.path is None:
         return place
     found = outermost(place.path)
     if found is None or (format is not None and format != found.owner.name):

@@ -116,12 +116,12 @@ def create_array(format: Format, place: Place, wish: Wish, items: NDArray[Any] |
         data = Commit()
         if items is not None:
             data = made[-1].written(parse(..., schema.shape), items)
+        # All at once: what a crash left of half an array would be in the way of the next try. And
+        # what is replaced is still read until then.
+        made_anew = (*data.edits, *commit.publish)
         if old is None:
-            prepare = (*commit.prepare, *data.edits)
-            return Commit(prepare, commit.publish, commit.cleanup)
-        # What is replaced is still read: all of it changes at once, or nothing.
-        made_anew = (*commit.prepare, *data.edits, *commit.publish, *commit.cleanup)
-        return Commit(publish=(*old.edits, *made_anew))
+            return Commit(commit.prepare, made_anew, commit.cleanup)
+        return Commit(publish=(*old.edits, *commit.prepare, *made_anew, *commit.cleanup))
 
     place.clear(place.store)  # Before a lock file is made.
     number = change(place.store, build, durability=options.durability)

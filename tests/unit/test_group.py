@@ -551,6 +551,13 @@ def _die_at_rename(path: Path, number: int) -> None:
     ingot.open(path, "r+").array("n/m", [1, 2], attrs={"x": 1})
 
 
+def test_a_store_is_a_whole_by_itself(tmp_path: Path) -> None:
+    sample(tmp_path / "root")
+    array = ingot.open(LocalStore(tmp_path / "root" / "a", writable=True), "r+")
+    array[0] = 1
+    assert (tmp_path / "root" / "a" / ".lock").exists()
+
+
 def test_other_formats_may_lie_in_a_group(tmp_path: Path) -> None:
     sample(tmp_path / "root")
     ingot.array([1, 2], tmp_path / "root" / "old", format="zarr0")

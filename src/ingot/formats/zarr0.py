@@ -22,7 +22,7 @@ from ingot.formats import document, early, pickled, scalars
 from ingot.formats.early import EarlyMap, Layout, Metadata
 from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Put, Store, staged_key
+from ingot.stores.store import Commit, Delete, Put, Store, staged_key
 
 __all__ = ["ATTRS", "DATA", "META", "Zarr0Format", "pack_meta", "parse_meta"]
 
@@ -117,11 +117,11 @@ class Zarr0Format:
         data = pack_meta(schema)
         # Stores have no folders by themselves; one that held a key is there when the key is gone.
         holder = staged_key(f"{DATA}/folder", "0")
-        prepare: list[Edit] = [Put(holder, b"")]
+        publish = [Put(META, data)]
         if schema.attrs:
-            prepare.append(Put(ATTRS, early.pack_attrs(schema.attrs, ATTRS)))
+            publish.insert(0, Put(ATTRS, early.pack_attrs(schema.attrs, ATTRS)))
         chunks = EarlyMap(store, parse_meta(data).described(schema.attrs), _LAYOUT)
-        return ArrayNode(chunks), Commit(tuple(prepare), (Put(META, data),), (Delete(holder),))
+        return ArrayNode(chunks), Commit((Put(holder, b""),), tuple(publish), (Delete(holder),))
 
 
 _LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(f"{DATA}/", ".", ".blosc"), parse_meta)

@@ -114,9 +114,9 @@ class Zarr1Format:
         if path:
             raise UnsupportedError(f"zarr1: holds one array alone, not one at {path!r}")
         data = pack_meta(schema)
-        prepare = (Put(ATTRS, early.pack_attrs(schema.attrs, ATTRS)),)
+        attrs = Put(ATTRS, early.pack_attrs(schema.attrs, ATTRS))
         chunks = EarlyMap(store, parse_meta(data).described(schema.attrs), _LAYOUT)
-        return ArrayNode(chunks), Commit(prepare, (Put(META, data),))
+        return ArrayNode(chunks), Commit(publish=(attrs, Put(META, data)))
 
 
 _LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(), parse_meta)

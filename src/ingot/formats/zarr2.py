@@ -230,19 +230,16 @@ def missing_groups(store: Store, path: str) -> Iterator[str]:
 def documented(
     store: Store, path: str, name: str, content: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Commit:
-    """Return what makes a node, by the document `name`, and the groups above it.
-
-    Nobody looks at attributes where there is no node, so they are stored first.
-    """
-    made = {prefix(group) + GROUP: _GROUP for group in missing_groups(store, path)}
-    made[prefix(path) + name] = content
-    publish = [Put(key, document.pack(each, key, bare_nan=True)) for key, each in made.items()]
-    prepare: tuple[Put, ...] = ()
+    """Return what makes a node, by the document `name`, and the groups above it, all at once."""
+    made: dict[str, Mapping[str, Any]] = {}
+    for group in missing_groups(store, path):
+        made[prefix(group) + GROUP] = _GROUP
     if attrs:
-        made[prefix(path) + ATTRS] = dict(attrs)
-        prepare = (Put(prefix(path) + ATTRS, pack_attrs(attrs)),)
+        made[prefix(path) + ATTRS] = attrs
+    made[prefix(path) + name] = content
+    puts = [Put(key, document.pack(dict(each), key, bare_nan=True)) for key, each in made.items()]
     followed = copies.followed(store, above(path), made, gone=path if path else None)
-    return Commit(prepare, (*publish, *followed))
+    return Commit(publish=(*puts, *followed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +376,7 @@ class Zarr2Format:
         commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
         # What an array that was here before left behind, if it was not removed to the end.
         strays = keys.all_removed(store, chunks.template, len(schema.shape)) if path else ()
-        return ArrayNode(chunks), Commit((*strays, *commit.prepare), commit.publish)
+        return ArrayNode(chunks), Commit(strays, commit.publish)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
