@@ -19,7 +19,7 @@ from ingot.dtypes import DType
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
 from ingot.formats import fills
-from ingot.formats.format import ArrayNode, Format, Request
+from ingot.formats.format import ArrayNode, Format, Node, Request
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -123,10 +123,26 @@ def create_array(format: Format, place: Place, wish: Wish, items: NDArray[Any] |
             return Commit(commit.prepare, made_anew, commit.cleanup)
         return Commit(publish=(*old.edits, *commit.prepare, *made_anew, *commit.cleanup))
 
-    place.clear(place.store)  # Before a lock file is made.
+    old = place.clear(place.store)  # Before a lock file is made.
+    if old is not None and _blocks(
+        old, format.create(place.store, schema, place.inner, **wish.layout)[0]
+    ):
+        change(place.store, lambda store: place.clear(store) or Commit())
     number = change(place.store, build, durability=options.durability)
     handle = opened(format, place.store, place.inner, options, first=(made[-1], number))
     return Array(format, handle, path=place.path, mode="r+")
+
+
+def _blocks(old: Commit, new: Node) -> bool:
+    """Tell whether files of what is replaced have the names of folders that are needed.
+
+    Then no file system can change one for the other at once, and the old has to go first.
+    """
+    assert isinstance(new, ArrayNode)
+    template, ndim = new.chunks.template, len(new.schema.shape)
+    if template is None:
+        return False
+    return any(template.is_folder(edit.key, ndim) for edit in old.edits)
 
 
 def _check_layout(format: Format, layout: Mapping[str, Any]) -> None:

@@ -616,3 +616,40 @@ def test_we_read_groups_and_copies_of_zarr(tmp_path: Path) -> None:
     theirs["x/y"].attrs["later"] = 1
     assert root.consolidated is False
     assert dict(root["x/y"].attrs) == {"later": 1}
+
+
+# Arrays of other axes in the same place -----------------------------------------------------------
+
+
+SHAPES = [((4, 4), (4,)), ((2, 2, 2), (4,)), ((2, 2, 2), (3, 3)), ((4,), (4, 4)), ((4,), (2, 2, 2))]
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_empty_folders_are_in_nobodys_way(tmp_path: Path, shapes: Any) -> None:
+    old, new = shapes
+    for number, create in enumerate((_delete_then_fill, _delete_then_read, _replace)):
+        root = ingot.group(tmp_path / str(number), format="zarr2")
+        root.array("a", np.ones(old), dimension_separator="/", chunks=(1,) * len(old))
+        found = create(root, new)
+        assert found.tolist() == ingot.open(tmp_path / str(number) / "a")[...].tolist()
+        assert found.tolist() == np.full(new, 0 if create is _delete_then_read else 5).tolist()
+
+
+def _delete_then_fill(root: ingot.Group, shape: Any) -> Any:
+    del root["a"]
+    root.array("a", np.full(shape, 5), dimension_separator="/", chunks=(1,) * len(shape))
+    return root["a"][...]
+
+
+def _delete_then_read(root: ingot.Group, shape: Any) -> Any:
+    del root["a"]
+    root.create_array(
+        "a", shape=shape, dtype="i8", dimension_separator="/", chunks=(1,) * len(shape)
+    )
+    return root["a"][...]
+
+
+def _replace(root: ingot.Group, shape: Any) -> Any:
+    wishes = {"dimension_separator": "/", "chunks": (1,) * len(shape)}
+    root.array("a", np.full(shape, 5), overwrite=True, **wishes)
+    return root["a"][...]

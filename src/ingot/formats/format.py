@@ -126,6 +126,17 @@ class KeyTemplate:
             return None
         return tuple(map(int, parts))
 
+    def is_folder(self, key: str, ndim: int) -> bool:
+        """Tell whether a key is that of a folder in which chunks lie.
+
+        >>> KeyTemplate("c/", "/").is_folder("c/1", 2), KeyTemplate().is_folder("1", 2)
+        (True, False)
+        """
+        if self.separator != "/" or not key.startswith(self.prefix):
+            return False
+        parts = key[len(self.prefix) :].split("/")
+        return len(parts) < ndim and all(map(_NUMBER.fullmatch, parts))
+
 
 @dataclass(frozen=True, slots=True)
 class Locations:

@@ -83,11 +83,15 @@ def removals(
 def all_removed(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
     """Return the removal of all chunks that a store holds, wherever they lie.
 
+    So are folders that have the key of a chunk: an array of more axes left them behind, empty.
+
     >>> from ingot.stores import MemoryStore
     >>> all_removed(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
     (Delete(key='0.1'), Delete(key='7.0'))
     """
-    return tuple(Delete(template.key(coords)) for coords in stored(store, template, ndim))
+    folders = ndim - 1 if template.separator == "/" else 0
+    keys = (key.removesuffix("/") for key in _walk(store, template.prefix, folders, leaves=True))
+    return tuple(Delete(key) for key in keys if template.parse(key, ndim) is not None)
 
 
 def difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
@@ -104,12 +108,16 @@ def difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
         yield from itertools.product(*ranges)
 
 
-def _walk(store: Store, prefix: str, folders: int) -> Iterator[str]:
+def _walk(store: Store, prefix: str, folders: int, *, leaves: bool = False) -> Iterator[str]:
+    """Yield the keys below so many folders, and the folders there too if `leaves`."""
     for name in store.names(prefix):
         if not name.endswith("/"):
             yield prefix + name
-        elif folders and name[:-1].isdecimal():
-            yield from _walk(store, prefix + name, folders - 1)
+        elif folders:
+            if name[:-1].isdecimal():
+                yield from _walk(store, prefix + name, folders - 1, leaves=leaves)
+        elif leaves:
+            yield prefix + name
 
 
 def _within(coords: Coords, counts: Coords) -> bool:
