@@ -121,7 +121,9 @@ def create_array(format: Format, place: Place, wish: Wish, items: NDArray[Any] |
         made_anew = (*data.edits, *commit.publish)
         if old is None:
             return Commit(commit.prepare, made_anew, commit.cleanup)
-        return Commit(publish=(*old.edits, *commit.prepare, *made_anew, *commit.cleanup))
+        kept = {edit.key for edit in made_anew}
+        strays = tuple(edit for edit in commit.prepare if edit.key not in kept)
+        return Commit((), (*old.edits, *made_anew), (*strays, *commit.cleanup))
 
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(

@@ -653,3 +653,24 @@ def _replace(root: ingot.Group, shape: Any) -> Any:
     wishes = {"dimension_separator": "/", "chunks": (1,) * len(shape)}
     root.array("a", np.full(shape, 5), overwrite=True, **wishes)
     return root["a"][...]
+
+
+def test_a_smaller_array_leaves_no_folders_in_the_way(tmp_path: Path) -> None:
+    root = ingot.group(tmp_path / "root", format="zarr2")
+    wishes = {"dimension_separator": "/", "chunks": 2, "dtype": "i8"}
+    root.array("a", np.ones((4, 4)), **wishes)
+    root.create_array("a", shape=6, overwrite=True, **wishes)
+    assert root["a"][...].tolist() == [0] * 6
+    root.array("a", np.ones(2), overwrite=True, **wishes)
+    root["a"].resize(6)
+    assert root["a"][...].tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_a_folder_of_others_is_not_removed_with_an_array(tmp_path: Path) -> None:
+    root = ingot.group(tmp_path / "root", format="zarr2")
+    root.array("a", [1, 2])
+    (tmp_path / "root" / "a" / "7").mkdir()
+    (tmp_path / "root" / "a" / "7" / "mine").write_text("mine")
+    del root["a"]
+    assert "a" not in root
+    assert (tmp_path / "root" / "a" / "7" / "mine").read_text() == "mine"

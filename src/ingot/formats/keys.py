@@ -12,7 +12,7 @@ from typing import Final
 from ingot.formats.format import Coords, KeyTemplate
 from ingot.stores.store import Commit, Delete, Put, Store
 
-__all__ = ["all_removed", "difference", "leaving", "removals", "staged", "stored"]
+__all__ = ["all_removed", "difference", "leaving", "removals", "staged", "stored", "strays"]
 
 # Removing so many keys that may not be there is cheaper than asking which are.
 _MOST_UNSEEN: Final = 4096
@@ -83,14 +83,22 @@ def removals(
 def all_removed(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
     """Return the removal of all chunks that a store holds, wherever they lie.
 
-    So are folders that have the key of a chunk: an array of more axes left them behind, empty.
-
     >>> from ingot.stores import MemoryStore
     >>> all_removed(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
     (Delete(key='0.1'), Delete(key='7.0'))
     """
+    return tuple(Delete(template.key(coords)) for coords in stored(store, template, ndim))
+
+
+def strays(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+    """Return the removal of what lies where the chunks of a new array will be.
+
+    That are chunks which an array left, and folders with the key of a chunk, which one of more axes
+    left, empty.
+    """
     folders = ndim - 1 if template.separator == "/" else 0
-    keys = (key.removesuffix("/") for key in _walk(store, template.prefix, folders, leaves=True))
+    folder, slash, _ = template.prefix.rpartition("/")
+    keys = (key.removesuffix("/") for key in _walk(store, folder + slash, folders, leaves=True))
     return tuple(Delete(key) for key in keys if template.parse(key, ndim) is not None)
 
 

@@ -375,7 +375,7 @@ class Zarr2Format:
         chunks = Zarr2Map(store, metadata, path)
         commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
         # What an array that was here before left behind, if it was not removed to the end.
-        strays = keys.all_removed(store, chunks.template, len(schema.shape))
+        strays = keys.strays(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, commit.publish)
 
 
