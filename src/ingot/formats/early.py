@@ -126,7 +126,7 @@ class EarlyMap:
         """Return the commit that removes the array."""
         chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
         documents = Delete(self.layout.meta), Delete(self.layout.attrs)
-        return Commit(publish=documents, cleanup=chunks)
+        return Commit(publish=(*documents, *chunks))
 
 
 def open_array(store: Store, path: str, layout: Layout) -> ArrayNode:

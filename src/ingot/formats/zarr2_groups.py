@@ -3,13 +3,13 @@
 Knows the commits by which groups come, change and go. Refuses to know arrays, which `zarr2` does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ingot.errors import NotFoundError
-from ingot.formats import copies, document
-from ingot.formats.format import ArrayNode, Copies, GroupNode
-from ingot.formats.paths import above, joined, normalised, prefix
+from ingot.formats import copies, document, nodes
+from ingot.formats.format import Copies, GroupNode
+from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr2 import (
     ARRAY,
     ATTRS,
@@ -19,7 +19,7 @@ from ingot.formats.zarr2 import (
     pack_attrs,
     pack_group,
 )
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from ingot.stores.store import Commit, Extent, Put, Store
 
 __all__ = ["Zarr2Hierarchy"]
 
@@ -52,20 +52,10 @@ class Zarr2Hierarchy(Zarr2Format):
         return Commit(publish=(Put(key, pack_attrs(attrs)), *followed))
 
     def removed(self, store: Store, path: str) -> Commit:
-        """Return the commit that removes a node and all below it: what makes nodes first."""
-        publish: list[Edit] = []
-        cleanup: list[Edit] = []
-        for node in self._nodes(store, path):
-            if isinstance(node, ArrayNode):
-                commit = node.chunks.removed()
-                # Copies are changed below, once for all.
-                publish += (edit for edit in commit.publish if isinstance(edit, Delete))
-                cleanup += commit.cleanup
-            else:
-                names = GROUP, ATTRS, copies.COPIES
-                publish += (Delete(prefix(node.path) + name) for name in names)
-        publish += copies.followed(store, above(path), {}, gone=path)
-        return Commit(publish=tuple(publish), cleanup=tuple(cleanup))
+        """Return the commit that removes a node and all below it, at once."""
+        commit = nodes.removed(self, store, path, (GROUP, ATTRS, copies.COPIES))
+        followed = copies.followed(store, above(path), {}, gone=path)
+        return replace(commit, publish=(*commit.publish, *followed))
 
     def copies(self, store: Store, path: str) -> Copies | None:
         """Return how the copies at a group compare with the documents; None without copies."""
@@ -81,8 +71,8 @@ class Zarr2Hierarchy(Zarr2Format):
 
     def _documents(self, store: Store, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for node in self._nodes(store, path):
-            place = prefix(node.chunks.path if isinstance(node, ArrayNode) else node.path)
+        for node in nodes.walk(self, store, path):
+            place = prefix(nodes.path_of(node))
             keys = [place + name for name in (ARRAY, GROUP, ATTRS)]
             data = store.read([Extent(key, 0, document.LARGEST + 1) for key in keys])
             for key, content in zip(keys, data, strict=True):
@@ -90,19 +80,6 @@ class Zarr2Hierarchy(Zarr2Format):
                     value = document.parse_object(content, key, bare_nan=True)
                     found[key.removeprefix(prefix(path))] = value
         return found
-
-    def _nodes(self, store: Store, path: str) -> Iterator[ArrayNode | GroupNode]:
-        """Yield a node and all below it."""
-        waiting = [path]
-        while waiting:
-            place = waiting.pop()
-            try:
-                node = self.open(store, place)
-            except NotFoundError:
-                continue  # Gone since its group was listed.
-            yield node
-            if isinstance(node, GroupNode):
-                waiting += (joined(place, name) for name in reversed(node.children))
 
 
 def _told(documents: Mapping[str, Any]) -> dict[str, Any]:
