@@ -32,6 +32,7 @@ from ingot.formats.paths import prefix
 from ingot.formats.zarr0 import Zarr0Format
 from ingot.formats.zarr1 import Zarr1Format
 from ingot.formats.zarr2_groups import Zarr2Hierarchy
+from ingot.formats.zarr3_groups import Zarr3Hierarchy
 from ingot.group import Group, State, group_handle
 from ingot.options import Options
 from ingot.stores import (
@@ -53,13 +54,12 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 
 # In the order of detection: the marks of the last ones are the least certain.
 _FORMATS: Final[Mapping[str, Format]] = {
-    each.name: each for each in (Zarr2Hierarchy(), Zarr0Format(), Zarr1Format())
+    each.name: each for each in (Zarr3Hierarchy(), Zarr2Hierarchy(), Zarr0Format(), Zarr1Format())
 }
 
 _OWNERS: Final = tuple(each for each in _FORMATS.values() if isinstance(each, Owner))
 
-# Becomes zarr3, what other programs write today, as soon as that format is here.
-_DEFAULT: Final = "zarr2"
+_DEFAULT: Final = "zarr3"
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -122,8 +122,9 @@ def create(
     `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB. `codec`
     is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
     them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
-    text of any length. The format zarr2 has two settings of its own: `order` ("C" or "F") and
-    `dimension_separator` ("." or "/").
+    text of any length. The formats zarr3 (the default) and zarr2 have the settings `order` ("C" or
+    "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
+    `dimension_names`, `chunk_key_encoding` and `checksum` as well.
 
     What exists is not touched, unless `overwrite` allows to replace an array. Then the new one
     takes its place in one commit; files that are not the array's own stay. A group, or a folder
