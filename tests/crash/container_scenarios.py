@@ -13,6 +13,7 @@ from ingot.formats.paths import joined
 from ingot.formats.zarr0 import Zarr0Format
 from ingot.formats.zarr1 import Zarr1Format
 from ingot.formats.zarr2_groups import Zarr2Hierarchy
+from ingot.formats.zarr3_groups import Zarr3Hierarchy
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import MemoryStore, Store, read_state
@@ -91,17 +92,20 @@ def created(format: Format, change: Change) -> Scenario:
     return changed(format, lambda store: None, change)
 
 
-def group(*changes: Change, copies: bool = False) -> Scenario:
+HIERARCHIES = {"zarr2": Zarr2Hierarchy(), "zarr3": Zarr3Hierarchy()}
+
+
+def group(format: str, *changes: Change, copies: bool = False) -> Scenario:
     """Return the scenario of changes to a group of an array, and a group with another one."""
 
     def start(store: Store) -> None:
-        root = ingot.group(store, attrs={"title": "sample"}, format="zarr2")
+        root = ingot.group(store, attrs={"title": "sample"}, format=format)
         root.array("a", np.arange(6, dtype="u1"), chunks=4, codec="none")
         root.array("g/b", np.arange(3, dtype="u1"), codec="none")
         if copies:
             root.consolidate()
 
-    return changed(Zarr2Hierarchy(), start, *changes)
+    return changed(HIERARCHIES[format], start, *changes)
 
 
 def _assign(selection: slice, value: int) -> Change:
@@ -110,6 +114,49 @@ def _assign(selection: slice, value: int) -> Change:
 
 def _delete(name: str) -> Change:
     return lambda root: root.__delitem__(name)
+
+
+def groups(format: str) -> dict[str, Scenario]:
+    """Return the scenarios of groups, in one format."""
+    return {
+        f"{format} group: created": created(
+            HIERARCHIES[format], lambda store: ingot.group(store, attrs={"n": 1}, format=format)
+        ),
+        f"{format} group: attributes": group(format, lambda root: root.attrs.update(n=1)),
+        f"{format} group: attributes and copies": group(
+            format, lambda root: root.attrs.update(n=1), copies=True
+        ),
+        f"{format} group: attributes of a member, and copies": group(
+            format, lambda root: root["g/b"].attrs.update(n=1), copies=True
+        ),
+        f"{format} group: append to a member, and copies": group(
+            format, lambda root: root["a"].append([1, 2, 3]), copies=True
+        ),
+        f"{format} group: two members": group(
+            format,
+            lambda root: root["a"].append([1, 2, 3]),
+            lambda root: root["g"]["b"].append([4]),
+        ),
+        f"{format} group: a new array": group(
+            format, lambda root: root.array("c", [1, 2], codec="none")
+        ),
+        f"{format} group: a new array in new groups": group(
+            format, lambda root: root.array("n/m/c", [1, 2], codec="none", attrs={"n": 1})
+        ),
+        f"{format} group: a new group, and copies": group(
+            format, lambda root: root.group("n/m"), copies=True
+        ),
+        f"{format} group: an array replaced": group(
+            format, lambda root: root.array("a", [1, 2], codec="none", overwrite=True)
+        ),
+        f"{format} group: an array deleted": group(format, _delete("a")),
+        f"{format} group: a group deleted": group(format, _delete("g")),
+        f"{format} group: a group deleted, and copies": group(format, _delete("g"), copies=True),
+        f"{format} group: deleted, and there again": group(
+            format, _delete("a"), lambda root: root.create_array("a", shape=6, dtype="u1", chunks=4)
+        ),
+        f"{format} group: copies": group(format, lambda root: root.consolidate()),
+    }
 
 
 CONTAINERS: dict[str, Scenario] = {
@@ -134,33 +181,6 @@ CONTAINERS: dict[str, Scenario] = {
     "zarr1: created with data": created(
         Zarr1Format(), lambda store: ingot.array([1, 2, 3], store, chunks=2, format="zarr1")
     ),
-    "group: created": created(
-        Zarr2Hierarchy(), lambda store: ingot.group(store, attrs={"n": 1}, format="zarr2")
-    ),
-    "group: attributes": group(lambda root: root.attrs.update(n=1)),
-    "group: attributes and copies": group(lambda root: root.attrs.update(n=1), copies=True),
-    "group: attributes of a member, and copies": group(
-        lambda root: root["g/b"].attrs.update(n=1), copies=True
-    ),
-    "group: append to a member, and copies": group(
-        lambda root: root["a"].append([1, 2, 3]), copies=True
-    ),
-    "group: two members": group(
-        lambda root: root["a"].append([1, 2, 3]), lambda root: root["g"]["b"].append([4])
-    ),
-    "group: a new array": group(lambda root: root.array("c", [1, 2], codec="none")),
-    "group: a new array in new groups": group(
-        lambda root: root.array("n/m/c", [1, 2], codec="none", attrs={"n": 1})
-    ),
-    "group: a new group, and copies": group(lambda root: root.group("n/m"), copies=True),
-    "group: an array replaced": group(
-        lambda root: root.array("a", [1, 2], codec="none", overwrite=True)
-    ),
-    "group: an array deleted": group(_delete("a")),
-    "group: a group deleted": group(_delete("g")),
-    "group: a group deleted, and copies": group(_delete("g"), copies=True),
-    "group: deleted, and there again": group(
-        _delete("a"), lambda root: root.create_array("a", shape=6, dtype="u1", chunks=4)
-    ),
-    "group: copies": group(lambda root: root.consolidate()),
+    **groups("zarr2"),
+    **groups("zarr3"),
 }

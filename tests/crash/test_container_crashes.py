@@ -14,7 +14,8 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["zarr0: append", "group: a group deleted, and copies", "group: a new array"]
+    "name",
+    ["zarr0: append", "zarr2 group: a group deleted, and copies", "zarr3 group: a new array"],
 )
 def test_nor_does_one_of_the_writer_after_a_dead_one(name: str) -> None:
     assert prove(CONTAINERS[name], deep=True).faults == []

@@ -28,12 +28,21 @@ from ingot.errors import (
 from ingot.formats import copies
 from ingot.formats.format import Copies, GroupNode
 from ingot.formats.zarr2_groups import Zarr2Hierarchy
+from ingot.formats.zarr3_groups import Zarr3Hierarchy
 from ingot.stores import Commit, Extent, Feature, LocalStore, MemoryStore, Store, ZipStore
 from tests.places import Place, content, put
 
+FORMAT = "zarr2"
+"""The format of the groups; tests in a `place` run once for each."""
+
+
+@pytest.fixture(params=["zarr2", "zarr3"])
+def each_format(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "FORMAT", request.param)
+
 
 @pytest.fixture(params=["memory", "local", "zip"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, each_format: None) -> Place:
     if request.param == "memory":
         return MemoryStore()
     return tmp_path / ("root" if request.param == "local" else "root.zip")
@@ -52,7 +61,7 @@ def group_at(place: Place, mode: Any = "r+") -> ingot.Group:
 
 
 def sample(place: Place) -> ingot.Group:
-    root = ingot.group(place, attrs={"title": "sample"}, format="zarr2")
+    root = ingot.group(place, attrs={"title": "sample"}, format=FORMAT)
     root.array("a", np.arange(12).reshape(3, 4), chunks=(2, 2), attrs={"units": "m"})
     root.array("b/c", [1.5, 2.5], codec="zlib:1")
     root.group("b/d", attrs={"empty": True})
@@ -95,10 +104,11 @@ def test_names_are_text_and_stay_inside(place: Place) -> None:
     for name in ("..", "a/../b", "b/.", "c:/x", "a\0b"):
         with pytest.raises(UnsafeError):
             root[name]
-        with pytest.raises(UnsafeError):
+        with pytest.raises(ValueError, match=r"name|key"):
             root.group(name)
-    for name in (".zgroup", "b/.zattrs/c", ".zmetadata"):
-        with pytest.raises(UnsafeError, match="name of a document"):
+    reserved = {"zarr2": (".zgroup", "b/.zattrs/c", ".zmetadata"), "zarr3": ("zarr.json", "__x")}
+    for name in reserved[FORMAT]:
+        with pytest.raises(ValueError, match="name"):
             root.create_array(name, shape=1, dtype="i4")
 
 
@@ -111,7 +121,7 @@ def test_members_of_other_kinds_are_left_out(tmp_path: Path) -> None:
 
 
 def test_creating_makes_the_groups_above(place: Place) -> None:
-    root = ingot.group(place, format="zarr2")
+    root = ingot.group(place, format=FORMAT)
     root.create_array("x/y/z", shape=3, dtype="i4", fill=7)
     assert isinstance(root["x/y"], ingot.Group)
     assert root["x"]["y"]["z"][...].tolist() == [7, 7, 7]
@@ -141,7 +151,8 @@ def test_an_array_is_replaced_when_that_is_wanted(place: Place) -> None:
     root.array("a", [1, 2, 3], overwrite=True)
     assert root["a"][...].tolist() == [1, 2, 3]
     assert dict(root["a"].attrs) == {}
-    assert {key for key in stored(place) if key.startswith("a/")} == {"a/.zarray", "a/0"}
+    keys = {"zarr2": {"a/.zarray", "a/0"}, "zarr3": {"a/zarr.json", "a/c/0"}}
+    assert {key for key in stored(place) if key.startswith("a/")} == keys[FORMAT]
 
 
 def test_members_can_be_changed(place: Place) -> None:
@@ -178,7 +189,7 @@ def test_files_of_others_survive(tmp_path: Path) -> None:
 def test_chunks_that_a_crash_left_do_not_come_back(place: Place) -> None:
     root = sample(place)
     zeros = np.zeros((2, 2), "i8")
-    chunk = {key: data for key, data in stored(place).items() if key == "a/0.0"}
+    chunk = {key: data for key, data in stored(place).items() if key in ("a/0.0", "a/c/0/0")}
     del root["a"]
     if isinstance(place, Path) and place.suffix == ".zip":
         ZipStore(place, writable=True).apply(Commit(publish=tuple(_puts(chunk))))
@@ -329,6 +340,17 @@ def test_copies_are_those_of_all_documents(place: Place) -> None:
     root.consolidate()
     assert root.consolidated is True
     found = stored(place)
+    if FORMAT == "zarr3":
+        whole = json.loads(found["zarr.json"])
+        copied = whole.pop("consolidated_metadata")
+        assert copied == {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {
+                name: json.loads(found[f"{name}/zarr.json"]) for name in ("a", "b", "b/c", "b/d")
+            },
+        }
+        return
     documents = {
         key: json.loads(data)
         for key, data in found.items()
@@ -343,7 +365,7 @@ def test_copies_are_those_of_all_documents(place: Place) -> None:
 CHANGES: dict[str, Callable[[ingot.Group], object]] = {
     "attribute of the group": lambda root: root.attrs.update(n=1),
     "attribute of a member": lambda root: root["a"].attrs.update(n=1),
-    "attribute of a group inside": lambda root: root["b"].attrs.update(n=float("nan")),
+    "attribute of a group inside": lambda root: root["b"].attrs.update(n=[1.5, None]),
     "length": lambda root: root["a"].append(np.zeros((1, 4))),
     "new array": lambda root: root.array("x/y", [1], attrs={"n": 1}),
     "new group": lambda root: root.group("b/e/f"),
@@ -384,15 +406,18 @@ def test_a_change_and_its_copies_are_one_commit() -> None:
 def test_stale_copies_are_found_and_the_documents_win(place: Place) -> None:
     root = sample(place)
     root.consolidate()
-    changed = json.loads(stored(place)["a/.zarray"]) | {"shape": [1, 4]}
+    key = {"zarr2": "a/.zarray", "zarr3": "a/zarr.json"}[FORMAT]
+    changed = json.loads(stored(place)[key]) | {"shape": [1, 4]}
     store: Any = place
     if isinstance(place, Path):
         store = ZipStore(place, writable=True) if place.suffix else LocalStore(place, writable=True)
-    store.apply(Commit(publish=tuple(_puts({"a/.zarray": json.dumps(changed).encode()}))))
+    store.apply(Commit(publish=tuple(_puts({key: json.dumps(changed).encode()}))))
     again = group_at(place)
     assert again.consolidated is False
     assert again["a"].shape == (1, 4)
-    assert Zarr2Hierarchy().copies(store, "") == Copies(("a/.zarray",))
+    stale = {"zarr2": "a/.zarray", "zarr3": "a"}[FORMAT]
+    hierarchy = Zarr2Hierarchy() if FORMAT == "zarr2" else Zarr3Hierarchy()
+    assert hierarchy.copies(store, "") == Copies((stale,))
     again.consolidate()
     assert again.consolidated is True
 
@@ -418,7 +443,13 @@ def test_copies_that_cannot_be_read_are_none(data: bytes) -> None:
     assert store.read([Extent(".zmetadata")]) == [data]
 
 
-def test_without_a_listing_copies_name_the_members() -> None:
+@pytest.mark.parametrize("name", ["zarr2", "zarr3"])
+def test_without_a_listing_copies_name_the_members(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "FORMAT", name)
+    hierarchy = Zarr2Hierarchy() if name == "zarr2" else Zarr3Hierarchy()
+
     class Unlisted(MemoryStore):
         features = Feature.RANGES
 
@@ -427,12 +458,13 @@ def test_without_a_listing_copies_name_the_members() -> None:
 
     whole = MemoryStore()
     sample(whole).consolidate()
-    put(whole, {".zmetadata": _with(whole, "ghost/.zgroup", {"zarr_format": 2})})
-    root = Zarr2Hierarchy().open(Unlisted(content(whole)))
+    if name == "zarr2":
+        put(whole, {".zmetadata": _with(whole, "ghost/.zgroup", {"zarr_format": 2})})
+    root = hierarchy.open(Unlisted(content(whole)))
     assert isinstance(root, GroupNode)
     # What only the copy has is not there.
     assert root.children == ("a", "b")
-    inner = Zarr2Hierarchy().open(Unlisted(content(whole)), "b")
+    inner = hierarchy.open(Unlisted(content(whole)), "b")
     assert isinstance(inner, GroupNode)
     assert inner.children == ("c", "d")
 
@@ -572,12 +604,13 @@ def test_other_formats_may_lie_in_a_group(tmp_path: Path) -> None:
 def test_a_group_is_replaced_when_that_is_wanted(place: Place) -> None:
     sample(place)
     with pytest.raises(ExistsError):
-        ingot.group(place, format="zarr2")
+        ingot.group(place, format=FORMAT)
     with pytest.raises(ExistsError, match="only arrays"):
-        ingot.array([1], place, overwrite=True, format="zarr2")
-    root = ingot.group(place, overwrite=True, attrs={"new": 1}, format="zarr2")
+        ingot.array([1], place, overwrite=True, format=FORMAT)
+    root = ingot.group(place, overwrite=True, attrs={"new": 1}, format=FORMAT)
     assert list(root) == []
-    assert set(stored(place)) == {".zgroup", ".zattrs"}
+    keys = {"zarr2": {".zgroup", ".zattrs"}, "zarr3": {"zarr.json"}}
+    assert set(stored(place)) == keys[FORMAT]
 
 
 def test_formats_without_groups(tmp_path: Path) -> None:
@@ -591,24 +624,31 @@ def test_formats_without_groups(tmp_path: Path) -> None:
         ingot.group(attrs={"x": object()})
 
 
-def test_zarr_reads_our_groups(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_zarr_reads_our_groups(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zarr = pytest.importorskip("zarr")
+    monkeypatch.setattr(sys.modules[__name__], "FORMAT", f"zarr{version}")
     root = sample(tmp_path / "root")
-    theirs = zarr.open_group(str(tmp_path / "root"), mode="r", zarr_format=2)
+    theirs = zarr.open_group(str(tmp_path / "root"), mode="r", zarr_format=version)
     assert sorted(theirs) == ["a", "b"]
     assert theirs["b/c"][...].tolist() == [1.5, 2.5]
     assert dict(theirs.attrs) == {"title": "sample"}
     root.consolidate()
-    copied = zarr.open_consolidated(str(tmp_path / "root"), zarr_format=2)
+    copied = zarr.open_consolidated(str(tmp_path / "root"), zarr_format=version)
     assert sorted(copied) == ["a", "b"]
     assert copied["a"][...].tolist() == np.arange(12).reshape(3, 4).tolist()
 
 
-def test_we_read_groups_and_copies_of_zarr(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_we_read_groups_and_copies_of_zarr(tmp_path: Path, version: int) -> None:
     zarr = pytest.importorskip("zarr")
-    theirs = zarr.open_group(str(tmp_path / "root"), mode="w", zarr_format=2, attributes={"n": 1})
+    theirs = zarr.open_group(
+        str(tmp_path / "root"), mode="w", zarr_format=version, attributes={"n": 1}
+    )
     theirs.create_array("x/y", shape=(4,), dtype="i4", chunks=(2,))[...] = [1, 2, 3, 4]
-    zarr.consolidate_metadata(str(tmp_path / "root"), zarr_format=2)
+    zarr.consolidate_metadata(str(tmp_path / "root"), zarr_format=version)
     root = group_at(tmp_path / "root")
     assert root["x/y"][...].tolist() == [1, 2, 3, 4]
     assert dict(root.attrs) == {"n": 1}
@@ -616,6 +656,10 @@ def test_we_read_groups_and_copies_of_zarr(tmp_path: Path) -> None:
     theirs["x/y"].attrs["later"] = 1
     assert root.consolidated is False
     assert dict(root["x/y"].attrs) == {"later": 1}
+    root["x/y"].append([5])
+    root.consolidate()
+    again = zarr.open_consolidated(str(tmp_path / "root"), zarr_format=version)
+    assert again["x/y"][...].tolist() == [1, 2, 3, 4, 5]
 
 
 # Arrays of other axes in the same place -----------------------------------------------------------
@@ -625,10 +669,10 @@ SHAPES = [((4, 4), (4,)), ((2, 2, 2), (4,)), ((2, 2, 2), (3, 3)), ((4,), (4, 4))
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_empty_folders_are_in_nobodys_way(tmp_path: Path, shapes: Any) -> None:
+def test_empty_folders_are_in_nobodys_way(tmp_path: Path, shapes: Any, each_format: None) -> None:
     old, new = shapes
     for number, create in enumerate((_delete_then_fill, _delete_then_read, _replace)):
-        root = ingot.group(tmp_path / str(number), format="zarr2")
+        root = ingot.group(tmp_path / str(number), format=FORMAT)
         root.array("a", np.ones(old), dimension_separator="/", chunks=(1,) * len(old))
         found = create(root, new)
         assert found.tolist() == ingot.open(tmp_path / str(number) / "a")[...].tolist()
