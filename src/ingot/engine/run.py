@@ -258,7 +258,8 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            for first in range(0, self._files().count_chunks(selection), _STAGED_AT_ONCE):
+            count = self._files().count_chunks(selection)
+            for first in range(0, count, _STAGED_AT_ONCE):
                 staged, troubles = layout.stage(
                     values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
                 )
