@@ -16,6 +16,26 @@ pub fn for_each_run(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(
     }
 }
 
+/// Asks for the memory of runs before they are visited: they lie apart, so no processor
+/// guesses by itself where the next ones are.
+#[derive(Default)]
+pub struct Outlook {
+    last: Option<isize>,
+}
+
+impl Outlook {
+    /// So many runs ahead memory is asked for.
+    const AHEAD: isize = 3;
+
+    /// To be called with each run in turn.
+    #[inline]
+    pub fn expect(&mut self, region: &Region, run: &Run) {
+        if let Some(last) = self.last.replace(run.offset) {
+            region.expect(run.offset + Self::AHEAD * (run.offset - last), run.items * region.itemsize());
+        }
+    }
+}
+
 /// Visit the contiguous bytes that the wanted items number `ranks` are made of: where each
 /// lies in the chunk, and its place.
 pub fn for_each_piece(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(usize, &mut [u8])) {

@@ -265,6 +265,21 @@ impl Region {
         }
     }
 
+    /// Tell the processor that `bytes` from `offset` on will be wanted soon, if they are part
+    /// of the destination at all.
+    pub fn expect(&self, offset: isize, bytes: usize) {
+        let Ok(offset) = usize::try_from(offset) else { return };
+        if offset + bytes > self.destination.bytes {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        for line in (0..bytes).step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: it lies inside the destination; and nothing is read.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.destination.start.add(offset + line).cast()) };
+        }
+    }
+
     /// `bytes` of the destination from `offset` on, to be written.
     #[allow(clippy::mut_from_ref, reason = "the region names the memory, it does not own it")]
     pub fn piece(&self, offset: isize, bytes: usize) -> &mut [u8] {
