@@ -8,7 +8,7 @@ use crate::decode::{Block, Decoder, Stream, Window};
 use crate::fault::Outcome;
 use crate::filters;
 use crate::header::{Filter, MAX_SPLIT_TYPESIZE, StreamFormat};
-use crate::pieces::{Outlook, Pieces, copy_plain, for_each_run};
+use crate::pieces::{Outlook, Pieces, copy_plain};
 use crate::scatter::Region;
 use crate::scratch::{Scratch, aligned_room, room};
 use crate::{special, varied};
@@ -273,7 +273,7 @@ impl Decoder<'_> {
         let filtered = aligned_room(filtered, block.size)?;
         let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
         let mut outlook = Outlook::default();
-        for_each_run(region, ranks, |run| {
+        region.for_each_run(ranks, |run| {
             outlook.expect(region, &run);
             let pieces = Pieces::of(&run, size);
             for piece in pieces {

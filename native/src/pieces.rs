@@ -5,17 +5,6 @@ use crate::fault::Outcome;
 use crate::scatter::{Region, Run};
 use std::ops::Range;
 
-/// Visit the wanted items number `ranks`, run by run.
-pub fn for_each_run(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
-    let mut rank = ranks.start;
-    while rank < ranks.end {
-        let mut run = region.run(rank);
-        run.items = run.items.min(ranks.end - rank);
-        rank += run.items;
-        visit(run);
-    }
-}
-
 /// Asks for the memory of runs before they are visited: they lie apart, so no processor
 /// guesses by itself where the next ones are.
 #[derive(Default)]
@@ -39,7 +28,7 @@ impl Outlook {
 /// Visit the contiguous bytes that the wanted items number `ranks` are made of: where each
 /// lies in the chunk, and its place.
 pub fn for_each_piece(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(usize, &mut [u8])) {
-    for_each_run(region, ranks, |run| {
+    region.for_each_run(ranks, |run| {
         for Piece { start, bytes, offset } in Pieces::of(&run, region.itemsize()) {
             visit(start, region.piece(offset, bytes));
         }
@@ -88,7 +77,7 @@ pub fn copy_plain(region: &Region, range: Range<usize>, window: Window<'_>) -> O
     let size = region.itemsize();
     let first = region.rank(range.start / size);
     let end = region.rank(range.end.div_ceil(size));
-    for_each_run(region, first..end, |run| {
+    region.for_each_run(first..end, |run| {
         for piece in Pieces::of(&run, size) {
             let from = piece.start.max(range.start);
             let to = (piece.start + piece.bytes).min(range.end);
