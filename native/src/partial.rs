@@ -111,6 +111,22 @@ impl Decoder<'_> {
         self.copy_span(&block, range, low..high, region, scratch)
     }
 
+    /// Decode the first block, whose bytes lie in `window`, for others that depend on it.
+    pub fn decode_first(&self, window: Window<'_>, scratch: &mut Scratch) -> Outcome<()> {
+        if let Some(extras) = &self.extras {
+            let made = self.make_first(window, scratch)?;
+            extras.first.get_or_init(|| made);
+        }
+        Ok(())
+    }
+
+    fn make_first(&self, window: Window<'_>, scratch: &mut Scratch) -> Outcome<Vec<u8>> {
+        let mut first = Vec::new();
+        room(&mut first, self.header.blocksize)?;
+        self.decode_block(window, 0, &mut first, None, scratch)?;
+        Ok(first)
+    }
+
     /// Decode block `index` into `out`, and before it the first block, if it is needed and
     /// was not decoded before.
     fn decode_dependent(&self, window: Window<'_>, index: usize, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
@@ -120,10 +136,8 @@ impl Decoder<'_> {
         let first = match extras.first.get() {
             Some(first) => first,
             None => {
-                let mut first = Vec::new();
-                room(&mut first, self.header.blocksize)?;
-                self.decode_block(window, 0, &mut first, None, scratch)?;
-                extras.first.get_or_init(|| first)
+                let made = self.make_first(window, scratch)?;
+                extras.first.get_or_init(|| made)
             }
         };
         if index == 0 {
