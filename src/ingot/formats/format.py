@@ -22,6 +22,7 @@ from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
 __all__ = [
     "ArrayNode",
     "ChunkMap",
+    "Column",
     "Coords",
     "Format",
     "GroupNode",
@@ -32,7 +33,10 @@ __all__ = [
     "RaggedNode",
     "Request",
     "Signature",
+    "TableFormat",
+    "TableMap",
     "TableNode",
+    "TableSchema",
 ]
 
 
@@ -227,12 +231,89 @@ class ArrayNode:
         return self.chunks.schema
 
 
+@runtime_checkable
+class TableMap(Protocol):
+    """The address book of one table: which columns there are, and how that is changed.
+
+    Columns have one length, that of their first axis. What is in a column is changed by the
+    column's own `ChunkMap`; `joined` makes one commit of the commits of many columns.
+    """
+
+    @property
+    def store(self) -> Store:
+        """Where its bytes are."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """The folder of the table in the store."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns, in their order."""
+        ...
+
+    @property
+    def columns(self) -> Mapping[str, "Column"]:
+        """The columns, in their order; a nested table is a column as well."""
+        ...
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of the table itself."""
+        ...
+
+    def reopened(self, store: Store) -> "TableMap":
+        """Return the map of the same table as `store` has it now."""
+        ...
+
+    def described(self, attrs: Mapping[str, Any]) -> tuple["TableMap", Commit]:
+        """Return the map with other attributes, and the commit that stores them."""
+        ...
+
+    def added(
+        self, name: str, schema: "ArraySchema | TableSchema", position: int | None = None
+    ) -> tuple["TableMap", "Column", Commit]:
+        """Return the map with one column more, the column, and the commit that makes it.
+
+        Nobody reaches the column before the commit's `publish`, so whoever fills it puts those
+        edits into `prepare`. The schema has the length of the other columns.
+        """
+        ...
+
+    def dropped(self, name: str) -> tuple["TableMap", Commit]:
+        """Return the map without a column, and the commit that removes it."""
+        ...
+
+    def renamed(self, old: str, new: str) -> tuple["TableMap", Commit]:
+        """Return the map with a column under another name, and the commit that moves it."""
+        ...
+
+    def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
+        """Return one commit of those of columns (nested ones by "a.b").
+
+        The first column switches last, or first when the table gets shorter: readers that take
+        the length of the first column for that of the table never see a row that is not there.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableNode:
     """A table: columns of one length, in their order; a nested table is a column as well."""
 
-    columns: Mapping[str, "ArrayNode | TableNode | RaggedNode"]
-    attrs: Mapping[str, Any]
+    table: TableMap
+
+    @property
+    def columns(self) -> Mapping[str, "Column"]:
+        """The columns, in their order."""
+        return self.table.columns
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of the table itself."""
+        return self.table.attrs
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +334,14 @@ class GroupNode:
     attrs: Mapping[str, Any]
 
 
+Column: TypeAlias = ArrayNode | TableNode | RaggedNode
+"""What a table is made of."""
+
 Node: TypeAlias = ArrayNode | TableNode | RaggedNode | GroupNode
 """What opening yields."""
+
+TableSchema: TypeAlias = Mapping[str, "ArraySchema | TableSchema"]
+"""The columns of a table that is to be made, in their order; a mapping is a nested table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +399,22 @@ class Format(Protocol):
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[Node, Commit]:
         """Return a new array, and the commit that makes it."""
+        ...
+
+
+@runtime_checkable
+class TableFormat(Format, Protocol):
+    """A format that holds tables as well."""
+
+    def create_table(
+        self,
+        store: Store,
+        schema: TableSchema,
+        attrs: Mapping[str, Any],
+        path: str = "",
+        **layout: Any,
+    ) -> tuple[TableNode, Commit]:
+        """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
         ...
 
 
