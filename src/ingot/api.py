@@ -19,6 +19,7 @@ from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
+from ingot.engine.changes import filled
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -29,6 +30,7 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats import fills
+from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
 from ingot.formats.zarr2 import Zarr2Format
@@ -46,7 +48,7 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
 
-_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(),)}
+_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(), BcolzFormat())}
 
 # Becomes zarr3, what other programs write today, as soon as that format is here.
 _DEFAULT: Final = "zarr2"
@@ -143,7 +145,7 @@ def formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
     >>> formats()
-    {'zarr2': ('array',)}
+    {'zarr2': ('array',), 'bcolz': ('array',)}
     """
     return dict.fromkeys(_FORMATS, ("array",))
 
@@ -260,8 +262,9 @@ def _created(path: Path | None, wish: _Wish, items: NDArray[Any] | None) -> Arra
         node, commit = chosen.create(store, schema, **wish.layout)
         assert isinstance(node, ArrayNode)
         made.append(Engine(node.chunks, options))
-        data = Commit()
-        if items is not None:
+        if items is None:
+            data = filled(made[-1])
+        else:
             data = made[-1].written(parse(..., schema.shape), items)
         # All at once, or nothing: what is replaced is still read, and where nothing was, chunks
         # without an array would be in the way of who tries again.

@@ -32,17 +32,19 @@ def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> ND
     return schema.chain.decode(data, spec, limit=limit)
 
 
-def encode(chunk: NDArray[Any], schema: ArraySchema) -> bytes | None:
-    """Return the bytes to be stored for a chunk; None when it holds nothing but the fill value.
+def encode(chunk: NDArray[Any], schema: ArraySchema, number: int = 0) -> bytes | None:
+    """Return the bytes to be stored for a chunk; None when it need not be stored.
+
+    That is when it holds nothing but the fill value, and chunks may be absent.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
     >>> encode(np.array([1, 2], "<i2"), schema), encode(np.array([0, 0], "<i2"), schema)
     (b'\\x01\\x00\\x02\\x00', None)
     """
-    if _is_all_fill(chunk, schema):
+    if schema.sparse and _is_all_fill(chunk, schema):
         return None
-    return schema.chain.encode(chunk)
+    return schema.chain.encode(chunk, number)
 
 
 def fill_item(schema: ArraySchema) -> NDArray[Any]:

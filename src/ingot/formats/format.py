@@ -66,8 +66,9 @@ class Kind(enum.Flag):
 class Signature:
     """How a format is recognised without opening it.
 
-    `markers` are names of which one lies in the format's directory. For single files `head` and
-    `tail` are how many of their first and last bytes `matches` wants to see.
+    `markers` are names of which one lies in the format's directory; where none does, `looks` may
+    look for itself. For single files `head` and `tail` are how many of their first and last bytes
+    `matches` wants to see.
 
     >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
     False
@@ -77,25 +78,31 @@ class Signature:
     head: int = 0
     tail: int = 0
     matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
+    looks: Callable[[Store], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KeyTemplate:
     """How keys follow from coordinates; the native kernel can do it as well.
 
-    An array without axes has one chunk, called `scalar`.
+    An array without axes has one chunk, called `scalar`. Where only the `leading` first axes are
+    cut, only their coordinates are in the key: the others are always 0.
 
     >>> KeyTemplate("a/", ".").key((1, 20)), KeyTemplate().key(())
     ('a/1.20', '0')
+    >>> KeyTemplate("__", suffix=".blp", leading=1).key((7, 0))
+    '__7.blp'
     """
 
     prefix: str = ""
     separator: str = "."
     suffix: str = ""
     scalar: str = "0"
+    leading: int | None = None
 
     def key(self, coords: Sequence[int]) -> str:
         """Return the key of one chunk."""
+        coords = coords[: self.leading]
         return f"{self.prefix}{self.separator.join(map(str, coords)) or self.scalar}{self.suffix}"
 
     def keys(self, coords: NDArray[np.int64]) -> tuple[str, ...]:
@@ -108,7 +115,10 @@ class KeyTemplate:
             return tuple(map(self.key, coords.tolist()))
         prefix, suffix, join = self.prefix, self.suffix, self.separator.join
         # A column has few different numbers, and a table of their texts is cheaper than str().
-        columns = [list(map(_texts(column).__getitem__, column.tolist())) for column in coords.T]
+        columns = [
+            list(map(_texts(column).__getitem__, column.tolist()))
+            for column in coords.T[: self.leading]
+        ]
         return tuple([f"{prefix}{join(parts)}{suffix}" for parts in zip(*columns, strict=True)])
 
     def parse(self, key: str, ndim: int) -> Coords | None:
@@ -123,9 +133,10 @@ class KeyTemplate:
         if ndim == 0:
             return () if text == self.scalar else None
         parts = text.split(self.separator)
-        if len(parts) != ndim or not all(map(_NUMBER.fullmatch, parts)):
+        count = ndim if self.leading is None else self.leading
+        if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
             return None
-        return tuple(map(int, parts))
+        return (*map(int, parts), *(0,) * (ndim - count))
 
 
 @dataclass(frozen=True, slots=True)
