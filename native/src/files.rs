@@ -253,6 +253,7 @@ pub fn decode_extent(
 pub struct Buffers {
     pub head: Vec<u8>,
     pub body: Vec<u8>,
+    pub tail: Vec<u8>,
 }
 
 /// The header of a chunk that is stored in `stored` bytes and must decode to `expected`:
@@ -276,7 +277,11 @@ pub fn check_size(header: &Header, expected: usize) -> Outcome<()> {
 }
 
 /// Which bytes to read for `blocks`, and the blocks that each read serves.
-fn reads(decoder: &Decoder<'_>, blocks: Range<usize>, region: &Region) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
+pub fn reads(
+    decoder: &Decoder<'_>,
+    blocks: Range<usize>,
+    region: &Region,
+) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
     let header = decoder.header;
     if header.memcpyed() {
         let (first, end) = region.span();

@@ -12,6 +12,7 @@ use crate::files::{self, Buffers, Extent, Root};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::{Scratch, room};
 use crate::streams::{Codecs, Whole};
+use crate::superchunk::Framing;
 use crate::watch::Watch;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -39,12 +40,16 @@ pub struct Layout {
     pub suffix: String,
     /// The name of the only chunk of an array without axes.
     pub scalar: String,
+    /// How many of the first axes are in a key; along the others the array is not cut.
+    pub leading: usize,
     pub shape: Vec<usize>,
     pub chunk: Vec<usize>,
     /// The order in which a chunk's axes are stored, slowest first.
     pub axes: Vec<usize>,
     pub itemsize: usize,
     pub coding: Coding,
+    /// Chunks lie in files with a head and a trailer, as short as they are, and all are there.
+    pub framing: Option<Framing>,
     /// One item.
     pub fill: Vec<u8>,
     /// The size of a decoded chunk.
@@ -93,19 +98,21 @@ pub struct Tools {
     pub buffers: Buffers,
     pub chunk: Vec<u8>,
     pub packer: Packer,
+    pub framed: Vec<u8>,
 }
 
 impl Tools {
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        self.scratch.kept_bytes() + self.buffers.body.capacity() + self.chunk.capacity() + self.packer.capacity()
+        let buffers = self.buffers.body.capacity() + self.chunk.capacity() + self.framed.capacity();
+        self.scratch.kept_bytes() + buffers + self.packer.capacity()
     }
 }
 
 impl Layout {
     pub fn key(&self, coords: &[usize]) -> String {
         let mut key = self.prefix.clone();
-        for (axis, coord) in coords.iter().enumerate() {
+        for (axis, coord) in coords.iter().take(self.leading).enumerate() {
             if axis > 0 {
                 key.push_str(&self.separator);
             }
@@ -278,6 +285,9 @@ impl Job<'_> {
             Some(root) => root.extent(key)?,
             None => None,
         };
+        if self.layout.framing.is_some() {
+            return self.layout.read_rows(extent.as_ref(), parts[0].chunk, region, tools).map(|()| true);
+        }
         let Some(extent) = extent else {
             region.fill(&self.layout.fill);
             return Ok(false);

@@ -23,6 +23,7 @@ mod partial;
 mod pieces;
 mod pipeline;
 mod python;
+mod rows;
 #[cfg(test)]
 mod samples;
 mod scatter;
@@ -30,5 +31,8 @@ mod scratch;
 mod special;
 mod staging;
 mod streams;
+mod superchunk;
+mod trailer;
 mod varied;
 mod watch;
+mod zone;

@@ -103,7 +103,10 @@ impl Job<'_> {
             whole &= self.steps[axis] == 1 && part.count == valid;
             padded |= valid < chunk[axis];
         }
-        let Tools { scratch, buffers, chunk, packer } = tools;
+        if let Some(framing) = &self.layout.framing {
+            return self.layout.encode_rows(root, framing, coords[0], &region, whole, tools, keep).map(Some);
+        }
+        let Tools { scratch, buffers, chunk, packer, .. } = tools;
         if whole
             && !padded
             && let Some(recipe) = self.layout.shuffling(&region)
@@ -214,7 +217,7 @@ fn shuffle_runs(region: &Region, start: usize, planes: &mut [u8]) {
 }
 
 /// Fill `chunk` with copies of `item`.
-fn spread(chunk: &mut [u8], item: &[u8]) {
+pub fn spread(chunk: &mut [u8], item: &[u8]) {
     if item.iter().all(|byte| *byte == item[0]) {
         chunk.fill(item[0]);
         return;

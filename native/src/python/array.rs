@@ -7,10 +7,12 @@ use crate::encode::Recipe;
 use crate::layout::{Coding, Layout, Trouble};
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
+use crate::superchunk::Framing;
+use crate::zone::Items;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 use std::path::PathBuf;
 
 /// Coordinates and key of each chunk; the key of its staged image, or `None` for nothing but
@@ -27,7 +29,7 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false))]
+                        typesize=1, blocksize=0, checksum=false, leading=None, framing=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -44,6 +46,8 @@ impl PyLayout {
         typesize: usize,
         blocksize: usize,
         checksum: bool,
+        leading: Option<usize>,
+        framing: Option<(char, bool, Option<(usize, usize)>)>,
     ) -> PyResult<Self> {
         let coding = match kind {
             "raw" => Coding::Raw,
@@ -70,10 +74,29 @@ impl PyLayout {
         let Some(chunk_bytes) = chunk_bytes.filter(|_| itemsize > 0 && fill.len() == itemsize) else {
             return Err(PyValueError::new_err("a chunk of that shape cannot be had"));
         };
+        let framing =
+            framing.map(|(kind, big_endian, short)| Framing { items: Items::parse(kind, itemsize, big_endian), short });
+        if framing.is_some() && (sorted != axes || axes.is_empty() || !matches!(coding, Coding::Blosc(_))) {
+            return Err(PyValueError::new_err("rows are stored one after the other, in Blosc chunks"));
+        }
+        let leading = leading.unwrap_or(shape.len());
         let (prefix, separator, suffix, scalar) = names;
-        let layout =
-            Layout { root, prefix, separator, suffix, scalar, shape, chunk, axes, itemsize, coding, fill, chunk_bytes };
-        Ok(Self(layout))
+        Ok(Self(Layout {
+            root,
+            prefix,
+            separator,
+            suffix,
+            scalar,
+            leading,
+            shape,
+            chunk,
+            axes,
+            itemsize,
+            coding,
+            framing,
+            fill,
+            chunk_bytes,
+        }))
     }
 
     /// Read the box that begins at `starts` and goes on by `steps` into `out`, whose shape it
@@ -98,6 +121,12 @@ impl PyLayout {
             return Ok(None);
         }
         Ok(Some((report.absent, troubles(py, report.troubles)?)))
+    }
+
+    /// The zone maps of the chunks of these numbers, empty for those without one.
+    fn zones(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<Py<PyBytes>>> {
+        let zones = detached(py, |kept, watch| self.0.zones(&numbers, &mut kept.tools, watch))?;
+        Ok(zones.iter().map(|zone| PyBytes::new(py, zone).unbind()).collect())
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new

@@ -86,7 +86,8 @@ class Recipe:
     """A chain that the native kernel can carry out by itself, as a few plain values.
 
     `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
-    stored, slowest first. The other fields are for encoding only.
+    stored, slowest first. `framed` chunks of rows lie in files with a head and a trailer. The other
+    fields are for encoding only.
     """
 
     kind: str
@@ -97,6 +98,7 @@ class Recipe:
     typesize: int = 1
     blocksize: int = 0
     checksum: bool = False
+    framed: bool = False
 
 
 class Stage(ABC):

@@ -59,8 +59,10 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
     return item
 
 
-def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
+def native_layout(chunks: ChunkMap, limit: int, before: ChunkMap) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
+
+    `before` is the array as it is stored, when `chunks` is what it is going to be.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
     alone, and every codec of the chain has native code.
@@ -69,11 +71,13 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     # A buffer without axes has no shape to go by.
-    if schema.variable or not schema.padded or not schema.shape or not schema.dtype.itemsize:
+    if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
+        return None
+    if schema.padded is recipe.framed:
         return None
     return native.make_layout(
         root=chunks.store.root,  # type: ignore[attr-defined]
@@ -90,6 +94,8 @@ def native_layout(chunks: ChunkMap, limit: int) -> native.Layout | None:
         typesize=recipe.typesize,
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
+        leading=template.leading,
+        framing=_framing(schema, before.schema) if recipe.framed else None,
     )
 
 
@@ -102,6 +108,16 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     (dtype('V8'), dtype('>f4'))
     """
     return dtype if dtype.kind in "biufc" else np.dtype((np.void, dtype.itemsize))
+
+
+def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:
+    """Return what the kernel needs for chunks of rows with trailers.
+
+    That is how items are ordered, and the chunk that is still as short as it was, with its rows.
+    """
+    number, rows = divmod(before.shape[0], schema.chunks[0])
+    short = (number, rows) if rows and before.shape[0] < schema.shape[0] else None
+    return schema.dtype.kind, schema.dtype.str.startswith(">"), short
 
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:

@@ -106,7 +106,9 @@ class Engine:
         if self._before is self.chunks and self._cache is None:
             return self
         engine = Engine(self.chunks, self.options)
-        engine._layout = self._layout
+        # A layout of chunks that are cut at the edge knows where the edge was before.
+        if self.chunks.schema.padded:
+            engine._layout = self._layout
         return engine
 
     def discard(self, commit: Commit) -> None:
@@ -249,7 +251,8 @@ class Engine:
         if layout is ...:
             layout = None
             if self._cache is None:
-                layout = kernel.native_layout(self.chunks, self.options.limits.chunk_bytes)
+                limit = self.options.limits.chunk_bytes
+                layout = kernel.native_layout(self.chunks, limit, self._before)
             self._layout = layout
         return layout
 

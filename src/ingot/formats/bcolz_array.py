@@ -36,7 +36,7 @@ from ingot.formats.bcolz_metadata import (
     row_bytes,
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
-from ingot.formats.keys import leaving
+from ingot.formats.keys import leaving, stored
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
@@ -123,6 +123,14 @@ class BcolzMap:
         """Return the map with other attributes."""
         commit = Commit(publish=(Put(self._key(ATTRS), pack_attrs(attrs)),))
         return replace(self, metadata=self.metadata.described(attrs)), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        template, start = self.template, prefix(self.path)
+        found = stored(self.store, template, len(self.schema.shape))
+        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
+        return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{_KEEP}")))
 
     def _key(self, name: str) -> str:
         return prefix(self.path) + name

@@ -115,7 +115,7 @@ class Storage:
         """Return the same storage with chunks of another length."""
         return replace(self, chunklen=chunklen, document={**self.document, "chunklen": chunklen})
 
-    def chain(self, short: tuple[int, int] | None = None) -> SuperchunkChain:
+    def chain(self) -> SuperchunkChain:
         """Return how chunks are coded."""
         blosc = replace(self.blosc, typesize=bcolz_types.typesize(self.dtype))
         if self.dtype == _OBJECT:
@@ -123,7 +123,7 @@ class Storage:
         filters: tuple[Filter, ...] = ()
         if self.quantize and self.dtype.kind == "f":
             filters = (Quantize(self.quantize, self.dtype, self.dtype),)
-        return SuperchunkChain(filters, Raw(), (blosc,), self.chunklen, self.auto, short)
+        return SuperchunkChain(filters, Raw(), (blosc,), self.chunklen, self.auto)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,6 @@ class Metadata:
         shape: tuple[int, ...],
         attrs: Mapping[str, Any],
         sizes: Mapping[str, Any] | None = None,
-        short: tuple[int, int] | None = None,
     ) -> "Metadata":
         """Return the metadata of an array of that shape."""
         rows = 1 if storage.dtype == _OBJECT else storage.chunklen
@@ -150,7 +149,7 @@ class Metadata:
             shape,
             storage.dtype,
             cut,
-            storage.chain(short),
+            storage.chain(),
             storage.fill,
             attrs=attrs,
             padded=False,
@@ -186,15 +185,11 @@ class Metadata:
         was nobody's wish: the one chunk is as right with longer ones as it was before.
         """
         old, element = self.schema.shape[0], self.schema.shape[1:]
-        storage, chunklen = self.storage, self.storage.chunklen
-        if storage.auto and rows > old and old <= chunklen and storage.dtype != _OBJECT:
+        storage = self.storage
+        if storage.auto and old <= min(rows, storage.chunklen) and storage.dtype != _OBJECT:
             best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
-            if best > chunklen:
-                storage = storage.recut(best)
-                chunklen = best
-        tail = old % chunklen if rows > old else 0
-        short = (old // chunklen, tail) if tail else None
-        return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes, short)
+            storage = storage.recut(best) if best > storage.chunklen else storage
+        return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
 
     def described(self, attrs: Mapping[str, Any]) -> "Metadata":
         """Return the metadata with other attributes."""

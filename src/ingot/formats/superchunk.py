@@ -7,9 +7,7 @@ array may hold more rows than count. Refuses to know where the files are, and wh
 import math
 import struct
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, Recipe
 from ingot.codecs.header import HEADER_BYTES, ChunkHeader
@@ -59,9 +57,7 @@ def parse_frame(data: Buffer) -> None:
 class SuperchunkChain(CodecChain):
     """The chain of an array whose chunks lie in such files, rows along the first axis.
 
-    `rows` is how many a full chunk has, `auto` that their number was nobody's wish. While an array
-    grows, its last chunk is still as short as it was: `short` is its number and the rows that
-    count in it.
+    `rows` is how many a full chunk has, `auto` that their number was nobody's wish.
 
     >>> chain = SuperchunkChain(rows=4)
     >>> chain.rows
@@ -70,7 +66,6 @@ class SuperchunkChain(CodecChain):
 
     rows: int = 1
     auto: bool = False
-    short: tuple[int, int] | None = None
 
     def encode(self, array: Array, number: int = 0) -> bytes:
         """Return the bytes of a file."""
@@ -99,16 +94,18 @@ class SuperchunkChain(CodecChain):
                     f"chunk trailer: {found.rows} rows are claimed, the chunk holds {rows}"
                 )
         stored = replace(spec, shape=(rows, *spec.shape[1:]))
-        array = CodecChain.decode(self, chunk, stored, limit=limit)
-        array = _fitted(array, spec)
+        array = CodecChain.decode(self, chunk, stored, limit=limit)[: spec.shape[0]]
         if out is None:
             return array
         out[...] = array
         return out
 
     def recipe(self, spec: ChunkSpec) -> Recipe | None:
-        """Return what the native kernel can do by itself: nothing of this yet."""
-        return None
+        """Return what the native kernel can do by itself."""
+        recipe = CodecChain.recipe(self, spec)
+        if recipe is None or self.filters:
+            return None
+        return replace(recipe, framed=True)
 
     def _stored_rows(self, header: ChunkHeader, spec: ChunkSpec) -> int:
         """Return how many rows the chunk holds, or complain that they are not those that are due.
@@ -121,14 +118,10 @@ class SuperchunkChain(CodecChain):
         if self.serializer.serialized_size(spec) is None or not size:
             return wanted
         rows, rest = divmod(header.nbytes, size)
-        least = wanted
-        if self.short is not None and self.short[0] == spec.number:
-            least = min(wanted, self.short[1])
-        most = wanted if wanted == self.rows else self.rows
-        if rest or not least <= rows <= most:
+        if rest or not wanted <= rows <= self.rows:
             raise CorruptionError(
-                f"Blosc chunk: nbytes claims {header.nbytes} bytes, {least} rows of {size} bytes "
-                f"are due{'' if most == least else f', or up to {most}'}"
+                f"Blosc chunk: nbytes claims {header.nbytes} bytes, {wanted} rows of {size} bytes "
+                f"are due, or up to {self.rows}"
             )
         return rows
 
@@ -138,14 +131,3 @@ def _chunk(view: memoryview) -> tuple[ChunkHeader, memoryview]:
     claim = int.from_bytes(view[12:HEADER_BYTES], "little")
     chunk = view[:claim] if HEADER_BYTES <= claim <= len(view) else view
     return ChunkHeader.parse(chunk), chunk
-
-
-def _fitted(array: Array, spec: ChunkSpec) -> Array:
-    rows, wanted = array.shape[0], spec.shape[0]
-    if rows >= wanted:
-        return array[:wanted]
-    fill: Any = np.empty((), spec.dtype)
-    fill[()] = spec.fill
-    longer = np.full(spec.shape, fill, spec.dtype)
-    longer[:rows] = array
-    return longer
