@@ -9,7 +9,7 @@ use crate::layout::{Coding, Layout, Tools};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::{Scratch, room};
 use crate::staging::spread;
-use crate::superchunk::{self, Due, Framing};
+use crate::superchunk::{self, Due};
 use crate::watch::Watch;
 
 impl Layout {
@@ -47,7 +47,6 @@ impl Layout {
     pub fn encode_rows<T>(
         &self,
         root: &Root,
-        framing: &Framing,
         number: usize,
         region: &Region,
         whole: bool,
@@ -65,7 +64,7 @@ impl Layout {
             }
         }
         region.gather(chunk);
-        let Coding::Blosc(recipe) = self.coding else {
+        let (Coding::Blosc(recipe), Some(framing)) = (self.coding, &self.framing) else {
             return Err(Fault::new(Kind::Argument, "only Blosc chunks have a head and a trailer"));
         };
         encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;

@@ -103,8 +103,8 @@ impl Job<'_> {
             whole &= self.steps[axis] == 1 && part.count == valid;
             padded |= valid < chunk[axis];
         }
-        if let Some(framing) = &self.layout.framing {
-            return self.layout.encode_rows(root, framing, coords[0], &region, whole, tools, keep).map(Some);
+        if self.layout.framing.is_some() {
+            return self.layout.encode_rows(root, coords[0], &region, whole, tools, keep).map(Some);
         }
         let Tools { scratch, buffers, chunk, packer, .. } = tools;
         if whole

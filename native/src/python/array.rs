@@ -21,6 +21,10 @@ type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Troubles = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
 
+/// The kind of items, whether their highest byte comes first, and the chunk that is still as
+/// short as it was, with its rows.
+type PyFraming = (char, bool, Option<(usize, usize)>);
+
 /// Where the chunks of an array lie below a folder, and how they are coded.
 #[pyclass(frozen, name = "Layout")]
 pub struct PyLayout(Layout);
@@ -47,7 +51,7 @@ impl PyLayout {
         blocksize: usize,
         checksum: bool,
         leading: Option<usize>,
-        framing: Option<(char, bool, Option<(usize, usize)>)>,
+        framing: Option<PyFraming>,
     ) -> PyResult<Self> {
         let coding = match kind {
             "raw" => Coding::Raw,

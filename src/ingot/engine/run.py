@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.zones import Zones, has_zone
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords
+from ingot.formats.format import ChunkMap, Coords, Zoned
 from ingot.grid import count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, Selection
@@ -226,6 +227,16 @@ class Engine:
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
+
+    def zones(self) -> Zones | None:
+        """Return what the zone maps of all chunks say; None where chunks have none."""
+        chunks, dtype = self.chunks, self._dtype
+        if not isinstance(chunks, Zoned) or not has_zone(dtype):
+            return None
+        numbers = range(chunks.schema.grid.chunk_count)
+        layout = self._make_layout()
+        packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
+        return Zones.parse(packed, dtype)
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""

@@ -37,6 +37,7 @@ from ingot.formats.bcolz_metadata import (
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
 from ingot.formats.keys import leaving, stored
+from ingot.formats.superchunk import zone_in
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
@@ -81,6 +82,15 @@ class BcolzMap:
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: every one is a whole file, head and trailer included."""
         return Locations(self.template.keys(coords))
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks, b"" for those that have none."""
+        keys = [self.template.key((number,)) for number in numbers]
+        found = self.store.read([Extent(key) for key in keys])
+        return [
+            b"" if data is None else zone_in(data, number)
+            for number, data in zip(numbers, found, strict=True)
+        ]
 
     def reopened(self, store: Store) -> "BcolzMap":
         """Return the map of the same array as `store` has it now."""

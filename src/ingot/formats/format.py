@@ -37,6 +37,7 @@ __all__ = [
     "TableMap",
     "TableNode",
     "TableSchema",
+    "Zoned",
 ]
 
 
@@ -227,6 +228,15 @@ class ChunkMap(Protocol):
 
     def removed(self) -> Commit:
         """Return the commit that removes the array and all of its chunks at once."""
+        ...
+
+
+@runtime_checkable
+class Zoned(Protocol):
+    """A chunk map whose chunks may have zone maps (`ingot.codecs.zones`)."""
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
         ...
 
 

@@ -11,10 +11,11 @@ from typing import Final
 
 from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, Recipe
 from ingot.codecs.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.zones import zone_of
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 from ingot.formats import trailer
 
-__all__ = ["FRAME_BYTES", "SuperchunkChain", "pack_frame", "parse_frame"]
+__all__ = ["FRAME_BYTES", "SuperchunkChain", "pack_frame", "parse_frame", "zone_in"]
 
 FRAME_BYTES: Final = 16
 """The bytes in front of the chunk."""
@@ -53,6 +54,19 @@ def parse_frame(data: Buffer) -> None:
         raise UnsupportedError(f"super-chunk: nchunks is {count}, only 1 is known")
 
 
+def zone_in(data: Buffer, number: int) -> bytes:
+    """Return the zone map in a whole file, the trailer checked; b"" when it has none."""
+    view = memoryview(data)
+    parse_frame(view)
+    header, chunk = _chunk(view[FRAME_BYTES:])
+    rest = view[FRAME_BYTES + len(chunk) :]
+    if not rest:
+        return b""
+    found = trailer.parse(rest)
+    found.check(chunk, header, number)
+    return found.zone
+
+
 @dataclass(frozen=True, slots=True)
 class SuperchunkChain(CodecChain):
     """The chain of an array whose chunks lie in such files, rows along the first axis.
@@ -72,7 +86,7 @@ class SuperchunkChain(CodecChain):
         for stage in self.filters:
             array = stage.encode(array)
         chunk = CodecChain.encode(replace(self, filters=()), array)
-        zone = trailer.zone_of(array)
+        zone = zone_of(array)
         packed = b"" if zone is None else zone.pack(array.dtype)
         rows = array.shape[0] if array.ndim else 1
         return pack_frame() + chunk + trailer.pack(chunk, number, rows, packed)

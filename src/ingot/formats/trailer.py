@@ -1,8 +1,8 @@
 """What Ingot puts behind a Blosc chunk: checksums that partial reads can use, and a zone map.
 
-Knows the bytes of the trailer, which blocks of a chunk its checksums cover, and the zone map: the
-smallest and the largest item of the chunk. Refuses to know where chunks are stored. A chunk without
-a trailer was written by another program; a trailer that is there must hold.
+Knows the bytes of the trailer, and which blocks of a chunk its checksums cover. Refuses to know
+where chunks are stored, and what a zone map says. A chunk without a trailer was written by another
+program; a trailer that is there must hold.
 
 All integers are little-endian::
 
@@ -16,7 +16,7 @@ All integers are little-endian::
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,9 @@ from numpy.typing import NDArray
 from ingot.codecs.checksums import crc32c
 from ingot.codecs.codec import Buffer
 from ingot.codecs.header import HEADER_BYTES, ChunkHeader
-from ingot.dtypes import DType
 from ingot.errors import CorruptionError, UnsupportedError
 
-__all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "Zone", "has_zone", "pack", "parse", "zone_of"]
+__all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "block_spans", "pack", "parse"]
 
 MAGIC: Final = b"igt1"
 
@@ -35,62 +34,9 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sBBHIQI")
 _WORD: Final = struct.Struct("<I")
 _FOOT: Final = struct.Struct("<II")
-_COUNTS: Final = struct.Struct("<QB7x")
-_WIDEST_ZONE: Final = 256
 
 LEAST_BYTES: Final = _HEAD.size + _WORD.size + _FOOT.size
 """The bytes of a trailer without blocks and zone map."""
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """What lies in a chunk: its smallest and largest item, and how many are NaN or NaT.
-
-    Those that are no numbers count for neither end; a chunk of nothing else has `low` and `high`
-    of zero. `ascending` items never get smaller.
-
-    >>> zone_of(np.array([3.0, np.nan, 1.0]))
-    Zone(low=np.float64(1.0), high=np.float64(3.0), nulls=1, ascending=False)
-    """
-
-    low: Any
-    high: Any
-    nulls: int
-    ascending: bool
-
-    def pack(self, dtype: DType) -> bytes:
-        """Return the bytes that `parse` reads.
-
-        >>> len(zone_of(np.arange(5, dtype="<i2")).pack(np.dtype("<i2")))
-        32
-        """
-        ends = np.array([self.low, self.high], dtype).astype(dtype.newbyteorder("<"))
-        width = _width(dtype)
-        packed = b"".join(end.tobytes().ljust(width, b"\0") for end in ends)
-        return packed + _COUNTS.pack(self.nulls, self.ascending)
-
-    @classmethod
-    def parse(cls, data: Buffer, dtype: DType) -> "Zone | None":
-        """Return the zone map that a trailer holds; None when it holds none.
-
-        >>> packed = zone_of(np.arange(5)).pack(np.dtype("<i8"))
-        >>> Zone.parse(packed, np.dtype("<i8")).high
-        np.int64(4)
-        """
-        if not data or not has_zone(dtype):
-            return None
-        width = _width(dtype)
-        if len(data) != 2 * width + _COUNTS.size:
-            raise CorruptionError(
-                f"chunk trailer: a zone map of {len(data)} bytes for items of type {dtype}"
-            )
-        little, size = dtype.newbyteorder("<"), dtype.itemsize
-        view = memoryview(data)
-        low, high = (
-            np.frombuffer(view[at : at + size], little).astype(dtype)[0] for at in (0, width)
-        )
-        nulls, ascending = _COUNTS.unpack_from(view, 2 * width)
-        return cls(low, high, nulls, ascending == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,41 +123,6 @@ def parse(data: Buffer) -> Trailer:
     return Trailer(number, rows, head, blocks, bytes(view[behind : behind + zone]))
 
 
-def has_zone(dtype: DType) -> bool:
-    """Tell whether items have an order that a zone map can tell of.
-
-    >>> has_zone(np.dtype("S20")), has_zone(np.dtype("c8"))
-    (True, False)
-    """
-    if dtype.kind in "SU":
-        return 0 < dtype.itemsize <= _WIDEST_ZONE
-    return dtype.kind in "biufmM" and dtype.itemsize <= 8
-
-
-def zone_of(items: NDArray[Any]) -> Zone | None:
-    """Return the zone map of some items; None when they have no order.
-
-    >>> zone_of(np.array([b"b", b"a"]))
-    Zone(low=np.bytes_(b'a'), high=np.bytes_(b'b'), nulls=0, ascending=False)
-    """
-    dtype = items.dtype
-    if not has_zone(dtype) or not items.size:
-        return None
-    flat = items.reshape(-1)
-    ascending = bool((flat[:-1] <= flat[1:]).all())
-    if dtype.kind in "SU":
-        listed = flat.tolist()
-        kind: Any = dtype.type
-        return Zone(kind(min(listed)), kind(max(listed)), 0, ascending)
-    nulls = np.isnan(flat) if dtype.kind == "f" else np.isnat(flat) if dtype.kind in "mM" else None
-    count = 0 if nulls is None else int(np.count_nonzero(nulls))
-    if count == flat.size:
-        zero = np.zeros((), dtype)[()]
-        return Zone(zero, zero, count, ascending=False)
-    valid = flat if nulls is None or not count else flat[~nulls]
-    return Zone(valid.min(), valid.max(), count, ascending and not count)
-
-
 def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]:
     """Return where the blocks of a chunk begin and end; blocks may lie in any order.
 
@@ -247,7 +158,3 @@ def _compare(what: str, fact: int, claim: int) -> None:
         raise CorruptionError(
             f"chunk trailer: the CRC-32C of the {what} is {fact:#010x}, {claim:#010x} is stored"
         )
-
-
-def _width(dtype: DType) -> int:
-    return -(-dtype.itemsize // 8) * 8
