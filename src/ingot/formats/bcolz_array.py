@@ -117,17 +117,17 @@ class BcolzMap:
                 "only the number of rows can change"
             )
         metadata = self.metadata.resized(shape[0])
-        publish: list[Edit] = []
+        prepare: tuple[Edit, ...] = ()
         if metadata.storage is not self.metadata.storage:
-            # In this order, so that a reader who knows no journal is right in between.
-            publish.append(Put(self._key(STORAGE), metadata.storage.pack()))
-        publish.append(Put(self._key(SIZES), metadata.pack_sizes()))
+            # Only an array without rows has chunks of another length: nobody needs them yet.
+            prepare = (Put(self._key(STORAGE), metadata.storage.pack()),)
+        publish = (Put(self._key(SIZES), metadata.pack_sizes()),)
         template = self.template
         found = leaving(
             self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
         )
         cleanup = tuple(Delete(template.key(coords)) for coords in found)
-        return replace(self, metadata=metadata), Commit(publish=tuple(publish), cleanup=cleanup)
+        return replace(self, metadata=metadata), Commit(prepare, publish, cleanup)
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzMap, Commit]":
         """Return the map with other attributes."""

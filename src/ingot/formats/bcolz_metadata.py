@@ -181,14 +181,14 @@ class Metadata:
     def resized(self, rows: int) -> "Metadata":
         """Return the metadata of the same array with another number of rows.
 
-        While all rows are in one chunk, chunks may still become longer, and do where their length
-        was nobody's wish: the one chunk is as right with longer ones as it was before.
+        While there are none, the length of chunks means nothing yet: where it was nobody's wish, it
+        is chosen anew for as many as there will be.
         """
         old, element = self.schema.shape[0], self.schema.shape[1:]
         storage = self.storage
-        if storage.auto and old <= min(rows, storage.chunklen) and storage.dtype != _OBJECT:
+        if storage.auto and not old and storage.dtype != _OBJECT:
             best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
-            storage = storage.recut(best) if best > storage.chunklen else storage
+            storage = storage if best == storage.chunklen else storage.recut(best)
         return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
 
     def described(self, attrs: Mapping[str, Any]) -> "Metadata":
