@@ -46,148 +46,188 @@ impl Items {
         if bytes.len() < self.size {
             return Vec::new();
         }
-        let found = match (self.order, self.size) {
-            (Order::Unsigned, 1) => self.numbers(bytes, |raw: [u8; 1]| raw[0], never),
-            (Order::Unsigned, 2) => self.numbers(bytes, u16::from_le_bytes, never),
-            (Order::Unsigned, 4) => self.numbers(bytes, u32::from_le_bytes, never),
-            (Order::Unsigned, _) => self.numbers(bytes, u64::from_le_bytes, never),
-            (Order::Signed, 1) => self.numbers(bytes, i8::from_le_bytes, never),
-            (Order::Signed, 2) => self.numbers(bytes, i16::from_le_bytes, never),
-            (Order::Signed, 4) => self.numbers(bytes, i32::from_le_bytes, never),
-            (Order::Signed, _) => self.numbers(bytes, i64::from_le_bytes, never),
-            (Order::Time, _) => self.numbers(bytes, i64::from_le_bytes, |number| *number == i64::MIN),
-            (Order::Float, 2) => self.numbers(bytes, |raw: [u8; 2]| half(u16::from_le_bytes(raw)), |x| x.is_nan()),
-            (Order::Float, 4) => self.numbers(bytes, f32::from_le_bytes, |number| number.is_nan()),
-            (Order::Float, _) => self.numbers(bytes, f64::from_le_bytes, |number| number.is_nan()),
+        match (self.order, self.size) {
+            (Order::Unsigned, 1) => self.numbers(bytes, u8::from_le_bytes, u8::to_le_bytes),
+            (Order::Unsigned, 2) => self.numbers(bytes, u16::from_le_bytes, u16::to_le_bytes),
+            (Order::Unsigned, 4) => self.numbers(bytes, u32::from_le_bytes, u32::to_le_bytes),
+            (Order::Unsigned, _) => self.numbers(bytes, u64::from_le_bytes, u64::to_le_bytes),
+            (Order::Signed, 1) => self.numbers(bytes, i8::from_le_bytes, i8::to_le_bytes),
+            (Order::Signed, 2) => self.numbers(bytes, i16::from_le_bytes, i16::to_le_bytes),
+            (Order::Signed, 4) => self.numbers(bytes, i32::from_le_bytes, i32::to_le_bytes),
+            (Order::Signed, _) => self.numbers(bytes, i64::from_le_bytes, i64::to_le_bytes),
+            (Order::Time, _) => self.numbers(bytes, |raw| Time(i64::from_le_bytes(raw)), |time| time.0.to_le_bytes()),
+            (Order::Float, 2) => self.numbers(bytes, Half::parse, Half::pack),
+            (Order::Float, 4) => self.numbers(bytes, f32::from_le_bytes, f32::to_le_bytes),
+            (Order::Float, _) => self.numbers(bytes, f64::from_le_bytes, f64::to_le_bytes),
             (Order::Bytes | Order::Text, _) => self.texts(bytes),
-        };
-        self.pack(bytes, found)
-    }
-
-    fn pack(&self, bytes: &[u8], found: Found) -> Vec<u8> {
-        let width = self.size.div_ceil(8) * 8;
-        let mut zone = vec![0; 2 * width];
-        if let Some((low, high)) = found.ends {
-            for (at, index) in [(0, low), (width, high)] {
-                let item = &bytes[index * self.size..(index + 1) * self.size];
-                let out = &mut zone[at..at + self.size];
-                out.copy_from_slice(item);
-                if self.big_endian {
-                    let part = if self.order == Order::Text { 4 } else { self.size };
-                    out.chunks_exact_mut(part).for_each(<[u8]>::reverse);
-                }
-            }
         }
-        zone.extend_from_slice(&(found.nulls as u64).to_le_bytes());
-        zone.extend_from_slice(&u64::from(found.ascending).to_le_bytes());
-        zone
     }
 
-    fn numbers<const N: usize, T: Copy + PartialOrd>(
+    fn numbers<const N: usize, T: Item>(
         &self,
         bytes: &[u8],
         parse: impl Fn([u8; N]) -> T,
-        is_null: impl Fn(&T) -> bool,
-    ) -> Found {
-        let big_endian = self.big_endian;
+        pack: impl Fn(T) -> [u8; N],
+    ) -> Vec<u8> {
         let (items, _) = bytes.as_chunks::<N>();
-        let at = |index: usize| {
-            let mut raw = items[index];
-            if big_endian {
+        let found = if self.big_endian {
+            scan(items, |mut raw: [u8; N]| {
                 raw.reverse();
-            }
-            parse(raw)
+                parse(raw)
+            })
+        } else {
+            scan(items, parse)
         };
-        find(items.len(), at, is_null)
+        let none = found.nulls == items.len();
+        let end = |item: T| if none { [0; N] } else { pack(item) };
+        packed(&end(found.low), &end(found.high), found.nulls, found.ascending)
     }
 
-    fn texts(&self, bytes: &[u8]) -> Found {
-        let count = bytes.len() / self.size;
-        let item = |index: usize| &bytes[index * self.size..(index + 1) * self.size];
-        let compare = |one: usize, other: usize| match (self.order, self.big_endian) {
+    fn texts(&self, bytes: &[u8]) -> Vec<u8> {
+        let items = || bytes.chunks_exact(self.size);
+        let compare = |one: &[u8], other: &[u8]| match (self.order, self.big_endian) {
             // Text of four bytes each with the highest first compares as its bytes do.
-            (Order::Bytes, _) | (Order::Text, true) => item(one).cmp(item(other)),
-            _ => letters(item(one)).cmp(letters(item(other))),
+            (Order::Bytes, _) | (Order::Text, true) => one.cmp(other),
+            _ => letters(one).cmp(letters(other)),
         };
-        let (mut low, mut high, mut ascending) = (0, 0, true);
-        for index in 1..count {
-            ascending = ascending && compare(index - 1, index) != Ordering::Greater;
-            if compare(index, low) == Ordering::Less {
-                low = index;
+        let (mut low, mut high, mut before, mut ascending) = (bytes, bytes, bytes, true);
+        for item in items() {
+            let first = before.len() != self.size;
+            ascending = ascending && (first || compare(before, item) != Ordering::Greater);
+            before = item;
+            // Among ascending items only the ends matter, and those are known at the end.
+            if first || (!ascending && compare(item, low) == Ordering::Less) {
+                low = item;
             }
-            if compare(index, high) == Ordering::Greater {
-                high = index;
+            if first || ascending || compare(item, high) == Ordering::Greater {
+                high = item;
             }
         }
-        Found { ends: Some((low, high)), nulls: 0, ascending }
+        let (mut low, mut high) = (low.to_vec(), high.to_vec());
+        if self.order == Order::Text && self.big_endian {
+            for end in [&mut low, &mut high] {
+                end.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+            }
+        }
+        packed(&low, &high, 0, ascending)
     }
 }
 
-/// Which items are the ends, by their places.
-struct Found {
-    ends: Option<(usize, usize)>,
-    nulls: usize,
-    ascending: bool,
-}
-
-fn never<T>(_: &T) -> bool {
-    false
+fn packed(low: &[u8], high: &[u8], nulls: usize, ascending: bool) -> Vec<u8> {
+    let width = low.len().div_ceil(8) * 8;
+    let mut zone = vec![0; 2 * width];
+    zone[..low.len()].copy_from_slice(low);
+    zone[width..width + high.len()].copy_from_slice(high);
+    zone.extend_from_slice(&(nulls as u64).to_le_bytes());
+    zone.extend_from_slice(&u64::from(ascending).to_le_bytes());
+    zone
 }
 
 fn letters(item: &[u8]) -> impl Iterator<Item = u32> {
     item.as_chunks::<4>().0.iter().map(|letter| u32::from_le_bytes(*letter))
 }
 
-/// A number of 16 bits, in one of 32.
-fn half(raw: u16) -> f32 {
-    let (sign, exponent, fraction) = (raw >> 15, raw >> 10 & 31, raw & 1023);
-    let magnitude = match exponent {
-        31 if fraction != 0 => return f32::NAN,
-        31 => f32::INFINITY,
-        0 => f32::from(fraction) * 2f32.powi(-24),
-        _ => (1.0 + f32::from(fraction) / 1024.0) * 2f32.powi(i32::from(exponent) - 15),
-    };
-    if sign == 1 { -magnitude } else { magnitude }
+/// Something with an order, in which some values may be none.
+trait Item: Copy + PartialOrd {
+    /// Not below any item, and not above any: where looking for the ends begins.
+    const MOST: Self;
+    const LEAST: Self;
+    fn is_null(self) -> bool;
 }
 
-/// How many items are looked at together.
-const LANES: usize = 512;
+macro_rules! items {
+    ($($kind:ident: $least:expr, $most:expr, $is_null:expr;)*) => {$(
+        impl Item for $kind {
+            const MOST: Self = $most;
+            const LEAST: Self = $least;
+            #[inline(always)]
+            fn is_null(self) -> bool {
+                $is_null(self)
+            }
+        }
+    )*};
+}
 
-fn find<T: Copy + PartialOrd>(count: usize, at: impl Fn(usize) -> T, is_null: impl Fn(&T) -> bool) -> Found {
-    let mut nulls = 0;
-    let mut ends: Option<((usize, T), (usize, T))> = None;
-    let mut start = 0;
-    while start < count {
-        let end = count.min(start + LANES);
-        // Plain loops over values alone are what compilers turn into vector code; the places
-        // are looked for only where a run of items has a new end.
-        let (mut low, mut high, mut some) = (at(start), at(start), false);
-        for index in start..end {
-            let item = at(index);
-            if is_null(&item) {
-                nulls += 1;
-                continue;
-            }
-            if !some {
-                (low, high, some) = (item, item, true);
-            }
-            low = if item < low { item } else { low };
-            high = if item > high { item } else { high };
-        }
-        if some {
-            let place = |wanted: T| (start..end).find(|index| at(*index) == wanted).unwrap_or(start);
-            ends = Some(match ends {
-                None => ((place(low), low), (place(high), high)),
-                Some((least, most)) => (
-                    if low < least.1 { (place(low), low) } else { least },
-                    if high > most.1 { (place(high), high) } else { most },
-                ),
-            });
-        }
-        start = end;
+items! {
+    u8: u8::MIN, u8::MAX, never;
+    u16: u16::MIN, u16::MAX, never;
+    u32: u32::MIN, u32::MAX, never;
+    u64: u64::MIN, u64::MAX, never;
+    i8: i8::MIN, i8::MAX, never;
+    i16: i16::MIN, i16::MAX, never;
+    i32: i32::MIN, i32::MAX, never;
+    i64: i64::MIN, i64::MAX, never;
+    f32: f32::NEG_INFINITY, f32::INFINITY, f32::is_nan;
+    f64: f64::NEG_INFINITY, f64::INFINITY, f64::is_nan;
+    Time: Time(i64::MIN), Time(i64::MAX), |time: Time| time.0 == i64::MIN;
+    Half: Half(-INFINITE), Half(INFINITE), |half: Half| half.0.abs() > INFINITE;
+}
+
+#[inline(always)]
+fn never<T>(_: T) -> bool {
+    false
+}
+
+/// A date or a duration.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Time(i64);
+
+/// A float of 16 bits, as an integer in the same order: its magnitude, with its sign.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Half(i16);
+
+const INFINITE: i16 = 0x7c00;
+
+impl Half {
+    fn parse(raw: [u8; 2]) -> Self {
+        let bits = u16::from_le_bytes(raw);
+        let magnitude = (bits & 0x7fff) as i16;
+        Self(if bits > 0x7fff { -magnitude } else { magnitude })
     }
-    let ascending = nulls == 0 && (1..count).all(|index| at(index - 1) <= at(index));
-    Found { ends: ends.map(|(low, high)| (low.0, high.0)), nulls, ascending }
+
+    fn pack(self) -> [u8; 2] {
+        let sign = if self.0 < 0 { 0x8000 } else { 0 };
+        (self.0.unsigned_abs() | sign).to_le_bytes()
+    }
+}
+
+struct Found<T> {
+    low: T,
+    high: T,
+    nulls: usize,
+    ascending: bool,
+}
+
+/// As many items go side by side as vector instructions take at once.
+const LANES: usize = 16;
+/// How many items are compared with their neighbours before it is asked whether to go on.
+const STRETCH: usize = 256;
+
+fn scan<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T) -> Found<T> {
+    let (mut low, mut high, mut nulls) = ([T::MOST; LANES], [T::LEAST; LANES], 0);
+    let look = |group: &[[u8; N]], low: &mut [T; LANES], high: &mut [T; LANES]| {
+        let mut nulls = 0;
+        for ((raw, low), high) in group.iter().zip(low).zip(high) {
+            let item = parse(*raw);
+            let null = item.is_null();
+            nulls += usize::from(null);
+            *low = if item < *low && !null { item } else { *low };
+            *high = if item > *high && !null { item } else { *high };
+        }
+        nulls
+    };
+    let (groups, rest) = items.as_chunks::<LANES>();
+    for group in groups {
+        nulls += look(group, &mut low, &mut high);
+    }
+    nulls += look(rest, &mut low, &mut high);
+    let least = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other < one { other } else { one });
+    let most = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other > one { other } else { one });
+    let ascending = nulls == 0
+        && items.chunks(STRETCH).zip(items[1..].chunks(STRETCH)).all(|(items, next)| {
+            items.iter().zip(next).fold(true, |fine, (one, other)| fine & (parse(*one) <= parse(*other)))
+        });
+    Found { low: least(low).unwrap_or(T::MOST), high: most(high).unwrap_or(T::LEAST), nulls, ascending }
 }
 
 #[cfg(test)]
@@ -207,12 +247,32 @@ mod tests {
 
     #[test]
     fn halves_are_in_order() {
-        let mut before = f32::NEG_INFINITY;
-        for raw in (0x8000..=0xfbff_u16).rev().chain(0..=0x7c00) {
-            assert!(half(raw) >= before, "{raw:#06x}");
-            before = half(raw);
+        let mut before = Half::LEAST;
+        for bits in (0x8000..=0xfc00_u16).rev().chain(0..=0x7c00) {
+            let half = Half::parse(bits.to_le_bytes());
+            assert!(half >= before && !half.is_null(), "{bits:#06x}");
+            assert!(bits == 0x8000 || half.pack() == bits.to_le_bytes());
+            before = half;
         }
-        assert!(half(0x7e00).is_nan() && half(0x3c00) == 1.0);
+        assert!(Half::parse([0, 0x7e]).is_null() && Half::parse([1, 0xfc]).is_null());
+    }
+
+    #[test]
+    fn ends_are_found_wherever_they_are() {
+        for count in [1, 2, 15, 16, 17, 300, 1000] {
+            for place in [0, count / 2, count - 1] {
+                let mut numbers: Vec<i32> = (0..count).map(|number| number as i32 % 7).collect();
+                numbers[place] = -5;
+                numbers[count - 1 - place] = 99;
+                let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+                let zone = Items::parse('i', 4, false).unwrap().zone(&bytes);
+                assert_eq!(zone[..4], numbers.iter().min().unwrap().to_le_bytes());
+                assert_eq!(zone[8..12], numbers.iter().max().unwrap().to_le_bytes());
+                assert_eq!(zone[24] == 1, numbers.is_sorted());
+            }
+        }
+        let sorted: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(Items::parse('u', 4, false).unwrap().zone(&sorted)[24], 1);
     }
 
     #[test]
