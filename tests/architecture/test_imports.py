@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.plan", "formats.format", "formats.document"),
     ("engine.*", "formats.*"),
     ("attributes", "display", "footprint", "growth", "handle", "orthogonal", "reductions"),
-    ("array", "query.*"),
+    ("array", "query.*", "sharding"),
     ("table", "ragged"),
     ("group", "convert", "interop.*", "compat.*"),
     ("api",),

@@ -11,6 +11,7 @@ from ingot.formats.bcolz_array import create_array, design, open_array, prefix, 
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
 from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, open_table
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
+from ingot.formats.row_shards import SHARDS, open_shards
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
 
@@ -33,7 +34,7 @@ class BcolzFormat:
     name: ClassVar[str] = "bcolz"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
     signature: ClassVar[Signature] = Signature(
-        markers=(ROOTDIRS, SIZES, STORAGE), looks=lies_in_data
+        markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
     )
     settings: ClassVar[tuple[str, ...]] = ()
 
@@ -42,6 +43,8 @@ class BcolzFormat:
         if store.size(prefix(path) + ROOTDIRS) is not None:
             return TableNode(open_table(store, path))
         (found,) = read_documents(store, [path])
+        if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
+            return open_shards(store, path)
         if not found.is_array and lies_in_data(store, path):
             return TableNode(open_table(store, path))
         return ArrayNode(open_array(store, path, found))
