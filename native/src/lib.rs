@@ -4,6 +4,7 @@
 
 mod blosclz;
 mod buffers;
+mod chain;
 mod copies;
 mod decode;
 mod encode;
@@ -20,6 +21,7 @@ mod learning;
 mod lookout;
 mod lz4;
 mod partial;
+mod picks;
 mod pieces;
 mod pipeline;
 mod python;
@@ -28,6 +30,10 @@ mod rows;
 mod samples;
 mod scatter;
 mod scratch;
+mod seals;
+mod shard_reading;
+mod shard_staging;
+mod shards;
 mod special;
 mod staging;
 mod streams;

@@ -34,6 +34,7 @@ from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
 from ingot.formats.zarr2 import Zarr2Format
+from ingot.formats.zarr3 import Zarr3Format
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -48,7 +49,9 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
 
-_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(), BcolzFormat())}
+_FORMATS: Final[Mapping[str, Format]] = {
+    each.name: each for each in (Zarr3Format(), Zarr2Format(), BcolzFormat())
+}
 
 # Becomes zarr3, what other programs write today, as soon as that format is here.
 _DEFAULT: Final = "zarr2"
@@ -145,7 +148,7 @@ def formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
     >>> formats()
-    {'zarr2': ('array',), 'bcolz': ('array',)}
+    {'zarr3': ('array',), 'zarr2': ('array',), 'bcolz': ('array',)}
     """
     return dict.fromkeys(_FORMATS, ("array",))
 

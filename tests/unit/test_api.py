@@ -101,7 +101,9 @@ def test_an_empty_folder_has_nothing_in_it(tmp_path: Path) -> None:
 
 def test_something_unknown_is_an_error_that_says_what_was_looked_for(place: Place) -> None:
     put(place, {"readme.txt": b"hello", "deep/.zarray": b"{}"})
-    with pytest.raises(FormatError, match=r"looked for zarr2 \(\.zarray, \.zgroup\)"):
+    with pytest.raises(
+        FormatError, match=r"looked for zarr3 \(zarr\.json\), zarr2 \(\.zarray, \.zgroup\)"
+    ):
         ingot.open(place)
 
 
@@ -146,8 +148,8 @@ def test_there_are_two_modes(tmp_path: Path, mode: Any) -> None:
 
 
 def test_a_format_must_be_known(tmp_path: Path) -> None:
-    assert {"zarr2", "bcolz"} <= set(ingot.formats())
-    with pytest.raises(UnsupportedError, match="'zarr9' is unknown; there is zarr2"):
+    assert {"zarr3", "zarr2", "bcolz"} <= set(ingot.formats())
+    with pytest.raises(UnsupportedError, match=r"'zarr9' is unknown; there is .*zarr2"):
         ingot.open(tmp_path, format="zarr9")
     with pytest.raises(UnsupportedError, match="'zarr9' is unknown"):
         ingot.create(tmp_path, shape=3, dtype="i4", format="zarr9")

@@ -172,7 +172,8 @@ def _blosc_cost(
     except IngotError:
         return stored, None
     total = header.block_count
-    wanted = touched_blocks(row, schema.chunks, recipe.axes, schema.dtype.itemsize, header)
+    shape = schema.grid.stored_shape(row.coords)
+    wanted = touched_blocks(row, shape, recipe.axes, schema.dtype.itemsize, header)
     if header.memcpyed or not total:
         return stored, None
     starts = np.frombuffer(head or b"", "<i4", offset=_HEADER_BYTES)[:total]

@@ -24,10 +24,10 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, Zoned
-from ingot.grid import count_parts
+from ingot.formats.format import ChunkMap, Coords, Sharded, Zoned
+from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
-from ingot.selection import BasicSelection, Selection
+from ingot.selection import BasicSelection, OrthogonalSelection, Selection
 from ingot.stores.state import Stateful
 from ingot.stores.store import (
     Commit,
@@ -132,6 +132,11 @@ class Engine:
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
+        if type(selection) is OrthogonalSelection and layout is not None:
+            result = np.empty(selection.engine_shape, self._plain)
+            if result.size:
+                self._judge(kernel.read_outer(layout, result, selection.axes, self._threads))
+            return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -172,14 +177,20 @@ class Engine:
         return self.staged(self._changed(rows, values))
 
     def replaces(self, selection: Selection) -> bool:
-        """Tell whether a selection has whole chunks only, so that nothing of them is kept."""
+        """Tell whether a selection has whole chunks only, so that nothing of them is kept.
+
+        Of arrays in shards, whole shards only.
+        """
         if not isinstance(selection, BasicSelection):
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
-        grid = self.chunks.schema.grid
-        for (start, count, step), length, chunk in zip(box, grid.shape, grid.chunk, strict=True):
+        chunks = self.chunks
+        grid = (chunks.shards if isinstance(chunks, Sharded) else chunks).schema.grid
+        for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
-            if step != 1 or start % chunk or (stop % chunk and stop != length):
+            if step != 1 or not begins_chunk(start, axis):
+                return False
+            if stop != length and not begins_chunk(stop, axis):
                 return False
         return True
 
@@ -240,7 +251,8 @@ class Engine:
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
-        whole = isinstance(selection, BasicSelection) and self._make_layout() is not None
+        native_keys = BasicSelection | OrthogonalSelection
+        whole = isinstance(selection, native_keys) and self._make_layout() is not None
         kernel_name = "native" if whole else "python"
         return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
 
@@ -252,7 +264,7 @@ class Engine:
         if 0 in selection.counts:
             return 0
         total = 1
-        boxes = zip(selection.starts, selection.counts, selection.steps, grid.chunk, strict=True)
+        boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
         for start, count, step, chunk in boxes:
             total *= count_parts(start, count, step, chunk)
         return total
@@ -262,8 +274,8 @@ class Engine:
         if layout is ...:
             layout = None
             if self._cache is None:
-                limit = self.options.limits.chunk_bytes
-                layout = kernel.native_layout(self.chunks, limit, self._before)
+                limit, verify = self.options.limits.chunk_bytes, self.options.verify
+                layout = kernel.native_layout(self.chunks, limit, verify, self._before)
             self._layout = layout
         return layout
 
@@ -278,7 +290,8 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            for first in range(0, self.count_chunks(selection), _STAGED_AT_ONCE):
+            count = self._files().count_chunks(selection)
+            for first in range(0, count, _STAGED_AT_ONCE):
                 staged, troubles = layout.stage(
                     values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
                 )
@@ -292,6 +305,11 @@ class Engine:
                 store.discard(edits)
             raise
         return edits
+
+    def _files(self) -> "Engine":
+        """The same array with a chunk for every file that is written."""
+        chunks = self.chunks
+        return Engine(chunks.shards, self.options) if isinstance(chunks, Sharded) else self
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
+from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
@@ -32,6 +33,7 @@ __all__ = [
     "Node",
     "RaggedNode",
     "Request",
+    "Sharded",
     "Signature",
     "TableFormat",
     "TableMap",
@@ -237,6 +239,24 @@ class Zoned(Protocol):
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
+        ...
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A chunk map whose chunks lie in shards, many in the value of one key.
+
+    Whoever writes some chunks of a shard replaces all of it, so that takes a writer's turn.
+    """
+
+    @property
+    def shards(self) -> ChunkMap:
+        """The map of the same array whose chunks are the shards."""
+        ...
+
+    @property
+    def levels(self) -> tuple[IndexForm, ...]:
+        """The indexes of shards, and of shards inside them."""
         ...
 
 
