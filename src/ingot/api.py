@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ from ingot.errors import (
 )
 from ingot.formats import fills
 from ingot.formats.bcolz import BcolzFormat
+from ingot.formats.bcolz_table import ROOTDIRS, names_column
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
 from ingot.formats.zarr2 import Zarr2Format
@@ -78,11 +79,11 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    place = _Place.of(path, writable=mode == "r+")
+    place = _Place.of(path, writable=mode == "r+").rooted(writable=mode == "r+")
 
     def find(view: Store) -> tuple[Format, Node]:
         chosen = _format(format) if format is not None else _detected(place, view)
-        return chosen, chosen.open(view)
+        return chosen, chosen.open(view, place.inner)
 
     (chosen, node), number = read_numbered(place.store, find)
     if isinstance(node, GroupNode):
@@ -91,7 +92,8 @@ def open(
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
     options = options or Options()
-    handle = opened(chosen, place.store, "", options, first=(Engine(node.chunks, options), number))
+    first = Engine(node.chunks, options), number
+    handle = opened(chosen, place.store, place.inner, options, first=first)
     return Array(chosen, handle, path=place.path, mode=mode)
 
 
@@ -162,6 +164,8 @@ class _Place:
     """None in memory."""
     file: str | None = None
     """The key of the only file, where the store is one."""
+    inner: str = ""
+    """Where the dataset lies in the store, which is that of a larger one."""
 
     @classmethod
     def of(cls, path: Path, *, writable: bool) -> "_Place":
@@ -188,6 +192,26 @@ class _Place:
             return cls(store, None)
         return cls(store, store.location, store.key if isinstance(store, FileStore) else None)
 
+    def rooted(self, *, writable: bool) -> "_Place":
+        """Return the same place in the store of the outermost table that it is a column of.
+
+        A commit is one of the whole table, and so are its lock and its journal.
+        """
+        if not isinstance(self.store, LocalStore):
+            return self
+        root, inner = self.store.root, ""
+        while True:
+            parent, name = os.path.split(root)
+            named = name and os.path.exists(os.path.join(parent, ROOTDIRS))
+            if not named or not names_column(LocalStore(parent), name):
+                break
+            root, inner = parent, f"{name}/{inner}" if inner else name
+        return (
+            self
+            if not inner
+            else replace(self, store=LocalStore(root, writable=writable), inner=inner)
+        )
+
     @property
     def name(self) -> str:
         return self.store.location
@@ -205,6 +229,8 @@ def _format(name: str) -> Format:
 
 
 def _detected(place: _Place, view: Store) -> Format:
+    if place.inner:
+        return _FORMATS["bcolz"]
     found = detect(view, _FORMATS.values(), place.file)
     if found is not None:
         return found
