@@ -26,6 +26,7 @@ from ingot.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Hierarchy, Node, Owner
 from ingot.formats.paths import prefix
@@ -54,7 +55,14 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 
 # In the order of detection: the marks of the last ones are the least certain.
 _FORMATS: Final[Mapping[str, Format]] = {
-    each.name: each for each in (Zarr3Hierarchy(), Zarr2Hierarchy(), Zarr0Format(), Zarr1Format())
+    each.name: each
+    for each in (
+        Zarr3Hierarchy(),
+        Zarr2Hierarchy(),
+        BcolzFormat(),
+        Zarr0Format(),
+        Zarr1Format(),
+    )
 }
 
 _OWNERS: Final = tuple(each for each in _FORMATS.values() if isinstance(each, Owner))

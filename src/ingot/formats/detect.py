@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from ingot.errors import UnsafeError
 from ingot.formats.format import Format, Signature
 from ingot.formats.paths import prefix
-from ingot.stores.store import Extent, Store
+from ingot.stores.store import Extent, Feature, Store
 
 __all__ = ["detect", "looked_for"]
 
@@ -57,7 +57,10 @@ def _detect_folder(store: Store, formats: Sequence[Format], lead: str) -> Format
     for (candidate, _), data in zip(markers, found, strict=True):
         if data is not None:
             return candidate
-    return None
+    if Feature.LIST not in store.features:
+        return None
+    looking = ((each, each.signature.looks) for each in formats)
+    return next((each for each, looks in looking if looks is not None and looks(store)), None)
 
 
 def _detect_file(store: Store, formats: Sequence[Format], file: str) -> Format | None:
