@@ -87,8 +87,8 @@ pub struct Report {
     pub troubles: Vec<Trouble>,
 }
 
-/// What a thread needs.
-#[derive(Default)]
+/// What a thread needs. That of threads which ended serves the next ones: memory that is new
+/// has to be cleared by the system, page by page.
 pub struct Tools {
     pub scratch: Scratch,
     pub buffers: Buffers,
@@ -98,14 +98,43 @@ pub struct Tools {
     pub packer: Packer,
 }
 
+/// What is kept of threads that ended, at the most.
+const SPARE_BYTES: usize = 32 << 20;
+static SPARE: Mutex<Vec<Tools>> = Mutex::new(Vec::new());
+
 impl Tools {
+    fn empty() -> Self {
+        Self {
+            scratch: Scratch::default(),
+            buffers: Buffers::default(),
+            chunk: Vec::new(),
+            around: Vec::new(),
+            packer: Packer::default(),
+        }
+    }
+
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        self.scratch.kept_bytes()
-            + self.buffers.body.capacity()
-            + self.chunk.capacity()
-            + self.around.capacity()
-            + self.packer.capacity()
+        let Self { scratch, buffers, chunk, around, packer } = self;
+        let buffers = buffers.head.capacity() + buffers.body.capacity();
+        scratch.kept_bytes() + buffers + chunk.capacity() + around.capacity() + packer.capacity()
+    }
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        // Never waited for: after a fork, whoever held the lock may be gone.
+        SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_else(Self::empty)
+    }
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        let Ok(mut spare) = SPARE.try_lock() else { return };
+        let kept: usize = spare.iter().map(Self::kept_bytes).sum();
+        if self.kept_bytes() > 0 && kept + self.kept_bytes() <= SPARE_BYTES {
+            spare.push(std::mem::replace(self, Self::empty()));
+        }
     }
 }
 
