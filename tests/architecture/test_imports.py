@@ -21,6 +21,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     ("attributes", "display", "footprint", "growth", "handle", "orthogonal", "reductions"),
     ("array", "query.*"),
+    ("creation",),
     ("table", "ragged"),
     ("group", "convert", "interop.*", "compat.*"),
     ("api",),

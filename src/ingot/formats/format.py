@@ -6,10 +6,11 @@ and never reads or writes by itself: a format returns commits, a store applies t
 """
 
 import enum
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +25,21 @@ __all__ = [
     "ArrayNode",
     "ChunkMap",
     "Coords",
+    "Copies",
     "Format",
     "GroupNode",
+    "Hierarchy",
     "KeyTemplate",
     "Kind",
     "Locations",
     "Node",
+    "Owner",
     "RaggedNode",
     "Request",
     "Sharded",
     "Signature",
     "TableNode",
+    "files_of",
 ]
 
 
@@ -124,6 +129,17 @@ class KeyTemplate:
         if len(parts) != ndim or not all(map(_NUMBER.fullmatch, parts)):
             return None
         return tuple(map(int, parts))
+
+    def is_folder(self, key: str, ndim: int) -> bool:
+        """Tell whether a key is that of a folder in which chunks lie.
+
+        >>> KeyTemplate("c/", "/").is_folder("c/1", 2), KeyTemplate().is_folder("1", 2)
+        (True, False)
+        """
+        if self.separator != "/" or not key.startswith(self.prefix):
+            return False
+        parts = key[len(self.prefix) :].split("/")
+        return len(parts) < ndim and all(map(_NUMBER.fullmatch, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +251,17 @@ class Sharded(Protocol):
         ...
 
 
+def files_of(chunks: ChunkMap) -> ChunkMap:
+    """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
+    return cast(Sharded, chunks).shards if _is_sharded(type(chunks)) else chunks
+
+
+@functools.cache
+def _is_sharded(kind: type) -> bool:
+    # Asking a protocol takes longer than many reads.
+    return hasattr(kind, "shards") and hasattr(kind, "levels")
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayNode:
     """An array in a store."""
@@ -332,6 +359,65 @@ class Format(Protocol):
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[Node, Commit]:
         """Return a new array, and the commit that makes it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of metadata that a group keeps: `stale` are the documents that say something else.
+
+    >>> Copies(("a/.zarray",)).current
+    False
+    """
+
+    stale: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        """Whether every copy is what it is a copy of."""
+        return not self.stale
+
+
+@runtime_checkable
+class Owner(Format, Protocol):
+    """A format in which a dataset may be part of another, in a folder of its own.
+
+    The whole has one lock and one journal. Who opens a part must go by those.
+    """
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether what a store holds has a part at a path, or might get one there."""
+        ...
+
+
+@runtime_checkable
+class Hierarchy(Owner, Protocol):
+    """A format whose arrays may lie in groups, all in one store.
+
+    What returns a commit is called while it is the writer's turn, so it may read the store. Commits
+    that change a document also change its copies in the groups above it.
+    """
+
+    def create_group(
+        self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None
+    ) -> tuple[GroupNode, Commit]:
+        """Return a new group, and the commit that makes it and the groups above it."""
+        ...
+
+    def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
+        """Return the commit that gives a group other attributes."""
+        ...
+
+    def removed(self, store: Store, path: str) -> Commit:
+        """Return the commit that removes a node and all below it; files of others stay."""
+        ...
+
+    def copies(self, store: Store, path: str) -> Copies | None:
+        """Return how the copies at a group compare with the documents; None without copies."""
+        ...
+
+    def consolidated(self, store: Store, path: str) -> Commit:
+        """Return the commit that makes copies of all documents at a group and below it."""
         ...
 
 
