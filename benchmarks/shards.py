@@ -82,12 +82,15 @@ def step_keys(recipe: Recipe) -> tuple[Key, ...]:
     6
     """
     x, y, z = recipe.shape
+    edges = [min(10, length // 4) for length in recipe.shape]
     return (
         (0, 0, 0),
         (slice(0, x), slice(0, y), slice(0, z)),
         tuple(slice(0, length, 4) for length in recipe.shape),
         (slice(0, 10), slice(0, 10), slice(0, 10)),
-        tuple(slice(10, length - 10, 4) for length in recipe.shape),
+        tuple(
+            slice(edge, length - edge, 4) for length, edge in zip(recipe.shape, edges, strict=True)
+        ),
         (slice(0, x), slice(0, 3, 2), slice(0, 10)),
     )
 

@@ -12,7 +12,7 @@ use crate::header::HEADER_BYTES;
 use crate::scatter::Region;
 use crate::scratch::{Scratch, room};
 use crate::seals::SEAL;
-use crate::streams::Whole;
+use crate::streams::{Codecs, Whole};
 use crate::watch::Watch;
 
 /// How the bytes of a chunk are coded.
@@ -133,7 +133,12 @@ impl Chain {
             Coding::Blosc(recipe) => encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?,
             Coding::Stream(whole) => {
                 packer.clear();
-                packer.push(&scratch.codecs.encode_whole(whole, chunk)?)?;
+                let mut used = Ok(0);
+                packer.fill(Codecs::most_encoded(chunk.len()), |space| {
+                    used = scratch.codecs.encode_whole(whole, chunk, space);
+                    *used.as_ref().unwrap_or(&0)
+                })?;
+                used?;
             }
         }
         self.seal(packer, keep)

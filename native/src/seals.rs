@@ -79,6 +79,11 @@ impl Seals {
         Self { verify, known: Mutex::new(HashSet::new()) }
     }
 
+    /// Whether nobody wants to know if seals are right.
+    pub fn are_ignored(&self) -> bool {
+        self.verify == Verify::Never
+    }
+
     /// What to do with a sealed chunk that is about to be read.
     pub fn trust(&self, extent: &Extent<'_>) -> Trust {
         match self.verify {

@@ -4,10 +4,12 @@
 //! one of these reads. A read fetches chunks that lie near each other at once and decodes
 //! them one after the other, so memory is bounded by what one read fetches.
 
+use crate::chain::Chain;
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::Root;
 use crate::layout::{Job, Layout, Part, Report, Tools, Trouble};
 use crate::scratch::room;
+use crate::seals::SEAL;
 use crate::shards::{Cut, Shard, Sharding, Touched};
 use crate::watch::Watch;
 use std::iter;
@@ -211,10 +213,10 @@ impl<'a> Reading<'a> {
                 let fetched = shard.extent(start..end).read(0, bytes);
                 for (row, range) in chunks {
                     let parts = read.touched.row(*row);
-                    let stored = &bytes[range.start - start..range.end - start];
+                    let (chain, stored) = self.inside(&bytes[range.start - start..range.end - start]);
                     let decoded = fetched.clone().and_then(|()| {
                         self.job.place(&parts, around, |region| {
-                            layout.chain.decode(stored, layout.chunk_bytes, region, scratch, chunk)
+                            chain.decode(stored, layout.chunk_bytes, region, scratch, chunk)
                         })
                     });
                     self.settle(decoded, &parts, &shard.key)?;
@@ -244,6 +246,15 @@ impl<'a> Reading<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// How to decode a stored chunk, and which bytes of it.
+    fn inside<'b>(&self, stored: &'b [u8]) -> (Chain, &'b [u8]) {
+        let Layout { chain, seals, .. } = self.job.layout;
+        match stored.split_last_chunk::<SEAL>() {
+            Some((inside, _)) if chain.sealed && seals.are_ignored() => (chain.unsealed(), inside),
+            _ => (*chain, stored),
+        }
     }
 
     fn settle(&self, outcome: Outcome<()>, parts: &[Part], key: &str) -> Outcome<()> {

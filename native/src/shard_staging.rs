@@ -7,8 +7,9 @@
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::Root;
 use crate::layout::{Job, Part, Tools, Trouble};
+use crate::scratch::{out_of_memory, room};
 use crate::shards::{Cut, Shard, Sharding, Touched};
-use crate::staging::{Image, Staged};
+use crate::staging::{Image, Staged, in_order};
 use crate::watch::Watch;
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -92,10 +93,8 @@ impl Job<'_> {
             staged: Mutex::default(),
             troubles: Mutex::default(),
         };
-        watch.share(threads, tools, |tools| staging.step(tools))?;
-        let mut staged = staging.staged.into_inner().expect("no thread panics");
-        staged.sort_unstable_by_key(|(number, _)| *number);
-        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        let outcome = watch.share(threads, tools, |tools| staging.step(tools));
+        let staged = in_order(root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
         Ok((staged, staging.troubles.into_inner().expect("no thread panics")))
     }
 }
@@ -164,6 +163,9 @@ impl<'a> Staging<'a> {
     fn encode(&self, making: &Making<'_>, rows: Range<usize>, tools: &mut Tools) -> Outcome<()> {
         let spare = self.spare.lock().expect("no thread panics").pop();
         let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(rows.len()) };
+        // Only what is written to becomes memory; to grow step by step would copy it each time.
+        let most = rows.len().saturating_mul(self.job.layout.chunk_bytes);
+        encoded.bytes.try_reserve(most).map_err(|_| out_of_memory(most))?;
         let count = rows.len();
         let mut failed = false;
         for row in rows {
@@ -310,7 +312,7 @@ impl Kept {
             members.push((number, range, segments.len() - 1));
         }
         let mut bytes = Vec::new();
-        crate::scratch::room(&mut bytes, shard.index.size())?;
+        room(&mut bytes, shard.index.size())?;
         shard.extent(0..shard.index.size()).read(0, &mut bytes)?;
         let chunks = members.into_iter().map(|(number, range, segment)| (number, (range, segments[segment].clone())));
         Ok(Self { bytes, chunks: chunks.collect() })

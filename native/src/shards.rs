@@ -9,6 +9,7 @@ use crate::fault::{Outcome, corrupt};
 use crate::files::{Buffers, Extent, Root};
 use crate::layout::{Job, Part};
 use crate::scratch::room;
+use crate::seals::SEAL;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -18,7 +19,6 @@ use std::time::{Duration, SystemTime};
 
 const ABSENT: u64 = u64::MAX;
 const ENTRY: usize = 16;
-const SEAL: usize = 4;
 /// What one array keeps of indexes.
 const KEPT_BYTES: usize = 16 << 20;
 /// A file that was changed just now may be changed again without its time telling.

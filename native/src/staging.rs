@@ -72,16 +72,7 @@ impl Job<'_> {
         };
         let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
         let outcome = watch.share(self.threads(threads, bytes).min(rows.len()), tools, work);
-        let mut staged: Vec<(usize, Staged)> = staged.into_inner().expect("no thread panics");
-        if let Err(fault) = outcome {
-            // Nobody else knows their names.
-            for (_, Staged { image, .. }) in staged {
-                image.inspect(|image| root.remove(&image.key));
-            }
-            return Err(fault);
-        }
-        staged.sort_unstable_by_key(|(row, _)| *row);
-        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
         Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
@@ -170,6 +161,19 @@ impl Layout {
         let slash = if folder.is_empty() { "" } else { "/" };
         format!("{folder}{slash}.g-{transaction}-{name}")
     }
+}
+
+/// What was staged, by number; nothing of it when the call failed, since nobody else knows the
+/// names of the files.
+pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<()>) -> Outcome<Vec<Staged>> {
+    if let Err(fault) = outcome {
+        for (_, Staged { image, .. }) in staged {
+            image.inspect(|image| root.remove(&image.key));
+        }
+        return Err(fault);
+    }
+    staged.sort_unstable_by_key(|(number, _)| *number);
+    Ok(staged.into_iter().map(|(_, staged)| staged).collect())
 }
 
 /// Shuffle the items of a box that is a whole chunk, from byte `start` of the chunk on, as

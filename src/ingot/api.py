@@ -54,8 +54,7 @@ _FORMATS: Final[Mapping[str, Format]] = {
     each.name: each for each in (Zarr3Format(), Zarr2Format(), BcolzFormat())
 }
 
-# Becomes zarr3, what other programs write today, as soon as that format is here.
-_DEFAULT: Final = "zarr2"
+_DEFAULT: Final = "zarr3"
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -116,8 +115,9 @@ def create(
     `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB. `codec`
     is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
     them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
-    text of any length. The format zarr2 has two settings of its own: `order` ("C" or "F") and
-    `dimension_separator` ("." or "/").
+    text of any length. The formats zarr3 (the default) and zarr2 have the settings `order` ("C" or
+    "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
+    `dimension_names`, `chunk_key_encoding` and `checksum` as well.
 
     What exists is not touched, unless `overwrite` allows to replace an array. Then the new one
     takes its place in one commit; files that are not the array's own stay. A group, or a folder

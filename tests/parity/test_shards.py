@@ -27,6 +27,7 @@ from ingot.options import Limits, Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.stores.local import LocalStore
+from ingot.stores.store import Extent
 from tests.kernels import NATIVE_IS_BUILT, needs_native
 
 SHAPE = (21, 14, 23)
@@ -251,6 +252,28 @@ def test_a_damaged_chunk_leaves_the_others_readable(
         with pytest.raises(CorruptionError, match="crc32c"):
             engine.read(parse((8, 0, 0), SHAPE))
         assert np.array_equal(engine.read(parse((12,), SHAPE)), data[12])
+
+
+@needs_native
+@pytest.mark.parametrize("spelling", ["none", "blosc:lz4:0:noshuffle", "zstd:1"])
+def test_seals_are_held_against_the_bytes_as_is_wished(spelling: str, tmp_path: Path) -> None:
+    chunks = make(tmp_path / "a", "<f4", spelling, True, LITTLE, "end")
+    data = items("<f4", 1)
+    write(Engine(chunks, Options()), parse((), SHAPE), data)
+    path = tmp_path / "a" / "c/1/0/0"
+    whole = path.read_bytes()
+    (place,) = chunks.locate(np.array([[2, 0, 0]]))
+    assert isinstance(place, Extent)
+    assert place.length is not None
+    # The last byte of the seal, which no codec looks at.
+    last = place.start + place.length - 1
+    path.write_bytes(whole[:last] + bytes([whole[last] ^ 1]) + whole[last + 1 :])
+    for key in ((), (8, 0, 0)):
+        for verify in ("first", "always"):
+            with pytest.raises(CorruptionError, match="crc32c"):
+                Engine(chunks, Options(verify=verify)).read(parse(key, SHAPE))
+        careless = Engine(chunks, Options(verify="never"))
+        assert np.array_equal(careless.read(parse(key, SHAPE)), data[key])
 
 
 @needs_native

@@ -4,6 +4,7 @@ Left out of the contest with others is only what they cannot do: zarr-python has
 shard on every path, tensorstore has no dates.
 """
 
+import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import ingot
 from ingot.codecs.byteorder import Bytes
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain, parse_spelling
+from ingot.errors import IngotError
 from ingot.formats.format import Request
 from ingot.formats.sharding import Sharding
 from ingot.formats.zarr3 import Zarr3Format
@@ -151,6 +153,50 @@ def test_growth_and_shrinkage_are_those_of_a_numpy_array(
                 expected = grown
             assert array[...].tobytes() == expected.tobytes()
             assert ingot.open(folder)[...].tobytes() == expected.tobytes()
+
+
+@on_each_kernel
+@settings(max_examples=150, deadline=None)
+@given(example=examples(), data=st.data())
+def test_a_damaged_shard_is_read_or_refused(
+    kernel_name: str, example: Example, data: st.DataObject
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        use_kernel(kernel_name, patch)
+        array = example.create(Path(folder))
+        for box, part in example.writes():
+            array[box] = part
+        shards = sorted(path for path in Path(folder, "c").rglob("*") if path.is_file())
+        if not shards:
+            return
+        path = data.draw(st.sampled_from(shards))
+        path.write_bytes(data.draw(damage(path.read_bytes())))
+        for use in (
+            lambda: array[...],
+            lambda: array.oindex[tuple([0] for _ in array.shape)],
+            lambda: array.__setitem__((slice(0, 1),) * array.ndim, 1),
+            lambda: array.resize(tuple(length + 3 for length in array.shape)),
+        ):
+            with contextlib.suppress(IngotError):
+                use()
+
+
+@st.composite
+def damage(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Bytes flipped, cut off or added, or numbers of an index replaced by those that overflow."""
+    kind = draw(st.sampled_from(["flip", "cut", "add", "number"]))
+    place = draw(st.integers(0, len(whole) - 1))
+    if kind == "cut":
+        return whole[:place]
+    if kind == "add":
+        return whole[:place] + draw(st.binary(max_size=20)) + whole[place:]
+    if kind == "flip":
+        return (
+            whole[:place] + bytes([whole[place] ^ draw(st.integers(1, 255))]) + whole[place + 1 :]
+        )
+    near = st.integers(0, 2 * len(whole)) | st.integers(0, 2**64 - 1) | st.just(2**64 - 1)
+    number = draw(near).to_bytes(8, draw(st.sampled_from(["little", "big"])))  # type: ignore[arg-type]
+    return whole[:place] + number + whole[place + 8 :]
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)

@@ -24,11 +24,11 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, Sharded, Zoned
+from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import Stateful
+from ingot.stores.state import stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -114,8 +114,7 @@ class Engine:
 
     def discard(self, commit: Commit) -> None:
         """Remove what was put aside for a commit that nobody will apply."""
-        if isinstance(self.chunks.store, Stateful):
-            self.chunks.store.discard(commit.publish)
+        _discard(self.chunks.store, commit.publish)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
@@ -185,7 +184,7 @@ class Engine:
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
-        grid = (chunks.shards if isinstance(chunks, Sharded) else chunks).schema.grid
+        grid = files_of(chunks).schema.grid
         for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
             if step != 1 or not begins_chunk(start, axis):
@@ -233,8 +232,7 @@ class Engine:
                     aside += _put_aside(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(aside)
+            _discard(store, aside)
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
@@ -301,15 +299,14 @@ class Engine:
                 ]
                 self._judge(troubles)
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(edits)
+            _discard(store, edits)
             raise
         return edits
 
     def _files(self) -> "Engine":
         """The same array with a chunk for every file that is written."""
-        chunks = self.chunks
-        return Engine(chunks.shards, self.options) if isinstance(chunks, Sharded) else self
+        files = files_of(self.chunks)
+        return self if files is self.chunks else Engine(files, self.options)
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
@@ -419,9 +416,18 @@ _NOWHERE: Final = Inline(b"")
 
 
 def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
+    states = stateful(store)
     for edit in commit.publish:
-        aside = isinstance(edit, Put) and isinstance(store, Stateful)
-        yield store.stage(edit.key, edit.data) if aside else edit  # type: ignore[union-attr, attr-defined]
+        if isinstance(edit, Put) and states is not None:
+            yield states.stage(edit.key, edit.data)
+        else:
+            yield edit
+
+
+def _discard(store: Store, edits: Iterable[Edit]) -> None:
+    states = stateful(store)
+    if states is not None:
+        states.discard(edits)
 
 
 class _Place:

@@ -6,10 +6,11 @@ and never reads or writes by itself: a format returns commits, a store applies t
 """
 
 import enum
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ __all__ = [
     "TableNode",
     "TableSchema",
     "Zoned",
+    "files_of",
 ]
 
 
@@ -258,6 +260,17 @@ class Sharded(Protocol):
     def levels(self) -> tuple[IndexForm, ...]:
         """The indexes of shards, and of shards inside them."""
         ...
+
+
+def files_of(chunks: ChunkMap) -> ChunkMap:
+    """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
+    return cast(Sharded, chunks).shards if _is_sharded(type(chunks)) else chunks
+
+
+@functools.cache
+def _is_sharded(kind: type) -> bool:
+    # Asking a protocol takes longer than many reads.
+    return hasattr(kind, "shards") and hasattr(kind, "levels")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ingot.codecs.byteorder import byte_order, in_order
 from ingot.codecs.bytes import Blosc
 from ingot.codecs.checksums import Checksum, Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
-from ingot.codecs.strings import VlenBytes, VlenUtf8
+from ingot.codecs.strings import VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats import document, zarr3_codecs, zarr3_document, zarr3_types
@@ -56,7 +56,7 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
     if dtype == dtypes.TEXT:
         return (VlenUtf8(), Blosc())
     if dtypes.is_variable(dtype):
-        return (VlenBytes(), Blosc())
+        raise UnsupportedError(f"{dtype}: say by a codec what the objects are")
     return (Blosc(),)
 
 

@@ -313,6 +313,17 @@ def test_stray_rows_do_not_come_back(place: Place) -> None:
     np.testing.assert_array_equal(ingot.open(place)[...], [1, 2, 3, 4, 5, 0, 0, 0, 0, 0])
 
 
+def test_costs_are_told_by_blocks(tmp_path: Path, kernel: str) -> None:
+    data = np.random.default_rng(0).integers(0, 1000, 40_000)
+    array = ingot.array(
+        data, tmp_path / "a", format="bcolz", chunks=20_000, codec="blosc:lz4:5:shuffle:16384"
+    )
+    (cost,) = array.explain(slice(100, 200)).costs
+    assert cost.blocks == (1, 10)
+    assert cost.read < cost.stored / 5
+    assert array.explain().read == array.stored_bytes
+
+
 # Tables
 
 
