@@ -3,7 +3,7 @@
 //! chunks are there.
 
 use crate::chain::Coding;
-use crate::encode;
+use crate::encode::{self, Packer};
 use crate::fault::{Fault, Kind, Outcome, corrupt};
 use crate::files::{Buffers, Extent, Root};
 use crate::layout::{Layout, Tools};
@@ -58,7 +58,12 @@ impl Layout {
         let Tools { scratch, buffers, chunk, packer, framed, .. } = tools;
         let due = self.due(number, true);
         let rows = self.valid(number);
-        let chunk = room(chunk, rows * due.row_bytes)?;
+        let size = rows * due.row_bytes;
+        // Rows that lie together are encoded where they lie.
+        if whole && let Some(plain) = region.as_one_piece().filter(|plain| plain.len() == size) {
+            return self.pack_rows(plain, number, rows, scratch, packer, framed).and_then(|()| keep(framed));
+        }
+        let chunk = room(chunk, size)?;
         if !whole {
             match old()? {
                 Some(extent) => self.decode_rows(&extent, &due, chunk, scratch, buffers)?,
@@ -66,12 +71,25 @@ impl Layout {
             }
         }
         region.gather(chunk);
+        self.pack_rows(chunk, number, rows, scratch, packer, framed)?;
+        keep(framed)
+    }
+
+    /// Put the file of a chunk that holds `plain` into `framed`.
+    fn pack_rows(
+        &self,
+        plain: &[u8],
+        number: usize,
+        rows: usize,
+        scratch: &mut Scratch,
+        packer: &mut Packer,
+        framed: &mut Vec<u8>,
+    ) -> Outcome<()> {
         let (Coding::Blosc(recipe), Some(framing)) = (self.chain.coding, &self.framing) else {
             return Err(Fault::new(Kind::Argument, "only Blosc chunks have a head and a trailer"));
         };
-        encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-        superchunk::pack(packer.bytes(), chunk, framing, number, rows, framed)?;
-        keep(framed)
+        encode::encode(plain, recipe, packer, scratch, 1, &Watch::unasked())?;
+        superchunk::pack(packer.bytes(), plain, framing, number, rows, framed)
     }
 
     /// The zone maps of chunks, empty for those that have none.

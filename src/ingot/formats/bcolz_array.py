@@ -174,7 +174,7 @@ class DamagedAttributes(Mapping[str, Any]):
 
     __slots__ = ("_error",)
 
-    def __init__(self, error: CorruptionError) -> None:
+    def __init__(self, error: IngotError) -> None:
         self._error = error
 
     def __getitem__(self, key: str) -> Any:
@@ -239,8 +239,8 @@ def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
         return {}
     try:
         return document.parse_object(data, where, bare_nan=True)
-    except CorruptionError as error:
-        # Writing attributes began with emptying the document, and the data need none.
+    except (CorruptionError, FormatError) as error:
+        # bcolz empties the document before it writes it again, and the data need none.
         return DamagedAttributes(error)
 
 
