@@ -273,7 +273,8 @@ class _Place:
 def _placed(path: Path, format: str | None, *, writable: bool, quick: bool = False) -> _Place:
     """Return the place that a path means, in the whole that it is part of. A store is a whole."""
     place = _Place.of(path, writable=writable)
-    if isinstance(path, Store) or not isinstance(place.store, LocalStore) or place.path is None:
+    given = not isinstance(path, str | os.PathLike)
+    if given or not isinstance(place.store, LocalStore) or place.path is None:
         return place
     found = outermost(place.path, quick=quick)
     if found is None or (format is not None and format != found.owner.name):
@@ -319,8 +320,7 @@ def outermost(folder: str, *, quick: bool = False) -> Part | None:
 
 
 def _has_part(owner: Owner, folder: str, inner: str) -> bool:
-    marks = owner.signature.markers
-    if not any(os.path.exists(os.path.join(folder, mark)) for mark in marks):
+    if not os.access(f"{folder}/{owner.mark}", os.F_OK):
         return False
     try:
         return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))

@@ -44,6 +44,7 @@ class BcolzFormat:
         markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
     )
     settings: ClassVar[tuple[str, ...]] = ()
+    mark: ClassVar[str] = ROOTDIRS
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether a path is that of a column, maybe of a table in the table."""

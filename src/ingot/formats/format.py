@@ -384,6 +384,11 @@ class Owner(Format, Protocol):
     The whole has one lock and one journal. Who opens a part must go by those.
     """
 
+    @property
+    def mark(self) -> str:
+        """The name of a file that lies in every folder of which others are parts."""
+        ...
+
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether what a store holds has a part at a path, or might get one there."""
         ...
