@@ -191,7 +191,14 @@ class _Place:
     def is_empty(self) -> bool:
         # Without a listing only the formats' own marks could tell, and they were looked for.
         listed = Feature.LIST in self.store.features
-        return self.file is None and not (listed and any(True for _ in self.store.names()))
+        return self.file is None and not (listed and _has_values(self.store, ""))
+
+
+def _has_values(store: Store, folder: str) -> bool:
+    """Tell whether anything lies below a folder; folders alone are what a crash may leave."""
+    return any(
+        not name.endswith("/") or _has_values(store, folder + name) for name in store.names(folder)
+    )
 
 
 def _format(name: str) -> Format:

@@ -131,7 +131,8 @@ class Zarr3Map:
         template = self.template
         found = stored(self.store, template, len(self.schema.shape))
         chunks = tuple(Delete(template.key(coords)) for coords in found)
-        return Commit(publish=(Delete(_prefix(self.path) + NODE),), cleanup=chunks)
+        # All at once: what is left without its document would be in the way of a new array.
+        return Commit(publish=(Delete(_prefix(self.path) + NODE), *chunks))
 
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
