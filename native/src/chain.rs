@@ -141,17 +141,16 @@ impl Chain {
                 used?;
             }
         }
-        self.seal(packer)?;
-        keep(packer.bytes())
+        self.seal(packer, keep)
     }
 
-    /// Put the seal, if there is one, behind what was packed.
-    pub fn seal(&self, packer: &mut Packer) -> Outcome<()> {
+    /// Put the seal behind what the codec has made, and hand all of it to `keep`.
+    pub fn seal<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
         if self.sealed {
             let seal = crc32c::crc32c(packer.bytes());
             packer.push(&seal.to_le_bytes())?;
         }
-        Ok(())
+        keep(packer.bytes())
     }
 
     /// Whether a part of a chunk that is stored in `stored` bytes can be had for less.

@@ -9,7 +9,7 @@ use crate::files::Root;
 use crate::layout::{Job, Part, Tools, Trouble};
 use crate::scratch::{out_of_memory, room};
 use crate::shards::{Cut, Shard, Sharding, Touched};
-use crate::staging::{Image, Staged};
+use crate::staging::{Image, Staged, in_order};
 use crate::watch::Watch;
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -93,10 +93,8 @@ impl Job<'_> {
             staged: Mutex::default(),
             troubles: Mutex::default(),
         };
-        watch.share(threads, tools, |tools| staging.step(tools))?;
-        let mut staged = staging.staged.into_inner().expect("no thread panics");
-        staged.sort_unstable_by_key(|(number, _)| *number);
-        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        let outcome = watch.share(threads, tools, |tools| staging.step(tools));
+        let staged = in_order(root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
         Ok((staged, staging.troubles.into_inner().expect("no thread panics")))
     }
 }

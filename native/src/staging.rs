@@ -8,7 +8,7 @@ use crate::files::{Extent, Root};
 use crate::filters;
 use crate::header::Filter;
 use crate::layout::{Job, Layout, Part, Tools, Trouble};
-use crate::pieces::for_each_run;
+use crate::pieces::Outlook;
 use crate::scatter::Region;
 use crate::scratch::room;
 use crate::watch::Watch;
@@ -72,16 +72,7 @@ impl Job<'_> {
         };
         let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
         let outcome = watch.share(self.threads(threads, bytes).min(rows.len()), tools, work);
-        let mut staged: Vec<(usize, Staged)> = staged.into_inner().expect("no thread panics");
-        if let Err(fault) = outcome {
-            // Nobody else knows their names.
-            for (_, Staged { image, .. }) in staged {
-                image.inspect(|image| root.remove(&image.key));
-            }
-            return Err(fault);
-        }
-        staged.sort_unstable_by_key(|(row, _)| *row);
-        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
         Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
@@ -103,6 +94,9 @@ impl Job<'_> {
             whole &= self.steps[axis] == 1 && part.count == valid;
             padded |= valid < chunk[axis];
         }
+        if self.layout.framing.is_some() {
+            return self.layout.encode_rows(old, coords[0], &region, whole, tools, keep).map(Some);
+        }
         let Tools { scratch, buffers, chunk, packer, .. } = tools;
         if whole
             && !padded
@@ -113,8 +107,7 @@ impl Job<'_> {
             }
             let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&region, start, planes);
             if encode::encode_shuffled(*chunk_bytes, recipe, packer, scratch, shuffle)? {
-                self.layout.chain.seal(packer)?;
-                return keep(packer.bytes()).map(Some);
+                return self.layout.chain.seal(packer, keep).map(Some);
             }
         }
         let chunk = room(chunk, *chunk_bytes)?;
@@ -170,12 +163,27 @@ impl Layout {
     }
 }
 
+/// What was staged, by number; nothing of it when the call failed, since nobody else knows the
+/// names of the files.
+pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<()>) -> Outcome<Vec<Staged>> {
+    if let Err(fault) = outcome {
+        for (_, Staged { image, .. }) in staged {
+            image.inspect(|image| root.remove(&image.key));
+        }
+        return Err(fault);
+    }
+    staged.sort_unstable_by_key(|(number, _)| *number);
+    Ok(staged.into_iter().map(|(_, staged)| staged).collect())
+}
+
 /// Shuffle the items of a box that is a whole chunk, from byte `start` of the chunk on, as
 /// many as fill `planes`.
 fn shuffle_runs(region: &Region, start: usize, planes: &mut [u8]) {
     let size = region.itemsize();
     let (first, count) = (start / size, planes.len() / size);
-    for_each_run(region, first..first + count, |run| {
+    let mut outlook = Outlook::default();
+    region.for_each_run(first..first + count, |run| {
+        outlook.expect(region, &run);
         let items = region.piece(run.offset, run.items * size);
         filters::shuffle(items, size, &mut planes[run.start - first..], count);
     });

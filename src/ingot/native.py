@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 5
+ABI = 6
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -176,6 +176,9 @@ class Layout(Protocol):
         transaction: str,
     ) -> "tuple[list[Staged], list[Trouble]]":
         """Encode the chunks of a box, those with the numbers ``first`` to ``last``, into files."""
+
+    def zones(self, numbers: "Sequence[int]") -> list[bytes]:
+        """Read the zone maps of chunks that have trailers; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

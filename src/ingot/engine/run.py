@@ -18,16 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.zones import Zones, has_zone
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
-from ingot.errors import IngotError
-from ingot.formats.format import ChunkMap, Coords, Sharded
+from ingot.errors import CorruptionError, IngotError, UnsafeError
+from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import Stateful
+from ingot.stores.state import stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -76,6 +77,11 @@ class Engine:
         *,
         before: ChunkMap | None = None,
     ) -> None:
+        if chunks.schema.chain.serializer.runs_code and not options.allow_pickle:
+            raise UnsafeError(
+                f"{chunks.store.location}: reading these objects runs whatever code the files "
+                "hold; Options(allow_pickle=True) allows it"
+            )
         self.chunks = chunks
         self.options = options
         self.shape = chunks.schema.shape
@@ -101,13 +107,14 @@ class Engine:
         if self._before is self.chunks and self._cache is None:
             return self
         engine = Engine(self.chunks, self.options)
-        engine._layout = self._layout
+        # A layout of chunks that are cut at the edge knows where the edge was before.
+        if self.chunks.schema.padded:
+            engine._layout = self._layout
         return engine
 
     def discard(self, commit: Commit) -> None:
         """Remove what was put aside for a commit that nobody will apply."""
-        if isinstance(self.chunks.store, Stateful):
-            self.chunks.store.discard(commit.publish)
+        _discard(self.chunks.store, commit.publish)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
@@ -177,7 +184,7 @@ class Engine:
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
-        grid = (chunks.shards if isinstance(chunks, Sharded) else chunks).schema.grid
+        grid = files_of(chunks).schema.grid
         for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
             if step != 1 or not begins_chunk(start, axis):
@@ -196,26 +203,49 @@ class Engine:
                 if chunk is not None:
                     yield place, chunk
 
+    def blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
+        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
+        schema = self.chunks.schema
+        spec = schema.spec(coords)
+        if old is not None and old.shape == spec.shape:
+            return np.array(old)
+        chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
+        if old is not None:
+            # A chunk that is cut at the edge of the array has another shape when that moves.
+            common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
+            chunk[common] = old[common]
+        return chunk
+
     def staged(self, chunks: Iterable[tuple[Coords, NDArray[Any]]]) -> Commit:
         """Return the commit that stores some chunks; what does not fit the window is put aside."""
-        store, most = self.chunks.store, self.options.limits.window_bytes
+        store, schema = self.chunks.store, self.chunks.schema
+        most = self.options.limits.window_bytes
         waiting: dict[Coords, bytes | None] = {}
         aside: list[Edit] = []
         held = 0
         try:
             for coords, chunk in chunks:
-                data = waiting[coords] = kernel.encode(chunk, self.chunks.schema)
+                data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
                 held += 0 if data is None else len(data)
                 # Only where a chunk is all that its key holds can it be stored without the others.
                 if held > most and self.chunks.template is not None:
                     aside += _put_aside(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(aside)
+            _discard(store, aside)
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
+
+    def zones(self) -> Zones | None:
+        """Return what the zone maps of all chunks say; None where chunks have none."""
+        chunks, dtype = self.chunks, self._dtype
+        if not isinstance(chunks, Zoned) or not has_zone(dtype):
+            return None
+        numbers = range(chunks.schema.grid.chunk_count)
+        layout = self._make_layout()
+        packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
+        return Zones.parse(packed, dtype)
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
@@ -242,8 +272,8 @@ class Engine:
         if layout is ...:
             layout = None
             if self._cache is None:
-                limits, verify = self.options.limits, self.options.verify
-                layout = kernel.native_layout(self.chunks, limits.chunk_bytes, verify)
+                limit, verify = self.options.limits.chunk_bytes, self.options.verify
+                layout = kernel.native_layout(self.chunks, limit, verify, self._before)
             self._layout = layout
         return layout
 
@@ -258,7 +288,8 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            for first in range(0, self._files().count_chunks(selection), _STAGED_AT_ONCE):
+            count = self._files().count_chunks(selection)
+            for first in range(0, count, _STAGED_AT_ONCE):
                 staged, troubles = layout.stage(
                     values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
                 )
@@ -268,15 +299,14 @@ class Engine:
                 ]
                 self._judge(troubles)
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(edits)
+            _discard(store, edits)
             raise
         return edits
 
     def _files(self) -> "Engine":
         """The same array with a chunk for every file that is written."""
-        chunks = self.chunks
-        return Engine(chunks.shards, self.options) if isinstance(chunks, Sharded) else self
+        files = files_of(self.chunks)
+        return self if files is self.chunks else Engine(files, self.options)
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
@@ -307,7 +337,7 @@ class Engine:
             for row in window:
                 location, data = fetched.pop(row.coords, (_NOWHERE, None))
                 with _Place(self.chunks, row.coords, location):
-                    chunk = self._blank(row.coords, self._decoded(row.coords, location, data))
+                    chunk = self.blank(row.coords, self._decoded(row.coords, location, data))
                     row.put(chunk, row.pick(values))
                 yield row.coords, chunk
 
@@ -352,6 +382,8 @@ class Engine:
             return np.broadcast_to(
                 np.asarray(location.value, schema.dtype), schema.spec(coords).shape
             )
+        if data is None and isinstance(location, Extent) and not schema.sparse:
+            raise CorruptionError("the chunk is missing")
         if data is None or isinstance(data, np.ndarray):
             return data
         limit = self.options.limits.chunk_bytes
@@ -360,19 +392,6 @@ class Engine:
         # Asked for before and after decoding: the bytes were read in between.
         if self._cache is not None and identity is not None:
             self._cache.keep(coords, identity, chunk)
-        return chunk
-
-    def _blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
-        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
-        schema = self.chunks.schema
-        spec = schema.spec(coords)
-        if old is not None and old.shape == spec.shape:
-            return np.array(old)
-        chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
-        if old is not None:
-            # A chunk that is cut at the edge of the array has another shape when that moves.
-            common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
-            chunk[common] = old[common]
         return chunk
 
     def _cached(self, coords: tuple[int, ...], location: Extent) -> NDArray[Any] | None:
@@ -397,9 +416,18 @@ _NOWHERE: Final = Inline(b"")
 
 
 def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
+    states = stateful(store)
     for edit in commit.publish:
-        aside = isinstance(edit, Put) and isinstance(store, Stateful)
-        yield store.stage(edit.key, edit.data) if aside else edit  # type: ignore[union-attr, attr-defined]
+        if isinstance(edit, Put) and states is not None:
+            yield states.stage(edit.key, edit.data)
+        else:
+            yield edit
+
+
+def _discard(store: Store, edits: Iterable[Edit]) -> None:
+    states = stateful(store)
+    if states is not None:
+        states.discard(edits)
 
 
 class _Place:
