@@ -361,6 +361,17 @@ def test_settings_that_the_format_does_not_have(
     assert content(place) == {}
 
 
+def test_empty_folders_are_not_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "a" / "c").mkdir(parents=True)
+    with pytest.raises(NotFoundError, match="nothing is there"):
+        ingot.open(tmp_path / "a")
+    assert ingot.array([1, 2], tmp_path / "a")[1] == 2
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    (tmp_path / "b" / "c" / "mine").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        ingot.array([1, 2], tmp_path / "b")
+
+
 def test_arrays_are_of_version_3_unless_told_otherwise(place: Place) -> None:
     array = ingot.array([1, 2, 3], place, chunks=2, dimension_names=["x"])
     assert array.format == ingot.open(place).format == "zarr3"
