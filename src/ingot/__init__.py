@@ -11,13 +11,15 @@ True
 """
 
 from ingot import errors
-from ingot.api import array, create, formats, open
+from ingot.api import array, create, formats, group, open
 from ingot.array import Array
 from ingot.codecs import blosc
+from ingot.group import Group
 from ingot.options import Limits, Options
 
 __all__ = [
     "Array",
+    "Group",
     "Limits",
     "Options",
     "__version__",
@@ -26,6 +28,7 @@ __all__ = [
     "create",
     "errors",
     "formats",
+    "group",
     "open",
 ]
 

@@ -16,6 +16,7 @@ GRAB_BAGS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "
 
 PUBLIC = {
     "Array",
+    "Group",
     "Limits",
     "Options",
     "__version__",
@@ -24,6 +25,7 @@ PUBLIC = {
     "create",
     "errors",
     "formats",
+    "group",
     "open",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""

@@ -7,10 +7,9 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import functools
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
+from ingot.formats.template import Coords, KeyTemplate
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
 
@@ -26,12 +26,15 @@ __all__ = [
     "ChunkMap",
     "Column",
     "Coords",
+    "Copies",
     "Format",
     "GroupNode",
+    "Hierarchy",
     "KeyTemplate",
     "Kind",
     "Locations",
     "Node",
+    "Owner",
     "RaggedNode",
     "Request",
     "Sharded",
@@ -43,15 +46,6 @@ __all__ = [
     "Zoned",
     "files_of",
 ]
-
-
-Coords: TypeAlias = tuple[int, ...]
-"""The place of a chunk in its grid."""
-
-# Below this many keys, making them column by column costs more than it saves.
-_FEWEST_COLUMN_ROWS: Final = 64
-
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.A)
 
 
 class Kind(enum.Flag):
@@ -72,8 +66,8 @@ class Signature:
     """How a format is recognised without opening it.
 
     `markers` are names of which one lies in the format's directory; where none does, `looks` may
-    look for itself. For single files `head` and `tail` are how many of their first and last bytes
-    `matches` wants to see.
+    look into the directory itself. For single files `head` and `tail` are how many of their first
+    and last bytes `matches` wants to see.
 
     >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
     False
@@ -83,65 +77,7 @@ class Signature:
     head: int = 0
     tail: int = 0
     matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
-    looks: Callable[[Store], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyTemplate:
-    """How keys follow from coordinates; the native kernel can do it as well.
-
-    An array without axes has one chunk, called `scalar`. Where only the `leading` first axes are
-    cut, only their coordinates are in the key: the others are always 0.
-
-    >>> KeyTemplate("a/", ".").key((1, 20)), KeyTemplate().key(())
-    ('a/1.20', '0')
-    >>> KeyTemplate("__", suffix=".blp", leading=1).key((7, 0))
-    '__7.blp'
-    """
-
-    prefix: str = ""
-    separator: str = "."
-    suffix: str = ""
-    scalar: str = "0"
-    leading: int | None = None
-
-    def key(self, coords: Sequence[int]) -> str:
-        """Return the key of one chunk."""
-        coords = coords[: self.leading]
-        return f"{self.prefix}{self.separator.join(map(str, coords)) or self.scalar}{self.suffix}"
-
-    def keys(self, coords: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the keys of many chunks, a row of `coords` each.
-
-        >>> KeyTemplate(suffix=".blosc").keys(np.array([[0, 1], [2, 3]]))
-        ('0.1.blosc', '2.3.blosc')
-        """
-        if len(coords) < _FEWEST_COLUMN_ROWS or not coords.shape[1]:
-            return tuple(map(self.key, coords.tolist()))
-        prefix, suffix, join = self.prefix, self.suffix, self.separator.join
-        # A column has few different numbers, and a table of their texts is cheaper than str().
-        columns = [
-            list(map(_texts(column).__getitem__, column.tolist()))
-            for column in coords.T[: self.leading]
-        ]
-        return tuple([f"{prefix}{join(parts)}{suffix}" for parts in zip(*columns, strict=True)])
-
-    def parse(self, key: str, ndim: int) -> Coords | None:
-        """Return the coordinates of a key, or None when it is no chunk's.
-
-        >>> KeyTemplate("a/", ".").parse("a/1.20", 2), KeyTemplate().parse("01.2", 2)
-        ((1, 20), None)
-        """
-        if not (key.startswith(self.prefix) and key.endswith(self.suffix)):
-            return None
-        text = key[len(self.prefix) : len(key) - len(self.suffix)]
-        if ndim == 0:
-            return () if text == self.scalar else None
-        parts = text.split(self.separator)
-        count = ndim if self.leading is None else self.leading
-        if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
-            return None
-        return (*map(int, parts), *(0,) * (ndim - count))
+    looks: Callable[[Store, str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,5 +408,60 @@ class TableFormat(Format, Protocol):
         ...
 
 
-def _texts(column: NDArray[np.int64]) -> dict[int, str]:
-    return {number: str(number) for number in np.unique(column).tolist()}
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of metadata that a group keeps: `stale` are the documents that say something else.
+
+    >>> Copies(("a/.zarray",)).current
+    False
+    """
+
+    stale: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        """Whether every copy is what it is a copy of."""
+        return not self.stale
+
+
+@runtime_checkable
+class Owner(Format, Protocol):
+    """A format in which a dataset may be part of another, in a folder of its own.
+
+    The whole has one lock and one journal. Who opens a part must go by those.
+    """
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether what a store holds has a part at a path, or might get one there."""
+        ...
+
+
+@runtime_checkable
+class Hierarchy(Owner, Protocol):
+    """A format whose arrays may lie in groups, all in one store.
+
+    What returns a commit is called while it is the writer's turn, so it may read the store. Commits
+    that change a document also change its copies in the groups above it.
+    """
+
+    def create_group(
+        self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None
+    ) -> tuple[GroupNode, Commit]:
+        """Return a new group, and the commit that makes it and the groups above it."""
+        ...
+
+    def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
+        """Return the commit that gives a group other attributes."""
+        ...
+
+    def removed(self, store: Store, path: str) -> Commit:
+        """Return the commit that removes a node and all below it; files of others stay."""
+        ...
+
+    def copies(self, store: Store, path: str) -> Copies | None:
+        """Return how the copies at a group compare with the documents; None without copies."""
+        ...
+
+    def consolidated(self, store: Store, path: str) -> Commit:
+        """Return the commit that makes copies of all documents at a group and below it."""
+        ...
