@@ -12,12 +12,12 @@ from ingot.formats.bcolz_array import (
     create_array,
     design,
     open_array,
-    prefix,
     read_documents,
 )
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
 from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, names_column, open_table
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
+from ingot.formats.paths import prefix
 from ingot.formats.row_shards import SHARDS, open_shards
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
@@ -46,13 +46,6 @@ class BcolzFormat:
     settings: ClassVar[tuple[str, ...]] = ()
     mark: ClassVar[str] = ROOTDIRS
 
-    def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether a path is that of a column, maybe of a table in the table."""
-        parts = path.split("/")
-        return all(
-            names_column(store, "/".join(parts[:count])) for count in range(1, len(parts) + 1)
-        )
-
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
         if store.size(prefix(path) + ROOTDIRS) is not None:
@@ -66,6 +59,11 @@ class BcolzFormat:
         if path and names_column(store, path):
             return ArrayNode(ColumnMap(store, array.metadata, path))
         return ArrayNode(array)
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether tables above a path have it for a column."""
+        parts = path.split("/")
+        return all(names_column(store, "/".join(parts[: n + 1])) for n in range(len(parts)))
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""

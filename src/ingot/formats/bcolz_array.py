@@ -37,6 +37,7 @@ from ingot.formats.bcolz_metadata import (
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
 from ingot.formats.keys import leaving, stored
+from ingot.formats.paths import prefix
 from ingot.formats.superchunk import zone_in
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -52,7 +53,6 @@ __all__ = [
     "open_array",
     "pack_attrs",
     "parse_attrs",
-    "prefix",
     "read_documents",
 ]
 
@@ -289,15 +289,6 @@ def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[Arr
     # A store has no empty folders, and bcolz opens no array without the folder of its chunks.
     folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
     return ArrayNode(BcolzMap(store, metadata, path)), Commit(prepare=folder, publish=publish)
-
-
-def prefix(path: str) -> str:
-    """Return what the keys of a folder begin with.
-
-    >>> prefix("table/price"), prefix("")
-    ('table/price/', '')
-    """
-    return f"{path}/" if path else ""
 
 
 def _chunk_rows(request: Request, dtype: DType) -> int:

@@ -56,8 +56,11 @@ def _detect_folder(store: Store, formats: Sequence[Format], lead: str) -> Format
             return found
     if Feature.LIST not in store.features:
         return None
+    folder = lead.removesuffix("/")
     looking = ((each, each.signature.looks) for each in formats)
-    return next((each for each, looks in looking if looks is not None and looks(store)), None)
+    return next(
+        (each for each, looks in looking if looks is not None and looks(store, folder)), None
+    )
 
 
 def _marked(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
