@@ -59,8 +59,8 @@ _FORMATS: Final[Mapping[str, Format]] = {
     for each in (
         Zarr3Hierarchy(),
         Zarr2Hierarchy(),
-        Zarr0Format(),
         BcolzFormat(),
+        Zarr0Format(),
         Zarr1Format(),
     )
 }
@@ -92,13 +92,20 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    place = _placed(path, format, writable=mode == "r+")
+    place = _placed(path, format, writable=mode == "r+", quick=True)
 
     def find(view: Store) -> tuple[Format, Node]:
         chosen = _format(format) if format is not None else _detected(place, view)
         return chosen, chosen.open(view, place.inner)
 
-    (chosen, node), number = read_numbered(place.store, find)
+    try:
+        (chosen, node), number = read_numbered(place.store, find)
+    except (FormatError, NotFoundError):
+        whole = _placed(path, format, writable=mode == "r+")
+        if whole.inner == place.inner:
+            raise
+        place = whole
+        (chosen, node), number = read_numbered(place.store, find)
     options = options or Options()
     if isinstance(node, GroupNode) and isinstance(chosen, Hierarchy):
         first = State(place.store, node), number
@@ -263,12 +270,12 @@ class _Place:
         return True
 
 
-def _placed(path: Path, format: str | None, *, writable: bool) -> _Place:
+def _placed(path: Path, format: str | None, *, writable: bool, quick: bool = False) -> _Place:
     """Return the place that a path means, in the whole that it is part of. A store is a whole."""
     place = _Place.of(path, writable=writable)
     if isinstance(path, Store) or not isinstance(place.store, LocalStore) or place.path is None:
         return place
-    found = outermost(place.path)
+    found = outermost(place.path, quick=quick)
     if found is None or (format is not None and format != found.owner.name):
         return place
     store = LocalStore(found.root, writable=writable)
@@ -290,11 +297,12 @@ class Part:
     inner: str
 
 
-def outermost(folder: str) -> Part | None:
+def outermost(folder: str, *, quick: bool = False) -> Part | None:
     """Return the largest dataset that a folder is part of; None when it is on its own.
 
     The dataset is the outermost folder whose parts reach to this one. Its lock and its journal are
-    those of all of them.
+    those of all of them. `quick` stops at the first folder without a mark, which is enough for what
+    is there: only parts that a journal is yet to make may lie below such a folder.
     """
     place, inner = os.path.realpath(folder), ""
     found = None
@@ -303,9 +311,11 @@ def outermost(folder: str) -> Part | None:
         if not name:
             return found
         inner = f"{name}/{inner}" if inner else name
-        for owner in _OWNERS:
-            if _has_part(owner, place, inner):
-                found = Part(owner, place, inner)
+        owners = [owner for owner in _OWNERS if _has_part(owner, place, inner)]
+        if owners:
+            found = Part(owners[-1], place, inner)
+        elif quick:
+            return found
 
 
 def _has_part(owner: Owner, folder: str, inner: str) -> bool:

@@ -45,6 +45,13 @@ class BcolzFormat:
     )
     settings: ClassVar[tuple[str, ...]] = ()
 
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether a path is that of a column, maybe of a table in the table."""
+        parts = path.split("/")
+        return all(
+            names_column(store, "/".join(parts[:count])) for count in range(1, len(parts) + 1)
+        )
+
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
         if store.size(prefix(path) + ROOTDIRS) is not None:
@@ -58,11 +65,6 @@ class BcolzFormat:
         if path and names_column(store, path):
             return ArrayNode(ColumnMap(store, array.metadata, path))
         return ArrayNode(array)
-
-    def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether tables above a path have it for a column."""
-        parts = path.split("/")
-        return all(names_column(store, "/".join(parts[: n + 1])) for n in range(len(parts)))
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""

@@ -7,7 +7,7 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
-from ingot.formats.template import Coords, KeyTemplate
+from ingot.formats.address import Coords, KeyTemplate, Locations
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
+from ingot.stores.store import Commit, Store
 
 __all__ = [
     "ArrayNode",
@@ -66,8 +66,8 @@ class Signature:
     """How a format is recognised without opening it.
 
     `markers` are names of which one lies in the format's directory; where none does, `looks` may
-    look into the directory itself. For single files `head` and `tail` are how many of their first
-    and last bytes `matches` wants to see.
+    look for itself. For single files `head` and `tail` are how many of their first and last bytes
+    `matches` wants to see.
 
     >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
     False
@@ -78,37 +78,6 @@ class Signature:
     tail: int = 0
     matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
     looks: Callable[[Store, str], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Locations:
-    """Where the bytes of some chunks lie, column by column, in the order they were asked for.
-
-    Chunk i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`; without `starts`
-    from its beginning, without `lengths` to its end, a length of -1 likewise. `others` holds the
-    chunks that are no extents. A key that is absent means the fill value.
-
-    >>> list(Locations(("a", ""), others={1: Constant(0)}))
-    [Extent(key='a', start=0, length=None), Constant(value=0)]
-    """
-
-    keys: tuple[str, ...]
-    starts: NDArray[np.int64] | None = None
-    lengths: NDArray[np.int64] | None = None
-    others: Mapping[int, Inline | Constant] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: int) -> Location:
-        if index in self.others:
-            return self.others[index]
-        start = 0 if self.starts is None else int(self.starts[index])
-        length = -1 if self.lengths is None else int(self.lengths[index])
-        return Extent(self.keys[index], start, None if length < 0 else length)
-
-    def __iter__(self) -> Iterator[Location]:
-        return map(self.__getitem__, range(len(self)))
 
 
 @runtime_checkable
@@ -392,22 +361,6 @@ class Format(Protocol):
         ...
 
 
-@runtime_checkable
-class TableFormat(Format, Protocol):
-    """A format that holds tables as well."""
-
-    def create_table(
-        self,
-        store: Store,
-        schema: TableSchema,
-        attrs: Mapping[str, Any],
-        path: str = "",
-        **layout: Any,
-    ) -> tuple[TableNode, Commit]:
-        """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Copies:
     """Copies of metadata that a group keeps: `stale` are the documents that say something else.
@@ -464,4 +417,20 @@ class Hierarchy(Owner, Protocol):
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that makes copies of all documents at a group and below it."""
+        ...
+
+
+@runtime_checkable
+class TableFormat(Format, Protocol):
+    """A format that holds tables as well."""
+
+    def create_table(
+        self,
+        store: Store,
+        schema: TableSchema,
+        attrs: Mapping[str, Any],
+        path: str = "",
+        **layout: Any,
+    ) -> tuple[TableNode, Commit]:
+        """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
         ...

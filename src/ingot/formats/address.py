@@ -1,18 +1,20 @@
-"""How the keys of chunks are made of their coordinates.
+"""Where chunks lie: keys made of coordinates, and the places of many chunks at once.
 
-Knows templates: what stands before, between and behind the numbers. Refuses to know what lies
-under a key.
+Knows how a key follows from the place of a chunk in its grid, and back. Refuses to know what lies
+there.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Coords", "KeyTemplate"]
+from ingot.stores.store import Constant, Extent, Inline, Location
+
+__all__ = ["Coords", "KeyTemplate", "Locations"]
 
 Coords: TypeAlias = tuple[int, ...]
 """The place of a chunk in its grid."""
@@ -90,6 +92,37 @@ class KeyTemplate:
             return False
         parts = key[len(self.prefix) :].split("/")
         return len(parts) < ndim and all(map(_NUMBER.fullmatch, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """Where the bytes of some chunks lie, column by column, in the order they were asked for.
+
+    Chunk i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`; without `starts`
+    from its beginning, without `lengths` to its end, a length of -1 likewise. `others` holds the
+    chunks that are no extents. A key that is absent means the fill value.
+
+    >>> list(Locations(("a", ""), others={1: Constant(0)}))
+    [Extent(key='a', start=0, length=None), Constant(value=0)]
+    """
+
+    keys: tuple[str, ...]
+    starts: NDArray[np.int64] | None = None
+    lengths: NDArray[np.int64] | None = None
+    others: Mapping[int, Inline | Constant] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Location:
+        if index in self.others:
+            return self.others[index]
+        start = 0 if self.starts is None else int(self.starts[index])
+        length = -1 if self.lengths is None else int(self.lengths[index])
+        return Extent(self.keys[index], start, None if length < 0 else length)
+
+    def __iter__(self) -> Iterator[Location]:
+        return map(self.__getitem__, range(len(self)))
 
 
 def _texts(column: NDArray[np.int64]) -> dict[int, str]:
