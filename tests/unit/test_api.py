@@ -149,7 +149,7 @@ def test_there_are_two_modes(tmp_path: Path, mode: Any) -> None:
 
 
 def test_a_format_must_be_known(tmp_path: Path) -> None:
-    assert ingot.formats().keys() >= {"zarr0", "zarr1", "zarr2", "zarr3"}
+    assert ingot.formats().keys() >= {"bcolz", "zarr0", "zarr1", "zarr2", "zarr3"}
     with pytest.raises(UnsupportedError, match=r"'zarr9' is unknown; there is .*zarr2"):
         ingot.open(tmp_path, format="zarr9")
     with pytest.raises(UnsupportedError, match="'zarr9' is unknown"):
@@ -359,17 +359,6 @@ def test_settings_that_the_format_does_not_have(
     with pytest.raises(error, match=text):
         ingot.array([1, 2], place, format="zarr2", **layout)
     assert content(place) == {}
-
-
-def test_empty_folders_are_not_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "a" / "c").mkdir(parents=True)
-    with pytest.raises(NotFoundError, match="nothing is there"):
-        ingot.open(tmp_path / "a")
-    assert ingot.array([1, 2], tmp_path / "a")[1] == 2
-    (tmp_path / "b" / "c").mkdir(parents=True)
-    (tmp_path / "b" / "c" / "mine").write_bytes(b"")
-    with pytest.raises(FileExistsError):
-        ingot.array([1, 2], tmp_path / "b")
 
 
 def test_arrays_are_of_version_3_unless_told_otherwise(place: Place) -> None:

@@ -60,11 +60,6 @@ class BcolzFormat:
             return ArrayNode(ColumnMap(store, array.metadata, path))
         return ArrayNode(array)
 
-    def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether tables above a path have it for a column."""
-        parts = path.split("/")
-        return all(names_column(store, "/".join(parts[: n + 1])) for n in range(len(parts)))
-
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""
         return design(request)

@@ -66,8 +66,8 @@ class Signature:
     """How a format is recognised without opening it.
 
     `markers` are names of which one lies in the format's directory; where none does, `looks` may
-    look into the directory itself. For single files `head` and `tail` are how many of their first
-    and last bytes `matches` wants to see.
+    look for itself. For single files `head` and `tail` are how many of their first and last bytes
+    `matches` wants to see.
 
     >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
     False
