@@ -11,15 +11,19 @@ True
 """
 
 from ingot import errors
-from ingot.api import array, create, formats, open
+from ingot.api import array, create, formats, open, table
 from ingot.array import Array
 from ingot.codecs import blosc
 from ingot.options import Limits, Options
+from ingot.table import Table
+from ingot.views import View
 
 __all__ = [
     "Array",
     "Limits",
     "Options",
+    "Table",
+    "View",
     "__version__",
     "array",
     "blosc",
@@ -27,6 +31,7 @@ __all__ = [
     "errors",
     "formats",
     "open",
+    "table",
 ]
 
 __version__ = "0.1.0"

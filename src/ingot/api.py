@@ -14,51 +14,49 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ingot import dtypes
 from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
-from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
-from ingot.dtypes import DType
 from ingot.engine.changes import filled
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
     FormatError,
     IngotError,
-    LimitError,
     NotFoundError,
     UnsupportedError,
 )
-from ingot.formats import fills
 from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
-from ingot.formats.format import ArrayNode, Format, GroupNode, Node, Request
+from ingot.formats.format import ArrayNode, Format, GroupNode, Node, TableFormat, TableNode
 from ingot.formats.zarr2 import Zarr2Format
 from ingot.options import Options
+from ingot.rows import check_lengths, columns_of, flattened
 from ingot.schema import ArraySchema
 from ingot.selection import parse
+from ingot.sheet import Sheet, created
+from ingot.sheet import opened as opened_table
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store
 from ingot.stores.state import change, read_numbered
+from ingot.table import Table
+from ingot.wish import Chunks, Codec, Wish, item_type
 
-__all__ = ["array", "create", "formats", "open"]
+__all__ = ["array", "create", "formats", "open", "table"]
 
 Path: TypeAlias = str | os.PathLike[str] | Store
 """Where a dataset is: a path of the local file system, or a store."""
-
-Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
-"""One codec or several, in the order of encoding; None is the format's default."""
 
 _FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(), BcolzFormat())}
 
 # Becomes zarr3, what other programs write today, as soon as that format is here.
 _DEFAULT: Final = "zarr2"
+_DEFAULT_TABLE: Final = "bcolz"
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open(
     path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
-) -> Array:
+) -> Array | Table:
     """Open a dataset. What it is goes by its content, not by its name.
 
     Mode "r" never creates, changes or touches a file; "r+" allows changes.
@@ -85,9 +83,13 @@ def open(
     if isinstance(node, GroupNode):
         names = ", ".join(node.children) or "none"
         raise UnsupportedError(f"{place.name}: a group; open one of its members ({names}) instead")
+    options = options or Options()
+    if isinstance(node, TableNode):
+        sheet = Sheet(node.table, options)
+        ledger = opened_table(chosen, place.store, "", options, first=(sheet, number))
+        return Table(chosen, ledger, path=place.path, mode=mode)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
-    options = options or Options()
     handle = opened(chosen, place.store, "", options, first=(Engine(node.chunks, options), number))
     return Array(chosen, handle, path=place.path, mode=mode)
 
@@ -135,10 +137,55 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     array([3, 4])
     """
     dtype = as_create.pop("dtype", None)
-    items = np.asarray(data, None if dtype is None else _dtype(dtype))
+    items = np.asarray(data, None if dtype is None else item_type(dtype))
     own = {each.name for each in fields(_Wish)} - {"layout"}
     layout = {name: as_create.pop(name) for name in as_create.keys() - own}
     return _created(path, _Wish(items.shape, items.dtype, **as_create, layout=layout), items)
+
+
+def table(
+    columns: object,
+    path: Path | None = None,
+    *,
+    codec: Codec | Mapping[str, Codec] = None,
+    chunks: Chunks | Mapping[str, Chunks] = "auto",
+    format: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+    **layout: Any,
+) -> Table:
+    """Create a table of columns; without a path, in memory.
+
+    `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
+    frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
+    all columns, or mappings from some of them. The table appears when all of it is stored.
+
+    >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
+    array([1.7, 1.8])
+    """
+    chosen = _format(format or _DEFAULT_TABLE)
+    if not isinstance(chosen, TableFormat):
+        raise UnsupportedError(f"format {chosen.name} holds no tables")
+    _check_layout(chosen, layout)
+    options = options or Options()
+    given = {name: np.asarray(each) for name, each in flattened(columns_of(columns)).items()}
+    check_lengths(given)
+    schema = Wish(chunks, codec).table_schema(chosen, given, options, **layout)
+    described = converted(attrs or {})
+    place = _Place.of(MemoryStore() if path is None else path, writable=True)
+    made: list[Sheet] = []
+
+    def build(store: Store) -> Commit:
+        old = _in_the_way(place, store, overwrite=overwrite)
+        sheet, commit = created(chosen, store, schema, given, described, options, **layout)
+        made.append(sheet)
+        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
+
+    _in_the_way(place, place.store, overwrite=overwrite)  # Before a lock file is made.
+    number = change(place.store, build, durability=options.durability)
+    ledger = opened_table(chosen, place.store, "", options, first=(made[-1], number))
+    return Table(chosen, ledger, path=place.path, mode="r+")
 
 
 def formats() -> dict[str, tuple[str, ...]]:
@@ -228,25 +275,12 @@ class _Wish:
     options: Options | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def request(self) -> Request:
-        """Return what the array shall be, before a format has its say."""
-        dtype = _dtype(self.dtype)
-        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
-        chunks = _chunks(self.chunks, shape)
-        stages = None if self.codec is None else tuple(_stages(self.codec))
-        fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {})
-        return Request(shape, dtype, fill, chunks, stages, attrs)
-
     def schema(self, format: Format) -> ArraySchema:
         """Return how a format would lay out the array."""
-        schema = format.design(self.request(), **self.layout)
-        spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-        limit = (self.options or Options()).limits.chunk_bytes
-        if spec.nbytes > limit:
-            raise LimitError(
-                f"chunks {schema.chunks} have {spec.nbytes} bytes, the limit is {limit}"
-            )
-        return schema
+        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
+        wish = Wish(self.chunks, self.codec, self.fill, self.attrs)
+        options = self.options or Options()
+        return wish.schema(format, shape, item_type(self.dtype), options, **self.layout)
 
 
 def _created(path: Path | None, wish: _Wish, items: NDArray[Any] | None) -> Array:
@@ -301,50 +335,3 @@ def _in_the_way(place: _Place, store: Store, *, overwrite: bool) -> Commit | Non
     if not isinstance(node, ArrayNode):
         raise ExistsError(f"{place.name}: only arrays are replaced, this is none")
     return node.chunks.removed()
-
-
-def _dtype(claim: DTypeLike) -> DType:
-    dtype = dtypes.TEXT if claim is str else np.dtype(claim)
-    if dtype.subdtype is not None:
-        raise ValueError(f"dtype {dtype}: add the shape of the items to that of the array")
-    if dtype.itemsize == 0:
-        raise ValueError(f"dtype {dtype}: items of 0 bytes")
-    return dtype
-
-
-def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of a chunk; None when the format shall choose."""
-    if isinstance(chunks, str):
-        if chunks != "auto":
-            raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
-        return None
-    if not isinstance(chunks, int | np.integer):
-        return tuple(chunks)
-    if not shape:
-        raise ValueError("chunks is a number of rows, but an array without axes has none")
-    return (int(chunks), *(max(1, length) for length in shape[1:]))
-
-
-def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
-    stages: list[Stage] = []
-    for each in (codec,) if isinstance(codec, str | Stage) else codec:
-        stages += parse_spelling(each) if isinstance(each, str) else [each]
-    return stages
-
-
-def _fill(fill: object, dtype: DType) -> Any:
-    """Return a fill value as an item of the type, or complain that it is none."""
-    if dtype == np.dtype(object):
-        return fill
-    if fill is None or (type(fill) is int and fill == 0):
-        return fills.zero(dtype)
-    item = np.zeros((), dtype)
-    try:
-        with np.errstate(all="ignore"):
-            item[()] = fill
-        same = dtype.kind not in "biuSU" or bool(item[()] == fill)
-    except (TypeError, ValueError, OverflowError):
-        same = False
-    if not same:
-        raise ValueError(f"fill {fill!r} is no value of type {dtype}")
-    return item[()]

@@ -18,6 +18,8 @@ PUBLIC = {
     "Array",
     "Limits",
     "Options",
+    "Table",
+    "View",
     "__version__",
     "array",
     "blosc",
@@ -25,6 +27,7 @@ PUBLIC = {
     "errors",
     "formats",
     "open",
+    "table",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""
 
