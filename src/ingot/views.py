@@ -20,7 +20,7 @@ from ingot.query.expr import Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
 from ingot.rows import Layout, row_dtype, rows_of
-from ingot.selection import BasicSelection, OrthogonalSelection
+from ingot.selection import BasicSelection
 from ingot.selection import parse as parse_key
 from ingot.sheet import Sheet
 
@@ -224,10 +224,10 @@ def numbered(sheet: Sheet, where: object) -> Rows:
     if isinstance(selection, BasicSelection):
         start, count, step = selection.starts[0], selection.counts[0], selection.steps[0]
         return range(start, start + count * step, step)
-    if isinstance(selection, OrthogonalSelection):
-        axis = selection.axes[0]
-        return axis if isinstance(axis, range) else np.asarray(axis)
-    raise SelectionError("rows are selected by one key: a number, a slice, an array or a mask")
+    if len(selection.shape) != 1:
+        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
+    axis = selection.axes[0]
+    return axis if isinstance(axis, range) else np.asarray(axis)
 
 
 def types_of(sheet: Sheet) -> dict[str, DType]:
