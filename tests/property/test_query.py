@@ -89,8 +89,8 @@ def zones_of(column, length):
     low = np.array([part.min() if len(part) else 0 for part in valid], column.dtype)
     high = np.array([part.max() if len(part) else 0 for part in valid], column.dtype)
     known = np.array([index % 4 != 3 for index in range(len(parts))])
-    counts = np.array([len(part) for part in parts])
-    return Zones(length, low, high, np.array([empty.sum() for empty in none]), counts, known)
+    nulls = np.array([empty.sum() for empty in none], np.int64)
+    return Zones(length, len(column), low, high, nulls, known)
 
 
 @settings(max_examples=400, deadline=None)

@@ -50,6 +50,11 @@ def values(dtype: Any, rows: int, start: int) -> NDArray[Any]:
     return numbers.astype(dtype)
 
 
+def joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return both, in the byte order of the first."""
+    return np.concatenate([first, second]).astype(first.dtype)
+
+
 class Life(RuleBasedStateMachine):
     """The rules; the machines below say where it is lived, and on which kernel."""
 
@@ -94,7 +99,7 @@ class Life(RuleBasedStateMachine):
     def append(self, rows: int, start: int) -> None:
         more = {name: values(each.dtype, rows, start) for name, each in self.data.items()}
         self.table.append(more)
-        self.data = {name: np.concatenate([self.data[name], more[name]]) for name in self.data}
+        self.data = {name: joined(self.data[name], more[name]) for name in self.data}
 
     @rule(rows=lengths)
     def resize(self, rows: int) -> None:
@@ -133,7 +138,7 @@ class Life(RuleBasedStateMachine):
             return
         mask = column >= value
         assert self.table.update(f"{name} >= {value}", {name: 0}) == mask.sum()
-        self.data[name] = np.where(mask, np.zeros((), column.dtype), column)
+        self.data[name] = np.where(mask, np.zeros((), column.dtype), column).astype(column.dtype)
 
     @precondition(lambda self: len(self.data) < len(NAMES))
     @rule(draws=st.data(), dtype=st.sampled_from(OLD + NEW))
@@ -200,7 +205,7 @@ class Life(RuleBasedStateMachine):
             more = [values(each.dtype, rows, 5) for each in self.data.values()]
             old.append(more)
             named = zip(self.data.items(), more, strict=True)
-            self.data = {name: np.concatenate([each, new]) for (name, each), new in named}
+            self.data = {name: joined(each, new) for (name, each), new in named}
         old.flush()
         # Nobody but us says that something has changed.
         self.table = ingot.open(self.place, "r+")

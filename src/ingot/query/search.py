@@ -102,7 +102,14 @@ def _blocks(sheet: Sheet, names: tuple[str, ...], span: Span) -> Iterator[Span]:
 
 
 def _zones(sheet: Sheet, names: tuple[str, ...]) -> dict[str, Zones]:
-    return {}
+    found = {}
+    for name in names:
+        engine = sheet.engine(name)
+        zones = engine.zones() if sheet.rows else None
+        if zones is not None:
+            rows = engine.chunks.schema.chunks[0]
+            found[name] = Zones(rows, sheet.rows, zones.low, zones.high, zones.nulls, zones.known)
+    return found
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -36,17 +36,33 @@ Bools = NDArray[np.bool_]
 class Zones:
     """What is known of the chunks of one column, an item for each.
 
-    `rows` is the length of a chunk. `low` and `high` leave out items that are none; where `counts`
-    and `nulls` agree there is nothing but such, and they mean nothing. Of chunks that are not
-    `known`, nothing is.
+    `chunk` is the length of a chunk, `rows` that of the column. `low` and `high` leave out items
+    that are none; where `nulls` has as many as the chunk has rows there is nothing but such, and
+    they mean nothing. Of chunks that are not `known`, nothing is.
+
+    A chunk may hold more rows than count, for the last one that is usual. What is said of all of
+    them is true of those that count, but there may be fewer nulls among these.
     """
 
+    chunk: int
     rows: int
     low: NDArray[Any]
     high: NDArray[Any]
     nulls: NDArray[np.int64]
-    counts: NDArray[np.int64]
     known: Bools
+
+    def __post_init__(self) -> None:
+        if len(self.known) != -(-self.rows // self.chunk):
+            raise ValueError(f"{len(self.known)} zone maps for {self.rows} rows by {self.chunk}")
+
+    @property
+    def some(self) -> Bools:
+        """Whether a chunk can have an item that is not none."""
+        found = self.nulls < self.chunk
+        if self.rows % self.chunk:
+            # How many rows the last chunk holds, nobody says.
+            found[-1] = True
+        return found
 
 
 class Span(NamedTuple):
@@ -63,13 +79,13 @@ def survey(expression: Expression, zones: Mapping[str, Zones], rows: int) -> lis
     >>> from ingot.query.parse import parse
     >>> low = np.array([0, 10, 20])
     >>> none = np.zeros(3, np.int64)
-    >>> column = Zones(4, low, low + 9, none, none + 4, none == 0)
+    >>> column = Zones(4, 11, low, low + 9, none, none == 0)
     >>> survey(parse("a >= 12"), {"a": column}, 11)
     [Span(start=4, stop=8, certain=False), Span(start=8, stop=11, certain=True)]
     """
     if rows == 0:
         return []
-    starts = _segments({column.rows for column in zones.values()}, rows)
+    starts = _segments({column.chunk for column in zones.values()}, rows)
     outlook = _Outlook(zones, starts).of(expression)
     # A run begins where either answer is another than before.
     answers = outlook.true.astype(np.int8) + (outlook.true & ~outlook.false)
@@ -196,11 +212,11 @@ class _Outlook:
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
         if zones is None or expression.function != "isnan":
             return None
-        return self._spread(zones, _Answer(zones.nulls > 0, zones.nulls < zones.counts))
+        return self._spread(zones, _Answer(zones.nulls > 0, zones.some))
 
     def _spread(self, zones: Zones, answer: _Answer) -> _Answer:
         """Return for runs what is known for chunks."""
-        chunks = self._starts // zones.rows
+        chunks = self._starts // zones.chunk
         unknown = ~zones.known
         return _Answer((answer.true | unknown)[chunks], (answer.false | unknown)[chunks])
 
@@ -208,7 +224,7 @@ class _Outlook:
 def _bounded(zones: Zones, operator: str, value: Any) -> _Answer:
     """Return what a comparison with a value can be, for each chunk."""
     low, high = zones.low, zones.high
-    some, nulls = zones.nulls < zones.counts, zones.nulls > 0
+    some, nulls = zones.some, zones.nulls > 0
     if operator in ("==", "!="):
         inside = (low <= value) & (high >= value) & some
         only = (low == value) & (high == value)
