@@ -20,6 +20,7 @@ mod learning;
 mod lookout;
 mod lz4;
 mod partial;
+mod picks;
 mod pieces;
 mod pipeline;
 mod python;

@@ -27,7 +27,7 @@ from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap, Coords, Zoned
 from ingot.grid import count_parts
 from ingot.options import Options
-from ingot.selection import BasicSelection, Selection
+from ingot.selection import BasicSelection, OrthogonalSelection, Selection
 from ingot.stores.state import Stateful
 from ingot.stores.store import (
     Commit,
@@ -132,6 +132,8 @@ class Engine:
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
+        if layout is not None and self._picks_rows(selection):
+            return selection.finish(self._picked(layout, selection))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -238,6 +240,27 @@ class Engine:
         packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
         return Zones.parse(packed, dtype)
 
+    def compared(
+        self, comparison: str, item: NDArray[Any], rows: range
+    ) -> NDArray[np.bool_] | None:
+        """Tell of which rows a comparison with an item of the array's own type is true.
+
+        None where only the caller can: the kernel knows numbers and times, one for each row.
+        """
+        layout, dtype = self._make_layout(), self._dtype
+        plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
+        if (
+            layout is None
+            or len(self.shape) != 1
+            or not plain
+            or not isinstance(self.chunks, Zoned)
+        ):
+            return None
+        found = np.empty(len(rows), np.bool_)
+        troubles = layout.compare(found, rows.start, comparison, item.tobytes(), self._threads)
+        self._judge(troubles or [])
+        return found
+
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
         whole = isinstance(selection, BasicSelection) and self._make_layout() is not None
@@ -256,6 +279,31 @@ class Engine:
         for start, count, step, chunk in boxes:
             total *= count_parts(start, count, step, chunk)
         return total
+
+    def _picks_rows(self, selection: Selection) -> bool:
+        """Tell whether a selection has single rows, whole ones, of chunks that are cut in rows."""
+        if not isinstance(selection, OrthogonalSelection) or not isinstance(self.chunks, Zoned):
+            return False
+        first, *others = selection.axes
+        lengths = zip(others, self.shape[1:], strict=True)
+        return not isinstance(first, range) and all(axis == range(n) for axis, n in lengths)
+
+    def _picked(self, layout: native.Layout, selection: Selection) -> NDArray[Any]:
+        assert isinstance(selection, OrthogonalSelection)
+        rows = selection.axes[0]
+        assert not isinstance(rows, range)
+        order = None
+        if not bool((rows[:-1] <= rows[1:]).all()):
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+        result = np.empty(selection.engine_shape, self._plain)
+        if result.size:
+            self._judge(layout.gather(result, rows, self._threads) or [])
+        if order is not None:
+            unsorted = np.empty_like(result)
+            unsorted[order] = result
+            result = unsorted
+        return result if self._plain is self._dtype else result.view(self._dtype)
 
     def _make_layout(self) -> native.Layout | None:
         layout = self._layout
