@@ -5,7 +5,18 @@ Knows where each one is. Refuses to know how it is run.
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import arrays, decode, encode, extended, four, many, memory, overhead, slices
+from benchmarks import (
+    arrays,
+    decode,
+    encode,
+    extended,
+    four,
+    many,
+    memory,
+    overhead,
+    slices,
+    tables,
+)
 from benchmarks.settings import Settings
 from benchmarks.table import Table
 
@@ -21,6 +32,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "four": four.run,
     "many": many.run,
     "memory": memory.run,
+    "tables": tables.run,
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory")
@@ -41,7 +53,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, chunks, scaling, all
+arrays, four, many, memory, tables, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:
