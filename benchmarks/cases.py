@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.array_libraries import LIBRARIES, ArrayLibrary, Read, remove
+from benchmarks.array_libraries import ArrayLibrary, Read, remove
+from benchmarks.libraries import EVERY
 from benchmarks.race import Sampler, stopwatch
 from benchmarks.samples import Array, Key, Recipe, fill, parts
 from benchmarks.verify import require
@@ -24,10 +25,13 @@ __all__ = ["Case", "digest", "pack", "parse", "sampling", "write_in_parts"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A library, a path, and what to do with it: ``keys`` to read, and a digest of their data."""
+    """A library, a path, and what to do with it: ``keys`` to read, and a digest of their data.
+
+    To copy is to read everything and to write it beside.
+    """
 
     library: str
-    action: Literal["write", "open", "read"]
+    action: Literal["write", "open", "read", "copy"]
     path: str
     recipe: Recipe
     keys: tuple[Key, ...] = ()
@@ -52,7 +56,7 @@ def parse(line: str) -> Case:
     (2,)
     """
     fields: dict[str, Any] = json.loads(line)
-    for name in ("shape", "chunks", "blocks"):
+    for name in ("shape", "chunks", "blocks", "shards"):
         given = fields["recipe"][name]
         fields["recipe"][name] = None if given is None else tuple(given)
     keys = tuple(tuple(_parse_part(part) for part in key) for key in fields["keys"])
@@ -83,7 +87,7 @@ def sampling(case: Case) -> Iterator[Sampler]:
     ...         sampler(1) > 0, os.path.exists(case.path)
     (True, True)
     """
-    library = LIBRARIES[case.library]
+    library = EVERY[case.library]
     if case.action == "write":
         yield _write_sampler(library, case)
     elif case.action == "open":
@@ -91,15 +95,16 @@ def sampling(case: Case) -> Iterator[Sampler]:
     else:
         library.select()
         handle = library.open(case.path)
+        sampler = _copy_sampler if case.action == "copy" else _read_sampler
         try:
-            yield _read_sampler(library.read(handle), case)
+            yield sampler(library.read(handle), case)
         finally:
             library.close(handle)
 
 
 def write_in_parts(case: Case) -> None:
     """Write the case's array part by part, so that it never has to fit into memory."""
-    library = LIBRARIES[case.library]
+    library = EVERY[case.library]
     remove(case.path)
     library.select()
     library.write(case.path, case.recipe, parts(case.recipe))
@@ -129,6 +134,19 @@ def _read_sampler(read: Read, case: Case) -> Sampler:
     return stopwatch(read_each)
 
 
+def _copy_sampler(read: Read, case: Case) -> Sampler:
+    library, copy = EVERY[case.library], case.path + ".copy"
+
+    def prepare() -> None:
+        remove(copy)
+        library.select()
+
+    def read_and_write() -> None:
+        library.write(copy, case.recipe, [(slice(None), read(case.keys[0]))])
+
+    return stopwatch(read_and_write, prepare)
+
+
 @lru_cache(maxsize=1)
 def _fill_once(recipe: Recipe) -> Array:
     """Make the data once for all cases: they take longer to make than to write."""
@@ -136,7 +154,7 @@ def _fill_once(recipe: Recipe) -> Array:
 
 
 def _pack_part(part: int | slice) -> object:
-    return [part.start, part.stop] if isinstance(part, slice) else part
+    return [part.start, part.stop, part.step] if isinstance(part, slice) else part
 
 
 def _parse_part(part: Any) -> int | slice:

@@ -44,8 +44,10 @@ def series(kind: str, nbytes: int) -> bytes:
 class Recipe:
     """An array to be made: what it looks like, how it is stored, and what it holds.
 
-    ``content`` is ``"field"``, smooth with noise in it, or ``"line"``, evenly spaced from 0 to 1.
-    ``blocks`` is the shape of the blocks in formats that cut chunks into blocks of a shape.
+    ``content`` is ``"field"``, smooth with noise in it, ``"line"``, evenly spaced from 0 to 1,
+    ``"cubic"``, integers that grow ever faster and wrap around, or ``"sine"``, waves of bytes with
+    noise. ``blocks`` is the shape of the blocks in formats that cut chunks into blocks of a shape,
+    ``shards`` that of what chunks are put together in.
 
     >>> Recipe((100, 40), "<f4", (10, 40)).nbytes
     16000
@@ -58,6 +60,7 @@ class Recipe:
     level: int = 5
     content: str = "field"
     blocks: tuple[int, ...] | None = None
+    shards: tuple[int, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -77,13 +80,14 @@ class Recipe:
         (200, 250, 250)
         """
         factor = min(scale, 1.0) ** (1 / len(self.shape))
+        units = self.shards or self.chunks
         counts = [
-            max(1, round(length / chunk * factor))
-            for length, chunk in zip(self.shape, self.chunks, strict=True)
+            max(1, round(length / unit * factor))
+            for length, unit in zip(self.shape, units, strict=True)
         ]
         # One chunk alone would hide what it costs to go from one to the next.
-        counts[0] = max(counts[0], min(2, -(-self.shape[0] // self.chunks[0])))
-        lengths = zip(counts, self.chunks, self.shape, strict=True)
+        counts[0] = max(counts[0], min(2, -(-self.shape[0] // units[0])))
+        lengths = zip(counts, units, self.shape, strict=True)
         return self._replaced(tuple(min(n * chunk, length) for n, chunk, length in lengths))
 
     def _replaced(self, shape: tuple[int, ...]) -> "Recipe":
@@ -103,14 +107,15 @@ def fill(recipe: Recipe) -> Array:
 
 
 def parts(recipe: Recipe) -> Iterator[tuple[slice, Array]]:
-    """Yield the array in parts along its first axis, each as high as a chunk.
+    """Yield the array in parts along its first axis, each as high as a chunk, or a shard.
 
     >>> [rows for rows, part in parts(Recipe((5, 2), "<f4", (2, 2)))]
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     make = _CONTENTS[recipe.content]
-    for start in range(0, recipe.shape[0], recipe.chunks[0]):
-        rows = slice(start, min(start + recipe.chunks[0], recipe.shape[0]))
+    height = (recipe.shards or recipe.chunks)[0]
+    for start in range(0, recipe.shape[0], height):
+        rows = slice(start, min(start + height, recipe.shape[0]))
         yield rows, make(recipe, rows).astype(recipe.dtype, copy=False)
 
 
@@ -167,4 +172,24 @@ def _line(recipe: Recipe, rows: slice) -> Array:
     return values.reshape(rows.stop - rows.start, *recipe.shape[1:])
 
 
-_CONTENTS: dict[str, Callable[[Recipe, slice], Array]] = {"field": _field, "line": _line}
+def _cubic(recipe: Recipe, rows: slice) -> Array:
+    """Make ``x + y**2 / 32 + z**3`` modulo 65536, the last axis being x and the first one z."""
+    ranges = [range(rows.start, rows.stop), *map(range, recipe.shape[1:])]
+    z, y, x = np.meshgrid(*map(np.array, ranges), indexing="ij", sparse=True)
+    return (x + y**2 // 32 + z**3) % 65536
+
+
+def _sine(recipe: Recipe, rows: slice) -> Array:
+    rng = np.random.default_rng([6, rows.start])
+    shape = (rows.stop - rows.start, *recipe.shape[1:])
+    first = rows.start * math.prod(recipe.shape[1:])
+    wave = np.sin(np.arange(first, first + math.prod(shape)) / 1000).reshape(shape)
+    return 128 + 100 * wave + rng.normal(0, 2, shape)
+
+
+_CONTENTS: dict[str, Callable[[Recipe, slice], Array]] = {
+    "field": _field,
+    "line": _line,
+    "cubic": _cubic,
+    "sine": _sine,
+}

@@ -223,7 +223,7 @@ class Parquet:
     def open(self, path: Path) -> Opened:
         import duckdb
 
-        return _DuckDB(duckdb.connect(), f"'{path}'", changeable=False)
+        return _DuckDB(duckdb.connect(), f"read_parquet('{path}')", changeable=False)
 
 
 class _DuckDB:

@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.array_libraries import LIBRARIES
 from benchmarks.cases import parse, sampling, write_in_parts
+from benchmarks.libraries import EVERY
 from benchmarks.race import Sampler
 
 __all__ = ["Desk", "describe_libraries", "main", "measure_memory", "peak_memory"]
@@ -73,7 +73,7 @@ def describe_libraries() -> dict[str, tuple[str, str | None]]:
     True
     """
     found = {}
-    for name, library in LIBRARIES.items():
+    for name, library in EVERY.items():
         missing = library.missing()
         found[name] = (name if missing else library.label(), missing)
     return found
@@ -82,7 +82,7 @@ def describe_libraries() -> dict[str, tuple[str, str | None]]:
 def measure_memory(line: str) -> tuple[int, int]:
     """Read a case's keys once; return the resident bytes before, and at the peak."""
     case = parse(line)
-    library = LIBRARIES[case.library]
+    library = EVERY[case.library]
     library.select()
     handle = library.open(case.path)
     before = peak_memory()

@@ -14,6 +14,7 @@ from benchmarks import (
     many,
     memory,
     overhead,
+    shards,
     slices,
     tables,
 )
@@ -32,10 +33,11 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "four": four.run,
     "many": many.run,
     "memory": memory.run,
+    "shards": shards.run,
     "tables": tables.run,
 }
 
-WITH_ZARR = ("arrays", "four", "many", "memory")
+WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
 """The workloads that zarr takes part in, for which a newer Python may be wanted."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -53,7 +55,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, tables, chunks, scaling, all
+arrays, four, many, memory, shards, tables, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

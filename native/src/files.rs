@@ -11,19 +11,22 @@ use crate::scatter::Region;
 use crate::scratch::{Scratch, room};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The first read of a partial decode: header and block starts of all but huge chunks.
 const FIRST_READ: usize = 4096;
 /// Chunks up to this size are read whole: a second read would cost more.
-const SMALL: usize = 16 << 10;
+pub const SMALL: usize = 16 << 10;
 /// A gap between wanted blocks up to this size is read along.
 const GAP: usize = 32 << 10;
+/// Pieces that one call may write.
+const MOST_PIECES: usize = 1024;
 /// How often the kernel is asked again when a path changed while it was resolved.
 const PATIENCE: usize = 100;
 
@@ -56,11 +59,16 @@ impl Root {
             return refuse(key, "is not a regular file");
         }
         let length = usize::try_from(facts.len()).unwrap_or(usize::MAX);
-        Ok(Some(Extent { key, file, offset: 0, length }))
+        Ok(Some(Extent { key, file: Arc::new(file), offset: 0, length }))
     }
 
     /// Write `bytes` as a new file; nothing may be there yet. Folders on the way are made.
     pub fn write_new(&self, key: &str, bytes: &[u8]) -> Outcome<()> {
+        self.write_pieces(key, &mut [IoSlice::new(bytes)])
+    }
+
+    /// The same, the bytes being in several pieces.
+    pub fn write_pieces(&self, key: &str, pieces: &mut [IoSlice<'_>]) -> Outcome<()> {
         let mut file = match self.create(key) {
             Err(Errno::NOENT) => {
                 self.make_folders(key)?;
@@ -73,8 +81,7 @@ impl Root {
             Errno::XDEV | Errno::LOOP => Fault::new(Kind::Unsafe, format!("{key} leads out of the dataset")),
             error => system(error, "creating", key),
         })?;
-        let written = io::Write::write_all(&mut file, bytes);
-        written.map_err(|error| {
+        write_all(&mut file, pieces).map_err(|error| {
             // Half a file is worse than none.
             self.remove(key);
             failed(&error, "writing", key)
@@ -162,6 +169,19 @@ const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::PA
 #[cfg(not(target_os = "linux"))]
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
+fn write_all(file: &mut File, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut pieces, 0);
+    while !pieces.is_empty() {
+        match file.write_vectored(&pieces[..pieces.len().min(MOST_PIECES)]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut pieces, count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn system(error: Errno, doing: &str, name: &str) -> Fault {
     failed(&io::Error::from(error), doing, name)
 }
@@ -177,7 +197,7 @@ fn refuse<T>(key: &str, why: &str) -> Outcome<T> {
 /// Bytes of an open file.
 pub struct Extent<'a> {
     pub key: &'a str,
-    pub file: File,
+    pub file: Arc<File>,
     pub offset: u64,
     pub length: usize,
 }
@@ -192,6 +212,11 @@ impl Extent<'_> {
             }
             _ => Ok(Self { offset, length: length.unwrap_or(left), ..self }),
         }
+    }
+
+    /// What the system knows of the file.
+    pub fn facts(&self) -> Outcome<Metadata> {
+        self.file.metadata().map_err(|error| failed(&error, "looking at", self.key))
     }
 
     /// All bytes, read into `buffers`.

@@ -5,13 +5,15 @@
 //! scattered, on several threads where there is enough to do. What became of each chunk is
 //! reported, not judged: only the caller knows what a missing one means.
 
-use crate::decode::{Window, copy_plain};
-use crate::encode::{self, Packer};
-use crate::fault::{Fault, Kind, Outcome, corrupt};
-use crate::files::{self, Buffers, Extent, Root};
+use crate::chain::Chain;
+use crate::encode::Packer;
+use crate::fault::{Fault, Kind, Outcome};
+use crate::files::{Buffers, Root};
+use crate::picks::{self, Pick};
 use crate::scatter::{Axis, Destination, Region};
-use crate::scratch::{Scratch, room};
-use crate::streams::{Codecs, Whole};
+use crate::scratch::Scratch;
+use crate::seals::Seals;
+use crate::shards::Sharding;
 use crate::superchunk::Framing;
 use crate::watch::Watch;
 use std::path::PathBuf;
@@ -23,15 +25,6 @@ const WORTH_A_THREAD: usize = 1 << 20;
 
 /// A usual size of blocks, which are decoded whole.
 const BLOCK_BYTES: usize = 128 << 10;
-
-/// How the bytes of a chunk are coded.
-#[derive(Clone, Copy, Debug)]
-pub enum Coding {
-    Raw,
-    Blosc(encode::Recipe),
-    /// One compressed stream over the whole chunk.
-    Stream(Whole),
-}
 
 pub struct Layout {
     pub root: PathBuf,
@@ -47,13 +40,17 @@ pub struct Layout {
     /// The order in which a chunk's axes are stored, slowest first.
     pub axes: Vec<usize>,
     pub itemsize: usize,
-    pub coding: Coding,
+    pub chain: Chain,
     /// Chunks lie in files with a head and a trailer, as short as they are, and all are there.
     pub framing: Option<Framing>,
+    /// Which files have been held against the seals of their chunks.
+    pub seals: Seals,
     /// One item.
     pub fill: Vec<u8>,
     /// The size of a decoded chunk.
     pub chunk_bytes: usize,
+    /// When files hold not one chunk but many.
+    pub sharding: Option<Sharding>,
 }
 
 /// A part of an axis: which chunk, where in it, how many items, where in the box.
@@ -62,7 +59,9 @@ pub struct Part {
     pub chunk: usize,
     pub start: usize,
     pub count: usize,
-    position: usize,
+    pub position: usize,
+    /// When the items are no range: the number of the pick that says which ones they are.
+    pub pick: Option<usize>,
 }
 
 /// A box of the array, cut by the grid, and the memory it is read into or written from.
@@ -74,6 +73,8 @@ pub struct Job<'a> {
     strides: Vec<isize>,
     origin: isize,
     memory: Destination,
+    /// Per axis of the array; of none when all axes are ranges.
+    pub picks: Vec<Vec<Pick>>,
     pub rows: usize,
 }
 
@@ -97,6 +98,8 @@ pub struct Tools {
     pub scratch: Scratch,
     pub buffers: Buffers,
     pub chunk: Vec<u8>,
+    /// The box around items of a chunk that are no box.
+    pub around: Vec<u8>,
     pub packer: Packer,
     pub framed: Vec<u8>,
 }
@@ -104,8 +107,12 @@ pub struct Tools {
 impl Tools {
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        let buffers = self.buffers.body.capacity() + self.chunk.capacity() + self.framed.capacity();
-        self.scratch.kept_bytes() + buffers + self.packer.capacity()
+        self.scratch.kept_bytes()
+            + self.buffers.body.capacity()
+            + self.chunk.capacity()
+            + self.around.capacity()
+            + self.packer.capacity()
+            + self.framed.capacity()
     }
 }
 
@@ -147,6 +154,7 @@ impl Layout {
             strides: strides.to_vec(),
             origin: 0,
             memory,
+            picks: Vec::new(),
             rows: 1,
         };
         for axis in 0..dimensions {
@@ -171,6 +179,35 @@ impl Layout {
         job.origin = origin;
         Ok(job)
     }
+
+    /// The same with an index array along some axes, in the place of their ranges.
+    #[allow(clippy::too_many_arguments, reason = "as for `job`")]
+    pub fn outer_job(
+        &self,
+        starts: &[usize],
+        counts: &[usize],
+        steps: &[isize],
+        indices: &[Option<Vec<i64>>],
+        strides: &[isize],
+        origin: isize,
+        memory: Destination,
+    ) -> Outcome<Job<'_>> {
+        let fits = |(indices, count): (&Option<Vec<i64>>, &usize)| indices.as_ref().is_none_or(|i| i.len() == *count);
+        if indices.len() != counts.len() || !indices.iter().zip(counts).all(fits) {
+            return Err(Fault::new(Kind::Argument, "the index arrays do not have the shape of the result"));
+        }
+        // One item stands for an axis until it is cut.
+        let single: Vec<usize> = indices.iter().zip(counts).map(|(i, n)| if i.is_some() { 1 } else { *n }).collect();
+        let mut job = self.job(starts, &single, steps, strides, origin, memory)?;
+        job.picks.resize_with(counts.len(), Vec::new);
+        for (axis, indices) in indices.iter().enumerate() {
+            if let Some(indices) = indices {
+                (job.parts[axis], job.picks[axis]) = picks::cut(indices, self.shape[axis], self.chunk[axis])?;
+            }
+        }
+        job.rows = job.parts.iter().fold(1usize, |rows, parts| rows.saturating_mul(parts.len()));
+        Ok(job)
+    }
 }
 
 /// Decimal digits without going through the formatting machinery: keys are hot.
@@ -193,7 +230,7 @@ fn cut(start: usize, count: usize, step: usize, chunk: usize) -> Vec<Part> {
         let index = start + position * step;
         let inside = index % chunk;
         let items = ((chunk - 1 - inside) / step + 1).min(count - position);
-        parts.push(Part { chunk: index / chunk, start: inside, count: items, position });
+        parts.push(Part { chunk: index / chunk, start: inside, count: items, position, pick: None });
         position += items;
     }
     parts
@@ -237,9 +274,24 @@ impl Job<'_> {
         Region::new(&axes, self.layout.itemsize, origin, self.memory)
     }
 
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    pub fn origin(&self) -> isize {
+        self.origin
+    }
+
+    pub fn memory(&self) -> Destination {
+        self.memory
+    }
+
     /// About how many bytes have to be decoded: of each chunk all between the first and the
     /// last wanted item, and no less than a block.
-    fn work(&self) -> Outcome<usize> {
+    pub fn work(&self) -> Outcome<usize> {
+        if !self.picks.is_empty() {
+            return Ok(self.rows.saturating_mul(self.layout.chunk_bytes));
+        }
         let (first, end) = self.region(&self.row(0))?.span();
         let each = ((end - first) * self.layout.itemsize).max(BLOCK_BYTES).min(self.layout.chunk_bytes);
         Ok(self.rows.saturating_mul(each))
@@ -250,8 +302,21 @@ impl Job<'_> {
         allowed.min(self.rows).min(bytes / WORTH_A_THREAD + 1).max(1)
     }
 
+    /// The parts of each axis.
+    pub fn parts(&self) -> &[Vec<Part>] {
+        &self.parts
+    }
+
+    /// How many files the box touches.
+    pub fn files(&self) -> usize {
+        self.layout.sharding.as_ref().map_or(self.rows, |sharding| sharding.cut(self).count())
+    }
+
     /// Read all rows into the memory.
     pub fn read(&self, threads: usize, tools: &mut Tools, watch: &Watch) -> Outcome<Report> {
+        if let Some(sharding) = &self.layout.sharding {
+            return self.read_shards(sharding, threads, tools, watch);
+        }
         let root = Root::open(&self.layout.root)?;
         let absent = AtomicUsize::new(0);
         let troubles = Mutex::new(Vec::new());
@@ -280,62 +345,24 @@ impl Job<'_> {
     }
 
     fn read_row(&self, root: Option<&Root>, key: &str, parts: &[Part], tools: &mut Tools) -> Outcome<bool> {
-        let region = self.region(parts)?;
         let extent = match root {
             Some(root) => root.extent(key)?,
             None => None,
         };
-        if self.layout.framing.is_some() {
-            return self.layout.read_rows(extent.as_ref(), parts[0].chunk, region, tools).map(|()| true);
-        }
-        let Some(extent) = extent else {
-            region.fill(&self.layout.fill);
-            return Ok(false);
-        };
-        let Tools { scratch, buffers, chunk, .. } = tools;
-        let expected = self.layout.chunk_bytes;
-        match self.layout.coding {
-            Coding::Blosc(_) => files::decode_extent(&extent, expected, &region, scratch, buffers)?,
-            Coding::Raw => read_raw(&extent, expected, &region, buffers)?,
-            Coding::Stream(whole) => {
-                read_stream(&extent, whole, room(chunk, expected)?, &mut scratch.codecs, buffers)?;
-                copy_plain(&region, 0..expected, Window { bytes: &chunk[..expected], offset: 0 })?;
+        let Tools { scratch, buffers, chunk, around, .. } = tools;
+        let Layout { chain, seals, chunk_bytes, fill, .. } = self.layout;
+        let number = parts.first().map_or(0, |part| part.chunk);
+        self.place(parts, around, |region| match &extent {
+            extent if self.layout.framing.is_some() => {
+                self.layout.read_rows(extent.as_ref(), number, region, scratch, buffers)
             }
-        }
-        Ok(true)
+            Some(extent) if chain.sealed => seals.read(chain, extent, *chunk_bytes, region, scratch, buffers, chunk),
+            Some(extent) => chain.read(extent, *chunk_bytes, region, scratch, buffers, chunk),
+            None => {
+                region.fill(fill);
+                Ok(())
+            }
+        })?;
+        Ok(extent.is_some())
     }
-}
-
-pub fn check_raw(extent: &Extent<'_>, expected: usize) -> Outcome<()> {
-    if extent.length != expected {
-        return corrupt!("the chunk has {} bytes, the array needs {expected}", extent.length);
-    }
-    Ok(())
-}
-
-fn read_raw(extent: &Extent<'_>, expected: usize, region: &Region, buffers: &mut Buffers) -> Outcome<()> {
-    check_raw(extent, expected)?;
-    let (first, end) = region.span();
-    let (first, end) = (first * region.itemsize(), end * region.itemsize());
-    if let Some(out) = region.as_one_piece() {
-        return extent.read(first, out);
-    }
-    let bytes = room(&mut buffers.body, end - first)?;
-    extent.read(first, bytes)?;
-    copy_plain(region, first..end, Window { bytes, offset: first })
-}
-
-pub fn read_stream(
-    extent: &Extent<'_>,
-    whole: Whole,
-    out: &mut [u8],
-    codecs: &mut Codecs,
-    buffers: &mut Buffers,
-) -> Outcome<()> {
-    // No encoder makes twice as much of what it gets; what is longer is not worth a look.
-    if extent.length > 2 * out.len() + (64 << 10) {
-        return corrupt!("{} bytes are stored for a chunk of {} bytes", extent.length, out.len());
-    }
-    let bytes = extent.all(buffers)?;
-    codecs.decode_whole(whole, bytes, out)
 }

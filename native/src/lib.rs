@@ -4,6 +4,7 @@
 
 mod blosclz;
 mod buffers;
+mod chain;
 mod copies;
 mod decode;
 mod encode;
@@ -28,7 +29,12 @@ mod rows;
 #[cfg(test)]
 mod samples;
 mod scatter;
+mod scattered;
 mod scratch;
+mod seals;
+mod shard_reading;
+mod shard_staging;
+mod shards;
 mod special;
 mod staging;
 mod streams;

@@ -1,399 +1,156 @@
-//! Single rows of an array, wherever they lie: read one by one, or found by a comparison.
+//! Positions along an axis in any order: what an index array wants of each chunk.
 //!
-//! For arrays that are cut along their first axis only (`rows`). A chunk is opened once for
-//! all rows that are wanted of it, and of its blocks only those are decoded that hold any.
-//!
-//! `unsafe`: a region is made of the part of the result that one row has, as elsewhere of a
-//! whole result; it does not outlive the step that fills it.
+//! The box around the wanted items of a chunk is decoded into memory of the thread, and its
+//! items are copied from there to their places. Where they are neighbours on both sides,
+//! they are a range like any other and need no such detour.
 
-use crate::fault::{Fault, Kind, Outcome, corrupt};
-use crate::files::Root;
-use crate::header::{Filter, Header};
-use crate::layout::{Layout, Tools, Trouble};
+use crate::fault::{Fault, Kind, Outcome};
+use crate::layout::{Job, Part};
 use crate::scatter::{Axis, Destination, Region};
-use crate::scratch::{Scratch, aligned_room, room};
-use crate::superchunk::{self, Found};
-use crate::watch::Watch;
-use crate::zone::{Items, Order};
-use std::ops::Range;
-use std::sync::Mutex;
+use crate::scratch::room;
 
-/// Below so many chunks for each, a second thread costs more than it brings.
-const CHUNKS_PER_THREAD: usize = 2;
-/// Up to so many rows of a block are looked up in its planes; for more all of it is decoded.
-const FEW: usize = 4;
-
-/// What is asked of every item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Equal,
-    Unequal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+/// Some items of a chunk along one axis: their positions in the box around them, and where
+/// each one goes.
+pub struct Pick {
+    sources: Vec<usize>,
+    targets: Vec<usize>,
 }
 
-impl Comparison {
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "==" => Self::Equal,
-            "!=" => Self::Unequal,
-            "<" => Self::Less,
-            "<=" => Self::LessOrEqual,
-            ">" => Self::Greater,
-            ">=" => Self::GreaterOrEqual,
-            _ => return None,
-        })
+/// Cut an index array by the chunks of an axis that is `length` long; `Part::pick` of those
+/// that are no plain ranges counts into the picks.
+pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, Vec<Pick>)> {
+    if indices.is_empty() {
+        return Err(Fault::new(Kind::Selection, "an axis without items"));
     }
+    if let Some(bad) = indices.iter().find(|index| **index < 0 || **index as usize >= length) {
+        return Err(Fault::new(Kind::Selection, format!("index {bad} of an axis of {length} items")));
+    }
+    let number = |position: usize| indices[position] as usize / chunk;
+    let mut order: Vec<usize> = (0..indices.len()).collect();
+    if !order.is_sorted_by_key(|position| number(*position)) {
+        order.sort_by_key(|position| number(*position));
+    }
+    let (mut parts, mut picks) = (Vec::new(), Vec::new());
+    for group in order.chunk_by(|a, b| number(*a) == number(*b)) {
+        let offset = |position: &usize| indices[*position] as usize % chunk;
+        let start = group.iter().map(offset).min().unwrap_or(0);
+        let end = group.iter().map(offset).max().unwrap_or(0) + 1;
+        let neighbours = |pair: &[usize]| pair[1] == pair[0] + 1 && offset(&pair[1]) == offset(&pair[0]) + 1;
+        let mut pick = None;
+        if !group.windows(2).all(neighbours) {
+            pick = Some(picks.len());
+            let sources = group.iter().map(|position| offset(position) - start).collect();
+            picks.push(Pick { sources, targets: group.to_vec() });
+        }
+        parts.push(Part { chunk: number(group[0]), start, count: end - start, position: group[0], pick });
+    }
+    Ok((parts, picks))
 }
 
-/// A part of the result, and which rows of which chunk it is about.
-struct Part<'a, T> {
-    number: usize,
-    wanted: T,
-    out: &'a mut [u8],
-}
-
-impl Layout {
-    /// Copy `rows`, which ascend, to `out`, one behind the other.
-    pub fn gather(
+impl Job<'_> {
+    /// Let `decode` bring what a row wants of its chunk to its place.
+    pub fn place(
         &self,
-        rows: &[i64],
-        out: &mut [u8],
-        threads: usize,
-        tools: &mut Tools,
-        watch: &Watch,
-    ) -> Outcome<Vec<Trouble>> {
-        let size = self.chunk_bytes / self.chunk[0];
-        self.check_rows(rows, out.len(), size)?;
-        let length = self.chunk[0] as i64;
-        let mut parts = Vec::new();
-        let mut rest = out;
-        for wanted in rows.chunk_by(|one, next| one / length == next / length) {
-            let (out, behind) = rest.split_at_mut(wanted.len() * size);
-            parts.push(Part { number: (wanted[0] / length) as usize, wanted, out });
-            rest = behind;
+        parts: &[Part],
+        memory: &mut Vec<u8>,
+        decode: impl FnOnce(&Region) -> Outcome<()>,
+    ) -> Outcome<()> {
+        if parts.iter().all(|part| part.pick.is_none()) {
+            return decode(&self.region(parts)?);
         }
-        self.each(parts, threads, tools, watch, |part, found, scratch, plain| {
-            let first = part.number as i64 * length;
-            pick(found, |index| (part.wanted[index] - first) as usize, part.wanted.len(), size, part.out, scratch, plain)
-        })
-    }
-
-    /// Say in `out`, a byte for each, of which rows from `start` on the comparison is true.
-    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
-    pub fn compare(
-        &self,
-        start: usize,
-        comparison: Comparison,
-        value: &[u8],
-        out: &mut [u8],
-        threads: usize,
-        tools: &mut Tools,
-        watch: &Watch,
-    ) -> Outcome<Vec<Trouble>> {
-        let items = self.framing.and_then(|framing| framing.items);
-        let Some(items) = items.filter(|items| items.comparable() && value.len() == items.size) else {
-            return argument("items of this type are not compared natively");
-        };
-        if self.chunk_bytes != self.chunk[0] * self.itemsize || start.saturating_add(out.len()) > self.shape[0] {
-            return argument("these rows are not there, or are no single items");
+        let itemsize = self.layout.itemsize;
+        let mut strides = vec![itemsize; parts.len()];
+        for axis in (1..parts.len()).rev() {
+            strides[axis - 1] = strides[axis] * parts[axis].count;
         }
-        let length = self.chunk[0];
-        let mut parts = Vec::new();
-        let (mut at, mut rest) = (start, out);
-        while !rest.is_empty() {
-            let (number, first) = (at / length, at % length);
-            let count = rest.len().min(length - first);
-            let (out, behind) = rest.split_at_mut(count);
-            parts.push(Part { number, wanted: first..first + count, out });
-            (at, rest) = (at + count, behind);
-        }
-        self.each(parts, threads, tools, watch, |part, found, scratch, plain| {
-            compare_chunk(found, part.wanted, &items, comparison, value, part.out, scratch, plain)
-        })
-    }
-
-    fn check_rows(&self, rows: &[i64], bytes: usize, size: usize) -> Outcome<()> {
-        if self.framing.is_none() || rows.len().checked_mul(size) != Some(bytes) {
-            return argument("the rows do not fit the memory that they are to fill");
-        }
-        let inside = rows.first().is_none_or(|row| *row >= 0)
-            && rows.last().is_none_or(|row| (*row as usize) < self.shape[0])
-            && rows.is_sorted();
-        if !inside {
-            return Err(Fault::new(Kind::Selection, format!("rows do not ascend from 0 to {}", self.shape[0])));
-        }
+        let memory = room(memory, strides[0] * parts[0].count)?;
+        // SAFETY: `memory` outlives the region, and is not used beside it.
+        let around = unsafe { Destination::new(memory.as_mut_ptr(), memory.len()) };
+        let axes: Vec<Axis> = (self.layout.axes.iter())
+            .map(|axis| Axis {
+                size: self.layout.chunk[*axis],
+                start: parts[*axis].start,
+                count: parts[*axis].count,
+                step: if parts[*axis].pick.is_some() { 1 } else { self.steps[*axis] },
+                stride: strides[*axis] as isize,
+            })
+            .collect();
+        decode(&Region::new(&axes, itemsize, 0, around)?)?;
+        let ways: Vec<Way<'_>> = (parts.iter().enumerate())
+            .map(|(axis, part)| Way {
+                count: part.pick.map_or(part.count, |pick| self.picks[axis][pick].sources.len()),
+                first: part.position,
+                pick: part.pick.map(|pick| &self.picks[axis][pick]),
+                source: strides[axis],
+                target: self.strides()[axis],
+            })
+            .collect();
+        spread(&ways, memory, self.origin(), self.memory(), itemsize);
         Ok(())
     }
-
-    /// Let `work` do each part with its chunk, on several threads.
-    fn each<T: Send>(
-        &self,
-        parts: Vec<Part<'_, T>>,
-        threads: usize,
-        tools: &mut Tools,
-        watch: &Watch,
-        work: impl Fn(Part<'_, T>, Found<'_>, &mut Scratch, &mut Vec<u8>) -> Outcome<()> + Sync,
-    ) -> Outcome<Vec<Trouble>> {
-        let Some(root) = Root::open(&self.root)? else {
-            return corrupt!("{} is missing", self.root.display());
-        };
-        let threads = threads.min(parts.len() / CHUNKS_PER_THREAD).max(1);
-        let queue = Mutex::new(parts.into_iter());
-        let troubles = Mutex::new(Vec::new());
-        watch.share(threads, tools, |tools| {
-            let Some(part) = queue.lock().expect("no thread panics").next() else {
-                return Ok(false);
-            };
-            let (number, key) = (part.number, self.key(&[part.number]));
-            let wanted = part.out.len();
-            let Tools { scratch, buffers, chunk, .. } = tools;
-            let done = match root.extent(&key) {
-                Ok(Some(extent)) => superchunk::open(&extent, &self.due(number, false), wanted, buffers, |found| {
-                    work(part, found, scratch, chunk)
-                }),
-                Ok(None) => corrupt!("the chunk is missing"),
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = done {
-                troubles.lock().expect("no thread panics").push(Trouble { coords: vec![number], key, fault });
-            }
-            Ok(true)
-        })?;
-        Ok(troubles.into_inner().expect("no thread panics"))
-    }
 }
 
-fn argument<T>(text: &str) -> Outcome<T> {
-    Err(Fault::new(Kind::Argument, text))
-}
-
-/// Whether blocks can be decoded one by one, and their bytes be had from planes.
-fn is_simple(header: &Header) -> bool {
-    !header.memcpyed() && header.special.is_none() && !header.variable && header.rest.is_empty() && header.nbytes > 0
-}
-
-/// Copy `count` rows of a chunk, of `size` bytes each, number `index` of them being `row(index)`.
-fn pick(
-    mut found: Found<'_>,
-    row: impl Fn(usize) -> usize,
+/// How items of the box go to their places along one axis.
+struct Way<'a> {
     count: usize,
-    size: usize,
-    out: &mut [u8],
-    scratch: &mut Scratch,
-    plain: &mut Vec<u8>,
-) -> Outcome<()> {
-    let decoder = found.decoder;
-    let header = decoder.header;
-    if !is_simple(header) {
-        let bytes = decoded(&mut found, scratch, plain)?;
-        for (index, out) in out.chunks_exact_mut(size).enumerate() {
-            out.copy_from_slice(&bytes[row(index) * size..][..size]);
-        }
-        return Ok(());
-    }
-    let mut first = 0;
-    let mut block = row(0) * size / header.blocksize;
-    while first < count {
-        let range = header.block_range(block);
-        let last = first + (first..count).take_while(|index| row(*index) * size < range.end).count();
-        let window = found.block(block)?;
-        let inside = row(first) * size >= range.start && (row(last - 1) + 1) * size <= range.end;
-        if last - first == 1 && inside {
-            // Every block is met once, so looking up is paid for once.
-            let region = one_row(header, row(first), size, &mut out[first * size..][..size])?;
-            decoder.decode_region(window, block..block + 1, &region, scratch)?;
-            first = last;
-            block = if first < count { row(first) * size / header.blocksize } else { block };
-            continue;
-        }
-        let few = last - first <= FEW && inside && header.filter == Filter::Shuffle && size == header.typesize;
-        if few && header.filtered_items(range.len()) * size == range.len() {
-            let block = decoder.block(window, block)?;
-            let each = header.filtered_items(block.size);
-            let filtered = aligned_room(&mut scratch.filtered, block.size)?;
-            let planes = decoder.decode_planes(&block, &mut scratch.codecs, filtered, each)?;
-            for index in first..last {
-                let item = (row(index) * size - range.start) / size;
-                planes.unshuffle(item, size, &mut out[index * size..][..size]);
-            }
-        } else {
-            let bytes = room(plain, range.len())?;
-            decoder.decode_block(window, block, bytes, None, scratch)?;
-            for index in first..last {
-                let begin = row(index) * size;
-                let (from, to) = (begin.max(range.start), (begin + size).min(range.end));
-                out[index * size + from - begin..][..to - from]
-                    .copy_from_slice(&bytes[from - range.start..to - range.start]);
-            }
-        }
-        // A row may go on in the next block.
-        first = if (row(last - 1) + 1) * size > range.end { last - 1 } else { last };
-        block = if first < last { block + 1 } else if first < count { row(first) * size / header.blocksize } else { block };
-    }
-    Ok(())
+    /// Where the first one goes, when there is no pick.
+    first: usize,
+    pick: Option<&'a Pick>,
+    /// Bytes from one item to the next, in the box and at their places.
+    source: usize,
+    target: isize,
 }
 
-/// The region of one row of a chunk, which goes to `out`.
-fn one_row(header: &Header, row: usize, size: usize, out: &mut [u8]) -> Outcome<Region> {
-    // SAFETY: the region is used up before `out` is used again.
-    let memory = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
-    let axis = Axis { size: header.nbytes / size, start: row, count: 1, step: 1, stride: size as isize };
-    Region::new(&[axis], size, 0, memory)
-}
-
-/// All items of a chunk.
-fn decoded<'p>(found: &mut Found<'_>, scratch: &mut Scratch, plain: &'p mut Vec<u8>) -> Outcome<&'p [u8]> {
-    let decoder = found.decoder;
-    let bytes = found.all()?;
-    let out = room(plain, decoder.header.nbytes)?;
-    decoder.decode_whole(bytes, out, scratch, 1, &Watch::unasked())?;
-    Ok(out)
-}
-
-#[allow(clippy::too_many_arguments, reason = "called once")]
-fn compare_chunk(
-    mut found: Found<'_>,
-    wanted: Range<usize>,
-    items: &Items,
-    comparison: Comparison,
-    value: &[u8],
-    out: &mut [u8],
-    scratch: &mut Scratch,
-    plain: &mut Vec<u8>,
-) -> Outcome<()> {
-    let decoder = found.decoder;
-    let header = decoder.header;
-    let size = items.size;
-    if header.memcpyed() {
-        let bytes = &found.all()?[header.header_bytes()..];
-        items.compare(&bytes[wanted.start * size..wanted.end * size], comparison, value, out);
-        return Ok(());
-    }
-    if !is_simple(header) || !header.blocksize.is_multiple_of(size) {
-        let bytes = decoded(&mut found, scratch, plain)?;
-        items.compare(&bytes[wanted.start * size..wanted.end * size], comparison, value, out);
-        return Ok(());
-    }
-    let each = header.blocksize / size;
-    let mut at = wanted.start;
-    while at < wanted.end {
-        let block = at / each;
-        let range = header.block_range(block);
-        let stop = wanted.end.min(range.end / size);
-        let window = found.block(block)?;
-        let bytes = room(plain, range.len())?;
-        decoder.decode_block(window, block, bytes, None, scratch)?;
-        let begin = range.start / size;
-        let (from, to) = ((at - begin) * size, (stop - begin) * size);
-        items.compare(&bytes[from..to], comparison, value, &mut out[at - wanted.start..stop - wanted.start]);
-        at = stop;
-    }
-    Ok(())
-}
-
-impl Items {
-    /// Whether `compare` knows how; text is left to others.
-    pub fn comparable(&self) -> bool {
-        !self.big_endian
-            && match self.order {
-                Order::Signed | Order::Unsigned | Order::Time => true,
-                Order::Float => self.size > 2,
-                Order::Bytes | Order::Text => false,
-            }
-    }
-
-    /// Say in `out` of which items in `bytes` the comparison with `value` is true.
-    fn compare(&self, bytes: &[u8], comparison: Comparison, value: &[u8], out: &mut [u8]) {
-        match (self.order, self.size) {
-            (Order::Unsigned, 1) => compared(bytes, value, comparison, out, u8::from_le_bytes),
-            (Order::Unsigned, 2) => compared(bytes, value, comparison, out, u16::from_le_bytes),
-            (Order::Unsigned, 4) => compared(bytes, value, comparison, out, u32::from_le_bytes),
-            (Order::Unsigned, _) => compared(bytes, value, comparison, out, u64::from_le_bytes),
-            (Order::Signed, 1) => compared(bytes, value, comparison, out, i8::from_le_bytes),
-            (Order::Signed, 2) => compared(bytes, value, comparison, out, i16::from_le_bytes),
-            (Order::Signed, 4) => compared(bytes, value, comparison, out, i32::from_le_bytes),
-            (Order::Signed, _) => compared(bytes, value, comparison, out, i64::from_le_bytes),
-            (Order::Float, 4) => compared(bytes, value, comparison, out, f32::from_le_bytes),
-            (Order::Float, _) => compared(bytes, value, comparison, out, f64::from_le_bytes),
-            (Order::Time, _) => compared_times(bytes, value, comparison, out),
-            (Order::Bytes | Order::Text, _) => unreachable!("not comparable"),
+impl Way<'_> {
+    fn item(&self, number: usize) -> (usize, isize) {
+        match self.pick {
+            Some(pick) => (pick.sources[number] * self.source, pick.targets[number] as isize * self.target),
+            None => (number * self.source, (self.first + number) as isize * self.target),
         }
     }
 }
 
-fn compared<const N: usize, T: PartialOrd + Copy>(
-    bytes: &[u8],
-    value: &[u8],
-    comparison: Comparison,
-    out: &mut [u8],
-    parse: impl Fn([u8; N]) -> T,
-) {
-    let value = parse(*value.first_chunk().expect("the value has the size of an item"));
-    let (items, _) = bytes.as_chunks::<N>();
-    macro_rules! fill {
-        ($operator:tt) => {
-            for (out, item) in out.iter_mut().zip(items) {
-                *out = u8::from(parse(*item) $operator value);
-            }
-        };
-    }
-    match comparison {
-        Comparison::Equal => fill!(==),
-        Comparison::Unequal => fill!(!=),
-        Comparison::Less => fill!(<),
-        Comparison::LessOrEqual => fill!(<=),
-        Comparison::Greater => fill!(>),
-        Comparison::GreaterOrEqual => fill!(>=),
-    }
-}
-
-/// The lowest number is no time: it equals nothing, and is not before anything.
-fn compared_times(bytes: &[u8], value: &[u8], comparison: Comparison, out: &mut [u8]) {
-    if value == NO_TIME {
-        out.fill(u8::from(comparison == Comparison::Unequal));
+fn spread(ways: &[Way<'_>], source: &[u8], target: isize, memory: Destination, itemsize: usize) {
+    let [way, inner @ ..] = ways else {
+        memory.piece(target, itemsize).copy_from_slice(&source[..itemsize]);
+        return;
+    };
+    if inner.is_empty() && way.pick.is_none() && way.target == itemsize as isize {
+        let bytes = way.count * itemsize;
+        let (from, to) = way.item(0);
+        memory.piece(target + to, bytes).copy_from_slice(&source[from..from + bytes]);
         return;
     }
-    compared(bytes, value, comparison, out, i64::from_le_bytes);
-    if matches!(comparison, Comparison::Less | Comparison::LessOrEqual) {
-        for (out, item) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *out &= u8::from(*item != NO_TIME);
-        }
+    for number in 0..way.count {
+        let (from, to) = way.item(number);
+        spread(inner, &source[from..], target + to, memory, itemsize);
     }
 }
-
-const NO_TIME: [u8; 8] = i64::MIN.to_le_bytes();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_that_are_none_compare_with_nothing() {
-        let items = Items::parse('M', 8, false).unwrap();
-        let bytes: Vec<u8> = [i64::MIN, -5, 7].iter().flat_map(|number| number.to_le_bytes()).collect();
-        let ask = |comparison, value: i64| {
-            let mut out = [9; 3];
-            items.compare(&bytes, comparison, &value.to_le_bytes(), &mut out);
-            out
-        };
-        assert_eq!(ask(Comparison::Less, 7), [0, 1, 0]);
-        assert_eq!(ask(Comparison::LessOrEqual, 7), [0, 1, 1]);
-        assert_eq!(ask(Comparison::Unequal, 7), [1, 1, 0]);
-        assert_eq!(ask(Comparison::GreaterOrEqual, i64::MIN), [0, 0, 0]);
-        assert_eq!(ask(Comparison::Unequal, i64::MIN), [1, 1, 1]);
+    fn neighbours_are_ranges_and_others_are_picked() {
+        let (parts, picks) = cut(&[3, 4, 5, 9, 8, 21, 21], 30, 4).unwrap();
+        let found: Vec<_> = parts.iter().map(|part| (part.chunk, part.start, part.count, part.pick)).collect();
+        assert_eq!(found, [(0, 3, 1, None), (1, 0, 2, None), (2, 0, 2, Some(0)), (5, 1, 1, Some(1))]);
+        assert_eq!((&picks[0].sources, &picks[0].targets), (&vec![1, 0], &vec![3, 4]));
+        assert_eq!((&picks[1].sources, &picks[1].targets), (&vec![0, 0], &vec![5, 6]));
     }
 
     #[test]
-    fn numbers_compare_as_they_are() {
-        let items = Items::parse('f', 4, false).unwrap();
-        let bytes: Vec<u8> = [1.5_f32, f32::NAN, -2.0].iter().flat_map(|number| number.to_le_bytes()).collect();
-        let mut out = [9; 3];
-        items.compare(&bytes, Comparison::Unequal, &1.5_f32.to_le_bytes(), &mut out);
-        assert_eq!(out, [0, 1, 1]);
-        items.compare(&bytes, Comparison::GreaterOrEqual, &(-2.0_f32).to_le_bytes(), &mut out);
-        assert_eq!(out, [1, 0, 1]);
+    fn chunks_come_in_order() {
+        let (parts, picks) = cut(&[9, 1, 5, 2], 12, 4).unwrap();
+        assert_eq!(parts.iter().map(|part| part.chunk).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!((&picks[0].sources, &picks[0].targets), (&vec![0, 1], &vec![1, 3]));
+    }
+
+    #[test]
+    fn positions_outside_are_refused() {
+        assert!(cut(&[0, 12], 12, 4).is_err());
+        assert!(cut(&[-1], 12, 4).is_err());
+        assert!(cut(&[], 12, 4).is_err());
     }
 }

@@ -2,10 +2,11 @@
 //! what of the layout is different there. The last chunk is as short as it is, and all
 //! chunks are there.
 
-use crate::encode;
+use crate::chain::Coding;
+use crate::encode::{self, Packer};
 use crate::fault::{Fault, Kind, Outcome, corrupt};
 use crate::files::{Buffers, Extent, Root};
-use crate::layout::{Coding, Layout, Tools};
+use crate::layout::{Layout, Tools};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::{Scratch, room};
 use crate::staging::spread;
@@ -31,45 +32,64 @@ impl Layout {
         &self,
         extent: Option<&Extent<'_>>,
         number: usize,
-        region: Region,
-        tools: &mut Tools,
+        region: &Region,
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
     ) -> Outcome<()> {
         let Some(extent) = extent else {
             return corrupt!("the chunk is missing");
         };
         let wanted = region.count() * self.itemsize;
-        let due = self.due(number, false);
-        superchunk::decode(extent, &due, wanted, |_| Ok(region), &mut tools.scratch, &mut tools.buffers)?;
+        superchunk::decode(extent, &self.due(number, false), wanted, |_| Ok(region), scratch, buffers)?;
         Ok(())
     }
 
-    /// Make the file of a chunk: `region` is what it gets, all of it when it is `whole`.
-    pub fn encode_rows<T>(
+    /// Make the file of a chunk: `region` is what it gets, all of it when it is `whole`; `old`
+    /// finds what is stored of it now.
+    pub fn encode_rows<'f, T>(
         &self,
-        root: &Root,
+        old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
         number: usize,
         region: &Region,
         whole: bool,
         tools: &mut Tools,
         keep: impl FnOnce(&[u8]) -> Outcome<T>,
     ) -> Outcome<T> {
-        let Tools { scratch, buffers, chunk, packer, framed } = tools;
+        let Tools { scratch, buffers, chunk, packer, framed, .. } = tools;
         let due = self.due(number, true);
         let rows = self.valid(number);
-        let chunk = room(chunk, rows * due.row_bytes)?;
+        let size = rows * due.row_bytes;
+        // Rows that lie together are encoded where they lie.
+        if whole && let Some(plain) = region.as_one_piece().filter(|plain| plain.len() == size) {
+            return self.pack_rows(plain, number, rows, scratch, packer, framed).and_then(|()| keep(framed));
+        }
+        let chunk = room(chunk, size)?;
         if !whole {
-            match root.extent(&self.key(&[number]))? {
+            match old()? {
                 Some(extent) => self.decode_rows(&extent, &due, chunk, scratch, buffers)?,
                 None => return corrupt!("the chunk is missing"),
             }
         }
         region.gather(chunk);
-        let (Coding::Blosc(recipe), Some(framing)) = (self.coding, &self.framing) else {
+        self.pack_rows(chunk, number, rows, scratch, packer, framed)?;
+        keep(framed)
+    }
+
+    /// Put the file of a chunk that holds `plain` into `framed`.
+    fn pack_rows(
+        &self,
+        plain: &[u8],
+        number: usize,
+        rows: usize,
+        scratch: &mut Scratch,
+        packer: &mut Packer,
+        framed: &mut Vec<u8>,
+    ) -> Outcome<()> {
+        let (Coding::Blosc(recipe), Some(framing)) = (self.chain.coding, &self.framing) else {
             return Err(Fault::new(Kind::Argument, "only Blosc chunks have a head and a trailer"));
         };
-        encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-        superchunk::pack(packer.bytes(), chunk, framing, number, rows, framed)?;
-        keep(framed)
+        encode::encode(plain, recipe, packer, scratch, 1, &Watch::unasked())?;
+        superchunk::pack(packer.bytes(), plain, framing, number, rows, framed)
     }
 
     /// The zone maps of chunks, empty for those that have none.

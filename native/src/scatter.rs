@@ -31,6 +31,14 @@ impl Destination {
         self.bytes
     }
 
+    /// `bytes` of it from `offset` on, to be written at once; they must lie inside.
+    #[allow(clippy::mut_from_ref, reason = "it names the memory, it does not own it")]
+    pub fn piece(&self, offset: isize, bytes: usize) -> &mut [u8] {
+        assert!(offset >= 0 && offset as usize + bytes <= self.bytes, "a place outside the destination");
+        // SAFETY: inside by the check, valid by `new`.
+        unsafe { std::slice::from_raw_parts_mut(self.start.offset(offset), bytes) }
+    }
+
     /// All of it as one slice.
     ///
     /// # Safety

@@ -1,16 +1,16 @@
 //! New images of an array's chunks, made from a box of memory: what a partly covered chunk
 //! held before is read, the rest gathered, all encoded, and written where nobody looks yet.
 
-use crate::decode::Decoder;
-use crate::encode::{self, Packer};
+use crate::chain::Coding;
+use crate::encode;
 use crate::fault::{Fault, Kind, Outcome};
-use crate::files::{self, Buffers, Extent, Root};
+use crate::files::{Extent, Root};
 use crate::filters;
-use crate::header::{Filter, HEADER_BYTES};
-use crate::layout::{Coding, Job, Layout, Part, Tools, Trouble, check_raw, read_stream};
+use crate::header::Filter;
+use crate::layout::{Job, Layout, Part, Tools, Trouble};
 use crate::pieces::for_each_run;
 use crate::scatter::Region;
-use crate::scratch::{Scratch, room};
+use crate::scratch::room;
 use crate::watch::Watch;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,9 +43,10 @@ impl Job<'_> {
         tools: &mut Tools,
         watch: &Watch,
     ) -> Outcome<(Vec<Staged>, Vec<Trouble>)> {
-        let Some(root) = Root::open(&self.layout.root)? else {
-            return Err(Fault::new(Kind::Argument, format!("{} is no folder", self.layout.root.display())));
-        };
+        let root = self.layout.folder()?;
+        if let Some(sharding) = &self.layout.sharding {
+            return self.stage_shards(sharding, &root, rows, threads, transaction, tools, watch);
+        }
         let staged = Mutex::new(Vec::new());
         let troubles = Mutex::new(Vec::new());
         let next = AtomicUsize::new(rows.start);
@@ -61,34 +62,24 @@ impl Job<'_> {
                 root.write_new(&key, bytes)?;
                 Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
             };
-            match self.encode_row(&root, &coords, &parts, tools, write) {
+            let key = self.layout.key(&coords);
+            match self.encode_row(|| root.extent(&key), &coords, &parts, tools, write) {
                 Ok(image) => staged.lock().expect("no thread panics").push((row, Staged { coords, image })),
                 Err(fault) if fault.kind == Kind::Argument => return Err(fault),
-                Err(fault) => {
-                    let key = self.layout.key(&coords);
-                    troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault });
-                }
+                Err(fault) => troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault }),
             }
             Ok(true)
         };
         let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
         let outcome = watch.share(self.threads(threads, bytes).min(rows.len()), tools, work);
-        let mut staged: Vec<(usize, Staged)> = staged.into_inner().expect("no thread panics");
-        if let Err(fault) = outcome {
-            // Nobody else knows their names.
-            for (_, Staged { image, .. }) in staged {
-                image.inspect(|image| root.remove(&image.key));
-            }
-            return Err(fault);
-        }
-        staged.sort_unstable_by_key(|(row, _)| *row);
-        let staged = staged.into_iter().map(|(_, staged)| staged).collect();
+        let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
         Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
-    fn encode_row<T>(
+    /// Encode one chunk; `old` finds what is stored of it now, if that is needed.
+    pub fn encode_row<'f, T>(
         &self,
-        root: &Root,
+        old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
         coords: &[usize],
         parts: &[Part],
         tools: &mut Tools,
@@ -104,7 +95,7 @@ impl Job<'_> {
             padded |= valid < chunk[axis];
         }
         if self.layout.framing.is_some() {
-            return self.layout.encode_rows(root, coords[0], &region, whole, tools, keep).map(Some);
+            return self.layout.encode_rows(old, coords[0], &region, whole, tools, keep).map(Some);
         }
         let Tools { scratch, buffers, chunk, packer, .. } = tools;
         if whole
@@ -116,14 +107,13 @@ impl Job<'_> {
             }
             let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&region, start, planes);
             if encode::encode_shuffled(*chunk_bytes, recipe, packer, scratch, shuffle)? {
-                return keep(packer.bytes()).map(Some);
+                return self.layout.chain.seal(packer, keep).map(Some);
             }
         }
         let chunk = room(chunk, *chunk_bytes)?;
         if !whole {
-            let key = self.layout.key(coords);
-            match root.extent(&key)? {
-                Some(extent) => self.layout.decode_whole(&extent, chunk, scratch, buffers)?,
+            match old()? {
+                Some(extent) => self.layout.chain.read_whole(&extent, chunk, scratch, buffers)?,
                 None => spread(chunk, fill),
             }
         } else if padded {
@@ -133,30 +123,15 @@ impl Job<'_> {
         if is_all(chunk, fill) {
             return Ok(None);
         }
-        self.layout.encode_chunk(chunk, scratch, packer, keep).map(Some)
+        self.layout.chain.encode(chunk, scratch, packer, keep).map(Some)
     }
 }
 
 impl Layout {
-    fn decode_whole(
-        &self,
-        extent: &Extent<'_>,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-        buffers: &mut Buffers,
-    ) -> Outcome<()> {
-        match self.coding {
-            Coding::Blosc(_) => {
-                let bytes = extent.all(buffers)?;
-                let header = files::due(bytes, bytes.len(), out.len())?;
-                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
-                decoder.decode_whole(bytes, out, scratch, 1, &Watch::unasked())
-            }
-            Coding::Raw => {
-                check_raw(extent, out.len())?;
-                extent.read(0, out)
-            }
-            Coding::Stream(whole) => read_stream(extent, whole, out, &mut scratch.codecs, buffers),
+    fn folder(&self) -> Outcome<Root> {
+        match Root::open(&self.root)? {
+            Some(root) => Ok(root),
+            None => Err(Fault::new(Kind::Argument, format!("{} is no folder", self.root.display()))),
         }
     }
 
@@ -164,7 +139,7 @@ impl Layout {
     /// together first.
     fn shuffling(&self, region: &Region) -> Option<encode::Recipe> {
         let (items, dense) = region.run_shape();
-        match self.coding {
+        match self.chain.coding {
             Coding::Blosc(recipe)
                 if recipe.filter == Filter::Shuffle
                     && recipe.typesize == self.itemsize
@@ -178,23 +153,6 @@ impl Layout {
         }
     }
 
-    fn encode_chunk<T>(
-        &self,
-        chunk: &[u8],
-        scratch: &mut Scratch,
-        packer: &mut Packer,
-        keep: impl FnOnce(&[u8]) -> Outcome<T>,
-    ) -> Outcome<T> {
-        match self.coding {
-            Coding::Raw => keep(chunk),
-            Coding::Blosc(recipe) => {
-                encode::encode(chunk, recipe, packer, scratch, 1, &Watch::unasked())?;
-                keep(packer.bytes())
-            }
-            Coding::Stream(whole) => keep(&scratch.codecs.encode_whole(whole, chunk)?),
-        }
-    }
-
     /// The key under which the next image of a chunk waits to be published: in the folder of
     /// the chunk, under a name that no chunk has.
     pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
@@ -203,6 +161,19 @@ impl Layout {
         let slash = if folder.is_empty() { "" } else { "/" };
         format!("{folder}{slash}.g-{transaction}-{name}")
     }
+}
+
+/// What was staged, by number; nothing of it when the call failed, since nobody else knows the
+/// names of the files.
+pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<()>) -> Outcome<Vec<Staged>> {
+    if let Err(fault) = outcome {
+        for (_, Staged { image, .. }) in staged {
+            image.inspect(|image| root.remove(&image.key));
+        }
+        return Err(fault);
+    }
+    staged.sort_unstable_by_key(|(number, _)| *number);
+    Ok(staged.into_iter().map(|(_, staged)| staged).collect())
 }
 
 /// Shuffle the items of a box that is a whole chunk, from byte `start` of the chunk on, as
@@ -228,6 +199,6 @@ pub fn spread(chunk: &mut [u8], item: &[u8]) {
 }
 
 /// Whether `chunk` is nothing but copies of `item`, byte for byte.
-fn is_all(chunk: &[u8], item: &[u8]) -> bool {
+pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
     chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
 }

@@ -315,22 +315,26 @@ impl Codecs {
         }
     }
 
-    /// Encode a whole chunk as one stream.
-    pub fn encode_whole(&mut self, whole: Whole, source: &[u8]) -> Outcome<Vec<u8>> {
+    /// Room that suffices for `encode_whole`, whatever the input.
+    pub fn most_encoded(size: usize) -> usize {
+        size + size / 8 + 512
+    }
+
+    /// Encode a whole chunk as one stream into `out`; how long it is.
+    pub fn encode_whole(&mut self, whole: Whole, source: &[u8], out: &mut [u8]) -> Outcome<usize> {
         let failed = || Fault::new(Kind::Argument, format!("{whole:?} does not encode {} bytes", source.len()));
-        let mut out = vec![0; source.len() + source.len() / 8 + 512];
-        let used = match whole {
+        match whole {
             Whole::Lz4 { acceleration } => {
                 let size = u32::try_from(source.len()).map_err(|_| failed())?;
                 out[..4].copy_from_slice(&size.to_le_bytes());
-                4 + lzzzz::lz4::compress(source, &mut out[4..], acceleration).map_err(|_| failed())?
+                Ok(4 + lzzzz::lz4::compress(source, &mut out[4..], acceleration).map_err(|_| failed())?)
             }
             Whole::Zlib { level } => {
                 let level = if level < 0 { Compression::default() } else { Compression::new(level as u32) };
                 let mut deflate = Compress::new(level, true);
-                match deflate.compress(source, &mut out, FlushCompress::Finish) {
-                    Ok(Status::StreamEnd) => deflate.total_out() as usize,
-                    _ => return Err(failed()),
+                match deflate.compress(source, out, FlushCompress::Finish) {
+                    Ok(Status::StreamEnd) => Ok(deflate.total_out() as usize),
+                    _ => Err(failed()),
                 }
             }
             Whole::Zstd { level, checksum } => {
@@ -338,14 +342,12 @@ impl Codecs {
                 let used = encoder
                     .set_parameter(CParameter::CompressionLevel(level))
                     .and_then(|_| encoder.set_parameter(CParameter::ChecksumFlag(checksum)))
-                    .and_then(|_| encoder.compress2(&mut out[..], source));
+                    .and_then(|_| encoder.compress2(out, source));
                 let used = used.map_err(|_| failed());
                 encoder.reset(ResetDirective::SessionAndParameters).map_err(|_| failed())?;
-                used?
+                used
             }
-        };
-        out.truncate(used);
-        Ok(out)
+        }
     }
 
     /// Encode `source` into `out`; the length used, or `None` when it does not fit.

@@ -9,6 +9,7 @@ use crate::scatter::Region;
 use crate::scratch::{Scratch, room};
 use crate::trailer::{self, Spans, Trailer};
 use crate::zone;
+use std::borrow::Borrow;
 use std::ops::Range;
 
 pub const FRAME_BYTES: usize = 16;
@@ -79,29 +80,30 @@ fn parse_header(head: &[u8], stored: usize) -> Outcome<Header> {
 
 /// Decode what `region` wants, given how many rows the chunk holds, and return that number.
 /// `wanted` is about how many bytes that will be.
-pub fn decode(
+pub fn decode<R: Borrow<Region>>(
     extent: &Extent<'_>,
     due: &Due,
     wanted: usize,
-    region: impl FnOnce(usize) -> Outcome<Region>,
+    region: impl FnOnce(usize) -> Outcome<R>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<usize> {
     open(extent, due, wanted, buffers, |found| {
         let Found { decoder, checks, whole, extent, body, rows } = found;
         let region = region(rows)?;
-        let blocks = checks.blocks(decoder, &region);
+        let region = region.borrow();
+        let blocks = checks.blocks(decoder, region);
         if let Some(window) = whole {
             checks.check(window, blocks.clone())?;
-            decoder.decode_region(window, decoder.blocks_of(&region), &region, scratch)?;
+            decoder.decode_region(window, decoder.blocks_of(region), region, scratch)?;
             return Ok(rows);
         }
-        for (blocks, span) in checks.reads(decoder, blocks, &region)? {
+        for (blocks, span) in checks.reads(decoder, blocks, region)? {
             let bytes = room(body, span.len())?;
             extent.read(FRAME_BYTES + span.start, bytes)?;
             let window = Window { bytes, offset: span.start };
             checks.check(window, blocks.clone())?;
-            decoder.decode_region(window, blocks, &region, scratch)?;
+            decoder.decode_region(window, blocks, region, scratch)?;
         }
         Ok(rows)
     })

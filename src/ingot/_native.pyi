@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
@@ -86,9 +87,20 @@ class Layout:
         typesize: int = 1,
         blocksize: int = 0,
         checksum: bool = False,
+        sealed: bool = False,
+        verify: str = "first",
+        sharding: tuple[Sequence[int], bool, bool, bool] | None = None,
     ) -> Self: ...
     def read(
         self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
+    ) -> tuple[int, list[Trouble]] | None: ...
+    def read_outer(
+        self,
+        out: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        indices: Sequence[NDArray[np.int64] | None],
+        threads: int,
     ) -> tuple[int, list[Trouble]] | None: ...
     def stage(
         self,

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,9 +26,11 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats.bcolz import BcolzFormat
+from ingot.formats.bcolz_table import ROOTDIRS, names_column
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Node, TableFormat, TableNode
 from ingot.formats.zarr2 import Zarr2Format
+from ingot.formats.zarr3 import Zarr3Format
 from ingot.options import Options
 from ingot.rows import check_lengths, columns_of, flattened
 from ingot.schema import ArraySchema
@@ -45,10 +47,11 @@ __all__ = ["array", "create", "formats", "open", "table"]
 Path: TypeAlias = str | os.PathLike[str] | Store
 """Where a dataset is: a path of the local file system, or a store."""
 
-_FORMATS: Final[Mapping[str, Format]] = {each.name: each for each in (Zarr2Format(), BcolzFormat())}
+_FORMATS: Final[Mapping[str, Format]] = {
+    each.name: each for each in (Zarr3Format(), Zarr2Format(), BcolzFormat())
+}
 
-# Becomes zarr3, what other programs write today, as soon as that format is here.
-_DEFAULT: Final = "zarr2"
+_DEFAULT: Final = "zarr3"
 _DEFAULT_TABLE: Final = "bcolz"
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -73,11 +76,11 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    place = _Place.of(path, writable=mode == "r+")
+    place = _Place.of(path, writable=mode == "r+").rooted(writable=mode == "r+")
 
     def find(view: Store) -> tuple[Format, Node]:
         chosen = _format(format) if format is not None else _detected(place, view)
-        return chosen, chosen.open(view)
+        return chosen, chosen.open(view, place.inner)
 
     (chosen, node), number = read_numbered(place.store, find)
     if isinstance(node, GroupNode):
@@ -86,11 +89,12 @@ def open(
     options = options or Options()
     if isinstance(node, TableNode):
         sheet = Sheet(node.table, options)
-        ledger = opened_table(chosen, place.store, "", options, first=(sheet, number))
+        ledger = opened_table(chosen, place.store, place.inner, options, first=(sheet, number))
         return Table(chosen, ledger, path=place.path, mode=mode)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
-    handle = opened(chosen, place.store, "", options, first=(Engine(node.chunks, options), number))
+    first = Engine(node.chunks, options), number
+    handle = opened(chosen, place.store, place.inner, options, first=first)
     return Array(chosen, handle, path=place.path, mode=mode)
 
 
@@ -113,8 +117,9 @@ def create(
     `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB. `codec`
     is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
     them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
-    text of any length. The format zarr2 has two settings of its own: `order` ("C" or "F") and
-    `dimension_separator` ("." or "/").
+    text of any length. The formats zarr3 (the default) and zarr2 have the settings `order` ("C" or
+    "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
+    `dimension_names`, `chunk_key_encoding` and `checksum` as well.
 
     What exists is not touched, unless `overwrite` allows to replace an array. Then the new one
     takes its place in one commit; files that are not the array's own stay. A group, or a folder
@@ -192,7 +197,7 @@ def formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
     >>> formats()
-    {'zarr2': ('array',), 'bcolz': ('array',)}
+    {'zarr3': ('array',), 'zarr2': ('array',), 'bcolz': ('array',)}
     """
     return dict.fromkeys(_FORMATS, ("array",))
 
@@ -206,6 +211,8 @@ class _Place:
     """None in memory."""
     file: str | None = None
     """The key of the only file, where the store is one."""
+    inner: str = ""
+    """Where the dataset lies in the store, which is that of a larger one."""
 
     @classmethod
     def of(cls, path: Path, *, writable: bool) -> "_Place":
@@ -232,6 +239,26 @@ class _Place:
             return cls(store, None)
         return cls(store, store.location, store.key if isinstance(store, FileStore) else None)
 
+    def rooted(self, *, writable: bool) -> "_Place":
+        """Return the same place in the store of the outermost table that it is a column of.
+
+        A commit is one of the whole table, and so are its lock and its journal.
+        """
+        if not isinstance(self.store, LocalStore):
+            return self
+        root, inner = self.store.root, ""
+        while True:
+            parent, name = os.path.split(root)
+            named = name and os.path.exists(os.path.join(parent, ROOTDIRS))
+            if not named or not names_column(LocalStore(parent), name):
+                break
+            root, inner = parent, f"{name}/{inner}" if inner else name
+        return (
+            self
+            if not inner
+            else replace(self, store=LocalStore(root, writable=writable), inner=inner)
+        )
+
     @property
     def name(self) -> str:
         return self.store.location
@@ -249,6 +276,8 @@ def _format(name: str) -> Format:
 
 
 def _detected(place: _Place, view: Store) -> Format:
+    if place.inner:
+        return _FORMATS["bcolz"]
     found = detect(view, _FORMATS.values(), place.file)
     if found is not None:
         return found

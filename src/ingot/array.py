@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from ingot import reductions
 from ingot.attributes import Attributes, Change
 from ingot.blocks import BLOCK_BYTES, block_rows, block_shape, blocks
-from ingot.codecs.codec import Raw, Stage
+from ingot.codecs.codec import Stage
 from ingot.display import Info, array_info
 from ingot.dtypes import DType
 from ingot.engine import changes
@@ -60,7 +60,7 @@ class Array:
     >>> array[2], array[1, 2]
     (array([1, 0, 2, 0, 3, 0], dtype=int32), np.int32(2))
     >>> array
-    <ingot.Array (4, 6) int32, zarr2 in memory, r+>
+    <ingot.Array (4, 6) int32, zarr3 in memory, r+>
     """
 
     __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
@@ -121,8 +121,9 @@ class Array:
             for stage in schema.chain.filters
             if not (schema.order == "F" and stage.axes(ndim) is not None)
         ]
-        serializer = () if isinstance(schema.chain.serializer, Raw) else (schema.chain.serializer,)
-        return (*filters, *serializer, *schema.chain.compressors)
+        chain = schema.chain
+        serializer = () if chain.serializer.plain(schema.dtype) else (chain.serializer,)
+        return (*filters, *serializer, *chain.compressors)
 
     @property
     def fill(self) -> Any:
@@ -242,10 +243,10 @@ class Array:
         >>> import ingot
         >>> print(ingot.array([1, 2, 3, 4, 5], chunks=2, codec="none").explain(slice(1, 3)))
         16 bytes [2] by the python kernel
-        2 chunks, 0 constant; 0 of 0 blocks; 32 bytes to read of 32 in 2 files
+        2 chunks, 0 constant; 0 of 0 blocks; 40 bytes to read of 40 in 2 files
         chunk  key  items  blocks  read  stored
-        (0,)   0    1              16    16
-        (1,)   1    1              16    16
+        (0,)   c/0  1              20    20
+        (1,)   c/1  1              20    20
         """
         return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
 

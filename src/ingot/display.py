@@ -64,11 +64,11 @@ def array_info(
     >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
     ingot.Array
       path    in memory
-      format  zarr2, mode r+
+      format  zarr3, mode r+
       shape   (30, 40)
       dtype   float64
       chunks  (30, 40), 1 in order C
-      codec   zlib(level=1)
+      codec   zlib(level=1) > crc32c(location=end)
       fill    0.0
       nbytes  9.4 KiB (9,600 bytes)
       stored  0 bytes

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ingot.formats.format import ChunkMap, Coords
 from ingot.formats.keys import stored
+from ingot.formats.shards import ShardedMap
 from ingot.stores.store import Extent, Feature, Inline, Location, Store
 
 __all__ = ["stored_bytes"]
@@ -27,6 +28,9 @@ def stored_bytes(chunks: ChunkMap) -> int:
     >>> array.stored_bytes
     20
     """
+    if isinstance(chunks, ShardedMap):
+        # With what lies between the chunks, and one look for each shard.
+        chunks = chunks.shards
     return sum(
         _size(chunks.store, location)
         for window in _windows(chunks)

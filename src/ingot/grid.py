@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.edges import Edges
 from ingot.errors import SelectionError
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PointGroups",
     "RangeParts",
     "auto_chunks",
+    "begins_chunk",
     "count_parts",
     "cut_range",
     "cut_range_columns",
@@ -51,6 +53,8 @@ class ChunkGrid:
     An axis of length 0 has no chunks. An array without axes has one, whose coordinates are ``()``.
     A chunk may be larger than the array, but never empty.
 
+    An axis with ``edges`` is cut into chunks of these lengths instead; ``chunk`` has the longest.
+
     >>> grid = ChunkGrid((10, 4), (4, 4), padded=True)
     >>> grid.counts, grid.chunk_count
     ((3, 1), 3)
@@ -61,8 +65,11 @@ class ChunkGrid:
     shape: tuple[int, ...]
     chunk: tuple[int, ...]
     padded: bool
+    edges: tuple[Edges | None, ...] = ()
     counts: tuple[int, ...] = field(init=False)
     """The number of chunks along each axis."""
+    axes: tuple[int | Edges, ...] = field(init=False, repr=False)
+    """How each axis is cut: the one length of its chunks, or the several."""
 
     def __post_init__(self) -> None:
         shape = _lengths("shape", self.shape, least=0)
@@ -71,9 +78,15 @@ class ChunkGrid:
             raise ValueError(f"shape has {len(shape)} axes, the chunk shape {len(chunk)}")
         if len(shape) > MOST_AXES:
             raise ValueError(f"shape has {len(shape)} axes, the most is {MOST_AXES}")
-        counts = tuple(-(-size // step) for size, step in zip(shape, chunk, strict=True))
+        axes: tuple[int | Edges, ...] = chunk
+        if any(self.edges):
+            cuts = zip(self.edges, chunk, strict=True)
+            axes = tuple(length if edges is None else edges for edges, length in cuts)
+            chunk = tuple(axis if isinstance(axis, int) else axis.longest for axis in axes)
+        counts = tuple(map(_count, shape, axes))
         for name, value in (("shape", shape), ("chunk", chunk), ("counts", counts)):
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "axes", axes)
 
     @property
     def chunk_count(self) -> int:
@@ -91,6 +104,10 @@ class ChunkGrid:
         (2,)
         """
         self._check(coords)
+        if any(self.edges):
+            places = map(_place, coords, self.axes)
+            lengths = zip(places, self.shape, strict=True)
+            return tuple(min(length, size - start) for (start, length), size in lengths)
         return tuple(
             min(step, size - position * step)
             for position, size, step in zip(coords, self.shape, self.chunk, strict=True)
@@ -107,7 +124,21 @@ class ChunkGrid:
         if not self.padded:
             return self.valid_shape(coords)
         self._check(coords)
+        if any(self.edges):
+            return tuple(length for _, length in map(_place, coords, self.axes))
         return self.chunk
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Where the last chunk of each axis ends, padding included.
+
+        >>> ChunkGrid((10,), (4,), padded=True).reach
+        (12,)
+        """
+        return tuple(
+            count * axis if isinstance(axis, int) else axis.reach(count)
+            for count, axis in zip(self.counts, self.axes, strict=True)
+        )
 
     def linear(self, coords: Sequence[int]) -> int:
         """The number of a chunk when they are counted with the last axis fastest.
@@ -143,7 +174,9 @@ class ChunkGrid:
             raise SelectionError(f"chunk {tuple(coords)} of a grid of {counts} chunks")
 
 
-def cut_range(start: int, count: int, step: int, chunk: int) -> list[tuple[int, int, int, int]]:
+def cut_range(
+    start: int, count: int, step: int, chunk: int | Edges
+) -> list[tuple[int, int, int, int]]:
     """Cut a range by chunks: one ``(chunk, offset, items, position)`` for each chunk touched.
 
     ``chunk`` is the number of the chunk, ``offset`` where its first item lies inside it, ``items``
@@ -156,6 +189,8 @@ def cut_range(start: int, count: int, step: int, chunk: int) -> list[tuple[int, 
     >>> cut_range(7, 4, -2, chunk=5)
     [(1, 2, 2, 0), (0, 3, 2, 2)]
     """
+    if not isinstance(chunk, int):
+        return chunk.cut(start, count, step)
     parts = []
     position = 0
     while position < count:
@@ -205,12 +240,23 @@ def cut_range_columns(start: int, count: int, step: int, chunk: int) -> RangePar
     )
 
 
-def count_parts(start: int, count: int, step: int, chunk: int) -> int:
+def begins_chunk(position: int, chunk: int | Edges) -> bool:
+    """Tell whether a chunk begins at a position of an axis.
+
+    >>> begins_chunk(8, 4), begins_chunk(8, Edges([3, 6]))
+    (True, False)
+    """
+    return position % chunk == 0 if isinstance(chunk, int) else chunk.begins(position)
+
+
+def count_parts(start: int, count: int, step: int, chunk: int | Edges) -> int:
     """The number of parts that cutting the range would give, without cutting it.
 
     >>> count_parts(1, 4, 3, chunk=5)
     3
     """
+    if not isinstance(chunk, int):
+        return len(chunk.cut(start, count, step))
     if abs(step) >= chunk or count == 0:
         return count
     return abs((start + (count - 1) * step) // chunk - start // chunk) + 1
@@ -239,7 +285,7 @@ class PointGroups(NamedTuple):
     """True when the points came group by group: ``order`` counts from 0 and gathers nothing."""
 
 
-def group_points(coordinates: Sequence[IntArray], chunk: Sequence[int]) -> PointGroups:
+def group_points(coordinates: Sequence[IntArray], chunk: Sequence[int | Edges]) -> PointGroups:
     """Bring points together by the chunk they lie in.
 
     ``coordinates`` has an array of equal length for each axis that takes part, ``chunk`` the
@@ -252,7 +298,10 @@ def group_points(coordinates: Sequence[IntArray], chunk: Sequence[int]) -> Point
     >>> groups.offsets[0].tolist()
     [0, 0, 3, 2]
     """
-    numbers = [points // size for points, size in zip(coordinates, chunk, strict=True)]
+    numbers = [
+        points // size if isinstance(size, int) else size.numbers(points)
+        for points, size in zip(coordinates, chunk, strict=True)
+    ]
     keys = _sortable(numbers)
     ordered = bool((keys[:-1] <= keys[1:]).all())
     if ordered:
@@ -269,7 +318,7 @@ def group_points(coordinates: Sequence[IntArray], chunk: Sequence[int]) -> Point
         order=order,
         bounds=bounds,
         offsets=tuple(
-            points - number * size
+            points - (number * size if isinstance(size, int) else size.bounds[number])
             for points, number, size in zip(coordinates, numbers, chunk, strict=True)
         ),
         ordered=ordered,
@@ -348,6 +397,17 @@ def _fitted(chunk: list[int], sizes: list[int], least: float, most: float) -> tu
         others = math.prod(chunk) // longest
         chunk[chunk.index(longest)] = max(1, min(longest - 1, int(most // others)))
     return tuple(chunk)
+
+
+def _count(size: int, axis: int | Edges) -> int:
+    return -(-size // axis) if isinstance(axis, int) else axis.count(size)
+
+
+def _place(position: int, axis: int | Edges) -> tuple[int, int]:
+    """Return where a chunk begins along an axis, and its length."""
+    if isinstance(axis, int):
+        return position * axis, axis
+    return int(axis.bounds[position]), int(axis.lengths[position])
 
 
 def _lengths(name: str, lengths: Iterable[int], least: int) -> tuple[int, ...]:

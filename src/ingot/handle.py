@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.state import ATTEMPTS, NEVER, Look, Stateful, change, number_of
+from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Handle"]
@@ -62,7 +62,7 @@ class Handle(Generic[Value]):
         self.store: Final = store
         self.durability: Final = durability
         self._load = load
-        self._stateful = store if isinstance(store, Stateful) else None
+        self._stateful = stateful(store)
         # One value, so that a thread that reads never sees half of a change.
         self._loaded = first
         self._held: tuple[Value] | None = None

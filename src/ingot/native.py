@@ -28,6 +28,7 @@ from ingot.errors import KernelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
     from typing_extensions import Buffer
 
@@ -49,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 4
+ABI = 6
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -153,6 +154,16 @@ class Layout(Protocol):
         threads: int,
     ) -> "tuple[int, list[Trouble]] | None":
         """Read a box into ``out``; None if all was well, else the absent chunks and troubles."""
+
+    def read_outer(
+        self,
+        out: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        indices: "Sequence[NDArray[np.int64] | None]",
+        threads: int,
+    ) -> "tuple[int, list[Trouble]] | None":
+        """Read likewise; along the axes that have an index array, that counts."""
 
     def stage(
         self,

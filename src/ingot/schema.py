@@ -11,6 +11,7 @@ from typing import Any, Self
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain
 from ingot.dtypes import DType
+from ingot.edges import Edges
 from ingot.grid import ChunkGrid
 
 __all__ = ["ArraySchema"]
@@ -40,11 +41,18 @@ class ArraySchema:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     padded: bool = True
     sparse: bool = True
+    edges: tuple[Edges | None, ...] = ()
+    """The lengths of chunks along the axes that have several; `chunks` has the longest."""
+    dimension_names: tuple[str | None, ...] | None = None
+    """What the axes are called, where a format can say it."""
     grid: ChunkGrid = field(init=False, repr=False)
     """How the shape is cut into chunks."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", ChunkGrid(self.shape, self.chunks, self.padded))
+        grid = ChunkGrid(self.shape, self.chunks, self.padded, self.edges)
+        object.__setattr__(self, "grid", grid)
+        if self.edges:
+            object.__setattr__(self, "chunks", grid.chunk)
 
     def spec(self, coords: tuple[int, ...]) -> ChunkSpec:
         """Return what the chunk at `coords` decodes to."""
@@ -65,8 +73,13 @@ class ArraySchema:
         return dtypes.is_variable(self.dtype)
 
     def resized(self, shape: tuple[int, ...]) -> Self:
-        """Return the same array of another shape."""
-        return replace(self, shape=shape)
+        """Return the same array of another shape; chunks of several lengths go on as the last."""
+        if not self.edges:
+            return replace(self, shape=shape)
+        edges = tuple(
+            axis and axis.covering(length) for axis, length in zip(self.edges, shape, strict=True)
+        )
+        return replace(self, shape=shape, edges=edges)
 
     def described(self, attrs: Mapping[str, Any]) -> Self:
         """Return the same array with other attributes."""

@@ -34,7 +34,7 @@ def document(place: Place) -> dict[str, Any]:
 
 def test_a_path_may_be_given_in_every_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    ingot.create("deep/down/a", shape=3, dtype="i4")
+    ingot.create("deep/down/a", shape=3, dtype="i4", format="zarr2")
     whole = str(tmp_path / "deep" / "down" / "a")
     forms = ["deep/down/a", pathlib.PurePath("deep/down/a"), whole, LocalStore(whole)]
     for form in forms:
@@ -43,27 +43,27 @@ def test_a_path_may_be_given_in_every_form(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_path_may_be_a_link(tmp_path: Path) -> None:
-    ingot.array([1, 2], tmp_path / "a")
+    ingot.array([1, 2], tmp_path / "a", format="zarr2")
     (tmp_path / "link").symlink_to("a")
     assert ingot.open(tmp_path / "link")[1] == 2
 
 
 def test_without_a_path_an_array_is_in_memory() -> None:
-    array = ingot.create(shape=3, dtype="i4")
+    array = ingot.create(shape=3, dtype="i4", format="zarr2")
     assert (array.path, array.mode) == (None, "r+")
-    assert ingot.create(shape=3, dtype="i4", fill=1)[0] == 1
+    assert ingot.create(shape=3, dtype="i4", fill=1, format="zarr2")[0] == 1
     assert array[0] == 0
 
 
 def test_a_store_keeps_its_own_rights() -> None:
     store = MemoryStore()
-    ingot.array([1, 2], store)
+    ingot.array([1, 2], store, format="zarr2")
     closed = MemoryStore(content(store), writable=False)
     assert ingot.open(closed, "r+")[1] == 2
     with pytest.raises(ReadOnlyError):
         ingot.open(closed, "r+")[0] = 5
     with pytest.raises(ReadOnlyError):
-        ingot.create(MemoryStore(writable=False), shape=3, dtype="i4")
+        ingot.create(MemoryStore(writable=False), shape=3, dtype="i4", format="zarr2")
 
 
 @pytest.mark.parametrize("path", ["s3://bucket/a", "http://host/a", "memory://a", "file:///a"])
@@ -71,7 +71,7 @@ def test_a_url_is_not_taken_for_a_folder(path: str) -> None:
     with pytest.raises(UnsupportedError, match="only local paths"):
         ingot.open(path)
     with pytest.raises(UnsupportedError, match="only local paths"):
-        ingot.create(path, shape=3, dtype="i4")
+        ingot.create(path, shape=3, dtype="i4", format="zarr2")
 
 
 def test_a_place_must_be_one() -> None:
@@ -101,7 +101,9 @@ def test_an_empty_folder_has_nothing_in_it(tmp_path: Path) -> None:
 
 def test_something_unknown_is_an_error_that_says_what_was_looked_for(place: Place) -> None:
     put(place, {"readme.txt": b"hello", "deep/.zarray": b"{}"})
-    with pytest.raises(FormatError, match=r"looked for zarr2 \(\.zarray, \.zgroup\)"):
+    with pytest.raises(
+        FormatError, match=r"looked for zarr3 \(zarr\.json\), zarr2 \(\.zarray, \.zgroup\)"
+    ):
         ingot.open(place)
 
 
@@ -112,7 +114,7 @@ def test_a_file_of_no_known_format(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         ingot.open(tmp_path / "a.zarr" / "b")
     with pytest.raises(NotFoundError):
-        ingot.create(tmp_path / "a.zarr" / "b", shape=3, dtype="i4")
+        ingot.create(tmp_path / "a.zarr" / "b", shape=3, dtype="i4", format="zarr2")
     with pytest.raises(FormatError, match="looked for"):
         ingot.open(FileStore(tmp_path / "a.zarr"))
 
@@ -127,27 +129,27 @@ def test_special_files_are_never_opened(tmp_path: Path) -> None:
 
 
 def test_content_decides_not_the_name(tmp_path: Path) -> None:
-    ingot.array([1, 2], tmp_path / "a.bcolz")
+    ingot.array([1, 2], tmp_path / "a.bcolz", format="zarr2")
     assert ingot.open(tmp_path / "a.bcolz").format == "zarr2"
 
 
 def test_a_group_names_its_members(tmp_path: Path) -> None:
     put(tmp_path, {".zgroup": b'{"zarr_format": 2}'})
-    ingot.array([1, 2], tmp_path / "temperature")
+    ingot.array([1, 2], tmp_path / "temperature", format="zarr2")
     with pytest.raises(UnsupportedError, match=r"a group.*temperature"):
         ingot.open(tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["w", "a", "w-", "x", "", "R"])
 def test_there_are_two_modes(tmp_path: Path, mode: Any) -> None:
-    ingot.array([1, 2], tmp_path)
+    ingot.array([1, 2], tmp_path, format="zarr2")
     with pytest.raises(ValueError, match="not 'r' or 'r\\+'"):
         ingot.open(tmp_path, mode)
 
 
 def test_a_format_must_be_known(tmp_path: Path) -> None:
-    assert {"zarr2", "bcolz"} <= set(ingot.formats())
-    with pytest.raises(UnsupportedError, match="'zarr9' is unknown; there is zarr2"):
+    assert {"zarr3", "zarr2", "bcolz"} <= set(ingot.formats())
+    with pytest.raises(UnsupportedError, match=r"'zarr9' is unknown; there is .*zarr2"):
         ingot.open(tmp_path, format="zarr9")
     with pytest.raises(UnsupportedError, match="'zarr9' is unknown"):
         ingot.create(tmp_path, shape=3, dtype="i4", format="zarr9")
@@ -174,6 +176,7 @@ def test_create_writes_what_was_asked_for(place: Place) -> None:
         attrs={"when": np.datetime64("2024-02-29")},
         order="F",
         dimension_separator="/",
+        format="zarr2",
     )
     assert document(place) == {
         "zarr_format": 2,
@@ -203,22 +206,29 @@ def test_create_writes_what_was_asked_for(place: Place) -> None:
     ],
 )
 def test_chunks(chunks: Any, shape: Any, expected: tuple[int, ...]) -> None:
-    assert ingot.create(shape=shape, dtype="f8", chunks=chunks).chunks == expected
+    assert ingot.create(shape=shape, dtype="f8", chunks=chunks, format="zarr2").chunks == expected
 
 
 @pytest.mark.parametrize("chunks", ["big", 0, -1, (1, 1), (2.5,), (0,), (True,), (2**63,)])
 def test_chunks_that_are_none(place: Place, chunks: Any) -> None:
     with pytest.raises(ValueError):
-        ingot.create(place, shape=5, dtype="f8", chunks=chunks)
+        ingot.create(place, shape=5, dtype="f8", chunks=chunks, format="zarr2")
     assert content(place) == {}
 
 
 def test_a_chunk_beyond_the_limits_is_refused(place: Place) -> None:
     with pytest.raises(LimitError, match="the limit is 2147483631"):
-        ingot.create(place, shape=2**40, dtype="f8", chunks=2**28)
+        ingot.create(place, shape=2**40, dtype="f8", chunks=2**28, format="zarr2")
     limits = ingot.Limits(chunk_bytes=100)
     with pytest.raises(LimitError, match="104 bytes, the limit is 100"):
-        ingot.create(place, shape=50, dtype="f8", chunks=13, options=ingot.Options(limits=limits))
+        ingot.create(
+            place,
+            shape=50,
+            dtype="f8",
+            chunks=13,
+            options=ingot.Options(limits=limits),
+            format="zarr2",
+        )
     assert content(place) == {}
 
 
@@ -236,12 +246,12 @@ def test_a_chunk_beyond_the_limits_is_refused(place: Place) -> None:
 )
 def test_codecs(place: Place, codec: Any, filters: Any, compressor: Any) -> None:
     data = np.arange(100)
-    array = ingot.array(data, place, codec=codec)
+    array = ingot.array(data, place, codec=codec, format="zarr2")
     found = document(place)
     assert [each["id"] for each in found["filters"] or []] == (filters or [])
     assert (found["compressor"] or {}).get("id") == compressor
     np.testing.assert_array_equal(ingot.open(place)[...], data)
-    again = ingot.create(shape=3, dtype=">i2", codec=array.codec)
+    again = ingot.create(shape=3, dtype=">i2", codec=array.codec, format="zarr2")
     assert [each.name for each in again.codec] == [each.name for each in array.codec]
 
 
@@ -258,7 +268,7 @@ def test_codecs(place: Place, codec: Any, filters: Any, compressor: Any) -> None
 )
 def test_codecs_that_are_none(place: Place, codec: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        ingot.create(place, shape=3, dtype="i4", codec=codec)
+        ingot.create(place, shape=3, dtype="i4", codec=codec, format="zarr2")
     assert content(place) == {}
 
 
@@ -283,7 +293,7 @@ FILLS: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("dtype", "fill", "expected"), FILLS)
 def test_fill_values(place: Place, dtype: Any, fill: Any, expected: Any) -> None:
-    ingot.create(place, shape=3, dtype=dtype, fill=fill)
+    ingot.create(place, shape=3, dtype=dtype, fill=fill, format="zarr2")
     array = ingot.open(place)
     assert array.fill == expected
     assert array[...].tolist() == [np.array(expected).tolist()] * 3
@@ -291,7 +301,7 @@ def test_fill_values(place: Place, dtype: Any, fill: Any, expected: Any) -> None
 
 def test_a_fill_value_of_several_fields(place: Place) -> None:
     fields = np.dtype([("a", "<i4"), ("b", "S2")])
-    ingot.create(place, shape=2, dtype=fields, fill=(7, b"x"))
+    ingot.create(place, shape=2, dtype=fields, fill=(7, b"x"), format="zarr2")
     assert ingot.open(place)[...].tolist() == [(7, b"x")] * 2
 
 
@@ -313,21 +323,21 @@ def test_a_fill_value_of_several_fields(place: Place) -> None:
 )
 def test_fill_values_that_are_none(place: Place, dtype: Any, fill: Any) -> None:
     with pytest.raises(ValueError, match="fill"):
-        ingot.create(place, shape=3, dtype=dtype, fill=fill)
+        ingot.create(place, shape=3, dtype=dtype, fill=fill, format="zarr2")
     assert content(place) == {}
 
 
 @pytest.mark.parametrize("dtype", ["U0", "S0", "(2,)i4", "V0", [("a", "O")], "O"])
 def test_types_that_cannot_be_stored(place: Place, dtype: Any) -> None:
     with pytest.raises(ValueError):
-        ingot.create(place, shape=3, dtype=dtype)
+        ingot.create(place, shape=3, dtype=dtype, format="zarr2")
     assert content(place) == {}
 
 
 @pytest.mark.parametrize("shape", [-1, (2, -3), (1.5,), "12", (2**62, 2**62), (2**64,), [1] * 65])
 def test_shapes_that_are_none(place: Place, shape: Any) -> None:
     with pytest.raises(ValueError):
-        ingot.create(place, shape=shape, dtype="i4", chunks=(1,) * np.size(shape))
+        ingot.create(place, shape=shape, dtype="i4", chunks=(1,) * np.size(shape), format="zarr2")
     assert content(place) == {}
 
 
@@ -344,15 +354,25 @@ def test_settings_that_the_format_does_not_have(
     place: Place, layout: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        ingot.create(place, shape=3, dtype="i4", **layout)
+        ingot.create(place, shape=3, dtype="i4", format="zarr2", **layout)
     with pytest.raises(error, match=text):
-        ingot.array([1, 2], place, **layout)
+        ingot.array([1, 2], place, format="zarr2", **layout)
     assert content(place) == {}
+
+
+def test_arrays_are_of_version_3_unless_told_otherwise(place: Place) -> None:
+    array = ingot.array([1, 2, 3], place, chunks=2, dimension_names=["x"])
+    assert array.format == ingot.open(place).format == "zarr3"
+    document = json.loads(content(place)["zarr.json"])
+    assert document["dimension_names"] == ["x"]
+    assert [codec["name"] for codec in document["codecs"]] == ["bytes", "blosc", "crc32c"]
+    # The lock file is what writers take turns by.
+    assert content(place).keys() - {".lock"} == {"zarr.json", "c/0", "c/1"}
 
 
 def test_attributes_are_checked_before_anything_is_written(place: Place) -> None:
     with pytest.raises(FormatError, match="'bad'"):
-        ingot.create(place, shape=3, dtype="i4", attrs={"bad": {1, 2}})
+        ingot.create(place, shape=3, dtype="i4", attrs={"bad": {1, 2}}, format="zarr2")
     assert content(place) == {}
 
 
@@ -362,24 +382,32 @@ def test_attributes_are_checked_before_anything_is_written(place: Place) -> None
 @pytest.mark.parametrize("data", [[1, 2], 5, [], [[1.5], [2]], np.ma.arange(3), ["a", "bc"], b"x"])
 def test_an_array_of_data_holds_the_data(place: Place, data: Any) -> None:
     expected = np.asarray(data)
-    for array in (ingot.array(data, place), ingot.open(place)):
+    for array in (ingot.array(data, place, format="zarr2"), ingot.open(place)):
         assert array.dtype == expected.dtype
         np.testing.assert_array_equal(array[...], expected, strict=True)
 
 
 def test_an_array_of_data_takes_the_settings_of_create(place: Place) -> None:
     array = ingot.array(
-        [1, 2, 300], place, dtype="f4", chunks=2, codec="zlib:1", fill=1, attrs={"a": 1}, order="F"
+        [1, 2, 300],
+        place,
+        dtype="f4",
+        chunks=2,
+        codec="zlib:1",
+        fill=1,
+        attrs={"a": 1},
+        order="F",
+        format="zarr2",
     )
     assert (array.dtype, array.chunks, dict(array.attrs)) == (np.dtype("f4"), (2,), {"a": 1})
-    assert ingot.array(["a", "bc"], dtype=str).dtype == np.dtypes.StringDType()
+    assert ingot.array(["a", "bc"], dtype=str, format="zarr2").dtype == np.dtypes.StringDType()
     with pytest.raises(TypeError, match="shape"):
-        ingot.array([1, 2], shape=3)
+        ingot.array([1, 2], shape=3, format="zarr2")
 
 
 def test_an_array_may_be_made_of_another(place: Place) -> None:
-    first = ingot.array(np.arange(10), place, chunks=3)
-    second = ingot.array(first, place, overwrite=True, chunks=4)
+    first = ingot.array(np.arange(10), place, chunks=3, format="zarr2")
+    second = ingot.array(first, place, overwrite=True, chunks=4, format="zarr2")
     assert second[...].tolist() == list(range(10))
 
 
@@ -403,7 +431,9 @@ def test_an_array_whose_data_does_not_fit_does_not_appear(
 ) -> None:
     store = Full(refused)
     with pytest.raises(OSError, match="no space"):
-        ingot.array(np.arange(10), store, chunks=3, options=ingot.Options(limits=limits))
+        ingot.array(
+            np.arange(10), store, chunks=3, options=ingot.Options(limits=limits), format="zarr2"
+        )
     assert [key for key in content(store) if refused != ".zarray" or key.startswith(".")] == []
 
 
@@ -411,20 +441,29 @@ def test_an_array_whose_data_does_not_fit_does_not_appear(
 
 
 def test_what_is_there_stays_unless_told(place: Place) -> None:
-    ingot.array([1, 2, 3], place, attrs={"a": 1})
+    ingot.array([1, 2, 3], place, attrs={"a": 1}, format="zarr2")
     before = content(place)
     with pytest.raises(FileExistsError, match="zarr2 dataset"):
-        ingot.create(place, shape=3, dtype="i4")
+        ingot.create(place, shape=3, dtype="i4", format="zarr2")
     with pytest.raises(FileExistsError, match="zarr2 dataset"):
-        ingot.array([4], place)
+        ingot.array([4], place, format="zarr2")
     assert content(place) == before
 
 
 def test_overwriting_leaves_nothing_of_the_old_array(place: Place) -> None:
-    ingot.array(np.arange(100).reshape(10, 10), place, chunks=(3, 3), attrs={"a": 1})
+    ingot.array(
+        np.arange(100).reshape(10, 10), place, chunks=(3, 3), attrs={"a": 1}, format="zarr2"
+    )
     put(place, {"readme.txt": b"mine", "notes/1.0": b"mine", "20.7": b"a stray chunk"})
     new = ingot.create(
-        place, shape=(100, 100), dtype="u1", chunks=(4, 4), overwrite=True, fill=9, codec="none"
+        place,
+        shape=(100, 100),
+        dtype="u1",
+        chunks=(4, 4),
+        overwrite=True,
+        fill=9,
+        codec="none",
+        format="zarr2",
     )
     assert (new[...] == 9).all()
     assert dict(ingot.open(place).attrs) == {}
@@ -438,24 +477,26 @@ def test_overwriting_leaves_nothing_of_the_old_array(place: Place) -> None:
 def test_overwriting_with_another_number_of_axes(
     place: Place, old: tuple[int, ...], new: tuple[int, ...]
 ) -> None:
-    ingot.array(np.ones(old), place, chunks=(1,) * len(old))
-    array = ingot.create(place, shape=new, dtype="f8", chunks=(1,) * len(new), overwrite=True)
+    ingot.array(np.ones(old), place, chunks=(1,) * len(old), format="zarr2")
+    array = ingot.create(
+        place, shape=new, dtype="f8", chunks=(1,) * len(new), overwrite=True, format="zarr2"
+    )
     assert not array[...].any()
     assert content(place).keys() == {".zarray"}
 
 
 def test_overwriting_where_nothing_is_is_creating(place: Place) -> None:
-    assert ingot.array([1, 2], place, overwrite=True)[1] == 2
+    assert ingot.array([1, 2], place, overwrite=True, format="zarr2")[1] == 2
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_what_is_no_array_is_never_replaced(place: Place, overwrite: bool) -> None:
     put(place, {"notes.txt": b"mine"})
     with pytest.raises(FileExistsError, match="something already"):
-        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite)
+        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite, format="zarr2")
     put(place, {".zgroup": b'{"zarr_format": 2}'})
     with pytest.raises(FileExistsError):
-        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite)
+        ingot.create(place, shape=3, dtype="i4", overwrite=overwrite, format="zarr2")
     assert content(place) == {"notes.txt": b"mine", ".zgroup": b'{"zarr_format": 2}'}
 
 
@@ -463,20 +504,20 @@ def test_what_is_no_array_is_never_replaced(place: Place, overwrite: bool) -> No
 def test_a_file_is_never_replaced(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "a").write_bytes(b"mine")
     with pytest.raises(FileExistsError):
-        ingot.create(tmp_path / "a", shape=3, dtype="i4", overwrite=overwrite)
+        ingot.create(tmp_path / "a", shape=3, dtype="i4", overwrite=overwrite, format="zarr2")
     assert (tmp_path / "a").read_bytes() == b"mine"
 
 
 def test_what_cannot_be_read_cannot_be_replaced(place: Place) -> None:
     put(place, {".zarray": b"{}", "0": b"mine"})
     with pytest.raises(FormatError) as caught:
-        ingot.create(place, shape=3, dtype="i4", overwrite=True)
+        ingot.create(place, shape=3, dtype="i4", overwrite=True, format="zarr2")
     assert "cannot be replaced" in "".join(caught.value.__notes__)
     assert content(place) == {".zarray": b"{}", "0": b"mine"}
 
 
 def test_wishes_are_checked_before_the_old_array_is_touched(place: Place) -> None:
-    ingot.array([1, 2, 3], place)
+    ingot.array([1, 2, 3], place, format="zarr2")
     before = content(place)
     for wrong in ({"fill": "x"}, {"codec": "nonsense"}, {"order": "K"}, {"attrs": {"a": object()}}):
         with pytest.raises(ValueError):

@@ -42,6 +42,6 @@ def test_chunks_of_every_kind_count() -> None:
 
 def test_many_chunks_are_asked_for_in_windows(monkeypatch: Any) -> None:
     monkeypatch.setattr(footprint, "_WINDOW", 4)
-    array = ingot.create(shape=(9, 3), dtype="u1", chunks=(1, 1), codec="none")
+    array = ingot.create(shape=(9, 3), dtype="u1", chunks=(1, 1), codec="none", format="zarr2")
     array[:8] = 1
     assert array.stored_bytes == 24

@@ -185,15 +185,15 @@ def test_two_handles_of_one_array(store: MemoryStore | LocalStore) -> None:
 
 
 def test_an_array_that_goes_away(store: MemoryStore | LocalStore) -> None:
-    array = ingot.array(np.arange(5), store)
+    array = ingot.array(np.arange(5), store, format="zarr2")
     store.apply(Commit(publish=(Delete(".zarray"),)))
     with pytest.raises(NotFoundError):
         array[0]
 
 
 def test_an_array_that_is_replaced_by_another(store: MemoryStore | LocalStore) -> None:
-    array = ingot.array(np.arange(5), store, attrs={"old": 1})
-    ingot.array(np.ones((2, 2)), store, overwrite=True)
+    array = ingot.array(np.arange(5), store, attrs={"old": 1}, format="zarr2")
+    ingot.array(np.ones((2, 2)), store, overwrite=True, format="zarr2")
     assert array.shape == (2, 2)
     assert array[...].tolist() == [[1, 1], [1, 1]]
     assert dict(array.attrs) == {}

@@ -3,14 +3,17 @@
 use super::call::detached;
 use super::chunk::parse_filter;
 use crate::buffers;
+use crate::chain::{Chain, Coding};
 use crate::encode::Recipe;
-use crate::layout::{Coding, Layout, Trouble};
-use crate::picks::Comparison;
+use crate::layout::{Layout, Report, Trouble};
+use crate::seals::{Seals, Verify};
+use crate::shards::Sharding;
+use crate::scattered::Comparison;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
 use crate::superchunk::Framing;
 use crate::zone::Items;
-use pyo3::buffer::PyUntypedBuffer;
+use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -34,7 +37,8 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false, leading=None, framing=None))]
+                        typesize=1, blocksize=0, checksum=false, sealed=false, verify="first", sharding=None,
+                        leading=None, framing=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -51,6 +55,9 @@ impl PyLayout {
         typesize: usize,
         blocksize: usize,
         checksum: bool,
+        sealed: bool,
+        verify: &str,
+        sharding: Option<(Vec<usize>, bool, bool, bool)>,
         leading: Option<usize>,
         framing: Option<PyFraming>,
     ) -> PyResult<Self> {
@@ -86,7 +93,12 @@ impl PyLayout {
         }
         let leading = leading.unwrap_or(shape.len());
         let (prefix, separator, suffix, scalar) = names;
-        Ok(Self(Layout {
+        let chain = Chain { coding, sealed };
+        let sharding = sharding.map(parse_sharding).transpose()?;
+        if sharding.as_ref().is_some_and(|sharding| sharding.axes() != shape.len()) {
+            return Err(PyValueError::new_err("shape and sharding do not fit together"));
+        }
+        let layout = Layout {
             root,
             prefix,
             separator,
@@ -97,11 +109,14 @@ impl PyLayout {
             chunk,
             axes,
             itemsize,
-            coding,
+            chain,
             framing,
+            seals: Seals::new(Verify::parse(verify)?),
             fill,
             chunk_bytes,
-        }))
+            sharding,
+        };
+        Ok(Self(layout))
     }
 
     /// Read the box that begins at `starts` and goes on by `steps` into `out`, whose shape it
@@ -122,10 +137,31 @@ impl PyLayout {
             let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
             job.read(threads, &mut kept.tools, watch)
         })?;
-        if report.absent == 0 && report.troubles.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some((report.absent, troubles(py, report.troubles)?)))
+        told(py, report)
+    }
+
+    /// The same with index arrays along some axes: `indices` has one, or `None` where start and
+    /// step count.
+    fn read_outer(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        indices: Vec<Option<PyBuffer<i64>>>,
+        threads: usize,
+    ) -> PyResult<Option<(usize, Troubles)>> {
+        let buffer = PyUntypedBuffer::get(out)?;
+        let (memory, origin) = buffers::strided(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
+        let indices = indices.collect::<PyResult<Vec<_>>>()?;
+        let report = detached(py, |kept, watch| {
+            let (shape, strides) = (buffer.shape(), buffer.strides());
+            let job = self.0.outer_job(&starts, shape, &steps, &indices, strides, origin, memory)?;
+            job.read(threads, &mut kept.tools, watch)
+        })?;
+        told(py, report)
     }
 
     /// The zone maps of the chunks of these numbers, empty for those without one.
@@ -203,7 +239,7 @@ impl PyLayout {
         std::fs::create_dir_all(&self.0.root)?;
         let (staged, found) = detached(py, |kept, watch| {
             let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
-            job.stage(first..last.min(job.rows), threads, transaction, &mut kept.tools, watch)
+            job.stage(first..last.min(job.files()), threads, transaction, &mut kept.tools, watch)
         })?;
         let mut chunks = Vec::with_capacity(staged.len());
         for Staged { coords, image } in staged {
@@ -226,6 +262,20 @@ impl PyLayout {
         }
         Ok(())
     }
+}
+
+/// Chunks along each axis of a shard; whether its index is at the start, is big-endian, has a
+/// checksum.
+fn parse_sharding((counts, at_start, big, sealed): (Vec<usize>, bool, bool, bool)) -> PyResult<Sharding> {
+    Sharding::new(counts, at_start, big, sealed)
+        .ok_or_else(|| PyValueError::new_err("a shard of that shape cannot be had"))
+}
+
+fn told(py: Python<'_>, report: Report) -> PyResult<Option<(usize, Troubles)>> {
+    if report.absent == 0 && report.troubles.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((report.absent, troubles(py, report.troubles)?)))
 }
 
 fn troubles(py: Python<'_>, found: Vec<Trouble>) -> PyResult<Troubles> {

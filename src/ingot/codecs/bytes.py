@@ -113,6 +113,11 @@ class Blosc(Compressor):
             blocksize=self.blocksize,
         )
 
+    @property
+    def shuffle_word(self) -> str:
+        """How the items are shuffled, as a word; never left open."""
+        return {"none": "noshuffle"}.get(self._shuffle(), self._shuffle())
+
     def _shuffle(self) -> str:
         if self.shuffle == _AUTO:
             return "bitshuffle" if self.typesize == 1 else "shuffle"

@@ -148,6 +148,11 @@ class Crc32c(Checksum):
         """Where the checksum stands."""
         return self.location
 
+    @property
+    def seals(self) -> bool:
+        """Whether the checksum is where the native kernel expects it."""
+        return self.location == "end"
+
     def compute(self, data: Buffer) -> int:
         """Return the CRC-32C of some bytes."""
         return crc32c(data)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ingot import dtypes
 from ingot.claims import Claims, shown
+from ingot.codecs.recipe import Recipe
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
 
@@ -79,26 +80,6 @@ class ChunkSpec:
     def nbytes(self) -> int:
         """The bytes of the array itself; what variable-length items hold is not in it."""
         return self.count * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A chain that the native kernel can carry out by itself, as a few plain values.
-
-    `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
-    stored, slowest first. `framed` chunks of rows lie in files with a head and a trailer. The other
-    fields are for encoding only.
-    """
-
-    kind: str
-    axes: tuple[int, ...] = ()
-    level: int = 0
-    codec: str = ""
-    shuffle: str = "none"
-    typesize: int = 1
-    blocksize: int = 0
-    checksum: bool = False
-    framed: bool = False
 
 
 class Stage(ABC):
@@ -165,6 +146,10 @@ class Serializer(Stage):
         Complains when the serializer cannot hold items of that type.
         """
 
+    def plain(self, dtype: DType) -> bool:
+        """Tell whether the bytes of items of that type are those they have in memory."""
+        return False
+
     @abstractmethod
     def encode(self, array: Array) -> Buffer:
         """Return the bytes of an array."""
@@ -175,9 +160,14 @@ class Serializer(Stage):
 
 
 class Compressor(Stage):
-    """Bytes to bytes."""
+    """Bytes to bytes. One that `seals` adds a CRC-32C at the end and does nothing else."""
 
     __slots__ = ()
+
+    @property
+    def seals(self) -> bool:
+        """Whether that is all it does."""
+        return False
 
     def encoded_size(self, size: int) -> int | None:
         """Return how many bytes `size` bytes become, or None when that depends on the bytes."""
@@ -305,6 +295,10 @@ class Raw(Serializer):
             raise FormatError(f"items of type {spec.dtype} need a codec that knows what they are")
         return spec.nbytes
 
+    def plain(self, dtype: DType) -> bool:
+        """Tell that they are."""
+        return True
+
     def encode(self, array: Array) -> Buffer:
         """Return the memory of an array, shared when it is in C order."""
         return np.ascontiguousarray(array).reshape(-1).view(_BYTE).data
@@ -402,10 +396,14 @@ class CodecChain:
             if permutation is None:
                 return None
             axes = tuple(axes[axis] for axis in permutation)
-        if not isinstance(self.serializer, Raw) or len(self.compressors) > 1:
+        compressors = self.compressors
+        sealed = bool(compressors) and compressors[-1].seals
+        if sealed:
+            compressors = compressors[:-1]
+        if not self.serializer.plain(spec.dtype) or len(compressors) > 1:
             return None
-        recipe = self.compressors[0].recipe() if self.compressors else Recipe("raw")
-        return None if recipe is None else replace(recipe, axes=axes)
+        recipe = compressors[0].recipe() if compressors else Recipe("raw")
+        return None if recipe is None else replace(recipe, axes=axes, sealed=sealed)
 
     def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
         specs = [spec]

@@ -111,10 +111,10 @@ def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
     if not grid.padded:
         return
     reaching = [
-        length % chunk != 0 and new > length
-        for length, chunk, new in zip(grid.shape, grid.chunk, shape, strict=True)
+        reach > length and new > length
+        for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
     ]
-    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded)
+    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.edges)
     for axis in itertools.compress(range(len(shape)), reaching):
         # Each chunk once: on the axes before this one, not at an edge that was visited already.
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]

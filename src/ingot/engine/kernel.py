@@ -5,6 +5,7 @@ the native kernel does for a whole selection at once, and its oracle. Refuses to
 commits and what a missing chunk means.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +13,22 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec
-from ingot.formats.format import ChunkMap
+from ingot.formats.format import ChunkMap, Sharded
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
-__all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype"]
+__all__ = [
+    "decode",
+    "encode",
+    "fill_item",
+    "native_layout",
+    "picks_rows",
+    "plain_dtype",
+    "read_outer",
+    "read_scattered",
+]
 
+_FROM_OTHERS: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
 
 
@@ -59,19 +70,26 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
     return item
 
 
-def native_layout(chunks: ChunkMap, limit: int, before: ChunkMap) -> native.Layout | None:
+def native_layout(
+    chunks: ChunkMap, limit: int, verify: str, before: ChunkMap
+) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
 
     `before` is the array as it is stored, when `chunks` is what it is going to be.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
-    alone, and every codec of the chain has native code.
+    alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
     """
-    schema, template = chunks.schema, chunks.template
+    schema, template, sharding = chunks.schema, chunks.template, None
+    if isinstance(chunks, Sharded):
+        sharding = chunks.levels[0].recipe if len(chunks.levels) == 1 else None
+        template = None if sharding is None else chunks.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     # A buffer without axes has no shape to go by.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
+        return None
+    if schema.edges:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
@@ -96,18 +114,63 @@ def native_layout(chunks: ChunkMap, limit: int, before: ChunkMap) -> native.Layo
         checksum=recipe.checksum,
         leading=template.leading,
         framing=_framing(schema, before.schema) if recipe.framed else None,
+        sealed=recipe.sealed,
+        verify=verify,
+        sharding=sharding,
     )
+
+
+def read_outer(
+    layout: native.Layout,
+    out: NDArray[Any],
+    axes: Sequence[range | NDArray[np.int64]],
+    threads: int,
+) -> list[tuple[tuple[int, ...], str, BaseException]]:
+    """Read what is selected along every axis on its own, and return what went wrong."""
+    ranges = [axis if isinstance(axis, range) else range(1) for axis in axes]
+    indices = [None if isinstance(axis, range) else axis for axis in axes]
+    starts, steps = [each.start for each in ranges], [each.step for each in ranges]
+    report = layout.read_outer(out, starts, steps, indices, threads)
+    return [] if report is None else report[1]
+
+
+def picks_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]) -> bool:
+    """Tell whether a selection has single rows, and all of each.
+
+    >>> picks_rows((np.array([3, 1]), range(4)), (9, 4)), picks_rows((range(3),), (9,))
+    (True, False)
+    """
+    whole = all(axis == range(length) for axis, length in zip(axes[1:], shape[1:], strict=True))
+    return whole and not isinstance(axes[0], range)
+
+
+def read_scattered(
+    layout: native.Layout,
+    out: NDArray[Any],
+    axes: Sequence[range | NDArray[np.int64]],
+    threads: int,
+) -> list[tuple[tuple[int, ...], str, BaseException]]:
+    """Read single rows of chunks that are cut in rows, each block once; return what went wrong."""
+    rows = np.asarray(axes[0])
+    if bool((rows[:-1] <= rows[1:]).all()):
+        return layout.gather(out, rows, threads) or []
+    order = np.argsort(rows, kind="stable")
+    ascending = np.empty_like(out)
+    troubles = layout.gather(ascending, rows[order], threads)
+    out[order] = ascending
+    return troubles or []
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a type of the same size whose memory other languages can be shown.
 
-    Dates cannot, and a structure takes long to describe.
+    Dates cannot, nor types that other packages bring; a structure takes long to describe.
 
     >>> plain_dtype(np.dtype("M8[ns]")), plain_dtype(np.dtype(">f4"))
     (dtype('V8'), dtype('>f4'))
     """
-    return dtype if dtype.kind in "biufc" else np.dtype((np.void, dtype.itemsize))
+    own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
+    return dtype if own else np.dtype((np.void, dtype.itemsize))
 
 
 def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:

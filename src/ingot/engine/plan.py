@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.edges import Edges
 from ingot.grid import ChunkGrid, cut_range, group_points
 from ingot.selection import BasicSelection, CoordinateSelection, OrthogonalSelection, Selection
 
@@ -145,12 +146,12 @@ def rows(selection: Selection, grid: ChunkGrid) -> Iterator[Row]:
             [
                 _range_parts(range(start, start + count * step, step), chunk)
                 for start, count, step, chunk in zip(
-                    selection.starts, selection.counts, selection.steps, grid.chunk, strict=True
+                    selection.starts, selection.counts, selection.steps, grid.axes, strict=True
                 )
             ]
         )
     if isinstance(selection, OrthogonalSelection):
-        axes = zip(selection.axes, grid.chunk, strict=True)
+        axes = zip(selection.axes, grid.axes, strict=True)
         return _box_rows([_parts(axis, chunk) for axis, chunk in axes])
     return _point_rows(selection, grid)
 
@@ -187,8 +188,8 @@ def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[Poi
     indexed = [axis for axis, index in enumerate(selection.axes) if not isinstance(index, range)]
     arrays = [index for index in selection.axes if not isinstance(index, range)]
     others = [axis for axis in range(len(grid.chunk)) if axis not in indexed]
-    groups = group_points(arrays, [grid.chunk[axis] for axis in indexed])
-    ranges = [_parts(selection.axes[axis], grid.chunk[axis]) for axis in others]
+    groups = group_points(arrays, [grid.axes[axis] for axis in indexed])
+    ranges = [_parts(selection.axes[axis], grid.axes[axis]) for axis in others]
     for group, chunks in enumerate(groups.chunks.tolist()):
         begin, end = int(groups.bounds[group]), int(groups.bounds[group + 1])
         points = slice(begin, end) if groups.ordered else groups.order[begin:end]
@@ -202,11 +203,11 @@ def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[Poi
             yield PointRow(tuple(coords), tuple(indexed), offsets, points, parts)
 
 
-def _parts(axis: range | NDArray[np.int64], chunk: int) -> list[Part]:
+def _parts(axis: range | NDArray[np.int64], chunk: int | Edges) -> list[Part]:
     return _range_parts(axis, chunk) if isinstance(axis, range) else _index_parts(axis, chunk)
 
 
-def _range_parts(axis: range, chunk: int) -> list[Part]:
+def _range_parts(axis: range, chunk: int | Edges) -> list[Part]:
     step = axis.step
     return [
         Part(number, _run(offset, items, step), slice(position, position + items), items)
@@ -214,7 +215,7 @@ def _range_parts(axis: range, chunk: int) -> list[Part]:
     ]
 
 
-def _index_parts(axis: NDArray[np.int64], chunk: int) -> list[Part]:
+def _index_parts(axis: NDArray[np.int64], chunk: int | Edges) -> list[Part]:
     groups = group_points([axis], [chunk])
     parts = []
     for group, (number,) in enumerate(groups.chunks.tolist()):

@@ -24,11 +24,11 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, Zoned
-from ingot.grid import count_parts
+from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
+from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import Stateful
+from ingot.stores.state import stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -114,8 +114,7 @@ class Engine:
 
     def discard(self, commit: Commit) -> None:
         """Remove what was put aside for a commit that nobody will apply."""
-        if isinstance(self.chunks.store, Stateful):
-            self.chunks.store.discard(commit.publish)
+        _discard(self.chunks.store, commit.publish)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
@@ -132,8 +131,14 @@ class Engine:
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
-        if layout is not None and self._picks_rows(selection):
-            return selection.finish(self._picked(layout, selection))
+        if type(selection) is OrthogonalSelection and layout is not None:
+            result = np.empty(selection.engine_shape, self._plain)
+            if result.size:
+                read = kernel.read_outer
+                if isinstance(self.chunks, Zoned) and kernel.picks_rows(selection.axes, self.shape):
+                    read = kernel.read_scattered
+                self._judge(read(layout, result, selection.axes, self._threads))
+            return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -174,14 +179,20 @@ class Engine:
         return self.staged(self._changed(rows, values))
 
     def replaces(self, selection: Selection) -> bool:
-        """Tell whether a selection has whole chunks only, so that nothing of them is kept."""
+        """Tell whether a selection has whole chunks only, so that nothing of them is kept.
+
+        Of arrays in shards, whole shards only.
+        """
         if not isinstance(selection, BasicSelection):
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
-        grid = self.chunks.schema.grid
-        for (start, count, step), length, chunk in zip(box, grid.shape, grid.chunk, strict=True):
+        chunks = self.chunks
+        grid = files_of(chunks).schema.grid
+        for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
-            if step != 1 or start % chunk or (stop % chunk and stop != length):
+            if step != 1 or not begins_chunk(start, axis):
+                return False
+            if stop != length and not begins_chunk(stop, axis):
                 return False
         return True
 
@@ -224,8 +235,7 @@ class Engine:
                     aside += _put_aside(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(aside)
+            _discard(store, aside)
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
@@ -263,7 +273,8 @@ class Engine:
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
-        whole = isinstance(selection, BasicSelection) and self._make_layout() is not None
+        native_keys = BasicSelection | OrthogonalSelection
+        whole = isinstance(selection, native_keys) and self._make_layout() is not None
         kernel_name = "native" if whole else "python"
         return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
 
@@ -275,43 +286,18 @@ class Engine:
         if 0 in selection.counts:
             return 0
         total = 1
-        boxes = zip(selection.starts, selection.counts, selection.steps, grid.chunk, strict=True)
+        boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
         for start, count, step, chunk in boxes:
             total *= count_parts(start, count, step, chunk)
         return total
-
-    def _picks_rows(self, selection: Selection) -> bool:
-        """Tell whether a selection has single rows, whole ones, of chunks that are cut in rows."""
-        if not isinstance(selection, OrthogonalSelection) or not isinstance(self.chunks, Zoned):
-            return False
-        first, *others = selection.axes
-        lengths = zip(others, self.shape[1:], strict=True)
-        return not isinstance(first, range) and all(axis == range(n) for axis, n in lengths)
-
-    def _picked(self, layout: native.Layout, selection: Selection) -> NDArray[Any]:
-        assert isinstance(selection, OrthogonalSelection)
-        rows = selection.axes[0]
-        assert not isinstance(rows, range)
-        order = None
-        if not bool((rows[:-1] <= rows[1:]).all()):
-            order = np.argsort(rows, kind="stable")
-            rows = rows[order]
-        result = np.empty(selection.engine_shape, self._plain)
-        if result.size:
-            self._judge(layout.gather(result, rows, self._threads) or [])
-        if order is not None:
-            unsorted = np.empty_like(result)
-            unsorted[order] = result
-            result = unsorted
-        return result if self._plain is self._dtype else result.view(self._dtype)
 
     def _make_layout(self) -> native.Layout | None:
         layout = self._layout
         if layout is ...:
             layout = None
             if self._cache is None:
-                limit = self.options.limits.chunk_bytes
-                layout = kernel.native_layout(self.chunks, limit, self._before)
+                limit, verify = self.options.limits.chunk_bytes, self.options.verify
+                layout = kernel.native_layout(self.chunks, limit, verify, self._before)
             self._layout = layout
         return layout
 
@@ -326,7 +312,8 @@ class Engine:
         transaction = secrets.token_hex(8)
         edits: list[Edit] = []
         try:
-            for first in range(0, self.count_chunks(selection), _STAGED_AT_ONCE):
+            count = self._files().count_chunks(selection)
+            for first in range(0, count, _STAGED_AT_ONCE):
                 staged, troubles = layout.stage(
                     values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
                 )
@@ -336,10 +323,14 @@ class Engine:
                 ]
                 self._judge(troubles)
         except BaseException:
-            if isinstance(store, Stateful):
-                store.discard(edits)
+            _discard(store, edits)
             raise
         return edits
+
+    def _files(self) -> "Engine":
+        """The same array with a chunk for every file that is written."""
+        files = files_of(self.chunks)
+        return self if files is self.chunks else Engine(files, self.options)
 
     def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
@@ -449,9 +440,18 @@ _NOWHERE: Final = Inline(b"")
 
 
 def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
+    states = stateful(store)
     for edit in commit.publish:
-        aside = isinstance(edit, Put) and isinstance(store, Stateful)
-        yield store.stage(edit.key, edit.data) if aside else edit  # type: ignore[union-attr, attr-defined]
+        if isinstance(edit, Put) and states is not None:
+            yield states.stage(edit.key, edit.data)
+        else:
+            yield edit
+
+
+def _discard(store: Store, edits: Iterable[Edit]) -> None:
+    states = stateful(store)
+    if states is not None:
+        states.discard(edits)
 
 
 class _Place:

@@ -7,9 +7,16 @@ to know either: `bcolz_array` and `bcolz_table` do.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ingot.formats.bcolz_array import create_array, design, open_array, prefix, read_documents
+from ingot.formats.bcolz_array import (
+    ColumnMap,
+    create_array,
+    design,
+    open_array,
+    prefix,
+    read_documents,
+)
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
-from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, open_table
+from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, names_column, open_table
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
 from ingot.formats.row_shards import SHARDS, open_shards
 from ingot.schema import ArraySchema
@@ -47,7 +54,10 @@ class BcolzFormat:
             return open_shards(store, path)
         if not found.is_array and lies_in_data(store, path):
             return TableNode(open_table(store, path))
-        return ArrayNode(open_array(store, path, found))
+        array = open_array(store, path, found)
+        if path and names_column(store, path):
+            return ArrayNode(ColumnMap(store, array.metadata, path))
+        return ArrayNode(array)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""

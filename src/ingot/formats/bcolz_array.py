@@ -44,6 +44,7 @@ from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 __all__ = [
     "ATTRS",
     "BcolzMap",
+    "ColumnMap",
     "DamagedAttributes",
     "Documents",
     "create_array",
@@ -94,7 +95,7 @@ class BcolzMap:
 
     def reopened(self, store: Store) -> "BcolzMap":
         """Return the map of the same array as `store` has it now."""
-        return open_array(store, self.path)
+        return replace(self, store=store, metadata=open_array(store, self.path).metadata)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
@@ -144,6 +145,23 @@ class BcolzMap:
 
     def _key(self, name: str) -> str:
         return prefix(self.path) + name
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap(BcolzMap):
+    """The chunks of a column that is opened without its table: its length is the table's."""
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
+        """Complain: the other columns would be left behind."""
+        raise UnsupportedError(
+            f"{self.store.location}: {self.path!r} is a column; open the table to change its length"
+        )
+
+    def removed(self) -> Commit:
+        """Complain: the table names it."""
+        raise UnsupportedError(
+            f"{self.store.location}: {self.path!r} is a column; open the table to drop it"
+        )
 
 
 class DamagedAttributes(Mapping[str, Any]):

@@ -37,7 +37,14 @@ from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 
-__all__ = ["ROOTDIRS", "BcolzTable", "create_table", "lies_in_data", "open_table"]
+__all__ = [
+    "ROOTDIRS",
+    "BcolzTable",
+    "create_table",
+    "lies_in_data",
+    "names_column",
+    "open_table",
+]
 
 ROOTDIRS: Final = "__rootdirs__"
 
@@ -223,6 +230,24 @@ def lies_in_data(store: Store, path: str = "", depth: int = 0) -> bool:
     folder = prefix(_data(store, path)) + names[0]
     (found,) = read_documents(store, [folder])
     return found.is_array or lies_in_data(store, folder, depth + 1)
+
+
+def names_column(store: Store, path: str) -> bool:
+    """Tell whether the folder above `path` is a table that has it for a column.
+
+    >>> from ingot.stores import MemoryStore
+    >>> names_column(MemoryStore({"t/__rootdirs__": b'{"names": ["price"]}'}), "t/price")
+    True
+    """
+    folder, _, name = path.rpartition("/")
+    key = prefix(folder) + ROOTDIRS
+    (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
+    if data is None or not name:
+        return False
+    try:
+        return name in _parse_names(document.parse_object(data, key), key)
+    except IngotError:
+        return False
 
 
 def _data(store: Store, path: str) -> str:

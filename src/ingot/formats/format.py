@@ -6,15 +6,17 @@ and never reads or writes by itself: a format returns commits, a store applies t
 """
 
 import enum
+import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
+from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
@@ -32,12 +34,14 @@ __all__ = [
     "Node",
     "RaggedNode",
     "Request",
+    "Sharded",
     "Signature",
     "TableFormat",
     "TableMap",
     "TableNode",
     "TableSchema",
     "Zoned",
+    "files_of",
 ]
 
 
@@ -238,6 +242,35 @@ class Zoned(Protocol):
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
         ...
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A chunk map whose chunks lie in shards, many in the value of one key.
+
+    Whoever writes some chunks of a shard replaces all of it, so that takes a writer's turn.
+    """
+
+    @property
+    def shards(self) -> ChunkMap:
+        """The map of the same array whose chunks are the shards."""
+        ...
+
+    @property
+    def levels(self) -> tuple[IndexForm, ...]:
+        """The indexes of shards, and of shards inside them."""
+        ...
+
+
+def files_of(chunks: ChunkMap) -> ChunkMap:
+    """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
+    return cast(Sharded, chunks).shards if _is_sharded(type(chunks)) else chunks
+
+
+@functools.cache
+def _is_sharded(kind: type) -> bool:
+    # Asking a protocol takes longer than many reads.
+    return hasattr(kind, "shards") and hasattr(kind, "levels")
 
 
 @dataclass(frozen=True, slots=True)

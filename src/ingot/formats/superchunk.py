@@ -9,8 +9,9 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, Recipe
+from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain
 from ingot.codecs.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.recipe import Recipe
 from ingot.codecs.zones import zone_of
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 from ingot.formats import trailer

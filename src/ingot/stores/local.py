@@ -80,15 +80,17 @@ class LocalStore:
         self._wait: Final = wait
         self._dataset: Final = dataset
         self._failure: str | None = None
+        features = Feature.RANGES | Feature.LIST
+        if isinstance(self._files, LocalFiles):
+            features |= Feature.NATIVE
+        if writable:
+            features |= Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+        self._features: Final = features
 
     @property
     def features(self) -> Feature:
         """Everything, but nothing that writes when not writable."""
-        reading = Feature.RANGES | Feature.LIST
-        if isinstance(self._files, LocalFiles):
-            reading |= Feature.NATIVE
-        writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
-        return reading | writing if self._writable else reading
+        return self._features
 
     @property
     def root(self) -> str:

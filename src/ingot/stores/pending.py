@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ingot.errors import CorruptionError, NotFoundError
-from ingot.stores.state import Stateful
+from ingot.stores.state import stateful
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -118,14 +118,15 @@ class PendingStore:
     def discard(self) -> None:
         """Forget all changes, and remove what was put aside for them."""
         edits, self._edits = self._edits, {}
-        if isinstance(self._below, Stateful):
-            self._below.discard(edits.values())
+        if (below := stateful(self._below)) is not None:
+            below.discard(edits.values())
 
     def _kept(self, edit: Put) -> Put | Move:
         self._held += memoryview(edit.data).nbytes
-        if self._held <= self._most or not isinstance(self._below, Stateful):
+        below = stateful(self._below)
+        if self._held <= self._most or below is None:
             return edit
-        aside: Edit = self._below.stage(edit.key, edit.data)
+        aside: Edit = below.stage(edit.key, edit.data)
         if isinstance(aside, Move):
             self._held -= memoryview(edit.data).nbytes
             return aside
@@ -135,8 +136,8 @@ class PendingStore:
         old = self._edits.pop(key, None)
         if isinstance(old, Put):
             self._held -= memoryview(old.data).nbytes
-        elif isinstance(old, Move) and isinstance(self._below, Stateful):
-            self._below.discard((old,))
+        elif isinstance(old, Move) and (below := stateful(self._below)) is not None:
+            below.discard((old,))
 
     def _patched(self, edit: Patch) -> bytes:
         (value,) = self.read([Extent(edit.key)])

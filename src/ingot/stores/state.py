@@ -4,9 +4,10 @@ Knows that commits switch a store from one state to the next, and how to read on
 lock. Refuses to know how a store keeps them.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from ingot.stores.store import Buffer, Commit, Durability, Edit, Store
 
@@ -19,6 +20,7 @@ __all__ = [
     "number_of",
     "read_numbered",
     "read_state",
+    "stateful",
 ]
 
 Result = TypeVar("Result")
@@ -91,21 +93,23 @@ def read_numbered(store: Store, read: Callable[[Store], Result]) -> tuple[Result
 
     The number says how long the result holds, as far as it speaks of the store itself.
     """
-    if not isinstance(store, Stateful):
+    states = stateful(store)
+    if states is None:
         return read(store), None
     for _ in range(ATTEMPTS):
-        before = number_of(store.look())
-        view = store.view()
+        look = states.look()
+        before = number_of(look)
+        view = store if look is not None and look.settled else states.view()
         try:
             result = read(view)
         except Exception:
             # What is missing or does not fit may be what a writer has just changed.
-            if number_of(store.look()) == before:
+            if number_of(states.look()) == before:
                 raise
         else:
-            if number_of(store.look()) == before:
+            if number_of(states.look()) == before:
                 return result, before if view is store else NEVER
-    with store.hold() as view:
+    with states.hold() as view:
         return read(view), NEVER
 
 
@@ -120,10 +124,28 @@ def change(
     >>> change(MemoryStore(), lambda store: Commit(publish=(Put("a", b"alpha"),)))
     2
     """
-    if isinstance(store, Stateful):
-        return store.change(build, durability=durability)
+    states = stateful(store)
+    if states is not None:
+        return states.change(build, durability=durability)
     store.apply(build(store), durability=durability)
     return None
+
+
+def stateful(store: Store) -> Stateful | None:
+    """Return a store as one that tells its states; None when it does not.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore()
+    >>> stateful(store) is store
+    True
+    """
+    return cast(Stateful, store) if _is_stateful(type(store)) else None
+
+
+@functools.cache
+def _is_stateful(kind: type) -> bool:
+    # Asking a protocol takes longer than the look at a lock file that the answer is needed for.
+    return issubclass(kind, Stateful)
 
 
 def number_of(look: Look | None) -> int | None:

@@ -17,7 +17,9 @@ SHAPES = [(4, 5), (4, 4), (8, 8), (1, 9), (0, 3), (5, 0), (12, 12), (3, 7)]
 def stored(shape: tuple[int, ...], chunks: tuple[int, ...]) -> MemoryStore:
     """Return an array whose chunks hold sevens, also beyond the edge."""
     store = MemoryStore()
-    array = ingot.create(store, shape=shape, dtype="u1", chunks=chunks, codec="none")
+    array = ingot.create(
+        store, shape=shape, dtype="u1", chunks=chunks, codec="none", format="zarr2"
+    )
     grid = Engine(Zarr2Format().open(store).chunks, Options()).chunks.schema.grid
     edits = [
         Put(".".join(map(str, coords)), b"\x07" * int(np.prod(chunks)))
@@ -77,7 +79,7 @@ def test_what_an_earlier_array_left_is_not_merged_into_what_grows() -> None:
 
 def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
     store = LocalStore(tmp_path, writable=True)
-    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none")
+    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none", format="zarr2")
     small = engine(store, window_bytes=10)
     commit = small.staged(((n,), np.full(4, n + 1, "u1")) for n in range(10))
     aside = [edit for edit in commit.publish if isinstance(edit, Move)]
@@ -91,7 +93,7 @@ def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: i
 
 def test_a_failure_on_the_way_leaves_nothing_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
     store = LocalStore(tmp_path, writable=True)
-    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none")
+    ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none", format="zarr2")
 
     def chunks():  # type: ignore[no-untyped-def]
         for n in range(8):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from ingot.formats.format import (
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
+from ingot.stores.transaction import Transaction
 from tests.places import Place, content, put, store_at
 
 
@@ -311,6 +313,17 @@ def test_stray_rows_do_not_come_back(place: Place) -> None:
     np.testing.assert_array_equal(ingot.open(place)[...], [1, 2, 3, 4, 5, 0, 0, 0, 0, 0])
 
 
+def test_costs_are_told_by_blocks(tmp_path: Path, kernel: str) -> None:
+    data = np.random.default_rng(0).integers(0, 1000, 40_000)
+    array = ingot.array(
+        data, tmp_path / "a", format="bcolz", chunks=20_000, codec="blosc:lz4:5:shuffle:16384"
+    )
+    (cost,) = array.explain(slice(100, 200)).costs
+    assert cost.blocks == (1, 10)
+    assert cost.read < cost.stored / 5
+    assert array.explain().read == array.stored_bytes
+
+
 # Tables
 
 
@@ -475,6 +488,49 @@ def test_strange_files_are_ignored(place: Place) -> None:
     filled(place, {"a": design(wish(3))})
     put(place, {"._a": b"x", "a/._meta": b"x", "a/data/.___0.blp": b"x", "a.factor/x": b"y"})
     assert open_table(store_at(place)).names == ("a",)
+
+
+def test_a_column_by_itself_has_the_journal_and_the_lock_of_its_table(
+    tmp_path: Path, kernel: str
+) -> None:
+    folder = tmp_path / "table"
+    filled(folder, {"a": design(wish(9)), "n": {"x": design(wish(9))}}, rows=9)
+    (folder / ".lock").unlink(missing_ok=True)
+    column = ingot.open(folder / "n" / "x", "r+")
+    column[2:7] = 50
+    column.attrs["unit"] = "m"
+    assert (folder / ".lock").exists()
+    assert not list(folder.glob("*/**/.lock"))
+    assert ingot.open(folder / "n" / "x")[...].tolist() == [1, 2, 50, 50, 50, 50, 50, 8, 9]
+    assert dict(ingot.open(folder / "n" / "x").attrs) == {"unit": "m"}
+    for change in (lambda: column.append([1]), lambda: column.resize(3)):
+        with pytest.raises(UnsupportedError, match="is a column"):
+            change()
+    assert open_table(LocalStore(folder)).rows == 9
+    assert pickle.loads(pickle.dumps(column))[2] == 50
+
+
+def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel: str) -> None:
+    folder = tmp_path / "table"
+    filled(folder, {"a": design(wish(9)), "b": design(wish(9))}, rows=9)
+    store = LocalStore(folder, writable=True)
+    engine = Engine(open_array(store, "a"), Options())
+    commit = engine.written(parse(slice(2, 7), (9,)), 50)
+    died = RuntimeError("died")
+
+    def die(self: Transaction, journal: object, *, sync: bool) -> None:
+        raise died
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "_apply", die)
+        with pytest.raises(RuntimeError):
+            store.apply(commit)
+    assert (folder / ".commit").exists()
+    assert ingot.open(folder / "a")[...].tolist() == [1, 2, 50, 50, 50, 50, 50, 8, 9]
+    assert (folder / ".commit").exists()
+    ingot.open(folder / "b", "r+")[0] = 7
+    assert not (folder / ".commit").exists()
+    assert ingot.open(folder / "a")[...].tolist() == [1, 2, 50, 50, 50, 50, 50, 8, 9]
 
 
 # Reading changes nothing

@@ -1,0 +1,320 @@
+//! New images of shards, made from a box of memory: chunks that the box covers are encoded
+//! anew, all others are taken over from the old shard byte for byte.
+//!
+//! Threads share the chunks of a few shards at a time. Whoever encodes the last chunk of a
+//! shard writes its image: chunks in C order, and the index.
+
+use crate::fault::{Fault, Kind, Outcome};
+use crate::files::Root;
+use crate::layout::{Job, Part, Tools, Trouble};
+use crate::scratch::{out_of_memory, room};
+use crate::shards::{Cut, Shard, Sharding, Touched};
+use crate::staging::{Image, Staged, in_order};
+use crate::watch::Watch;
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+struct Staging<'a> {
+    job: &'a Job<'a>,
+    sharding: &'a Sharding,
+    root: &'a Root,
+    transaction: &'a str,
+    cut: Cut<'a>,
+    last: usize,
+    /// Into how many pieces of work a shard is divided.
+    pieces: usize,
+    queue: Mutex<Queue<'a>>,
+    /// Memory of shards that are written.
+    spare: Mutex<Vec<Vec<u8>>>,
+    staged: Mutex<Vec<(usize, Staged)>>,
+    troubles: Mutex<Vec<Trouble>>,
+}
+
+#[derive(Default)]
+struct Queue<'a> {
+    /// The next shard to begin with.
+    next: usize,
+    /// How many are being begun.
+    beginning: usize,
+    pieces: Vec<(Arc<Making<'a>>, Range<usize>)>,
+}
+
+/// A shard in the making.
+struct Making<'a> {
+    number: usize,
+    touched: Touched<'a>,
+    /// The old shard, where the box does not cover all of it.
+    old: Option<Shard>,
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    /// Rows that are still to be encoded.
+    left: usize,
+    done: Vec<Encoded>,
+    failed: bool,
+}
+
+/// Chunks that were encoded one after the other: the number of each, and where its bytes lie
+/// here; none for one that holds nothing but fill.
+#[derive(Default)]
+struct Encoded {
+    bytes: Vec<u8>,
+    chunks: Vec<(usize, Option<Range<usize>>)>,
+}
+
+impl Job<'_> {
+    /// Stage the images of the shards number `shards` that the box touches.
+    #[allow(clippy::too_many_arguments, reason = "as of its caller")]
+    pub fn stage_shards(
+        &self,
+        sharding: &Sharding,
+        root: &Root,
+        shards: Range<usize>,
+        threads: usize,
+        transaction: &str,
+        tools: &mut Tools,
+        watch: &Watch,
+    ) -> Outcome<(Vec<Staged>, Vec<Trouble>)> {
+        let each = sharding.total().saturating_mul(self.layout.chunk_bytes);
+        let threads = self.threads(threads, shards.len().saturating_mul(each));
+        let staging = Staging {
+            job: self,
+            sharding,
+            root,
+            transaction,
+            cut: sharding.cut(self),
+            last: shards.end,
+            pieces: if shards.len() >= 2 * threads { 1 } else { 2 * threads },
+            queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
+            spare: Mutex::default(),
+            staged: Mutex::default(),
+            troubles: Mutex::default(),
+        };
+        let outcome = watch.share(threads, tools, |tools| staging.step(tools));
+        let staged = in_order(root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
+        Ok((staged, staging.troubles.into_inner().expect("no thread panics")))
+    }
+}
+
+impl<'a> Staging<'a> {
+    /// Do one piece of work; `false` when there is none left.
+    fn step(&self, tools: &mut Tools) -> Outcome<bool> {
+        let mut queue = self.queue.lock().expect("no thread panics");
+        if let Some((making, rows)) = queue.pieces.pop() {
+            drop(queue);
+            return self.encode(&making, rows, tools).map(|()| true);
+        }
+        if queue.next < self.last {
+            let number = queue.next;
+            queue.next += 1;
+            queue.beginning += 1;
+            drop(queue);
+            let begun = self.begin(number, tools);
+            let mut queue = self.queue.lock().expect("no thread panics");
+            queue.beginning -= 1;
+            if let Some(making) = begun? {
+                let rows = making.touched.rows();
+                let size = rows.div_ceil(self.pieces);
+                let starts = (0..rows).step_by(size).rev();
+                queue.pieces.extend(starts.map(|start| (Arc::clone(&making), start..rows.min(start + size))));
+            }
+            return Ok(true);
+        }
+        let waiting = queue.beginning > 0;
+        drop(queue);
+        if waiting {
+            std::thread::yield_now();
+        }
+        Ok(waiting)
+    }
+
+    /// Find out what a shard holds now, where that matters.
+    fn begin(&self, number: usize, tools: &mut Tools) -> Outcome<Option<Arc<Making<'a>>>> {
+        let touched = self.cut.touched(number);
+        let mut old = None;
+        if !self.covers(&touched) {
+            let key = self.job.layout.key(&touched.coords);
+            match self.sharding.open(self.root, &touched.coords, key.clone(), &mut tools.buffers) {
+                Ok(shard) => old = shard,
+                Err(fault) => {
+                    self.note(&touched.row(0), key, fault)?;
+                    return Ok(None);
+                }
+            }
+        }
+        let progress = Progress { left: touched.rows(), done: Vec::new(), failed: false };
+        Ok(Some(Arc::new(Making { number, touched, old, progress: Mutex::new(progress) })))
+    }
+
+    /// Whether the box replaces every item of a shard that lies inside the array.
+    fn covers(&self, touched: &Touched<'_>) -> bool {
+        let layout = self.job.layout;
+        (0..touched.coords.len()).all(|axis| {
+            let (chunk, length, parts) = (layout.chunk[axis], layout.shape[axis], touched.parts[axis]);
+            let inside = self.sharding.chunks_inside(axis, touched.coords[axis], length.div_ceil(chunk));
+            let whole = |part: &Part| part.count == chunk.min(length - part.chunk * chunk);
+            self.job.steps[axis] == 1 && parts.len() == inside && parts.iter().all(whole)
+        })
+    }
+
+    fn encode(&self, making: &Making<'_>, rows: Range<usize>, tools: &mut Tools) -> Outcome<()> {
+        let spare = self.spare.lock().expect("no thread panics").pop();
+        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(rows.len()) };
+        // Only what is written to becomes memory; to grow step by step would copy it each time.
+        let most = rows.len().saturating_mul(self.job.layout.chunk_bytes);
+        encoded.bytes.try_reserve(most).map_err(|_| out_of_memory(most))?;
+        let count = rows.len();
+        let mut failed = false;
+        for row in rows {
+            let parts = making.touched.row(row);
+            let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
+            let number = self.sharding.number(&parts);
+            let old = || match &making.old {
+                Some(shard) => Ok(shard.index.range(number)?.map(|range| shard.extent(range))),
+                None => Ok(None),
+            };
+            let bytes = &mut encoded.bytes;
+            let keep = |chunk: &[u8]| {
+                bytes.extend_from_slice(chunk);
+                Ok(bytes.len() - chunk.len()..bytes.len())
+            };
+            match self.job.encode_row(old, &coords, &parts, tools, keep) {
+                Ok(range) => encoded.chunks.push((number, range)),
+                Err(fault) => {
+                    self.note(&parts, self.job.layout.key(&making.touched.coords), fault)?;
+                    failed = true;
+                }
+            }
+        }
+        let mut progress = making.progress.lock().expect("no thread panics");
+        progress.done.push(encoded);
+        progress.failed |= failed;
+        progress.left -= count;
+        if progress.left > 0 || progress.failed {
+            return Ok(());
+        }
+        let done = std::mem::take(&mut progress.done);
+        drop(progress);
+        self.finish(making, &done)?;
+        let mut spare = self.spare.lock().expect("no thread panics");
+        spare.extend(done.into_iter().map(|Encoded { mut bytes, .. }| {
+            bytes.clear();
+            bytes
+        }));
+        Ok(())
+    }
+
+    /// Write the image of a shard whose chunks are all encoded.
+    fn finish(&self, making: &Making<'_>, done: &[Encoded]) -> Outcome<()> {
+        let coords = making.touched.coords.clone();
+        match self.write(making, done) {
+            Ok(image) => {
+                let staged = Staged { coords, image };
+                self.staged.lock().expect("no thread panics").push((making.number, staged));
+                Ok(())
+            }
+            Err(fault) => self.note(&making.touched.row(0), self.job.layout.key(&coords), fault),
+        }
+    }
+
+    fn write(&self, making: &Making<'_>, done: &[Encoded]) -> Outcome<Option<Image>> {
+        let mut chunks: HashMap<usize, Option<&[u8]>> = HashMap::new();
+        for encoded in done {
+            for (number, range) in &encoded.chunks {
+                chunks.insert(*number, range.clone().map(|range| &encoded.bytes[range]));
+            }
+        }
+        let kept = match &making.old {
+            Some(shard) => Kept::read(shard, self.sharding.total(), &chunks)?,
+            None => Kept::default(),
+        };
+        let mut entries = vec![None; self.sharding.total()];
+        let mut pieces: Vec<&[u8]> = Vec::new();
+        let mut end = self.sharding.first_chunk();
+        let mut placed: HashMap<usize, usize> = HashMap::new();
+        for (number, entry) in entries.iter_mut().enumerate() {
+            if let Some(chunk) = chunks.get(&number) {
+                if let Some(bytes) = chunk {
+                    *entry = Some(end..end + bytes.len());
+                    end += bytes.len();
+                    pieces.push(bytes);
+                }
+            } else if let Some((range, segment)) = kept.chunks.get(&number) {
+                let base = *placed.entry(segment.start).or_insert_with(|| {
+                    pieces.push(&kept.bytes[segment.clone()]);
+                    end += segment.len();
+                    end - segment.len()
+                });
+                let start = base + range.start - segment.start;
+                *entry = Some(start..start + range.len());
+            }
+        }
+        if entries.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let index = self.sharding.pack_index(&entries);
+        pieces.insert(if self.sharding.at_start() { 0 } else { pieces.len() }, &index);
+        self.write_pieces(&making.touched.coords, &pieces).map(Some)
+    }
+
+    fn write_pieces(&self, coords: &[usize], pieces: &[&[u8]]) -> Outcome<Image> {
+        let key = self.job.layout.staged_key(coords, self.transaction);
+        let mut checksum = libdeflater::Crc::new();
+        for piece in pieces {
+            checksum.update(piece);
+        }
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        self.root.write_pieces(&key, &mut slices)?;
+        Ok(Image { key, size: pieces.iter().map(|piece| piece.len()).sum(), checksum: checksum.sum() })
+    }
+
+    /// Note what went wrong with a chunk; the caller's own mistakes are handed on.
+    fn note(&self, parts: &[Part], key: String, fault: Fault) -> Outcome<()> {
+        if fault.kind == Kind::Argument {
+            return Err(fault);
+        }
+        let coords = parts.iter().map(|part| part.chunk).collect();
+        self.troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault });
+        Ok(())
+    }
+}
+
+/// What stays of an old shard: its bytes, and for each chunk its place and that of the bytes
+/// that are copied for it, since chunks that share bytes are copied together.
+#[derive(Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    chunks: HashMap<usize, (Range<usize>, Range<usize>)>,
+}
+
+impl Kept {
+    fn read(shard: &Shard, total: usize, replaced: &HashMap<usize, Option<&[u8]>>) -> Outcome<Self> {
+        let mut found = Vec::new();
+        for number in (0..total).filter(|number| !replaced.contains_key(number)) {
+            if let Some(range) = shard.index.range(number)? {
+                found.push((number, range));
+            }
+        }
+        if found.is_empty() {
+            return Ok(Self::default());
+        }
+        found.sort_by_key(|(_, range)| range.start);
+        let mut segments: Vec<Range<usize>> = Vec::new();
+        let mut members = Vec::with_capacity(found.len());
+        for (number, range) in found {
+            match segments.last_mut() {
+                Some(last) if range.start < last.end => last.end = last.end.max(range.end),
+                _ => segments.push(range.clone()),
+            }
+            members.push((number, range, segments.len() - 1));
+        }
+        let mut bytes = Vec::new();
+        room(&mut bytes, shard.index.size())?;
+        shard.extent(0..shard.index.size()).read(0, &mut bytes)?;
+        let chunks = members.into_iter().map(|(number, range, segment)| (number, (range, segments[segment].clone())));
+        Ok(Self { bytes, chunks: chunks.collect() })
+    }
+}

@@ -1,0 +1,103 @@
+"""Items as bytes in a byte order that the file names.
+
+Knows what the order of bytes does to items of any type of fixed size. Refuses to know the order of
+axes, which is a filter's.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.claims import Claims
+from ingot.codecs.codec import Buffer, ChunkSpec, Raw, Serializer
+from ingot.dtypes import DType
+from ingot.errors import FormatError
+
+__all__ = ["Bytes", "Endian", "byte_order", "in_order"]
+
+Endian: TypeAlias = Literal["little", "big"]
+
+_SIGNS: Final[dict[Endian, Literal["<", ">"]]] = {"little": "<", "big": ">"}
+_NATIVE: Final[Endian] = sys.byteorder
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes(Serializer):
+    """Items one after the other, the last axis fastest; single bytes need no order.
+
+    Structures without one are little-endian: there are files that do not say it of them.
+
+    >>> Bytes("big").encode(np.array([1, 2], "<u2")).hex()
+    '00010002'
+    """
+
+    name: ClassVar[str] = "bytes"
+    endian: Endian | None = None
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        endian = claims.value("endian", None)
+        if endian is not None:
+            endian = claims.choice("endian", ("little", "big"))
+        claims.finish()
+        return cls(endian)  # type: ignore[arg-type]
+
+    def serialized_size(self, spec: ChunkSpec) -> int:
+        """Return how many bytes an array of `spec` takes."""
+        if dtypes.is_variable(spec.dtype):
+            raise FormatError(f"bytes: items of type {spec.dtype} have no fixed size")
+        single = spec.dtype.names is not None or byte_order(spec.dtype) is None
+        if self.endian is None and not single:
+            raise FormatError(f"bytes: endian is missing, items of {spec.dtype} have several bytes")
+        return spec.nbytes
+
+    def plain(self, dtype: DType) -> bool:
+        """Tell whether items are stored as they lie in memory."""
+        return byte_order(dtype) in (None, self.endian or "little")
+
+    def encode(self, array: NDArray[Any]) -> Buffer:
+        """Return the bytes of an array; its memory where nothing has to be swapped."""
+        if not self.plain(array.dtype):
+            array = array.astype(in_order(array.dtype, self.endian or "little"))
+        return Raw().encode(array)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
+        """Return the items; a view of `data` where nothing has to be swapped."""
+        if self.plain(spec.dtype):
+            return Raw().decode(data, spec)
+        stored = np.frombuffer(data, in_order(spec.dtype, self.endian or "little"))
+        return stored.astype(spec.dtype).reshape(spec.shape)
+
+
+def byte_order(dtype: DType) -> Endian | Literal["mixed"] | None:
+    """Return the byte order of items; None when they have none, "mixed" when fields differ.
+
+    >>> byte_order(np.dtype(">f4")), byte_order(np.dtype("S3"))
+    ('big', None)
+    >>> byte_order(np.dtype([("a", "<i2"), ("b", ">i2")]))
+    'mixed'
+    """
+    if dtype.subdtype is not None:
+        return byte_order(dtype.subdtype[0])
+    if dtype.names is not None:
+        orders = {byte_order(dtype[name]) for name in dtype.names} - {None}
+        return "mixed" if len(orders) > 1 else next(iter(orders), None)
+    if dtype.itemsize == 1 or dtype.byteorder == "|":
+        return None
+    return {"=": _NATIVE, "<": "little", ">": "big"}[dtype.byteorder]
+
+
+def in_order(dtype: DType, endian: Endian) -> DType:
+    """Return the type with its bytes in that order.
+
+    >>> in_order(np.dtype([("a", "<i2"), ("b", "u1")]), "big")
+    dtype([('a', '>i2'), ('b', 'u1')])
+    """
+    if byte_order(dtype) in (None, endian):
+        return dtype
+    return dtype.newbyteorder(_SIGNS[endian])

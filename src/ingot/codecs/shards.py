@@ -1,0 +1,244 @@
+"""The shard: many encoded chunks in one value, and the index that says where each of them lies.
+
+Knows the index in all its forms, from bytes to values and back, and how a new shard is put together
+from new chunks and what an old shard held. Refuses to know stores, and what the chunks hold.
+
+An index has two unsigned 64-bit numbers for each inner chunk, in C order: where it begins in the
+shard, and how many bytes it has; both are 2**64 - 1 for a chunk that is absent. Chunks may lie in
+any order, with gaps between them, and share bytes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.codecs.codec import Buffer, ChunkSpec, CodecChain
+from ingot.errors import CorruptionError, FormatError, LimitError
+
+__all__ = ["IndexForm", "ShardIndex", "build_shard"]
+
+_ABSENT: Final = 2**64 - 1
+_ENTRY: Final = 16
+_ENDS: Final = ("start", "end")
+# An index is held whole; sixteen million chunks in one shard are more than anyone has.
+_LARGEST_INDEX: Final = 1 << 28
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardIndex:
+    """Where the inner chunks of a shard of `size` bytes lie: `entries` has a row for each.
+
+    >>> index = ShardIndex(np.array([[0, 4], [2**64 - 1, 2**64 - 1]], np.uint64), 24)
+    >>> starts, lengths = index.ranges(np.array([1, 0]))
+    >>> starts.tolist(), lengths.tolist()
+    ([0, 0], [-1, 4])
+    """
+
+    entries: NDArray[np.uint64]
+    size: int
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which chunks the shard holds."""
+        found: NDArray[np.bool_] = (self.entries != _ABSENT).any(axis=1)
+        return found
+
+    def ranges(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where chunks begin and how long they are, by number; an absent one is -1 long.
+
+        What does not lie inside the shard is a `CorruptionError`.
+        """
+        entries = self.entries[numbers]
+        present = (entries != _ABSENT).any(axis=1)
+        starts, lengths = entries[:, 0], entries[:, 1]
+        # In this order nothing can overflow.
+        inside = (lengths <= self.size) & (starts <= self.size - np.minimum(lengths, self.size))
+        bad = np.flatnonzero(present & ~inside)
+        if len(bad):
+            start, length = entries[bad[0]].tolist()
+            raise CorruptionError(
+                f"shard index: inner chunk {numbers[bad[0]]} claims {length} bytes from {start} "
+                f"on, the shard has {self.size}"
+            )
+        return (
+            np.where(present, starts, 0).astype(np.int64),
+            np.where(present, lengths, _ABSENT).astype(np.int64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexForm:
+    """How the index of a shard with `counts` inner chunks along each axis is stored.
+
+    `chain` turns it into bytes, always as many.
+
+    >>> form = IndexForm((2, 2), CodecChain())
+    >>> form.nbytes, form.place(100)
+    (64, (36, 64))
+    """
+
+    counts: tuple[int, ...]
+    chain: CodecChain
+    location: str = "end"
+    nbytes: int = field(init=False)
+    """The bytes of a stored index."""
+
+    def __post_init__(self) -> None:
+        if self.location not in _ENDS:
+            raise FormatError(f"shard index: its location is {self.location!r}, not start or end")
+        if self.total * _ENTRY > _LARGEST_INDEX:
+            raise LimitError(f"a shard of {self.counts} inner chunks: its index is too large")
+        nbytes = _fixed_size(self.chain, self._spec())
+        if nbytes is None:
+            raise FormatError("shard index: its codecs make a number of bytes that varies")
+        object.__setattr__(self, "nbytes", nbytes)
+
+    @property
+    def total(self) -> int:
+        """The number of inner chunks in a shard."""
+        return math.prod(self.counts)
+
+    @property
+    def recipe(self) -> tuple[tuple[int, ...], bool, bool, bool] | None:
+        """What the native kernel is told of it; None when only Python can read such an index.
+
+        That is: the counts, then whether it is at the start, is big-endian, has a CRC-32C.
+
+        >>> IndexForm((2,), CodecChain(), "start").recipe
+        ((2,), True, False, False)
+        """
+        chain = self.chain
+        swapped = not chain.serializer.plain(np.dtype("<u8"))
+        sealed = len(chain.compressors) == 1 and chain.compressors[0].seals
+        known = not swapped or chain.serializer.plain(np.dtype(">u8"))
+        if chain.filters or not known or len(chain.compressors) > sealed:
+            return None
+        return self.counts, self.location == "start", swapped, sealed
+
+    def place(self, size: int) -> tuple[int, int]:
+        """Return where the index of a shard of `size` bytes begins, and how long it is."""
+        if self.nbytes > size:
+            raise CorruptionError(
+                f"shard: {size} bytes are stored, its index alone takes {self.nbytes}"
+            )
+        return (size - self.nbytes if self.location == "end" else 0), self.nbytes
+
+    def parse(self, data: Buffer, size: int) -> ShardIndex:
+        """Return the index of a shard of `size` bytes, from the bytes at its place."""
+        if len(data) != self.nbytes:
+            raise CorruptionError(
+                f"shard index: {self.nbytes} bytes are due, {len(data)} are stored"
+            )
+        try:
+            table = self.chain.decode(data, self._spec())
+        except CorruptionError as error:
+            raise CorruptionError(f"shard index: {error}") from None
+        return ShardIndex(table.reshape(-1, 2).astype(np.uint64, copy=False), size)
+
+    def pack(self, entries: NDArray[np.uint64]) -> bytes:
+        """Return the bytes that `parse` reads back."""
+        return self.chain.encode(entries.reshape(self._spec().shape))
+
+    def find(self, shard: Buffer) -> ShardIndex:
+        """Return the index of a shard whose bytes are all at hand."""
+        start, length = self.place(len(shard))
+        return self.parse(shard[start : start + length], len(shard))
+
+    def _spec(self) -> ChunkSpec:
+        return ChunkSpec((*self.counts, 2), np.dtype(np.uint64))
+
+
+@dataclass(slots=True)
+class _Building:
+    """A shard that is put together, piece by piece."""
+
+    end: int
+    """Where the next piece will lie."""
+    entries: NDArray[np.uint64]
+    pieces: list[Buffer] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, form: IndexForm) -> Self:
+        start = form.nbytes if form.location == "start" else 0
+        return cls(start, np.full((form.total, 2), _ABSENT, np.uint64))
+
+    def add(self, piece: Buffer) -> int:
+        start = self.end
+        self.pieces.append(piece)
+        self.end += len(piece)
+        return start
+
+
+def build_shard(
+    form: IndexForm,
+    chunks: Mapping[int, Buffer | None],
+    old: Buffer | None = None,
+) -> bytes | None:
+    """Return a shard that holds `chunks`, by number, and what `old` held of all others.
+
+    Old ones are taken over byte for byte. All lie in C order; bytes that old chunks share are still
+    shared, so a shard never grows by being rewritten. None is an absent chunk, and a shard that
+    would hold nothing.
+
+    >>> form = IndexForm((2,), CodecChain(), "start")
+    >>> shard = build_shard(form, {1: b"new"}, build_shard(form, {0: b"old", 1: b"other"}))
+    >>> shard[form.nbytes:]
+    b'oldnew'
+    """
+    building = _Building.begin(form)
+    kept = _kept_segments(form, chunks, old)
+    placed: dict[int, int] = {}
+    for number in sorted({*kept, *chunks}):
+        if number in chunks:
+            data = chunks[number]
+            if data is not None:
+                building.entries[number] = building.add(data), len(data)
+            continue
+        start, length, segment, stop = kept[number]
+        if segment not in placed:
+            placed[segment] = building.add(memoryview(old or b"")[segment:stop])
+        building.entries[number] = placed[segment] + start - segment, length
+    if (building.entries == _ABSENT).all():
+        return None
+    index = form.pack(building.entries)
+    pieces = building.pieces
+    return b"".join([index, *pieces] if form.location == "start" else [*pieces, index])
+
+
+def _fixed_size(chain: CodecChain, spec: ChunkSpec) -> int | None:
+    for stage in chain.filters:
+        spec = stage.encoded(spec)
+    size = chain.serializer.serialized_size(spec)
+    for compressor in chain.compressors:
+        size = compressor.encoded_size(size) if size is not None else None
+    return size
+
+
+def _kept_segments(
+    form: IndexForm, chunks: Mapping[int, Buffer | None], old: Buffer | None
+) -> dict[int, tuple[int, int, int, int]]:
+    """Return start and length of old chunks that stay, and from where to where to copy for them.
+
+    Chunks that overlap are copied together.
+    """
+    if old is None:
+        return {}
+    index = form.find(old)
+    wanted = index.present
+    wanted[np.fromiter(chunks, np.int64, len(chunks))] = False
+    numbers = np.flatnonzero(wanted)
+    starts, lengths = index.ranges(numbers)
+    placed: list[tuple[int, int, int, int]] = []
+    stops: dict[int, int] = {}
+    segment = stop = 0
+    for row in np.argsort(starts, kind="stable").tolist():
+        start, length = int(starts[row]), int(lengths[row])
+        if start >= stop:
+            segment = stop = start
+        stops[segment] = stop = max(stop, start + length)
+        placed.append((int(numbers[row]), start, length, segment))
+    return {number: (*place, segment, stops[segment]) for number, *place, segment in placed}  # type: ignore[misc]

@@ -1,0 +1,340 @@
+"""Zarr version 3 in a store: a ``zarr.json`` for every node, and a key for every chunk.
+
+Knows where documents and chunks lie and what a new array is made of. Refuses to know what a
+document says: `ingot.formats.zarr3_document` does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.codecs.arrays import Transpose
+from ingot.codecs.byteorder import byte_order, in_order
+from ingot.codecs.bytes import Blosc
+from ingot.codecs.checksums import Checksum, Crc32c
+from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
+from ingot.codecs.strings import VlenUtf8
+from ingot.dtypes import DType
+from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
+from ingot.formats import document, zarr3_codecs, zarr3_document, zarr3_types
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    GroupNode,
+    KeyTemplate,
+    Kind,
+    Locations,
+    Request,
+    Signature,
+)
+from ingot.formats.keys import leaving, stored
+from ingot.formats.sharding import sharded
+from ingot.formats.shards import inner_map
+from ingot.formats.zarr3_document import NODE, ArrayMetadata, GroupMetadata, KeyEncoding, Metadata
+from ingot.grid import ChunkGrid, auto_chunks
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+
+__all__ = ["Zarr3Format", "Zarr3Map", "default_stages"]
+
+_ORDERS: Final = ("C", "F")
+
+# Inside a shard a chunk costs little, so that smaller ones pay.
+_SMALL: Final = 2**18
+
+
+def default_stages(dtype: DType) -> tuple[Stage, ...]:
+    """Return the codecs of a new array for which none were chosen, but for the checksum.
+
+    >>> default_stages(np.dtype("<f4"))
+    (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=1),)
+    """
+    if dtype == dtypes.TEXT:
+        return (VlenUtf8(), Blosc())
+    if dtypes.is_variable(dtype):
+        raise UnsupportedError(f"{dtype}: say by a codec what the objects are")
+    return (Blosc(),)
+
+
+@dataclass(frozen=True, slots=True)
+class Zarr3Map:
+    """The chunks of one array: each under a key of its own, absent when all fill.
+
+    Where the array is in shards, they are these chunks.
+    """
+
+    store: Store
+    metadata: ArrayMetadata
+    path: str = ""
+
+    @property
+    def schema(self) -> ArraySchema:
+        """What the array is, each of its chunks being the value of a key."""
+        return self.metadata.schema
+
+    @property
+    def template(self) -> KeyTemplate:
+        """How keys follow from coordinates."""
+        template = self.metadata.template
+        return replace(template, prefix=_prefix(self.path) + template.prefix)
+
+    def locate(self, coords: NDArray[np.int64]) -> Locations:
+        """Return where chunks lie: every one is a whole key."""
+        return Locations(self.template.keys(coords))
+
+    def reopened(self, store: Store) -> "Zarr3Map":
+        """Return the map of the same array as `store` has it now."""
+        metadata = _read(store, self.path)
+        if isinstance(metadata, GroupMetadata):
+            raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
+        return replace(self, store=store, metadata=metadata)
+
+    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
+        """Return the commit that stores chunks, each by one atomic edit."""
+        template = self.template
+        return Commit(
+            publish=tuple(
+                Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
+                for coords, data in encoded.items()
+            )
+        )
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr3Map, Commit]":
+        """Return the map of another shape; chunks that leave or enter the grid are removed.
+
+        Chunks beyond the old grid are what an earlier, larger array has left; were they not
+        removed before the array grows, they would come back to life.
+        """
+        if len(shape) != len(self.schema.shape):
+            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+        metadata = self.metadata.resized(shape)
+        old, new = self.schema.grid.counts, metadata.schema.grid.counts
+        commit = Commit(
+            prepare=self._removals(new, old),
+            publish=(Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata)),),
+            cleanup=self._removals(old, new),
+        )
+        return replace(self, metadata=metadata), commit
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr3Map, Commit]":
+        """Return the map with other attributes."""
+        metadata = self.metadata.described(attrs)
+        put = Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata))
+        return replace(self, metadata=metadata), Commit(publish=(put,))
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        template = self.template
+        found = stored(self.store, template, len(self.schema.shape))
+        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        return Commit(publish=(Delete(_prefix(self.path) + NODE),), cleanup=chunks)
+
+    def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
+        """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
+        template = self.template
+        found = leaving(self.store, template, inside, outside)
+        return tuple(Delete(template.key(coords)) for coords in found)
+
+
+class Zarr3Format:
+    """Zarr version 3 in a store; every node has a path, that of the first one is empty."""
+
+    name: ClassVar[str] = "zarr3"
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
+    signature: ClassVar[Signature] = Signature(markers=(NODE,))
+    settings: ClassVar[tuple[str, ...]] = (
+        "order",
+        "checksum",
+        "shards",
+        "dimension_names",
+        "chunk_key_encoding",
+        "dimension_separator",
+    )
+
+    def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
+        """Return the array or group at `path`."""
+        path = _normalised(path)
+        metadata = _read(store, path)
+        if isinstance(metadata, GroupMetadata):
+            return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
+        return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
+
+    def design(
+        self,
+        request: Request,
+        *,
+        order: str = "C",
+        checksum: bool = True,
+        dimension_names: Sequence[str | None] | None = None,
+        shards: int | Sequence[int] | Literal["auto"] | None = None,
+        **layout: Any,
+    ) -> ArraySchema:
+        """Return how an array will lie here; without chunks, near to cubes of 1 MiB.
+
+        A `checksum` of every chunk (CRC-32C) stands behind its codecs, unless one of them is a
+        checksum already. With `shards`, the shape of one or "auto", many chunks are stored
+        together; they are smaller then, near to cubes of 256 KiB.
+        """
+        if order not in _ORDERS:
+            raise ValueError(f"order is {order!r}, not 'C' or 'F'")
+        dtype = _held(request.dtype)
+        fill = request.fill if dtypes.is_variable(dtype) else np.asarray(request.fill, dtype)[()]
+        chunks = request.chunks or _chunks(request.shape, dtype.itemsize, shards)
+        grid = ChunkGrid(request.shape, chunks, padded=True)
+        stages = default_stages(dtype) if request.stages is None else request.stages
+        chain = _built(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
+        lengths = grid.chunk
+        if shards is not None:
+            lengths, chain = sharded(shards, grid, chain, dtype.itemsize)
+        return ArraySchema(
+            grid.shape,
+            dtype,
+            lengths,
+            chain,
+            fill,
+            order,
+            request.attrs,
+            dimension_names=_names(dimension_names, len(grid.shape)),
+        )
+
+    def create(
+        self,
+        store: Store,
+        schema: ArraySchema,
+        path: str = "",
+        *,
+        chunk_key_encoding: Literal["default", "v2"] = "default",
+        dimension_separator: str | None = None,
+        **layout: Any,
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that makes it and the groups above it.
+
+        What is returned is what opening will find: the metadata is read back from its bytes.
+        """
+        path = _named(_normalised(path))
+        encoding = _encoding(chunk_key_encoding, dimension_separator)
+        data = zarr3_document.pack(ArrayMetadata.of(schema, encoding))
+        metadata = _array(zarr3_document.parse(data))
+        publish = (Put(_prefix(path) + NODE, data),)
+        commit = Commit(tuple(_ancestors(store, path)), publish)
+        return ArrayNode(inner_map(Zarr3Map(store, metadata, path))), commit
+
+
+def _read(store: Store, path: str) -> Metadata:
+    """Return what the document at `path` says."""
+    key = _prefix(path) + NODE
+    # One byte more than allowed tells that a document is too long without reading all of it.
+    (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
+    if data is None:
+        raise NotFoundError(f"{store.location}: no {key}")
+    try:
+        return zarr3_document.parse(data, key)
+    except IngotError as error:
+        error.add_note(f"in {store.location}")
+        raise
+
+
+def _array(metadata: Metadata) -> ArrayMetadata:
+    assert isinstance(metadata, ArrayMetadata)
+    return metadata
+
+
+def _held(dtype: DType) -> DType:
+    """Return the type in which a new array is held: without gaps, in one byte order."""
+    dtype = zarr3_types.normalised(dtype)
+    return in_order(dtype, "little") if byte_order(dtype) == "mixed" else dtype
+
+
+def _chunks(
+    shape: tuple[int, ...], itemsize: int, shards: int | Sequence[int] | str | None
+) -> tuple[int, ...]:
+    """Return the shape of chunks that were left to the format; they divide shards."""
+    growing = 0 in shape
+    if shards is None:
+        return auto_chunks(shape, itemsize, growing=growing)
+    if isinstance(shards, str):
+        return auto_chunks(shape, itemsize, target=_SMALL, least=_SMALL // 4, growing=growing)
+    lengths = (shards,) if isinstance(shards, int | np.integer) else tuple(shards)
+    shard = ChunkGrid(shape, lengths, padded=True).chunk
+    return tuple(
+        map(_divisor, shard, auto_chunks(shard, itemsize, target=_SMALL, least=_SMALL // 4))
+    )
+
+
+def _divisor(whole: int, most: int) -> int:
+    """Return the largest divisor that is not above `most`."""
+    return next(part for part in range(min(most, whole), 0, -1) if whole % part == 0)
+
+
+def _built(stages: Sequence[Stage], spec: ChunkSpec, order: str, *, checksum: bool) -> CodecChain:
+    """Return the chain of stages, in the order of encoding, for items stored in `order`."""
+    first = [Transpose()] if order == "F" and len(spec.shape) > 1 else []
+    last: list[Stage] = []
+    if checksum and not any(isinstance(stage, Checksum) for stage in stages):
+        last.append(Crc32c())
+    try:
+        chain = zarr3_codecs.serialized(assemble([*first, *stages, *last], spec), spec)
+        # Names and configurations that nothing here could read back are found out now.
+        return zarr3_codecs.parse_chain(
+            zarr3_codecs.pack_chain(chain, len(spec.shape)), spec, "codec"
+        )
+    except (FormatError, UnsupportedError) as error:
+        text = str(error)
+        raise type(error)(text if text.startswith("codec") else f"codec: {text}") from None
+
+
+def _names(names: Sequence[str | None] | None, ndim: int) -> tuple[str | None, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(name is None or isinstance(name, str) for name in names):
+        raise ValueError(f"dimension_names is {names!r}, not a sequence of strings and None")
+    if len(names) != ndim:
+        raise ValueError(f"dimension_names has {len(names)} names, the array {ndim} axes")
+    return tuple(names)
+
+
+def _encoding(name: str, separator: str | None) -> KeyEncoding:
+    if name not in ("default", "v2"):
+        raise ValueError(f"chunk_key_encoding is {name!r}, not 'default' or 'v2'")
+    if separator not in (None, ".", "/"):
+        raise ValueError(f"dimension_separator is {separator!r}, not '.' or '/'")
+    if name == "v2":
+        return KeyEncoding("v2", separator or ".")
+    return KeyEncoding("default", separator or "/")
+
+
+def _children(store: Store, path: str) -> Iterator[str]:
+    folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
+    found = store.read([Extent(f"{_prefix(path)}{name}/{NODE}", 0, 1) for name in folders])
+    for name, marker in zip(folders, found, strict=True):
+        if marker is not None:
+            yield name
+
+
+def _ancestors(store: Store, path: str) -> Iterator[Edit]:
+    """Yield the groups above `path` that are not there yet."""
+    parts = path.split("/") if path else []
+    for depth in range(len(parts)):
+        key = _prefix("/".join(parts[:depth])) + NODE
+        if store.size(key) is None:
+            yield Put(key, zarr3_document.pack(GroupMetadata()))
+
+
+def _normalised(path: str) -> str:
+    return "/".join(part for part in path.replace("\\", "/").split("/") if part)
+
+
+def _named(path: str) -> str:
+    """Return a path for a new node, or complain about a name that no node may have."""
+    for name in path.split("/") if path else ():
+        if not name.strip(".") or name.startswith("__") or name == NODE:
+            raise ValueError(f"{name!r} cannot be the name of a node")
+    return path
+
+
+def _prefix(path: str) -> str:
+    return f"{path}/" if path else ""

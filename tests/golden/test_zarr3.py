@@ -1,0 +1,164 @@
+"""Zarr version 3 arrays of three writers, and damaged ones, give what a right reader gives.
+
+``zarr3.tar.xz`` is never regenerated. Its manifest says of each case what must come out: the data,
+an error, or anything but a crash. Every case is read on both kernels, in memory and on disk.
+"""
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ingot
+from ingot.errors import IngotError, NotFoundError
+from ingot.formats.format import GroupNode
+from ingot.formats.zarr3 import Zarr3Format
+from ingot.stores import MemoryStore
+from tests.kernels import needs_native
+from tests.places import Place, put, use_kernel
+
+ARCHIVE = Path(__file__).with_name("zarr3.tar.xz")
+
+Case = dict[str, Any]
+Open = Callable[[Case, str], ingot.Array]
+
+
+@cache
+def unpacked() -> dict[str, bytes]:
+    with tarfile.open(ARCHIVE) as tar:
+        members = [member for member in tar if member.isfile()]
+        return {
+            member.name.removeprefix("zarr3/"): tar.extractfile(member).read()  # type: ignore[union-attr]
+            for member in members
+        }
+
+
+CASES: list[Case] = json.loads(unpacked()["manifest.json"])
+
+
+def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
+    chosen = [case for case in CASES if case["expect"] == expectation and case["node"] == node]
+    return pytest.mark.parametrize("case", chosen, ids=lambda case: case["id"])
+
+
+def content(case: Case, path: str = "") -> dict[str, bytes]:
+    """Return the keys and bytes of a case, or of what lies at a path in it."""
+    prefix = f"{case['store']}/{path}/" if path else f"{case['store']}/"
+    return {
+        name.removeprefix(prefix): data
+        for name, data in unpacked().items()
+        if name.startswith(prefix)
+    }
+
+
+@pytest.fixture(params=["memory", "local"])
+def place_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])
+def opened(
+    request: pytest.FixtureRequest,
+    place_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Open:
+    """Opens cases, on each kernel, in each place."""
+    use_kernel(request.param, monkeypatch)
+
+    def opens(case: Case, path: str = "") -> ingot.Array:
+        place: Place = MemoryStore() if place_name == "memory" else tmp_path / (path or "array")
+        put(place, content(case, path))
+        return ingot.open(place)
+
+    return opens
+
+
+def assert_same_items(found: NDArray[Any], name: str) -> None:
+    """Compare to the last bit, in whichever byte order the answer was noted down."""
+    if name.endswith(".npy"):
+        expected = np.load(io.BytesIO(unpacked()[name]), allow_pickle=False)
+        assert found.shape == expected.shape
+        assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
+        assert found.astype(expected.dtype).tobytes() == expected.tobytes()
+        return
+    answer = json.loads(unpacked()[name])
+    assert list(found.shape) == answer["shape"]
+    assert found.reshape(-1).tolist() == answer["values"]
+
+
+@cases("equal")
+def test_an_array_reads_as_its_writer_meant_it(case: Case, opened: Open) -> None:
+    array = opened(case, case["inner"])
+    assert_same_items(array[...], case["expected"])
+    assert dict(array.attrs) == json.loads(content(case, case["inner"])["zarr.json"]).get(
+        "attributes", {}
+    )
+
+
+@cases("equal")
+def test_parts_of_an_array_are_parts_of_the_whole(case: Case, opened: Open) -> None:
+    array = opened(case, case["inner"])
+    whole = array[...]
+    if whole.ndim == 0:
+        return
+    inner = tuple(slice(length // 3, length - length // 4) for length in whole.shape)
+    backwards = tuple(slice(None, None, -2) for _ in whole.shape)
+    last = tuple(length - 1 for length in whole.shape) if whole.size else ...
+    picked = np.arange(whole.shape[0])[::-1][:5]
+    for key in (inner, backwards, last, picked):
+        found, expected = np.asarray(array[key]), np.asarray(whole[key])
+        assert found.dtype == expected.dtype
+        assert found.shape == expected.shape
+        assert found.tolist() == expected.tolist() or found.tobytes() == expected.tobytes()
+
+
+@cases("equal", node="group")
+def test_the_members_of_a_group_are_arrays(case: Case, opened: Open) -> None:
+    for path, name in case["members"].items():
+        assert_same_items(opened(case, path)[...], name)
+
+
+@cases("equal", node="group")
+def test_a_group_has_its_members(case: Case) -> None:
+    store = MemoryStore(content(case))
+    for path in case["groups"]:
+        group = Zarr3Format().open(store, path)
+        assert isinstance(group, GroupNode)
+        below = [path for path in (*case["groups"], *case["members"]) if path]
+        parts = [each.rpartition("/") for each in below]
+        assert sorted(group.children) == sorted(name for head, _, name in parts if head == path)
+
+
+@cases("error")
+def test_a_broken_array_is_an_error(case: Case, opened: Open) -> None:
+    with pytest.raises(IngotError):
+        opened(case, case["inner"])[...]
+
+
+@cases("any")
+def test_a_doubtful_array_is_read_or_refused(case: Case, opened: Open) -> None:
+    try:
+        array = opened(case, case["inner"])
+        found = array[...]
+    except IngotError:
+        return
+    assert found.shape == array.shape
+
+
+def test_a_folder_without_a_document_is_no_group() -> None:
+    [case] = [case for case in CASES if "root_only_child" in case["id"]]
+    with pytest.raises(NotFoundError):
+        Zarr3Format().open(MemoryStore(content(case)))
+
+
+def test_every_expectation_is_tested() -> None:
+    assert {case["expect"] for case in CASES} == {"equal", "error", "any"}
+    assert len(CASES) == 98

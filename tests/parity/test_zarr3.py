@@ -1,0 +1,136 @@
+"""Chains of Zarr version 3, with seals, carried out natively and by the twin."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingot.codecs.codec import parse_spelling
+from ingot.engine.run import Engine
+from ingot.errors import CorruptionError, IngotError
+from ingot.formats.format import ArrayNode, ChunkMap, Request
+from ingot.formats.zarr3 import Zarr3Format
+from ingot.options import Options
+from ingot.selection import parse
+from ingot.stores.local import LocalStore
+from tests.kernels import needs_native
+from tests.parity.test_engine import CHUNKS, KEYS, SHAPE, _write, engines, items
+
+LAYOUTS: list[tuple[Any, str, dict[str, Any]]] = [
+    ("<f4", "blosc:lz4:5:shuffle", {}),
+    (">i8", "blosc:zstd:3:bitshuffle", {"order": "F"}),
+    ("|u1", "zstd:3", {"chunk_key_encoding": "v2"}),
+    (">i2", "none", {"dimension_separator": "."}),
+    ("<c16", "none", {"order": "F", "checksum": False}),
+    ("<M8[ms]", "lz4", {}),
+    ([("a", "<i4"), ("b", "<f8")], "blosc", {}),
+    ("<i4", "blosc", {"shards": (8, 10, 14)}),
+    ("<i4", "zstd:1", {"shards": (8, 5, 7), "order": "F"}),
+]
+
+
+def make(folder: Path, dtype: Any, spelling: str, layout: dict[str, Any]) -> ChunkMap:
+    dtype = np.dtype(dtype)
+    request = Request(SHAPE, dtype, np.zeros((), dtype)[()], CHUNKS, parse_spelling(spelling))
+    folder.mkdir(exist_ok=True)
+    store = LocalStore(folder, writable=True)
+    schema = Zarr3Format().design(request, **layout)
+    node, commit = Zarr3Format().create(store, schema, **layout)
+    assert isinstance(node, ArrayNode)
+    store.apply(commit)
+    return node.chunks
+
+
+@pytest.mark.parametrize(("dtype", "spelling", "layout"), LAYOUTS)
+def test_every_way_reads_and_writes_the_same(
+    dtype: Any,
+    spelling: str,
+    layout: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = np.zeros(SHAPE, dtype)
+    ways = engines(make(tmp_path / "a", dtype, spelling, layout), monkeypatch)
+    for turn, key in enumerate(KEYS):
+        name = list(ways)[turn % len(ways)]
+        part = items(dtype, turn)[key]
+        expected[key] = part
+        _write(ways[name], parse(key, SHAPE), part)
+        for reader in ways.values():
+            for again in KEYS:
+                found = reader.read(parse(again, SHAPE))
+                assert np.array_equal(found, expected[again]), (name, again)
+                assert found.dtype == expected[again].dtype
+
+
+def damaged(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def age(path: Path, seconds: float) -> None:
+    moment = time.time() - seconds
+    os.utime(path, (moment, moment))
+
+
+@pytest.mark.parametrize("spelling", ["blosc:lz4:5:shuffle", "zstd:3", "none"])
+@pytest.mark.parametrize("place", [0, 20, -5, -1])
+def test_every_way_finds_damage(
+    spelling: str, place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = engines(make(tmp_path / "a", "<f4", spelling, {}), monkeypatch)
+    writer = next(iter(ways.values()))
+    _write(writer, parse((), SHAPE), items("<f4", 1))
+    damaged(tmp_path / "a/c/0/0/0", place)
+    for engine in ways.values():
+        with pytest.raises(CorruptionError, match="crc32c"):
+            engine.read(parse((0, 0, 0), SHAPE))
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4])
+def test_every_way_refuses_chunks_too_short_for_a_seal(
+    length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = engines(make(tmp_path / "a", "<f4", "none", {}), monkeypatch)
+    writer = next(iter(ways.values()))
+    _write(writer, parse((), SHAPE), items("<f4", 1))
+    (tmp_path / "a/c/0/0/0").write_bytes(bytes(length))
+    for verify in ("first", "always", "never"):
+        engine = Engine(writer.chunks, Options(verify=verify))
+        with pytest.raises(IngotError):
+            engine.read(parse((0, 0, 0), SHAPE))
+    for engine in ways.values():
+        with pytest.raises(IngotError):
+            engine.read(parse((0, 0, 0), SHAPE))
+
+
+@needs_native
+@pytest.mark.parametrize("spelling", ["blosc:lz4:5:noshuffle", "none"])
+def test_a_seal_is_held_against_a_file_until_it_was_found_right(
+    spelling: str, tmp_path: Path
+) -> None:
+    chunks = make(tmp_path / "a", "|u1", spelling, {})
+    data = np.random.default_rng(1).integers(0, 256, SHAPE, np.uint8)
+    _write(Engine(chunks, Options()), parse((), SHAPE), data)
+    path = tmp_path / "a/c/0/0/0"
+    age(path, 10)
+    first, always = Engine(chunks, Options()), Engine(chunks, Options(verify="always"))
+    corner, last = parse((0, 0, 0), SHAPE), parse((3, 4, 6), SHAPE)
+    assert first.read(corner) == data[0, 0, 0]
+    # The same file to all appearances, though its last items are not what they were.
+    facts = path.stat()
+    damaged(path, -8)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert first.read(corner) == data[0, 0, 0]
+    assert Engine(chunks, Options(verify="never")).read(corner) == data[0, 0, 0]
+    for engine in (always, Engine(chunks, Options())):
+        with pytest.raises(CorruptionError, match="crc32c"):
+            engine.read(last)
+    # A file that was written again is another one.
+    age(path, 5)
+    with pytest.raises(CorruptionError, match="crc32c"):
+        first.read(corner)
