@@ -29,6 +29,7 @@ mod rows;
 #[cfg(test)]
 mod samples;
 mod scatter;
+mod scattered;
 mod scratch;
 mod seals;
 mod shard_reading;

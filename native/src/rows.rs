@@ -15,12 +15,12 @@ use crate::watch::Watch;
 
 impl Layout {
     /// How many rows of a chunk count.
-    fn valid(&self, number: usize) -> usize {
+    pub fn valid(&self, number: usize) -> usize {
         self.chunk[0].min(self.shape[0] - number * self.chunk[0])
     }
 
     /// What the file of a chunk must hold, now or `before` the array grew.
-    fn due(&self, number: usize, before: bool) -> Due {
+    pub fn due(&self, number: usize, before: bool) -> Due {
         let (full, valid) = (self.chunk[0], self.valid(number));
         let short = self.framing.and_then(|framing| framing.short).filter(|short| before && short.0 == number);
         let least = short.map_or(valid, |short| short.1.min(valid));

@@ -88,8 +88,84 @@ pub fn decode<R: Borrow<Region>>(
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<usize> {
+    open(extent, due, wanted, buffers, |found| {
+        let Found { decoder, checks, whole, extent, body, rows } = found;
+        let region = region(rows)?;
+        let region = region.borrow();
+        let blocks = checks.blocks(decoder, region);
+        if let Some(window) = whole {
+            checks.check(window, blocks.clone())?;
+            decoder.decode_region(window, decoder.blocks_of(region), region, scratch)?;
+            return Ok(rows);
+        }
+        for (blocks, span) in checks.reads(decoder, blocks, region)? {
+            let bytes = room(body, span.len())?;
+            extent.read(FRAME_BYTES + span.start, bytes)?;
+            let window = Window { bytes, offset: span.start };
+            checks.check(window, blocks.clone())?;
+            decoder.decode_region(window, blocks, region, scratch)?;
+        }
+        Ok(rows)
+    })
+}
+
+/// A chunk whose header, block starts and trailer are read and agree.
+pub struct Found<'a> {
+    pub decoder: &'a Decoder<'a>,
+    checks: &'a Checks<'a>,
+    /// All bytes of the chunk, when they were read at once.
+    whole: Option<Window<'a>>,
+    extent: &'a Extent<'a>,
+    body: &'a mut Vec<u8>,
+    pub rows: usize,
+}
+
+impl Found<'_> {
+    /// All bytes of the chunk, and every checksum compared.
+    pub fn all(&mut self) -> Outcome<&[u8]> {
+        let cbytes = self.decoder.header.cbytes;
+        let bytes = match self.whole {
+            Some(window) => window.bytes,
+            None => {
+                let bytes = room(self.body, cbytes)?;
+                self.extent.read(FRAME_BYTES, bytes)?;
+                bytes
+            }
+        };
+        let count = self.checks.0.as_ref().map_or(0, |(_, spans)| spans.count());
+        self.checks.check(Window { bytes, offset: 0 }, 0..count)?;
+        Ok(bytes)
+    }
+
+    /// The bytes that hold one block, and its checksum compared.
+    pub fn block(&mut self, index: usize) -> Outcome<Window<'_>> {
+        let window = match (self.whole, &self.checks.0) {
+            (Some(window), _) => window,
+            (None, Some((_, spans))) => {
+                let span = spans.span(index);
+                let bytes = room(self.body, span.len())?;
+                self.extent.read(FRAME_BYTES + span.start, bytes)?;
+                Window { bytes, offset: span.start }
+            }
+            // Without a trailer blocks end where others begin; all of them is simpler.
+            (None, None) => return Ok(Window { bytes: self.all()?, offset: 0 }),
+        };
+        self.checks.check(window, index..index + 1)?;
+        Ok(window)
+    }
+}
+
+/// Read of a file what comes before and behind the blocks, or all of it where `wanted` bytes
+/// are a good part, and hand it to `then`.
+pub fn open<T>(
+    extent: &Extent<'_>,
+    due: &Due,
+    wanted: usize,
+    buffers: &mut Buffers,
+    then: impl FnOnce(Found<'_>) -> Outcome<T>,
+) -> Outcome<T> {
     let expected = due.most * due.row_bytes;
-    let at_once = extent.length <= SMALL || wanted * 3 >= due.least * due.row_bytes;
+    let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= due.least * due.row_bytes;
     // The size that a file may have is checked before any memory is taken for it.
     let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
     extent.read(0, room(&mut buffers.head, first)?)?;
@@ -104,7 +180,8 @@ pub fn decode<R: Borrow<Region>>(
     let Buffers { head, body, tail } = buffers;
     let head = &head[..first.max(front)];
     let behind = FRAME_BYTES + header.cbytes;
-    let tail = if head.len() == extent.length {
+    let all = head.len() == extent.length;
+    let tail = if all {
         &head[behind..]
     } else {
         let tail = room(tail, trailer_bytes(&header, extent.length - behind)?)?;
@@ -113,23 +190,8 @@ pub fn decode<R: Borrow<Region>>(
     };
     let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
     let checks = Checks::new(&decoder, head, tail, due.number, rows)?;
-    let region = region(rows)?;
-    let region = region.borrow();
-    let blocks = checks.blocks(&decoder, region);
-    if head.len() == extent.length {
-        let window = Window { bytes: &head[FRAME_BYTES..behind], offset: 0 };
-        checks.check(window, blocks.clone())?;
-        decoder.decode_region(window, decoder.blocks_of(region), region, scratch)?;
-        return Ok(rows);
-    }
-    for (blocks, span) in checks.reads(&decoder, blocks, region)? {
-        let bytes = room(body, span.len())?;
-        extent.read(FRAME_BYTES + span.start, bytes)?;
-        let window = Window { bytes, offset: span.start };
-        checks.check(window, blocks.clone())?;
-        decoder.decode_region(window, blocks, region, scratch)?;
-    }
-    Ok(rows)
+    let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
+    then(Found { decoder: &decoder, checks: &checks, whole, extent, body, rows })
 }
 
 /// The zone map behind the chunk in a file, empty when there is none; the trailer must hold.

@@ -11,17 +11,21 @@ True
 """
 
 from ingot import errors
-from ingot.api import array, create, formats, group, open
+from ingot.api import array, create, formats, group, open, table
 from ingot.array import Array
 from ingot.codecs import blosc
 from ingot.group import Group
 from ingot.options import Limits, Options
+from ingot.table import Table
+from ingot.views import View
 
 __all__ = [
     "Array",
     "Group",
     "Limits",
     "Options",
+    "Table",
+    "View",
     "__version__",
     "array",
     "blosc",
@@ -30,6 +34,7 @@ __all__ = [
     "formats",
     "group",
     "open",
+    "table",
 ]
 
 __version__ = "0.1.0"

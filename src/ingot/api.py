@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import creation
 from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
-from ingot.creation import Codec, Wish, create_array
+from ingot.creation import ArrayWish, check_layout, create_array
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -28,7 +29,16 @@ from ingot.errors import (
 )
 from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
-from ingot.formats.format import ArrayNode, Format, GroupNode, Hierarchy, Node, Owner
+from ingot.formats.format import (
+    ArrayNode,
+    Format,
+    GroupNode,
+    Hierarchy,
+    Node,
+    Owner,
+    TableFormat,
+    TableNode,
+)
 from ingot.formats.paths import prefix
 from ingot.formats.zarr0 import Zarr0Format
 from ingot.formats.zarr1 import Zarr1Format
@@ -36,6 +46,9 @@ from ingot.formats.zarr2_groups import Zarr2Hierarchy
 from ingot.formats.zarr3_groups import Zarr3Hierarchy
 from ingot.group import Group, State, group_handle
 from ingot.options import Options
+from ingot.rows import check_lengths, columns_of, flattened
+from ingot.sheet import Sheet, created
+from ingot.sheet import opened as opened_table
 from ingot.stores import (
     Commit,
     Feature,
@@ -47,8 +60,10 @@ from ingot.stores import (
     read_state,
 )
 from ingot.stores.state import change, read_numbered
+from ingot.table import Table
+from ingot.wish import Chunks, Codec, Wish
 
-__all__ = ["array", "create", "formats", "group", "open"]
+__all__ = ["array", "create", "formats", "group", "open", "table"]
 
 Path: TypeAlias = str | os.PathLike[str] | Store
 """Where a dataset is: a path of the local file system, or a store."""
@@ -68,13 +83,14 @@ _FORMATS: Final[Mapping[str, Format]] = {
 _OWNERS: Final = tuple(each for each in _FORMATS.values() if isinstance(each, Owner))
 
 _DEFAULT: Final = "zarr3"
+_DEFAULT_TABLE: Final = "bcolz"
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def open(
     path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
-) -> Array | Group:
+) -> Array | Table | Group:
     """Open a dataset. What it is goes by its content, not by its name.
 
     Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group is
@@ -111,6 +127,10 @@ def open(
         first = State(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
+    if isinstance(node, TableNode):
+        sheet = Sheet(node.table, options)
+        ledger = opened_table(chosen, place.store, place.inner, options, first=(sheet, number))
+        return Table(chosen, ledger, path=place.path, mode=mode)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
     engine = Engine(node.chunks, options), number
@@ -149,7 +169,7 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    wish = ArrayWish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
     return _created(path, wish, None)
 
 
@@ -161,7 +181,7 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
     """
-    return _created(path, *Wish.of_data(data, as_create))
+    return _created(path, *ArrayWish.of_data(data, as_create))
 
 
 def group(
@@ -196,6 +216,52 @@ def group(
     change(place.store, build, durability=options.durability)
     handle = group_handle(chosen, place.store, place.inner, options)
     return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
+
+
+def table(
+    columns: object,
+    path: Path | None = None,
+    *,
+    codec: Codec | Mapping[str, Codec] = None,
+    chunks: Chunks | Mapping[str, Chunks] = "auto",
+    format: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+    **layout: Any,
+) -> Table:
+    """Create a table of columns; without a path, in memory.
+
+    `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
+    frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
+    all columns, or mappings from some of them. The table appears when all of it is stored.
+
+    >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
+    array([1.7, 1.8])
+    """
+    chosen = _format(format or _DEFAULT_TABLE)
+    if not isinstance(chosen, TableFormat):
+        raise UnsupportedError(f"format {chosen.name} holds no tables")
+    check_layout(chosen, layout)
+    options = options or Options()
+    given = {name: np.asarray(each) for name, each in flattened(columns_of(columns)).items()}
+    check_lengths(given)
+    schema = Wish(chunks, codec).table_schema(chosen, given, options, **layout)
+    described = converted(attrs or {})
+    place = _Place.of(MemoryStore() if path is None else path, writable=True)
+    made: list[Sheet] = []
+
+    def build(store: Store) -> Commit:
+        old = _in_the_way(place, store, overwrite=overwrite, groups=False)
+        sheet, commit = created(chosen, store, schema, given, described, options, **layout)
+        made.append(sheet)
+        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
+
+    # Before a lock file is made.
+    _in_the_way(place, place.store, overwrite=overwrite, groups=False)
+    number = change(place.store, build, durability=options.durability)
+    ledger = opened_table(chosen, place.store, "", options, first=(made[-1], number))
+    return Table(chosen, ledger, path=place.path, mode="r+")
 
 
 def formats() -> dict[str, tuple[str, ...]]:
@@ -356,7 +422,7 @@ def _detected(place: _Place, view: Store) -> Format:
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
 
 
-def _created(path: Path | None, wish: Wish, items: NDArray[Any] | None = None) -> Array:
+def _created(path: Path | None, wish: ArrayWish, items: NDArray[Any] | None = None) -> Array:
     place = _placed(MemoryStore() if path is None else path, wish.format, writable=True)
     chosen = _format(wish.format) if wish.format else place.owner or _format(_DEFAULT)
 

@@ -29,6 +29,7 @@ from ingot.formats.format import ArrayNode, ChunkMap, Format
 from ingot.grid import ChunkGrid
 from ingot.growth import appended
 from ingot.handle import Handle
+from ingot.lens import Held
 from ingot.options import Options
 from ingot.orthogonal import OrthogonalIndex
 from ingot.reductions import Axis, Out, Source
@@ -65,7 +66,7 @@ class Array:
     __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
 
     def __init__(
-        self, format: Format, handle: Handle[Engine], *, path: str | None, mode: Mode
+        self, format: Format, handle: Held[Engine], *, path: str | None, mode: Mode
     ) -> None:
         self._format = format
         self._handle = handle
@@ -323,7 +324,7 @@ class Array:
     def _change(self, build: Callable[[Engine], Step]) -> None:
         self._writable().change(build)
 
-    def _writable(self) -> Handle[Engine]:
+    def _writable(self) -> Held[Engine]:
         if self._mode == "r":
             raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
         return self._handle

@@ -6,16 +6,19 @@ text and as HTML. Refuses to find out anything by itself.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
 from ingot.schema import ArraySchema
 
-__all__ = ["Info", "Tree", "array_info", "codec_text", "group_info", "size_text"]
+__all__ = ["Info", "Tree", "array_info", "codec_text", "group_info", "size_text", "table_info"]
 
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'
 
+_LONGEST_ITEM: Final = 20
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -125,8 +128,7 @@ def array_info(
         "nbytes": size_text(schema.nbytes),
     }
     if stored is not None:
-        ratio = f", {schema.nbytes / stored:.1f} times smaller" if stored else ""
-        rows["stored"] = size_text(stored) + ratio
+        rows["stored"] = _stored_text(schema.nbytes, stored)
     rows["attrs"] = ", ".join(schema.attrs) or "none"
     return Info("ingot.Array", tuple(rows.items()))
 
@@ -152,6 +154,42 @@ def group_info(
     return Info("ingot.Group", tuple(rows.items()))
 
 
+def table_info(
+    path: str | None,
+    format: str,
+    count: int,
+    schemas: Mapping[str, ArraySchema],
+    stored: Mapping[str, int],
+    first: Mapping[str, NDArray[Any]],
+    attrs: Mapping[str, Any],
+) -> Info:
+    """Return the table of a table; `first` has the values of its first rows.
+
+    >>> import ingot
+    >>> ingot.table({"day": [1, 2, 3], "name": ["x", "yy", "z"]}, codec="blosc:zlib:9").info
+    ingot.Table
+      path    in memory
+      format  bcolz, mode r+
+      rows    3
+      attrs   none
+      stored  ...
+      day     int64, ...: 1, 2, 3
+      name    <U2, ...: x, yy, z
+    """
+    rows = {
+        "path": path or "in memory",
+        "format": format,
+        "rows": f"{count:,}",
+        "attrs": ", ".join(attrs) or "none",
+        "stored": _stored_text(sum(each.nbytes for each in schemas.values()), sum(stored.values())),
+    }
+    columns = tuple(
+        (name, f"{_kind_text(schema, stored[name])}: {_listed(first[name], count)}")
+        for name, schema in schemas.items()
+    )
+    return Info("ingot.Table", (*rows.items(), *columns))
+
+
 def size_text(nbytes: int) -> str:
     """Return a number of bytes, exact and in a unit that suits it.
 
@@ -172,6 +210,24 @@ def codec_text(stages: Sequence[Stage]) -> str:
     ('zlib(level=9)', 'none')
     """
     return " > ".join(map(_stage_text, stages)) or "none"
+
+
+def _stored_text(nbytes: int, stored: int) -> str:
+    ratio = f", {nbytes / stored:.1f} times smaller" if stored else ""
+    return size_text(stored) + ratio
+
+
+def _kind_text(schema: ArraySchema, stored: int) -> str:
+    lengths = f" {list(schema.shape[1:])}" if len(schema.shape) > 1 else ""
+    ratio = f"{schema.nbytes / stored:.1f} times smaller" if stored else "nothing stored"
+    return f"{schema.dtype}{lengths}, {ratio}"
+
+
+def _listed(values: NDArray[Any], count: int) -> str:
+    """Return the first items of a column, each as short as a line allows."""
+    texts = [str(value).replace("\n", " ") for value in values]
+    shown = [text if len(text) <= _LONGEST_ITEM else f"{text[:_LONGEST_ITEM]}…" for text in texts]
+    return ", ".join([*shown, "…"] if len(values) < count else shown) or "no rows"
 
 
 def _stage_text(stage: Stage) -> str:

@@ -16,6 +16,7 @@ already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
     │   └── MemberError            KeyError: a group has no member of that name
     ├── ExistsError                FileExistsError (OSError): something of that name is there
     ├── SelectionError             IndexError: the selection does not fit the data
+    │   └── ColumnError            KeyError: there is no column of that name
     └── KernelError                ImportError: the compute kernel asked for cannot be used
 
 A message names the file or field, what it claims, and what is the case. Whoever catches an error
@@ -30,6 +31,7 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 """
 
 __all__ = [
+    "ColumnError",
     "CorruptionError",
     "ExistsError",
     "FormatError",
@@ -151,6 +153,18 @@ class SelectionError(IngotError, IndexError):
     Traceback (most recent call last):
     ingot.errors.SelectionError: items 5:12 of a chunk that holds 10
     """
+
+
+class ColumnError(SelectionError, KeyError):
+    """The table has no column of that name.
+
+    >>> raise ColumnError("there is no column 'prize'; there is day, price")
+    Traceback (most recent call last):
+    ingot.errors.ColumnError: there is no column 'prize'; there is day, price
+    """
+
+    # A KeyError shows its argument as if that were the key.
+    __str__ = Exception.__str__
 
 
 class KernelError(IngotError, ImportError):

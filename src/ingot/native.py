@@ -177,6 +177,16 @@ class Layout(Protocol):
     ) -> "tuple[list[Staged], list[Trouble]]":
         """Encode the chunks of a box, those with the numbers ``first`` to ``last``, into files."""
 
+    def gather(
+        self, out: "NDArray[Any]", rows: "NDArray[Any]", threads: int
+    ) -> "list[Trouble] | None":
+        """Copy rows with trailers, by ascending numbers, to ``out``; None if all was well."""
+
+    def compare(
+        self, out: "NDArray[Any]", start: int, comparison: str, value: bytes, threads: int
+    ) -> "list[Trouble] | None":
+        """Say in ``out`` of which rows from ``start`` on a comparison with ``value`` is true."""
+
     def zones(self, numbers: "Sequence[int]") -> list[bytes]:
         """Read the zone maps of chunks that have trailers; empty where there is none."""
 

@@ -19,6 +19,8 @@ PUBLIC = {
     "Group",
     "Limits",
     "Options",
+    "Table",
+    "View",
     "__version__",
     "array",
     "blosc",
@@ -27,6 +29,7 @@ PUBLIC = {
     "formats",
     "group",
     "open",
+    "table",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""
 

@@ -8,6 +8,7 @@ use crate::encode::Recipe;
 use crate::layout::{Layout, Report, Trouble};
 use crate::seals::{Seals, Verify};
 use crate::shards::Sharding;
+use crate::scattered::Comparison;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
 use crate::superchunk::Framing;
@@ -167,6 +168,53 @@ impl PyLayout {
     fn zones(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<Py<PyBytes>>> {
         let zones = detached(py, |kept, watch| self.0.zones(&numbers, &mut kept.tools, watch))?;
         Ok(zones.iter().map(|zone| PyBytes::new(py, zone).unbind()).collect())
+    }
+
+    /// Copy the rows of these numbers, which ascend, to `out`; what was wrong is returned.
+    fn gather(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        rows: &Bound<'_, PyAny>,
+        threads: usize,
+    ) -> PyResult<Option<Troubles>> {
+        let (buffer, numbers) = (PyUntypedBuffer::get(out)?, PyUntypedBuffer::get(rows)?);
+        let memory = buffers::writable(&buffer)?;
+        // Copied: another thread may change them after they were checked.
+        let numbers: Vec<i64> = buffers::contiguous(&numbers)?
+            .chunks_exact(8)
+            .map(|raw| i64::from_ne_bytes(raw.try_into().expect("eight bytes")))
+            .collect();
+        let found = detached(py, |kept, watch| {
+            // SAFETY: the buffer is held, and nobody reads it before the call returns.
+            let out = unsafe { memory.whole() };
+            self.0.gather(&numbers, out, threads, &mut kept.tools, watch)
+        })?;
+        if found.is_empty() { Ok(None) } else { troubles(py, found).map(Some) }
+    }
+
+    /// Say in `out`, a byte for each, of which rows from `start` on a comparison with `value`
+    /// is true; what was wrong is returned.
+    fn compare(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        start: usize,
+        comparison: &str,
+        value: Vec<u8>,
+        threads: usize,
+    ) -> PyResult<Option<Troubles>> {
+        let Some(comparison) = Comparison::parse(comparison) else {
+            return Err(PyValueError::new_err(format!("{comparison:?} is no comparison")));
+        };
+        let buffer = PyUntypedBuffer::get(out)?;
+        let memory = buffers::writable(&buffer)?;
+        let found = detached(py, |kept, watch| {
+            // SAFETY: as in `gather`.
+            let out = unsafe { memory.whole() };
+            self.0.compare(start, comparison, &value, out, threads, &mut kept.tools, watch)
+        })?;
+        if found.is_empty() { Ok(None) } else { troubles(py, found).map(Some) }
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new

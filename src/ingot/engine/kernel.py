@@ -17,7 +17,16 @@ from ingot.formats.format import ChunkMap, Sharded
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
-__all__ = ["decode", "encode", "fill_item", "native_layout", "plain_dtype", "read_outer"]
+__all__ = [
+    "decode",
+    "encode",
+    "fill_item",
+    "native_layout",
+    "picks_rows",
+    "plain_dtype",
+    "read_outer",
+    "read_scattered",
+]
 
 _FROM_OTHERS: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
@@ -123,6 +132,33 @@ def read_outer(
     starts, steps = [each.start for each in ranges], [each.step for each in ranges]
     report = layout.read_outer(out, starts, steps, indices, threads)
     return [] if report is None else report[1]
+
+
+def picks_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]) -> bool:
+    """Tell whether a selection has single rows, and all of each.
+
+    >>> picks_rows((np.array([3, 1]), range(4)), (9, 4)), picks_rows((range(3),), (9,))
+    (True, False)
+    """
+    whole = all(axis == range(length) for axis, length in zip(axes[1:], shape[1:], strict=True))
+    return whole and not isinstance(axes[0], range)
+
+
+def read_scattered(
+    layout: native.Layout,
+    out: NDArray[Any],
+    axes: Sequence[range | NDArray[np.int64]],
+    threads: int,
+) -> list[tuple[tuple[int, ...], str, BaseException]]:
+    """Read single rows of chunks that are cut in rows, each block once; return what went wrong."""
+    rows = np.asarray(axes[0])
+    if bool((rows[:-1] <= rows[1:]).all()):
+        return layout.gather(out, rows, threads) or []
+    order = np.argsort(rows, kind="stable")
+    ascending = np.empty_like(out)
+    troubles = layout.gather(ascending, rows[order], threads)
+    out[order] = ascending
+    return troubles or []
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -134,7 +134,10 @@ class Engine:
         if type(selection) is OrthogonalSelection and layout is not None:
             result = np.empty(selection.engine_shape, self._plain)
             if result.size:
-                self._judge(kernel.read_outer(layout, result, selection.axes, self._threads))
+                read = kernel.read_outer
+                if isinstance(self.chunks, Zoned) and kernel.picks_rows(selection.axes, self.shape):
+                    read = kernel.read_scattered
+                self._judge(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
@@ -246,6 +249,27 @@ class Engine:
         layout = self._make_layout()
         packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
         return Zones.parse(packed, dtype)
+
+    def compared(
+        self, comparison: str, item: NDArray[Any], rows: range
+    ) -> NDArray[np.bool_] | None:
+        """Tell of which rows a comparison with an item of the array's own type is true.
+
+        None where only the caller can: the kernel knows numbers and times, one for each row.
+        """
+        layout, dtype = self._make_layout(), self._dtype
+        plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
+        if (
+            layout is None
+            or len(self.shape) != 1
+            or not plain
+            or not isinstance(self.chunks, Zoned)
+        ):
+            return None
+        found = np.empty(len(rows), np.bool_)
+        troubles = layout.compare(found, rows.start, comparison, item.tobytes(), self._threads)
+        self._judge(troubles or [])
+        return found
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""

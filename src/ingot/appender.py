@@ -1,0 +1,91 @@
+"""Rows that come one by one, stored in groups.
+
+Knows when a group is full: after so many rows, or when its first row has waited so long. Refuses to
+know where the rows go.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Self
+
+__all__ = ["Appender"]
+
+ROWS: Final = 10_000
+SECONDS: Final = 1.0
+
+
+class Appender:
+    """Collects rows and hands them on in groups; leaving its block hands on the rest.
+
+    A row is a sequence with a value for each column, a mapping, or keyword arguments. What was
+    handed on is stored; of the rest, the rows of at most one group, a crash leaves nothing. After
+    an error in the block, rows that were added before it are stored all the same.
+
+    >>> groups = []
+    >>> with Appender(groups.append, rows=2) as add:
+    ...     for number in range(5):
+    ...         add((number, number * 10))
+    >>> groups
+    [[(0, 0), (1, 10)], [(2, 20), (3, 30)], [(4, 40)]]
+    """
+
+    def __init__(
+        self,
+        store: Callable[[list[Any]], None],
+        *,
+        rows: int | None = ROWS,
+        seconds: float | None = SECONDS,
+    ) -> None:
+        if rows is not None and rows < 1:
+            raise ValueError(f"rows is {rows}, at least 1 is needed")
+        if seconds is not None and seconds < 0:
+            raise ValueError(f"seconds is {seconds}, at least 0 is needed")
+        self._store = store
+        self._most = rows
+        self._seconds = seconds
+        self._waiting: list[Any] = []
+        self._since = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __call__(self, row: Sequence[Any] | Mapping[str, Any] | None = None, **values: Any) -> None:
+        """Add one row; a group that is full, or has waited long enough, is stored first of all."""
+        if (row is None) == (not values):
+            raise TypeError("a row is one sequence or mapping, or keyword arguments")
+        with self._lock:
+            if self._closed:
+                raise ValueError("the appender is closed")
+            if not self._waiting:
+                self._since = time.monotonic()
+            self._waiting.append(values if row is None else row)
+            if self._is_due():
+                self._hand_on()
+
+    def flush(self) -> None:
+        """Store all rows that wait."""
+        with self._lock:
+            self._hand_on()
+
+    def close(self) -> None:
+        """Store all rows that wait, and take no more."""
+        with self._lock:
+            self._closed = True
+            self._hand_on()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _is_due(self) -> bool:
+        if self._most is not None and len(self._waiting) >= self._most:
+            return True
+        return self._seconds is not None and time.monotonic() - self._since >= self._seconds
+
+    def _hand_on(self) -> None:
+        if self._waiting:
+            # Rows that are refused stay out of the way of those that follow.
+            rows, self._waiting = self._waiting, []
+            self._store(rows)

@@ -1,0 +1,206 @@
+"""What comes out of an expression for a block of rows: what NumPy would make of it.
+
+Knows the operation behind every operator and function, and turns NumPy's complaints into ours.
+Refuses to know where the columns come from.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.errors import IngotError, SelectionError
+from ingot.query.expr import (
+    Among,
+    Binary,
+    Call,
+    Column,
+    Combine,
+    Compare,
+    Expression,
+    Literal,
+    Unary,
+    spelled,
+)
+from ingot.query.literals import MIRRORED, adapt, adapted_values
+
+__all__ = ["COMPARISONS", "evaluate", "matches"]
+
+Columns = Mapping[str, NDArray[Any]]
+
+COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+"""The comparisons of expressions, as NumPy makes them."""
+
+_BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.true_divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "**": np.power,
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+}
+_UNARY: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "-": np.negative,
+    "+": np.positive,
+    "~": np.invert,
+    "not": np.logical_not,
+}
+_COMBINE: Final = {"and": np.logical_and, "or": np.logical_or}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "abs": np.absolute,
+    "contains": lambda text, part: np.strings.find(text, part) >= 0,
+    "endswith": np.strings.endswith,
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": lambda values: np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values),
+    "startswith": np.strings.startswith,
+}
+
+# Up to here, one comparison for each value is faster than looking values up in order.
+_FEW_VALUES: Final = 8
+
+
+def matches(expression: Expression, columns: Columns, count: int) -> NDArray[np.bool_]:
+    """Return for each of `count` rows whether the expression is true of it.
+
+    >>> from ingot.query.parse import parse
+    >>> matches(parse("a > 1"), {"a": np.array([1, 2])}, 2)
+    array([False,  True])
+    >>> matches(parse("a + 1"), {"a": np.array([1, 2])}, 2)
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: (a + 1) gives int64, not booleans
+    """
+    found = np.asarray(evaluate(expression, columns))
+    if found.dtype != np.bool_:
+        raise SelectionError(f"{_shown(expression)} gives {found.dtype}, not booleans")
+    if found.shape not in ((), (count,)):
+        raise SelectionError(
+            f"{_shown(expression)} gives {list(found.shape[1:])} booleans for each row, not one"
+        )
+    return np.broadcast_to(found, (count,))
+
+
+def evaluate(expression: Expression, columns: Columns) -> Any:
+    """Return an array with an item for each row, or a value when no column takes part.
+
+    >>> from ingot.query.parse import parse
+    >>> evaluate(parse("a * 2 + b"), {"a": np.array([1, 2]), "b": np.array([10, 20])})
+    array([12, 24])
+    """
+    with np.errstate(all="ignore"):
+        return _evaluated(expression, columns)
+
+
+def _evaluated(expression: Expression, columns: Columns) -> Any:
+    if isinstance(expression, Column):
+        return columns[expression.name]
+    if isinstance(expression, Literal):
+        return expression.value
+    if isinstance(expression, Combine):
+        parts = [_evaluated(each, columns) for each in expression.operands]
+        join = _COMBINE[expression.operator]
+        return _tried(expression, lambda: reduce(join, parts))
+    if isinstance(expression, Among):
+        operand = _evaluated(expression.operand, columns)
+        values = tuple(each.value for each in expression.values)
+        return _tried(expression, lambda: _among(np.asarray(operand), values))
+    if isinstance(expression, Compare):
+        left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
+        return _tried(expression, lambda: _compared(expression.operator, left, right))
+    if isinstance(expression, Unary):
+        operand = _evaluated(expression.operand, columns)
+        return _tried(expression, lambda: _UNARY[expression.operator](operand))
+    if isinstance(expression, Binary):
+        left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
+        return _tried(expression, lambda: _BINARY[expression.operator](left, right))
+    arguments = [_evaluated(each, columns) for each in expression.arguments]
+    return _tried(expression, lambda: _called(expression, arguments))
+
+
+def _tried(expression: Expression, compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except IngotError as error:
+        raise SelectionError(f"{_shown(expression)}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise SelectionError(f"{_shown(expression)}: {error}") from None
+
+
+def _compared(comparison: str, left: Any, right: Any) -> Any:
+    if isinstance(right, np.ndarray) and not isinstance(left, np.ndarray):
+        return _compared(MIRRORED[comparison], right, left)
+    if not isinstance(left, np.ndarray):
+        return COMPARISONS[comparison](left, right)
+    if isinstance(right, np.ndarray):
+        _check_alike(left, right)
+        return COMPARISONS[comparison](left, right)
+    adapted = adapt(comparison, right, left.dtype)
+    if isinstance(adapted, bool):
+        return np.full(left.shape, adapted)
+    return COMPARISONS[adapted[0]](left, adapted[1])
+
+
+def _check_alike(left: NDArray[Any], right: NDArray[Any]) -> None:
+    """Complain of columns that NumPy finds unequal for their types alone."""
+    kinds = {_KINDS.get(each.dtype.kind, each.dtype.kind) for each in (left, right)}
+    if len(kinds) > 1:
+        raise SelectionError(f"{left.dtype} cannot be compared with {right.dtype}")
+
+
+_KINDS: Final = dict.fromkeys("biufc", "number") | {"U": "text", "T": "text"}
+
+
+def _among(operand: NDArray[Any], values: tuple[Any, ...]) -> Any:
+    kind = operand.dtype.kind
+    wanted = adapted_values(values, operand.dtype)
+    if not wanted:
+        return np.zeros(operand.shape, np.bool_)
+    if len(wanted) <= _FEW_VALUES or kind == "c":
+        return reduce(operator.or_, (np.equal(operand, value) for value in wanted))
+    if kind in "biu":
+        return _among_integers(operand, wanted)
+    if kind == "f":
+        # As one comparison would, look for the value nearest to each in the items' own type.
+        return np.isin(operand, np.array([each for each in wanted if each == each], operand.dtype))
+    if kind == "T":
+        return np.isin(operand, np.array(wanted, operand.dtype))
+    return np.isin(operand, np.array(wanted))
+
+
+def _among_integers(operand: NDArray[Any], wanted: list[Any]) -> Any:
+    own = np.dtype(np.uint8) if operand.dtype.kind == "b" else operand.dtype
+    low, high = np.iinfo(own).min, np.iinfo(own).max
+    whole = [int(each) for each in wanted if isinstance(each, int) and low <= each <= high]
+    broken = [each for each in wanted if not isinstance(each, int)]
+    found = np.isin(operand.astype(own, copy=False), np.array(whole, own))
+    if broken:
+        found |= np.isin(operand.astype(np.float64), np.array(broken, np.float64))
+    return found
+
+
+def _called(expression: Call, arguments: list[Any]) -> Any:
+    first = np.asarray(arguments[0])
+    if len(arguments) == 1:
+        return _FUNCTIONS[expression.function](first)
+    adapted = adapt("==", arguments[1], first.dtype)
+    part = adapted[1] if isinstance(adapted, tuple) else arguments[1]
+    return _FUNCTIONS[expression.function](first, part)
+
+
+def _shown(expression: Expression) -> str:
+    text = spelled(expression)
+    return text if len(text) <= 200 else f"{text[:200]}…"

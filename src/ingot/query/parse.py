@@ -1,0 +1,283 @@
+"""Text that becomes an expression, by Python's own grammar and never by running it.
+
+Knows the part of the grammar that expressions have: names, with dots into nested columns and in
+backticks when they are no Python names; numbers, text, bytes; arithmetic, comparisons, also
+chained, ``&``, ``|``, ``~``, ``and``, ``or``, ``not``; ``in`` a list of values; a few functions.
+Refuses everything else, and to know which columns there are.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeGuard
+
+import numpy as np
+
+from ingot.errors import SelectionError
+from ingot.query.expr import (
+    Among,
+    Binary,
+    Call,
+    Column,
+    Combine,
+    Compare,
+    Expression,
+    Literal,
+    Unary,
+)
+
+__all__ = ["DEEPEST", "FUNCTIONS", "LONGEST", "parse"]
+
+LONGEST: Final = 1 << 20
+"""The most characters that are looked at: room for a list of some ten thousand values."""
+DEEPEST: Final = 150
+"""The most operations inside each other."""
+
+FUNCTIONS: Final[Mapping[str, int]] = {
+    "abs": 1,
+    "contains": 2,
+    "endswith": 2,
+    "isfinite": 1,
+    "isinf": 1,
+    "isnan": 1,
+    "startswith": 2,
+}
+"""The functions that expressions have, with the number of their arguments."""
+
+_BINARY: Final[Mapping[type[ast.operator], str]] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+}
+_COMPUTED: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+}
+_UNARY: Final[Mapping[type[ast.unaryop], str]] = {
+    ast.USub: "-",
+    ast.UAdd: "+",
+    ast.Invert: "~",
+    ast.Not: "not",
+}
+_COMPARISONS: Final[Mapping[type[ast.cmpop], str]] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+_LOWEST: Final = -(2**63)
+_HIGHEST: Final = 2**64 - 1
+_MOST_POWER_BITS: Final = 128
+
+# Text in quotes is passed by, so that a backtick inside of it stays what it is.
+_QUOTED: Final = re.compile(
+    r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`([^`]*)`""",
+    re.DOTALL,
+)
+
+
+def parse(text: str) -> Expression:
+    """Return the expression that text spells, or complain of what it may not have.
+
+    >>> parse("(ts >= 1) & (ts < 9)").operator
+    '&'
+    >>> parse("1 <= quote.price < 2")
+    Combine(operator='and', operands=(Compare(operator='<=', left=Literal(value=1),
+    right=Column(name='quote.price')), Compare(operator='<', left=Column(name='quote.price'),
+    right=Literal(value=2))))
+    >>> parse("`last price` in (1, 2)").operand
+    Column(name='last price')
+    >>> parse("__import__('os')")
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: "__import__('os')": there is no function '__import__', only abs,
+    contains, endswith, isfinite, isinf, isnan, startswith, datetime64, timedelta64
+    """
+    if len(text) > LONGEST:
+        raise SelectionError(f"an expression of {len(text)} characters, the most is {LONGEST}")
+    quoted: list[str] = []
+
+    def stand_in(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1]
+        quoted.append(match[2])
+        return f"_{len(quoted) - 1}_quoted"
+
+    source = _QUOTED.sub(stand_in, text)
+    names = {f"_{index}_quoted": name for index, name in enumerate(quoted)}
+    try:
+        tree = ast.parse(source.strip(), mode="eval")
+    except SyntaxError as error:
+        raise SelectionError(f"{_shown(text)}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise SelectionError(f"{_shown(text)}: not an expression, or too deep") from None
+    try:
+        return _Reader(names).read(tree.body, 1)
+    except SelectionError as error:
+        raise SelectionError(f"{_shown(text)}: {error}") from None
+
+
+class _Reader:
+    """Turns Python's tree into ours; every kind of node has its method, or is refused."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def read(self, node: ast.expr, depth: int) -> Expression:
+        if depth > DEEPEST:
+            raise SelectionError(f"more than {DEEPEST} operations inside each other")
+        read = _KINDS.get(type(node))
+        if read is None:
+            raise SelectionError(f"{type(node).__name__} has no place in an expression")
+        return read(self, node, depth + 1)
+
+    def _name(self, node: ast.Name, depth: int) -> Expression:
+        return Column(self._names.get(node.id, node.id))
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Expression:
+        inner = self.read(node.value, depth)
+        if not isinstance(inner, Column):
+            raise SelectionError(f".{node.attr} of something that is no column")
+        return Column(f"{inner.name}.{self._names.get(node.attr, node.attr)}")
+
+    def _constant(self, node: ast.Constant, depth: int) -> Expression:
+        value = node.value
+        if not isinstance(value, bool | int | float | complex | str | bytes):
+            raise SelectionError(f"{value!r} is no value that a row can have")
+        return Literal(_bounded(value))
+
+    def _unary(self, node: ast.UnaryOp, depth: int) -> Expression:
+        sign = _UNARY[type(node.op)]
+        inner = node.operand
+        if sign == "-" and isinstance(inner, ast.Constant):
+            # The lowest integer has no positive counterpart, so the sign belongs to the number.
+            value = inner.value
+            if isinstance(value, int | float | complex) and not isinstance(value, bool):
+                return Literal(_bounded(-value))
+        return Unary(sign, self.read(inner, depth))
+
+    def _binary(self, node: ast.BinOp, depth: int) -> Expression:
+        sign = _BINARY.get(type(node.op))
+        if sign is None:
+            raise SelectionError(f"{type(node.op).__name__} is no operator of expressions")
+        left, right = self.read(node.left, depth), self.read(node.right, depth)
+        if _is_number(left) and _is_number(right):
+            return Literal(_computed(sign, left.value, right.value))
+        return Binary(sign, left, right)
+
+    def _combine(self, node: ast.BoolOp, depth: int) -> Expression:
+        sign = "and" if isinstance(node.op, ast.And) else "or"
+        return Combine(sign, tuple(self.read(each, depth) for each in node.values))
+
+    def _compare(self, node: ast.Compare, depth: int) -> Expression:
+        parts: list[Expression] = []
+        left = self.read(node.left, depth)
+        for sign, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(sign, ast.In | ast.NotIn):
+                among = Among(left, self._values(right))
+                parts.append(Unary("not", among) if isinstance(sign, ast.NotIn) else among)
+                if len(node.ops) > 1:
+                    raise SelectionError("'in' cannot be part of a chain of comparisons")
+            elif type(sign) not in _COMPARISONS:
+                raise SelectionError("'is' compares no values; use == or isnan")
+            else:
+                following = self.read(right, depth)
+                parts.append(Compare(_COMPARISONS[type(sign)], left, following))
+                left = following
+        return parts[0] if len(parts) == 1 else Combine("and", tuple(parts))
+
+    def _values(self, node: ast.expr) -> tuple[Literal, ...]:
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set):
+            raise SelectionError("'in' needs a list of values")
+        values = [self.read(each, 1) for each in node.elts]
+        if not all(isinstance(each, Literal) for each in values):
+            raise SelectionError("'in' needs a list of values, not of columns")
+        return tuple(each for each in values if isinstance(each, Literal))
+
+    def _call(self, node: ast.Call, depth: int) -> Expression:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
+            raise SelectionError("functions take plain arguments only")
+        if name in _DATES:
+            return _date(name, [self.read(each, depth) for each in node.args])
+        if name not in FUNCTIONS:
+            known = ", ".join([*FUNCTIONS, *_DATES])
+            raise SelectionError(f"there is no function {ast.unparse(node.func)!r}, only {known}")
+        if len(node.args) != FUNCTIONS[name]:
+            raise SelectionError(f"{name} takes {FUNCTIONS[name]} arguments, not {len(node.args)}")
+        return Call(name, tuple(self.read(each, depth) for each in node.args))
+
+
+_KINDS: Final[Mapping[type[ast.expr], Callable[..., Expression]]] = {
+    ast.Name: _Reader._name,
+    ast.Attribute: _Reader._attribute,
+    ast.Constant: _Reader._constant,
+    ast.UnaryOp: _Reader._unary,
+    ast.BinOp: _Reader._binary,
+    ast.BoolOp: _Reader._combine,
+    ast.Compare: _Reader._compare,
+    ast.Call: _Reader._call,
+}
+
+_DATES: Final = {"datetime64": np.datetime64, "timedelta64": np.timedelta64}
+
+
+def _date(name: str, arguments: list[Expression]) -> Literal:
+    values: list[Any] = [each.value for each in arguments if isinstance(each, Literal)]
+    if len(values) != len(arguments):
+        raise SelectionError(f"{name} takes values, not columns")
+    try:
+        date: np.generic = _DATES[name](*values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SelectionError(f"{name}: {error}") from None
+    return Literal(date)
+
+
+def _is_number(expression: Expression) -> TypeGuard[Literal]:
+    return isinstance(expression, Literal) and isinstance(expression.value, int | float | complex)
+
+
+def _computed(operation: str, left: Any, right: Any) -> Any:
+    """Return what two numbers make, as Python has it: the result still adapts to its column."""
+    # Asked before the power is taken, which may be larger than memory.
+    if operation == "**" and _power_bits(left, right) > _MOST_POWER_BITS:
+        raise SelectionError("an integer beyond 64 bits")
+    try:
+        return _bounded(_COMPUTED[operation](left, right))
+    except (ArithmeticError, TypeError) as error:
+        raise SelectionError(f"{left} {operation} {right}: {error}") from None
+
+
+def _power_bits(left: Any, right: Any) -> int:
+    if not (isinstance(left, int) and isinstance(right, int)) or abs(left) < 2:
+        return 1
+    return abs(left).bit_length() * abs(right)
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
+        raise SelectionError("an integer beyond 64 bits")
+    return value
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 200 else f"{text[:200]}…")

@@ -1,0 +1,123 @@
+"""Which rows of a table an expression is true of.
+
+Knows how to go through the columns that an expression needs: past the chunks whose zone maps say
+no, without a look at those that say yes, block by block through the rest. Refuses to know what the
+rows are wanted for.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.query.evaluate import matches
+from ingot.query.expr import Expression, column_names
+from ingot.query.zones import Span, Zones, survey
+from ingot.selection import parse
+from ingot.sheet import Sheet
+
+__all__ = ["Rows", "check", "count", "find", "gather"]
+
+Rows = range | NDArray[np.int64]
+"""Numbers of rows, ascending: all of a range, or those of an array."""
+
+# Large enough for all threads of the kernel, small enough to stay near the processor.
+_BLOCK_BYTES: Final = 8 << 20
+
+
+def check(sheet: Sheet, expression: Expression) -> None:
+    """Complain of an expression that has no answer for the columns of a table.
+
+    Evaluating it on no rows tells, so a wrong one is refused even where nothing would be read.
+    """
+    empty = {}
+    for name in column_names(expression):
+        sheet.within(name)
+        schema = sheet.chunks(name).schema
+        empty[name] = np.empty((0, *schema.shape[1:]), schema.dtype)
+    matches(expression, empty, 0)
+
+
+def find(sheet: Sheet, expression: Expression) -> Rows:
+    """Return the rows that match."""
+    check(sheet, expression)
+    parts: list[Rows] = []
+    for span, mask in _looked(sheet, expression):
+        if mask is None or mask.all():
+            parts.append(range(span.start, span.stop))
+        elif mask.any():
+            parts.append(np.flatnonzero(mask) + span.start)
+    return _joined(parts)
+
+
+def count(sheet: Sheet, expression: Expression) -> int:
+    """Return how many rows match; their numbers are not kept."""
+    check(sheet, expression)
+    return sum(
+        span.stop - span.start if mask is None else int(np.count_nonzero(mask))
+        for span, mask in _looked(sheet, expression)
+    )
+
+
+def gather(sheet: Sheet, name: str, rows: Rows | slice) -> NDArray[Any]:
+    """Return the values of a column in some rows."""
+    engine = sheet.engine(name)
+    key: object = rows
+    if isinstance(rows, range):
+        # Going down past the first row, a stop of -1 would mean the last one.
+        key = slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
+    values: NDArray[Any] = engine.read(parse(key, engine.shape))
+    return values
+
+
+def _looked(
+    sheet: Sheet, expression: Expression
+) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
+    """Yield the runs of rows that can match, with what is true of each row; None if all do."""
+    names = column_names(expression)
+    for span in survey(expression, _zones(sheet, names), sheet.rows):
+        if span.certain:
+            yield span, None
+            continue
+        for block in _blocks(sheet, names, span):
+            rows = range(block.start, block.stop)
+            columns = {name: gather(sheet, name, rows) for name in names}
+            yield block, matches(expression, columns, len(rows))
+
+
+def _blocks(sheet: Sheet, names: tuple[str, ...], span: Span) -> Iterator[Span]:
+    widths = [sheet.chunks(name).schema for name in names]
+    row = sum(each.nbytes // max(1, each.shape[0]) for each in widths)
+    step = max(1, _BLOCK_BYTES // max(1, row))
+    longest = max((each.chunks[0] for each in widths), default=1)
+    # Whole chunks, so that none is decoded twice.
+    step = max(longest, step // longest * longest)
+    start = span.start
+    while start < span.stop:
+        stop = min((start // step + 1) * step, span.stop)
+        yield Span(start, stop, certain=False)
+        start = stop
+
+
+def _zones(sheet: Sheet, names: tuple[str, ...]) -> dict[str, Zones]:
+    found = {}
+    for name in names:
+        engine = sheet.engine(name)
+        zones = engine.zones() if sheet.rows else None
+        if zones is not None:
+            rows = engine.chunks.schema.chunks[0]
+            found[name] = Zones(rows, sheet.rows, zones.low, zones.high, zones.nulls, zones.known)
+    return found
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    if not parts:
+        return range(0)
+    if all(isinstance(part, range) for part in parts):
+        ranges = [part for part in parts if isinstance(part, range)]
+        if all(a.stop == b.start for a, b in pairwise(ranges)):
+            return range(ranges[0].start, ranges[-1].stop)
+    arrays = [np.arange(p.start, p.stop) if isinstance(p, range) else p for p in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

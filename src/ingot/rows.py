@@ -1,0 +1,259 @@
+"""Rows that become columns, and columns that become rows.
+
+Knows every shape in which rows are handed over: mappings of columns, structured arrays, lists of
+rows, data frames, Arrow streams. Knows which values a column takes: those it can hold as they are.
+Refuses to know tables.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.dtypes import DType
+from ingot.errors import SelectionError
+from ingot.interop import arrow, pandas
+
+__all__ = [
+    "check_lengths",
+    "columns_of",
+    "fitted",
+    "flattened",
+    "row_dtype",
+    "rows_of",
+    "spread",
+    "taken",
+]
+
+Shape = tuple[int, ...]
+Layout = Mapping[str, tuple[DType, Shape]]
+"""The type of every column, and the shape of its items; nested ones by "a.b"."""
+
+
+def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the columns of anything that has some, nested ones as mappings of their own.
+
+    `names` are those of a list of rows, in their order.
+
+    >>> columns_of({"a": [1, 2], "b": ["x", "y"]})
+    {'a': [1, 2], 'b': ['x', 'y']}
+    >>> columns_of([(1, "x"), (2, "y")], ["a", "b"])
+    {'a': (1, 2), 'b': ('x', 'y')}
+    """
+    if isinstance(data, Mapping):
+        return {_name(name): _inner(values) for name, values in data.items()}
+    if isinstance(data, np.ndarray | np.void) and data.dtype.names is not None:
+        return _of_structure(np.atleast_1d(data))
+    if pandas.is_frame(data):
+        return pandas.columns(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return arrow.columns(data)
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes) and names is not None:
+        return _of_rows(data, names)
+    raise TypeError(f"{type(data).__name__} is no mapping of columns, and no rows of a known kind")
+
+
+def flattened(columns: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the columns with those of nested mappings under names with dots.
+
+    >>> flattened({"a": 1, "b": {"c": 2}})
+    {'a': 1, 'b.c': 2}
+    """
+    found: dict[str, Any] = {}
+    for name, values in columns.items():
+        if isinstance(values, Mapping):
+            found |= flattened(values, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = values
+    return found
+
+
+def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
+    """Return rows as columns that a table of that layout takes in, every column of it once.
+
+    >>> taken([(1, 2.5)], {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
+    {'a': array([1], dtype=int32), 'b': array([2.5])}
+    """
+    given = flattened(columns_of(data, tuple(layout)))
+    if missing := [name for name in layout if name not in given]:
+        raise ValueError(f"column {missing[0]!r} is missing among {', '.join(given) or 'none'}")
+    if unknown := [name for name in given if name not in layout]:
+        raise ValueError(f"column {unknown[0]!r} is none of {', '.join(layout) or 'none'}")
+    found = {name: fitted(given[name], *layout[name], name) for name in layout}
+    check_lengths(found)
+    return found
+
+
+def check_lengths(columns: Mapping[str, NDArray[Any]]) -> None:
+    """Complain of columns that have not one length.
+
+    >>> check_lengths({"a": np.zeros(2), "b": np.zeros((1, 2))})
+    Traceback (most recent call last):
+    ValueError: columns of different lengths: a 2, b 1
+    """
+    if scalar := [name for name, values in columns.items() if not values.ndim]:
+        raise ValueError(f"column {scalar[0]!r} is one value, not an array of them")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        text = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"columns of different lengths: {text}")
+
+
+def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
+    """Return values as items of a column; what it cannot hold as it is, is refused.
+
+    Floats may lose digits to a narrower type, nothing else may be lost.
+
+    >>> fitted([1, 300], np.dtype("u1"), (), "a")
+    Traceback (most recent call last):
+    ValueError: column 'a' of uint8 cannot hold 300
+    """
+    if dtype == np.dtype(object):
+        return _objects(values, shape)
+    array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
+    if array.shape[1:] != shape or not array.ndim:
+        raise ValueError(
+            f"column {name!r} has items of shape {list(shape)}, not an array of {array.shape}"
+        )
+    if array.dtype == dtype:
+        return array
+    cast = _cast(array, dtype, name)
+    lossless = array.dtype.kind in "fc" and dtype.kind in "fc" and dtype.kind >= array.dtype.kind
+    if not lossless and not np.can_cast(array.dtype, dtype, "safe"):
+        _check_kept(array, cast, name)
+    return cast
+
+
+def spread(values: object, count: int, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
+    """Return an item for each of some rows, given as one for all of them or one for each.
+
+    >>> spread(7, 2, np.dtype("i4"), (), "a").tolist()
+    [7, 7]
+    """
+    array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if array.shape == shape:
+        one = [values] if dtype == np.dtype(object) else array[None]
+        return np.broadcast_to(fitted(one, dtype, shape, name), (count, *shape))
+    found = fitted(values, dtype, shape, name)
+    if len(found) != count:
+        raise ValueError(f"column {name!r}: {len(found)} values for {count} rows")
+    return found
+
+
+def row_dtype(layout: Layout) -> np.dtype[np.void]:
+    """Return the type of a row: a field for every column, a structure for every nested table.
+
+    >>> row_dtype({"a": (np.dtype("i4"), ()), "b.c": (np.dtype("f8"), (2,))})
+    dtype([('a', '<i4'), ('b', [('c', '<f8', (2,))])])
+    """
+    fields: dict[str, Any] = {}
+    for name, (dtype, shape) in layout.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            fields.setdefault(first, {})[rest] = (dtype, shape)
+        else:
+            # Text of any length has no place in a row but as an object.
+            held = np.dtype(object) if dtypes.is_variable(dtype) else dtype
+            fields[name] = (held, shape)
+    made = [
+        (name, row_dtype(field)) if isinstance(field, dict) else (name, *field)
+        for name, field in fields.items()
+    ]
+    return np.dtype(made)
+
+
+def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> NDArray[np.void]:
+    """Return rows of the columns' values, as an array of structures.
+
+    >>> rows_of({"a": np.array([1, 2])}, {"a": (np.dtype("i8"), ())}, 2)
+    array([(1,), (2,)], dtype=[('a', '<i8')])
+    """
+    rows = np.zeros(count, row_dtype(layout))
+    for name, values in columns.items():
+        field: Any = rows
+        for part in name.split("."):
+            field = field[part]
+        field[...] = values
+    return rows
+
+
+def _inner(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {_name(name): _inner(each) for name, each in values.items()}
+    if isinstance(values, np.ndarray) and values.dtype.names is not None:
+        return _of_structure(values)
+    return values
+
+
+def _of_structure(array: NDArray[Any] | np.void) -> dict[str, Any]:
+    names = array.dtype.names or ()
+    return {name: _inner(np.asarray(array[name])) for name in names}
+
+
+def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+    if not rows:
+        return {name: [] for name in names}
+    if any(isinstance(row, Mapping) for row in rows):
+        listed = [
+            row if isinstance(row, Mapping) else dict(zip(names, row, strict=True)) for row in rows
+        ]
+        return {name: [_dug(row, name) for row in listed] for name in names}
+    for index, row in enumerate(rows):
+        if isinstance(row, str | bytes) or len(row) != len(names):
+            raise ValueError(f"row {index} has not one value for each of {', '.join(names)}")
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _dug(row: Mapping[str, Any], name: str) -> Any:
+    if name in row:
+        return row[name]
+    first, dot, rest = name.partition(".")
+    if not dot or not isinstance(row.get(first), Mapping):
+        raise ValueError(f"column {name!r} is missing in a row")
+    return _dug(row[first], rest)
+
+
+def _array(values: object, dtype: DType, name: str) -> NDArray[Any]:
+    try:
+        if dtype.kind in "MmV" and not hasattr(values, "__array__"):
+            return np.asarray(values, dtype)
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name!r} of {dtype}: {error}") from None
+
+
+def _cast(array: NDArray[Any], dtype: DType, name: str) -> NDArray[Any]:
+    numeric = "biufc"
+    if (array.dtype.kind in numeric) != (dtype.kind in numeric) and array.size:
+        raise ValueError(f"column {name!r} of {dtype} cannot hold {array.dtype}")
+    try:
+        with np.errstate(all="ignore"):
+            return array.astype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name!r} of {dtype}: {error}") from None
+
+
+def _check_kept(array: NDArray[Any], cast: NDArray[Any], name: str) -> None:
+    with np.errstate(all="ignore"):
+        same = (cast == array) | ((cast != cast) & (array != array))
+    if not same.all():
+        wrong = array[tuple(index[0] for index in np.nonzero(~same))]
+        raise ValueError(f"column {name!r} of {cast.dtype} cannot hold {wrong!s}")
+
+
+def _objects(values: object, shape: Shape) -> NDArray[Any]:
+    if isinstance(values, np.ndarray) and values.dtype == object:
+        return values
+    listed = list(values) if isinstance(values, Sequence | np.ndarray) else [values]
+    made = np.empty((len(listed), *shape), object)
+    for index, value in enumerate(listed):
+        made[index] = value
+    return made
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise SelectionError(f"the column name {name!r} is no text")
+    return name

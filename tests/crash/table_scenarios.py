@@ -1,0 +1,107 @@
+"""Every operation of a table, and what the table holds after each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import ingot
+from ingot.stores import LocalStore, MemoryStore, Store
+from ingot.testing import Scenario
+
+Change = Callable[[ingot.Table], object]
+
+
+def columns(rows: int, first: int = 0) -> dict[str, Any]:
+    """Return two columns."""
+    numbers = np.arange(first, first + rows)
+    return {"a": numbers.astype("i2"), "b": (numbers * 3).astype("u1")}
+
+
+def table(rows: int, *changes: Change, chunks: int = 4) -> Scenario:
+    """Return the scenario of changes of a table; what each leads to, one in memory says.
+
+    The judge opens the table and reads all of it.
+    """
+    start = MemoryStore()
+    ingot.table(columns(rows), start, chunks=chunks, attrs={"step": 0})
+    files = dict(start._values)
+    model = MemoryStore(files)
+    states = [seen(model)]
+    for change in changes:
+        change(opened(model, "r+"))
+        states.append(seen(model))
+
+    def judge(store: Store) -> int:
+        found = seen(store)
+        assert found in states, found
+        return states.index(found)
+
+    def step(number: int, change: Change) -> Callable[[Store], None]:
+        def take(store: Store) -> None:
+            assert isinstance(store, LocalStore)
+            store.recover()
+            # Whoever comes after a dead writer takes the step only if that one has not.
+            if judge(store) <= number:
+                change(opened(store, "r+"))
+
+        return take
+
+    return Scenario(files, tuple(step(*pair) for pair in enumerate(changes)), judge)
+
+
+def opened(store: Store, mode: str) -> ingot.Table:
+    found = ingot.open(store, mode)  # type: ignore[arg-type]
+    assert isinstance(found, ingot.Table)
+    return found
+
+
+def seen(store: Store) -> object:
+    """Return all that a reader sees; columns of different lengths are an error by themselves."""
+    found = opened(store, "r")
+    values = {name: column.tolist() for name, column in found.read().items()}
+    attrs = {name: dict(found[name].attrs) for name in found.names}
+    return values, dict(found.attrs), attrs
+
+
+def append(rows: int, first: int = 100) -> Change:
+    return lambda found: found.append(columns(rows, first))
+
+
+def transact(found: ingot.Table) -> None:
+    with found.transaction():
+        found.append(columns(2, 50))
+        found.delete(1)
+        found["a"][0] = 77
+        found.attrs["step"] = 1
+
+
+def replace(found: ingot.Table) -> None:
+    with found.transaction():
+        found.resize(0)
+        found.append(columns(3, 30))
+
+
+TABLES: dict[str, Scenario] = {
+    "append": table(6, append(1)),
+    "append to nothing": table(0, append(3)),
+    "append over chunks": table(3, append(2)),
+    "append, append": table(3, append(1), append(1, 200)),
+    "trim": table(6, lambda found: found.resize(5)),
+    "trim chunks": table(9, lambda found: found.resize(2)),
+    "trim, then append": table(3, lambda found: found.resize(2), append(1)),
+    "grow": table(2, lambda found: found.resize(5)),
+    "update": table(6, lambda found: found.update("a >= 4", {"a": -1, "b": 9})),
+    "assign to a column": table(6, lambda found: found["a"].__setitem__(slice(None), 5)),
+    "delete": table(5, lambda found: found.delete([1, 3])),
+    "delete the last": table(5, lambda found: found.delete(4)),
+    "delete all": table(5, lambda found: found.delete(slice(None))),
+    "add a column": table(5, lambda found: found.add_column("c", np.arange(5, dtype="u1"))),
+    "drop a column": table(5, lambda found: found.drop_column("b")),
+    "drop the first": table(5, lambda found: found.drop_column("a")),
+    "rename": table(5, lambda found: found.rename_column("a", "z")),
+    "attributes": table(3, lambda found: found.attrs.update(step=1)),
+    "attributes of a column": table(3, lambda found: found["a"].attrs.update(unit="m")),
+    "transaction": table(5, transact),
+    "replaced in a transaction": table(5, replace),
+}

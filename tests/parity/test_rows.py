@@ -1,0 +1,132 @@
+"""Single rows and comparisons by the native kernel, against NumPy and the Python kernel."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import ingot
+from ingot.errors import CorruptionError
+from tests.kernels import needs_native
+from tests.places import use_kernel
+
+KINDS = ["i1", "u2", "i4", "u8", "f4", "f8", "?", "M8[ns]", "m8[s]", "S7", "U3", ">i4", "c16", "V5"]
+ROWS = 40_000
+CHUNK = 15_000
+
+
+def items(dtype: Any, shape: tuple[int, ...] = (ROWS,), noise: bool = False) -> NDArray[Any]:
+    numbers = np.arange(np.prod(shape))
+    if noise:
+        numbers = np.random.default_rng(3).integers(0, 2**60, len(numbers))
+    kind = np.dtype(dtype).kind
+    if kind in "SU":
+        return (numbers % 997).astype("U3").astype(dtype).reshape(shape)
+    if kind == "V":
+        return np.frombuffer(numbers.astype("S5").tobytes(), dtype).reshape(shape)
+    if kind == "M":
+        numbers = np.where(numbers % 11 == 5, np.iinfo("i8").min, numbers)
+    with np.errstate(all="ignore"):
+        return (numbers % 1000 if kind != "M" else numbers).astype(dtype).reshape(shape)
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    use_kernel(request.param, monkeypatch)
+    return str(request.param)
+
+
+PICKS = {
+    "few": [3, 9, 14_999, 15_000, 39_999],
+    "in one block": list(range(100, 103)),
+    "dense": list(range(100, 9000, 3)),
+    "backwards": list(range(39_000, 10, -777)),
+    "twice": [7, 7, 8, 39_999, 39_999],
+    "none": [],
+    "one": [20_000],
+}
+
+
+@pytest.mark.parametrize("pick", PICKS)
+@pytest.mark.parametrize("dtype", KINDS)
+def test_rows_are_those_of_numpy(pick: str, dtype: str, kernel: str, tmp_path: Path) -> None:
+    data = items(dtype)
+    array = ingot.array(data, tmp_path / "a", format="bcolz", chunks=CHUNK)
+    rows = np.array(PICKS[pick], np.int64)
+    np.testing.assert_array_equal(array[rows], data[rows], strict=True)
+
+
+@pytest.mark.parametrize("codec", ["blosc:lz4:5:shuffle", "blosc:zstd:3:bitshuffle", "blosc:lz4:0"])
+@pytest.mark.parametrize("shape", [(2000, 7), (2000, 3, 5)])
+def test_rows_with_axes_of_their_own(
+    codec: str, shape: tuple[int, ...], kernel: str, tmp_path: Path
+) -> None:
+    for noise in (False, True):
+        data = items("i8", shape, noise)
+        array = ingot.array(data, tmp_path / str(noise), format="bcolz", chunks=700, codec=codec)
+        for rows in ([0, 699, 700, 1999], list(range(0, 2000, 3))):
+            np.testing.assert_array_equal(array[rows], data[rows], strict=True)
+
+
+@needs_native
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["i1", "i8", "u8", "f4", "f8", "?", "M8[ns]"]),
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    st.integers(0, ROWS - 1),
+    st.booleans(),
+    st.data(),
+)
+def test_comparisons_are_those_of_numpy(
+    tables: dict[tuple[str, bool], tuple[ingot.Table, NDArray[Any]]],
+    dtype: str,
+    operator: str,
+    row: int,
+    noise: bool,
+    draws: st.DataObject,
+) -> None:
+    table, data = tables[dtype, noise]
+    value = data[row].item() if np.dtype(dtype).kind != "M" else data[row]
+    spelled = f"datetime64({str(value)!r}, 'ns')" if np.dtype(dtype).kind == "M" else repr(value)
+    first = draws.draw(st.integers(0, ROWS))
+    text = f"(a {operator} {spelled}) & (row >= {first})"
+    expected = eval(f"data {operator} value", {"data": data, "value": value})
+    expected[:first] = False
+    np.testing.assert_array_equal(table.where(text).rows(), np.flatnonzero(expected))
+
+
+@pytest.fixture(scope="module")
+def tables(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[tuple[str, bool], tuple[ingot.Table, NDArray[Any]]]:
+    made = {}
+    for dtype in ["i1", "i8", "u8", "f4", "f8", "?", "M8[ns]"]:
+        for noise in (False, True):
+            data = items(dtype, noise=noise)
+            path = tmp_path_factory.mktemp("table") / "t"
+            columns = {"a": data, "row": np.arange(ROWS)}
+            made[dtype, noise] = ingot.table(columns, path, chunks=CHUNK), data
+    return made
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "flipped"])
+def test_damage_is_found_by_rows_and_comparisons(damage: str, kernel: str, tmp_path: Path) -> None:
+    table = ingot.table({"a": items("i8")}, tmp_path / "t", chunks=CHUNK)
+    chunk = tmp_path / "t" / "a" / "data" / "__1.blp"
+    data = bytearray(chunk.read_bytes())
+    if damage == "missing":
+        chunk.unlink()
+    elif damage == "cut":
+        chunk.write_bytes(data[: len(data) // 2])
+    else:
+        data[len(data) // 2] ^= 255
+        chunk.write_bytes(data)
+    assert table["a"][[5, 39_999]].tolist() == [5, 999]
+    with pytest.raises(CorruptionError):
+        table["a"][np.arange(15_000, 29_999, 50)]
+    with pytest.raises(CorruptionError):
+        table.where("a == 7").rows()

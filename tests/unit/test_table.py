@@ -1,0 +1,612 @@
+"""The table, in memory and on disk, on both kernels."""
+
+import pickle
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow
+import pytest
+from numpy.typing import NDArray
+
+import ingot
+from ingot.errors import (
+    ColumnError,
+    LockedError,
+    ReadOnlyError,
+    SelectionError,
+    UnsupportedError,
+)
+from ingot.stores import LocalStore
+from tests.places import Place, content
+
+NewPlace = Callable[[], Place]
+
+ROWS = 1000
+
+
+def data(rows: int = ROWS, first: int = 0) -> dict[str, NDArray[Any]]:
+    """Return columns of many kinds."""
+    numbers = np.arange(first, first + rows)
+    return {
+        "i": numbers.astype("i8"),
+        "f": np.where(numbers % 7 == 3, np.nan, numbers / 4).astype("f4"),
+        "d": (numbers * 3600).astype("M8[s]"),
+        "s": np.char.mod("n%d", numbers).astype("S8"),
+        "t": np.char.mod("ä%d", numbers % 100).astype("U3"),
+        "b": numbers % 3 == 0,
+        "m": (numbers[:, None] * [1, -1]).astype("i2"),
+    }
+
+
+def make(place: Place, columns: Any = None, **settings: Any) -> ingot.Table:
+    return ingot.table(data() if columns is None else columns, place, chunks=64, **settings)
+
+
+def assert_holds(table: ingot.Table, expected: dict[str, NDArray[Any]]) -> None:
+    found = table.read()
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, strict=True)
+        np.testing.assert_array_equal(table[name][...], values, strict=True)
+    assert len(table) == len(next(iter(expected.values()), ()))
+
+
+def without(columns: dict[str, NDArray[Any]], rows: Any) -> dict[str, NDArray[Any]]:
+    return {name: np.delete(values, rows, axis=0) for name, values in columns.items()}
+
+
+def joined(*parts: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_columns_come_back(place: Place) -> None:
+    make(place, attrs={"year": 2024})
+    table = ingot.open(place)
+    assert isinstance(table, ingot.Table)
+    assert_holds(table, data())
+    assert dict(table.attrs) == {"year": 2024}
+    assert table.names == tuple(data())
+    assert table.dtypes == {name: values.dtype for name, values in data().items()}
+    assert table.shape == (ROWS,)
+    assert (table.format, table.mode) == ("bcolz", "r")
+
+
+SOURCES: dict[str, Callable[[dict[str, NDArray[Any]]], Any]] = {
+    "mapping": dict,
+    "structure": lambda columns: pandas.DataFrame(columns).to_records(index=False),
+    "frame": pandas.DataFrame,
+    "arrow": pyarrow.table,
+    "stream": lambda columns: Streaming(pyarrow.table(columns)),
+    "table": ingot.table,
+}
+
+
+class Streaming:
+    """Something that has nothing but the Arrow stream."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_tables_are_made_of_and_appended_from(source: str, place: Place) -> None:
+    columns = {name: data()[name] for name in "ifdb"}
+    made = SOURCES[source](columns)
+    table = make(place, made)
+    assert_holds(table, columns)
+    table.append(made)
+    assert_holds(table, joined(columns, columns))
+
+
+def test_lists_of_rows_are_appended(place: Place) -> None:
+    table = make(place, {"a": np.zeros(0, "i4"), "b": np.zeros(0, "U3")})
+    table.append([(1, "x"), [2, "yy"]])
+    table.append([{"b": "z", "a": 3}])
+    table.append([])
+    table.append(np.array([(4, "w")], [("a", "i8"), ("b", "U1")]))
+    table.append(
+        np.array([(5, "v")], [("b2", "U1"), ("a2", "i8")][::-1])[["a2", "b2"]].astype(
+            [("a", "i4"), ("b", "U1")]
+        )[0]
+    )
+    assert_holds(
+        table,
+        {
+            "a": np.array([1, 2, 3, 4, 5], "i4"),
+            "b": np.array(["x", "yy", "z", "w", "v"], "U3"),
+        },
+    )
+
+
+@pytest.mark.parametrize("key", [0, -1, 999, slice(10, 200, 7), slice(None, None, -3), [5, 5, 2]])
+def test_rows_are_structures(key: Any, place: Place) -> None:
+    table = make(place)
+    expected = np.zeros(ROWS, table.dtype)
+    for name, values in data().items():
+        expected[name] = values
+    found = table[key]
+    assert found.dtype == expected.dtype
+    for name in table.names:
+        np.testing.assert_array_equal(found[name], expected[key][name], strict=True)
+    mask = np.zeros(ROWS, bool)
+    mask[[1, 500, 999]] = True
+    assert table[mask]["i"].tolist() == [1, 500, 999]
+
+
+def test_a_row_that_is_not_there(place: Place) -> None:
+    with pytest.raises(SelectionError, match="out of bounds"):
+        make(place)[ROWS]
+
+
+def test_columns_are_live_arrays(place: Place) -> None:
+    table = make(place)
+    column = table["i"]
+    assert isinstance(column, ingot.Array)
+    assert column.sum() == data()["i"].sum()
+    column[10:20] = -1
+    assert table[15]["i"] == -1
+    table.append(data(3))
+    assert column.shape == (ROWS + 3,)
+    column.attrs["unit"] = "m"
+    assert ingot.open(place)["i"].attrs["unit"] == "m"
+
+
+def test_a_column_alone_cannot_grow(place: Place) -> None:
+    table = make(place)
+    before = content(place)
+    with pytest.raises(ValueError, match="rows are added and removed by the table"):
+        table["i"].append([1])
+    with pytest.raises(ValueError, match="rows are added and removed by the table"):
+        table["i"].resize(5)
+    assert content(place) == before
+
+
+def test_some_columns_are_a_view(place: Place) -> None:
+    view = make(place)[["f", "i"]]
+    assert view.names == ("f", "i")
+    assert list(view.read()) == ["f", "i"]
+    assert len(view) == ROWS
+    assert view.dtype.names == ("f", "i")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("i >= 990", lambda c: c["i"] >= 990),
+        ("(i > 100) & (i <= 164)", lambda c: (c["i"] > 100) & (c["i"] <= 164)),
+        ("isnan(f) and i < 50", lambda c: np.isnan(c["f"]) & (c["i"] < 50)),
+        ("d < '1970-01-02'", lambda c: c["d"] < np.datetime64("1970-01-02")),
+        ("s == 'n17' or t == 'ä7'", lambda c: (c["s"] == b"n17") | (c["t"] == "ä7")),
+        ("b & (i % 2 == 0)", lambda c: c["b"] & (c["i"] % 2 == 0)),
+        ("i in (3, 5, 10000)", lambda c: np.isin(c["i"], [3, 5])),
+        ("True", lambda c: np.ones(ROWS, bool)),
+        ("i < 0", lambda c: np.zeros(ROWS, bool)),
+    ],
+)
+def test_expressions_choose_rows(where: str, expected: Any, place: Place) -> None:
+    table, columns = make(place), data()
+    mask = expected(columns)
+    view = table.where(where)
+    assert len(view) == view.count() == mask.sum()
+    assert view.rows().tolist() == np.flatnonzero(mask).tolist()
+    for name, values in view.read().items():
+        np.testing.assert_array_equal(values, columns[name][mask], strict=True)
+    np.testing.assert_array_equal(view["i"], columns["i"][mask])
+    assert table.read("s", where=where)["s"].tolist() == columns["s"][mask].tolist()
+    assert [row["i"] for row in view] == columns["i"][mask].tolist()
+    assert view.to_pandas()["i"].tolist() == columns["i"][mask].tolist()
+    assert view[["i"]].to_arrow()["i"].to_pylist() == columns["i"][mask].tolist()
+    wanted = slice(900, 100, -2)
+    found = table.read("i", where=where, rows=wanted)["i"]
+    assert found.tolist() == columns["i"][wanted][mask[wanted]].tolist()
+
+
+@pytest.mark.parametrize("where", ["nope > 1", "i", "i + 1", "m > 0", "i == 'x'", "i >"])
+def test_wrong_expressions_are_refused_at_once(where: str, place: Place) -> None:
+    table = make(place)
+    for ask in (table.where, lambda text: table.read(where=text), table.delete):
+        with pytest.raises(SelectionError):
+            ask(where)
+    assert_holds(table, data())
+
+
+def test_unknown_columns_are_key_errors(place: Place) -> None:
+    table = make(place)
+    for ask in (table.__getitem__, table.read, table.drop_column):
+        with pytest.raises(ColumnError, match="there is no column 'nope'; there is i, f, d"):
+            ask("nope")
+    with pytest.raises(KeyError):
+        table["nope"]
+    with pytest.raises(ColumnError):
+        table.where("i > 1")["nope"]
+
+
+def test_appending_what_does_not_fit_changes_nothing(place: Place) -> None:
+    table = make(place, {"a": np.array([1], "i1"), "s": np.array([b"abc"]), "t": np.array(["é"])})
+    before = content(place)
+    good = {"a": [1], "s": [b"x"], "t": ["y"]}
+    for wrong in (
+        {"a": [300]},
+        {"a": [1.5]},
+        {"a": ["1"]},
+        {"a": [None]},
+        {"a": [1, 2]},
+        {"a": [[1]]},
+        {"a": 1},
+        {"s": [b"abcd"]},
+        {"s": ["é"]},
+        {"t": ["yz"]},
+        {"more": [1]},
+    ):
+        with pytest.raises(ValueError):
+            table.append(good | wrong)
+    for wrong in ({"a": [1]}, [(1, b"x")], [(1, b"x", "y", 4)], ["row"], [{"a": 1}]):
+        with pytest.raises(ValueError):
+            table.append(wrong)
+    for wrong in (5, "text", np.arange(3)):
+        with pytest.raises(TypeError):
+            table.append(wrong)
+    assert content(place) == before
+    table.append(good | {"a": [1.0]})
+    assert table["a"][:].tolist() == [1, 1]
+
+
+def test_small_appends_add_up(place: Place) -> None:
+    table = make(place, data(1))
+    for number in range(1, 140):
+        table.append(data(1, number))
+    assert_holds(table, data(140))
+    assert_holds(ingot.open(place), data(140))
+
+
+def test_the_appender_stores_groups(place: Place) -> None:
+    table = make(place, {"a": np.zeros(0, "i8"), "b": np.zeros(0, "f8")})
+    reader = ingot.open(place)
+    with table.appender(rows=10, seconds=None) as add:
+        for number in range(25):
+            add((number, number / 2))
+        assert len(reader) == 20
+        add(a=25, b=12.5)
+        add.flush()
+        assert len(reader) == 26
+        add({"a": 26, "b": 13})
+    assert reader["b"][:].tolist() == [number / 2 for number in range(27)]
+    with pytest.raises(ValueError, match="closed"):
+        add((1, 2))
+    with table.appender(rows=None, seconds=0) as add:
+        add((27, 0))
+        assert len(reader) == 28
+    with pytest.raises(ValueError, match="at least 1"):
+        table.appender(rows=0)
+
+
+def test_update(place: Place) -> None:
+    table, columns = make(place), data()
+    assert table.update("i >= 900", {"f": 1.5, "s": b"new"}) == 100
+    columns["f"][900:] = 1.5
+    columns["s"][900:] = b"new"
+    assert table.update([3, 999, 3], {"m": [[1, 2], [3, 4], [5, 6]]}) == 3
+    columns["m"][[3, 999]] = [[5, 6], [3, 4]]
+    assert table.update(slice(10, 0, -1), {"i": np.arange(10)}) == 10
+    columns["i"][10:0:-1] = np.arange(10)
+    assert table.update("i > 10**9", {"i": 0}) == 0
+    table[5] = {"t": "z"}
+    columns["t"][5] = "z"
+    table["b"] = np.zeros(ROWS, bool)
+    columns["b"][:] = False
+    table[7] = table[8]
+    for values in columns.values():
+        values[7] = values[8]
+    assert_holds(table, columns)
+    assert_holds(ingot.open(place), columns)
+
+
+def test_updates_that_do_not_fit_change_nothing(place: Place) -> None:
+    table = make(place)
+    before = content(place)
+    for wrong in ({"s": b"far too long"}, {"i": [1, 2]}, {"i": 0.5}, {"m": [1, 2, 3]}):
+        with pytest.raises(ValueError):
+            table.update("i < 3", wrong)
+    with pytest.raises(ColumnError):
+        table.update("i < 3", {"i": 0, "nope": 1})
+    assert content(place) == before
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        slice(0, 0),
+        slice(0, 1),
+        slice(999, 1000),
+        slice(64, 128),
+        slice(500, 999),
+        slice(None),
+        slice(3, None, 2),
+        [5, 5, 900, 7],
+        -1,
+    ],
+)
+def test_delete(rows: Any, place: Place) -> None:
+    table = make(place)
+    expected = without(data(), rows)
+    assert table.delete(rows) == ROWS - len(expected["i"])
+    assert_holds(table, expected)
+    assert_holds(ingot.open(place), expected)
+    table.append(data(5))
+    assert_holds(table, joined(expected, data(5)))
+
+
+def test_delete_by_expression(place: Place) -> None:
+    table, columns = make(place), data()
+    assert table.delete("isnan(f) | (i > 990)") == np.sum(
+        np.isnan(columns["f"]) | (columns["i"] > 990)
+    )
+    assert_holds(table, without(columns, np.isnan(columns["f"]) | (columns["i"] > 990)))
+
+
+def test_resize(place: Place) -> None:
+    table, columns = make(place), data()
+    for rows in (70, 64, 130, 0, 5):
+        table.resize(rows)
+        for name, values in columns.items():
+            fresh = np.zeros((rows, *values.shape[1:]), values.dtype)
+            fresh[: len(values)] = values[:rows]
+            columns[name] = fresh
+        assert_holds(table, columns)
+    with pytest.raises(ValueError, match="at least 0"):
+        table.resize(-1)
+
+
+def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
+    table, columns = make(place), data()
+    table.append(data(10))
+    columns = joined(columns, data(10))
+    table.add_column("new", columns["i"] * 2, position=1, attrs={"unit": "s"}, chunks=100)
+    table.drop_column("d")
+    table.rename_column("f", "g")
+    columns = {
+        "i": columns["i"],
+        "new": columns["i"] * 2,
+        "g": columns["f"],
+        "s": columns["s"],
+        "t": columns["t"],
+        "b": columns["b"],
+        "m": columns["m"],
+    }
+    assert_holds(table, columns)
+    assert_holds(ingot.open(place), columns)
+    assert dict(ingot.open(place)["new"].attrs) == {"unit": "s"}
+    assert table["new"].chunks == (100,)
+    with pytest.raises(ValueError, match="1010 rows"):
+        table.add_column("short", [1, 2])
+    with pytest.raises(ValueError, match="already"):
+        table.add_column("i", columns["i"])
+    with pytest.raises(ValueError, match="already"):
+        table.rename_column("i", "s")
+    with pytest.raises(ColumnError):
+        table.rename_column("nope", "x")
+    assert_holds(table, columns)
+
+
+def test_nested_columns(place: Place) -> None:
+    points = np.zeros(10, [("x", "f8"), ("y", [("z", "i4")])])
+    points["x"] = np.arange(10)
+    table = make(place, {"n": np.arange(10), "p": points})
+    assert table.names == ("n", "p")
+    assert table["p"]["y"]["z"].dtype == table["p.y.z"].dtype == np.dtype("i4")
+    assert isinstance(table["p"], ingot.Table)
+    assert table.dtypes["p"] == points.dtype
+    assert table["p"].read("x", where="x > 7")["x"].tolist() == [8, 9]
+    assert table.read("n", where="p.x > 7")["n"].tolist() == [8, 9]
+    assert list(table.read("p")) == ["p.x", "p.y.z"]
+    table.append({"n": [10], "p": {"x": [10.0], "y": {"z": [1]}}})
+    table.append(np.zeros(1, table.dtype))
+    assert table[10]["p"]["y"]["z"] == 1
+    table["p"].update("x == 10", {"y": {"z": 7}})
+    assert table["p.y.z"][10] == 7
+    assert table.delete("p.y.z == 7") == 1
+    assert len(table["p"]) == 11
+    with pytest.raises(ValueError, match="by the table"):
+        table["p"].resize(3)
+    with pytest.raises(UnsupportedError):
+        table.drop_column("p.x")
+    table.add_column("q", {"r": np.arange(11)})
+    assert ingot.open(place)["q.r"][:].tolist() == list(range(11))
+
+
+def test_a_transaction_is_one_commit(place: Place) -> None:
+    table, columns = make(place), data()
+    reader = ingot.open(place)
+    with table.transaction():
+        table.append(data(100))
+        table["i"][0] = 77
+        table.delete(slice(1, 3))
+        table.add_column("k", np.arange(ROWS + 98))
+        table.rename_column("f", "g")
+        table.attrs["done"] = True
+        assert len(table) == ROWS + 98
+        assert table.where("i == 77").count() == 1 + np.sum(columns["i"] == 77) + 1
+        assert_holds(reader, columns)
+        assert "done" not in reader.attrs
+    expected = without(joined(columns, data(100)), [1, 2])
+    expected["i"][0] = 77
+    expected = {"g" if name == "f" else name: values for name, values in expected.items()}
+    expected["k"] = np.arange(ROWS + 98)
+    assert_holds(table, expected)
+    assert_holds(reader, expected)
+    assert reader.attrs["done"] is True
+
+
+def test_an_exception_leaves_everything_as_it_was(place: Place) -> None:
+    table = make(place)
+    before = content(place)
+    with pytest.raises(ZeroDivisionError):
+        fail_inside(table)
+    assert_holds(table, data())
+    assert content(place) == before
+    table.append(data(1))
+    assert len(table) == ROWS + 1
+
+
+def fail_inside(table: ingot.Table) -> None:
+    with table.transaction():
+        table.append(data(500))
+        table.drop_column("i")
+        raise ZeroDivisionError
+
+
+def test_transactions_inside_of_each_other_are_one(place: Place) -> None:
+    table, reader = make(place), ingot.open(place)
+    with table.transaction():
+        with table.transaction():
+            table.resize(5)
+        assert len(reader) == ROWS
+    assert len(reader) == 5
+
+
+def test_other_threads_do_not_see_a_transaction(place: Place) -> None:
+    table = make(place)
+    seen: list[int] = []
+    with table.transaction():
+        table.resize(3)
+        thread = threading.Thread(target=lambda: seen.append(len(table)))
+        thread.start()
+        thread.join()
+        assert len(table) == 3
+    assert seen == [ROWS]
+
+
+def test_a_transaction_does_not_undo_what_others_did(place: Place) -> None:
+    table, other = make(place), ingot.open(place, "r+")
+    transaction = table.transaction()
+    transaction.__enter__()
+    table.resize(5)
+    other.append(data(1))
+    with pytest.raises(LockedError, match="another writer"):
+        transaction.__exit__(None, None, None)
+    assert_holds(table, joined(data(), data(1)))
+
+
+def test_read_only_means_read_only(place: Place) -> None:
+    make(place)
+    before = content(place)
+    table = ingot.open(place)
+    for change in (
+        lambda: table.append(data(1)),
+        lambda: table.resize(1),
+        lambda: table.delete(0),
+        lambda: table.update(0, {"i": 1}),
+        lambda: table.drop_column("i"),
+        lambda: table.rename_column("i", "j"),
+        lambda: table.add_column("z", np.zeros(ROWS)),
+        lambda: table.attrs.update(a=1),
+        lambda: table["i"].__setitem__(0, 1),
+        lambda: table.appender(),
+        lambda: table.transaction(),
+    ):
+        with pytest.raises(ReadOnlyError):
+            change()
+    assert content(place) == before
+
+
+def test_what_is_there_is_not_overwritten(place: Place) -> None:
+    make(place)
+    with pytest.raises(FileExistsError):
+        make(place)
+    assert_holds(ingot.open(place), data())
+
+
+def test_closing_and_pickling(place: Place) -> None:
+    table = make(place)
+    again = pickle.loads(pickle.dumps(table))
+    assert_holds(again, data())
+    with table:
+        assert len(table) == ROWS
+    with pytest.raises(ValueError, match="closed"):
+        len(table)
+    assert repr(table) == "<ingot.Table, closed>"
+
+
+def test_tables_without_rows_or_columns(new_place: NewPlace) -> None:
+    table = make(new_place(), {})
+    assert (len(table), table.names, table.read()) == (0, (), {})
+    table.add_column("a", [1, 2, 3])
+    assert table["a"][:].tolist() == [1, 2, 3]
+    table = make(new_place(), data(0))
+    assert_holds(table, data(0))
+    assert table.where("i > 1").read()["s"].dtype == "S8"
+    table.append(data(3))
+    assert_holds(table, data(3))
+
+
+def test_columns_must_have_one_length(place: Place) -> None:
+    with pytest.raises(ValueError, match="different lengths: a 2, b 1"):
+        make(place, {"a": [1, 2], "b": [1]})
+    with pytest.raises(ValueError, match="one value"):
+        make(place, {"a": 5})
+    assert content(place) == {}
+
+
+def test_it_goes_to_other_libraries_and_back(place: Place) -> None:
+    columns = {name: data()[name] for name in "ifdtb"}
+    table = make(place, columns)
+    frame = table.to_pandas()
+    assert list(frame.columns) == list("ifdtb")
+    assert frame["d"].iloc[5] == pandas.Timestamp("1970-01-01 05:00")
+    arrow = pyarrow.table(table)
+    assert arrow.drop("f").equals(table.to_arrow().drop("f"))
+    assert_holds(ingot.table(frame), columns)
+    assert_holds(ingot.table(arrow), columns)
+    assert pyarrow.table(table.where("i < 2"))["i"].to_pylist() == [0, 1]
+
+
+def test_codecs_and_chunks_by_column(place: Place) -> None:
+    columns = {name: data()[name] for name in "if"}
+    table = ingot.table(columns, place, codec={"f": "blosc:zstd:9:shuffle"}, chunks={"i": 10})
+    assert table["i"].chunks == (10,)
+    assert "zstd" in repr(table["f"].codec)
+    with pytest.raises(ValueError, match="'nope'"):
+        ingot.table(columns, codec={"nope": "zlib"})
+
+
+def test_info_shows_columns_and_first_rows(place: Place) -> None:
+    text = repr(make(place).info)
+    for part in ("rows    1,000", "i       int64", "0, 1, 2, 3, 4, …", "m       int16 [2]", "n0"):
+        assert part in text
+    assert "times smaller" in text
+    html = ingot.table({"a": ["<b>"]})._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+
+
+def test_snapshots_stay(place: Place) -> None:
+    table = make(place)
+    with table.snapshot():
+        assert len(table) == ROWS
+        with pytest.raises(ReadOnlyError):
+            table.append(data(1))
+    table.append(data(1))
+    assert len(table) == ROWS + 1
+
+
+def test_two_handles_see_each_others_commits(place: Place) -> None:
+    first, second = make(place), ingot.open(place, "r+")
+    column = second["i"]
+    first.append(data(10))
+    assert len(second) == len(column) == ROWS + 10
+    second.delete(slice(0, ROWS))
+    assert_holds(first, data(10))
+
+
+def test_a_column_opened_alone_is_locked_with_its_table(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    store = LocalStore(tmp_path / "t", writable=True)
+    assert ingot.open(tmp_path / "t" / "i")[5] == 5
+    assert store.look() is not None
