@@ -261,7 +261,7 @@ pub fn decode_extent(
     // may have is checked before any memory is taken for it.
     let at_once = extent.length <= SMALL || region.count() * region.itemsize() * 3 >= expected;
     let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
-    let Buffers { head, body } = buffers;
+    let Buffers { head, body, .. } = buffers;
     extent.read(0, room(head, first)?)?;
     let header = due(&head[..first], extent.length, expected)?;
     if first < header.data_start() {
@@ -290,6 +290,7 @@ pub fn decode_extent(
 pub struct Buffers {
     pub head: Vec<u8>,
     pub body: Vec<u8>,
+    pub tail: Vec<u8>,
 }
 
 /// The header of a chunk that is stored in `stored` bytes and must decode to `expected`:
@@ -313,7 +314,11 @@ pub fn check_size(header: &Header, expected: usize) -> Outcome<()> {
 }
 
 /// Which bytes to read for `blocks`, and the blocks that each read serves.
-fn reads(decoder: &Decoder<'_>, blocks: Range<usize>, region: &Region) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
+pub fn reads(
+    decoder: &Decoder<'_>,
+    blocks: Range<usize>,
+    region: &Region,
+) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
     let header = decoder.header;
     if header.memcpyed() {
         let (first, end) = region.span();

@@ -14,6 +14,7 @@ use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::Scratch;
 use crate::seals::Seals;
 use crate::shards::Sharding;
+use crate::superchunk::Framing;
 use crate::watch::Watch;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -32,12 +33,16 @@ pub struct Layout {
     pub suffix: String,
     /// The name of the only chunk of an array without axes.
     pub scalar: String,
+    /// How many of the first axes are in a key; along the others the array is not cut.
+    pub leading: usize,
     pub shape: Vec<usize>,
     pub chunk: Vec<usize>,
     /// The order in which a chunk's axes are stored, slowest first.
     pub axes: Vec<usize>,
     pub itemsize: usize,
     pub chain: Chain,
+    /// Chunks lie in files with a head and a trailer, as short as they are, and all are there.
+    pub framing: Option<Framing>,
     /// Which files have been held against the seals of their chunks.
     pub seals: Seals,
     /// One item.
@@ -96,6 +101,7 @@ pub struct Tools {
     /// The box around items of a chunk that are no box.
     pub around: Vec<u8>,
     pub packer: Packer,
+    pub framed: Vec<u8>,
 }
 
 /// What is kept of threads that ended, at the most.
@@ -110,14 +116,16 @@ impl Tools {
             chunk: Vec::new(),
             around: Vec::new(),
             packer: Packer::default(),
+            framed: Vec::new(),
         }
     }
 
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        let Self { scratch, buffers, chunk, around, packer } = self;
-        let buffers = buffers.head.capacity() + buffers.body.capacity();
-        scratch.kept_bytes() + buffers + chunk.capacity() + around.capacity() + packer.capacity()
+        let Self { scratch, buffers, chunk, around, packer, framed } = self;
+        let Buffers { head, body, tail } = buffers;
+        let kept = [head, body, tail, chunk, around, framed].map(|buffer| buffer.capacity());
+        scratch.kept_bytes() + packer.capacity() + kept.iter().sum::<usize>()
     }
 }
 
@@ -141,7 +149,7 @@ impl Drop for Tools {
 impl Layout {
     pub fn key(&self, coords: &[usize]) -> String {
         let mut key = self.prefix.clone();
-        for (axis, coord) in coords.iter().enumerate() {
+        for (axis, coord) in coords.iter().take(self.leading).enumerate() {
             if axis > 0 {
                 key.push_str(&self.separator);
             }
@@ -373,7 +381,11 @@ impl Job<'_> {
         };
         let Tools { scratch, buffers, chunk, around, .. } = tools;
         let Layout { chain, seals, chunk_bytes, fill, .. } = self.layout;
+        let number = parts.first().map_or(0, |part| part.chunk);
         self.place(parts, around, |region| match &extent {
+            extent if self.layout.framing.is_some() => {
+                self.layout.read_rows(extent.as_ref(), number, region, scratch, buffers)
+            }
             Some(extent) if chain.sealed => seals.read(chain, extent, *chunk_bytes, region, scratch, buffers, chunk),
             Some(extent) => chain.read(extent, *chunk_bytes, region, scratch, buffers, chunk),
             None => {

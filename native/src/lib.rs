@@ -25,6 +25,7 @@ mod picks;
 mod pieces;
 mod pipeline;
 mod python;
+mod rows;
 #[cfg(test)]
 mod samples;
 mod scatter;
@@ -36,5 +37,8 @@ mod shards;
 mod special;
 mod staging;
 mod streams;
+mod superchunk;
+mod trailer;
 mod varied;
 mod watch;
+mod zone;

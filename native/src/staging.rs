@@ -94,6 +94,9 @@ impl Job<'_> {
             whole &= self.steps[axis] == 1 && part.count == valid;
             padded |= valid < chunk[axis];
         }
+        if self.layout.framing.is_some() {
+            return self.layout.encode_rows(old, coords[0], &region, whole, tools, keep).map(Some);
+        }
         let Tools { scratch, buffers, chunk, packer, .. } = tools;
         if whole
             && !padded

@@ -26,6 +26,7 @@ from ingot.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import ArrayNode, Format, GroupNode, Hierarchy, Node, Owner
 from ingot.formats.paths import prefix
@@ -54,7 +55,14 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 
 # In the order of detection: the marks of the last ones are the least certain.
 _FORMATS: Final[Mapping[str, Format]] = {
-    each.name: each for each in (Zarr3Hierarchy(), Zarr2Hierarchy(), Zarr0Format(), Zarr1Format())
+    each.name: each
+    for each in (
+        Zarr3Hierarchy(),
+        Zarr2Hierarchy(),
+        BcolzFormat(),
+        Zarr0Format(),
+        Zarr1Format(),
+    )
 }
 
 _OWNERS: Final = tuple(each for each in _FORMATS.values() if isinstance(each, Owner))
@@ -84,13 +92,20 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    place = _placed(path, format, writable=mode == "r+")
+    place = _placed(path, format, writable=mode == "r+", quick=True)
 
     def find(view: Store) -> tuple[Format, Node]:
         chosen = _format(format) if format is not None else _detected(place, view)
         return chosen, chosen.open(view, place.inner)
 
-    (chosen, node), number = read_numbered(place.store, find)
+    try:
+        (chosen, node), number = read_numbered(place.store, find)
+    except (FormatError, NotFoundError):
+        whole = _placed(path, format, writable=mode == "r+")
+        if whole.inner == place.inner:
+            raise
+        place = whole
+        (chosen, node), number = read_numbered(place.store, find)
     options = options or Options()
     if isinstance(node, GroupNode) and isinstance(chosen, Hierarchy):
         first = State(place.store, node), number
@@ -255,12 +270,13 @@ class _Place:
         return True
 
 
-def _placed(path: Path, format: str | None, *, writable: bool) -> _Place:
+def _placed(path: Path, format: str | None, *, writable: bool, quick: bool = False) -> _Place:
     """Return the place that a path means, in the whole that it is part of. A store is a whole."""
     place = _Place.of(path, writable=writable)
-    if isinstance(path, Store) or not isinstance(place.store, LocalStore) or place.path is None:
+    given = not isinstance(path, str | os.PathLike)
+    if given or not isinstance(place.store, LocalStore) or place.path is None:
         return place
-    found = outermost(place.path)
+    found = outermost(place.path, quick=quick)
     if found is None or (format is not None and format != found.owner.name):
         return place
     store = LocalStore(found.root, writable=writable)
@@ -282,11 +298,12 @@ class Part:
     inner: str
 
 
-def outermost(folder: str) -> Part | None:
+def outermost(folder: str, *, quick: bool = False) -> Part | None:
     """Return the largest dataset that a folder is part of; None when it is on its own.
 
     The dataset is the outermost folder whose parts reach to this one. Its lock and its journal are
-    those of all of them.
+    those of all of them. `quick` stops at the first folder without a mark, which is enough for what
+    is there: only parts that a journal is yet to make may lie below such a folder.
     """
     place, inner = os.path.realpath(folder), ""
     found = None
@@ -295,14 +312,15 @@ def outermost(folder: str) -> Part | None:
         if not name:
             return found
         inner = f"{name}/{inner}" if inner else name
-        for owner in _OWNERS:
-            if _has_part(owner, place, inner):
-                found = Part(owner, place, inner)
+        owners = [owner for owner in _OWNERS if _has_part(owner, place, inner)]
+        if owners:
+            found = Part(owners[-1], place, inner)
+        elif quick:
+            return found
 
 
 def _has_part(owner: Owner, folder: str, inner: str) -> bool:
-    marks = owner.signature.markers
-    if not any(os.path.exists(os.path.join(folder, mark)) for mark in marks):
+    if not os.access(f"{folder}/{owner.mark}", os.F_OK):
         return False
     try:
         return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))

@@ -16,6 +16,7 @@ from ingot.array import Array, opened
 from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
+from ingot.engine.changes import filled
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
 from ingot.formats import fills
@@ -113,8 +114,9 @@ def create_array(format: Format, place: Place, wish: Wish, items: NDArray[Any] |
         node, commit = format.create(store, schema, place.inner, **wish.layout)
         assert isinstance(node, ArrayNode)
         made.append(Engine(node.chunks, options))
-        data = Commit()
-        if items is not None:
+        if items is None:
+            data = filled(made[-1])
+        else:
             data = made[-1].written(parse(..., schema.shape), items)
         # All at once: what a crash left of half an array would be in the way of the next try. And
         # what is replaced is still read until then.

@@ -177,6 +177,9 @@ class Layout(Protocol):
     ) -> "tuple[list[Staged], list[Trouble]]":
         """Encode the chunks of a box, those with the numbers ``first`` to ``last``, into files."""
 
+    def zones(self, numbers: "Sequence[int]") -> list[bytes]:
+        """Read the zone maps of chunks that have trailers; empty where there is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

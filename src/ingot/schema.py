@@ -23,7 +23,8 @@ class ArraySchema:
 
     `fill` is one item of `dtype`: what cells read as that were never written. `order` is the order
     in which the items of a chunk are stored, "C" or "F"; the chain does what it takes, this is for
-    those who ask. `padded` chunks have full size at the edges, others are cut there.
+    those who ask. `padded` chunks have full size at the edges, others are cut there. In a `sparse`
+    array a chunk that is not stored holds the fill value; in others it is lost.
 
     >>> import numpy as np
     >>> schema = ArraySchema((10,), np.dtype("<f8"), (4,), CodecChain(), np.float64(0))
@@ -39,6 +40,7 @@ class ArraySchema:
     order: str = "C"
     attrs: Mapping[str, Any] = field(default_factory=dict)
     padded: bool = True
+    sparse: bool = True
     edges: tuple[Edges | None, ...] = ()
     """The lengths of chunks along the axes that have several; `chunks` has the longest."""
     dimension_names: tuple[str | None, ...] | None = None
@@ -54,7 +56,8 @@ class ArraySchema:
 
     def spec(self, coords: tuple[int, ...]) -> ChunkSpec:
         """Return what the chunk at `coords` decodes to."""
-        return ChunkSpec(self.grid.stored_shape(coords), self.dtype, self.fill)
+        grid = self.grid
+        return ChunkSpec(grid.stored_shape(coords), self.dtype, self.fill, grid.linear(coords))
 
     @property
     def nbytes(self) -> int:

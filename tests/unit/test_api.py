@@ -149,7 +149,7 @@ def test_there_are_two_modes(tmp_path: Path, mode: Any) -> None:
 
 
 def test_a_format_must_be_known(tmp_path: Path) -> None:
-    assert ingot.formats().keys() >= {"zarr0", "zarr1", "zarr2", "zarr3"}
+    assert ingot.formats().keys() >= {"bcolz", "zarr0", "zarr1", "zarr2", "zarr3"}
     with pytest.raises(UnsupportedError, match=r"'zarr9' is unknown; there is .*zarr2"):
         ingot.open(tmp_path, format="zarr9")
     with pytest.raises(UnsupportedError, match="'zarr9' is unknown"):

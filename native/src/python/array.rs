@@ -10,10 +10,12 @@ use crate::seals::{Seals, Verify};
 use crate::shards::Sharding;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
+use crate::superchunk::Framing;
+use crate::zone::Items;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 use std::path::PathBuf;
 
 /// Coordinates and key of each chunk; the key of its staged image, or `None` for nothing but
@@ -21,6 +23,10 @@ use std::path::PathBuf;
 type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Troubles = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
+
+/// The kind of items, whether their highest byte comes first, and the chunk that is still as
+/// short as it was, with its rows.
+type PyFraming = (char, bool, Option<(usize, usize)>);
 
 /// Where the chunks of an array lie below a folder, and how they are coded.
 #[pyclass(frozen, name = "Layout")]
@@ -30,7 +36,8 @@ pub struct PyLayout(Layout);
 impl PyLayout {
     #[new]
     #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false, sealed=false, verify="first", sharding=None))]
+                        typesize=1, blocksize=0, checksum=false, sealed=false, verify="first", sharding=None,
+                        leading=None, framing=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         root: PathBuf,
@@ -50,6 +57,8 @@ impl PyLayout {
         sealed: bool,
         verify: &str,
         sharding: Option<(Vec<usize>, bool, bool, bool)>,
+        leading: Option<usize>,
+        framing: Option<PyFraming>,
     ) -> PyResult<Self> {
         let coding = match kind {
             "raw" => Coding::Raw,
@@ -76,6 +85,12 @@ impl PyLayout {
         let Some(chunk_bytes) = chunk_bytes.filter(|_| itemsize > 0 && fill.len() == itemsize) else {
             return Err(PyValueError::new_err("a chunk of that shape cannot be had"));
         };
+        let framing =
+            framing.map(|(kind, big_endian, short)| Framing { items: Items::parse(kind, itemsize, big_endian), short });
+        if framing.is_some() && (sorted != axes || axes.is_empty() || !matches!(coding, Coding::Blosc(_))) {
+            return Err(PyValueError::new_err("rows are stored one after the other, in Blosc chunks"));
+        }
+        let leading = leading.unwrap_or(shape.len());
         let (prefix, separator, suffix, scalar) = names;
         let chain = Chain { coding, sealed };
         let sharding = sharding.map(parse_sharding).transpose()?;
@@ -88,11 +103,13 @@ impl PyLayout {
             separator,
             suffix,
             scalar,
+            leading,
             shape,
             chunk,
             axes,
             itemsize,
             chain,
+            framing,
             seals: Seals::new(Verify::parse(verify)?),
             fill,
             chunk_bytes,
@@ -144,6 +161,12 @@ impl PyLayout {
             job.read(threads, &mut kept.tools, watch)
         })?;
         told(py, report)
+    }
+
+    /// The zone maps of the chunks of these numbers, empty for those without one.
+    fn zones(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<Py<PyBytes>>> {
+        let zones = detached(py, |kept, watch| self.0.zones(&numbers, &mut kept.tools, watch))?;
+        Ok(zones.iter().map(|zone| PyBytes::new(py, zone).unbind()).collect())
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new

@@ -60,6 +60,8 @@ _BYTE: Final = np.dtype(np.uint8)
 class ChunkSpec:
     """What a decoded chunk must be: its shape, the type of its items, the value of absent ones.
 
+    `number` is which of an array's chunks it is, counted with the last axis fastest.
+
     >>> ChunkSpec((10, 4), np.dtype("<f8")).nbytes
     320
     """
@@ -67,6 +69,7 @@ class ChunkSpec:
     shape: tuple[int, ...]
     dtype: DType
     fill: Any = field(default=None, compare=False)
+    number: int = field(default=0, compare=False)
 
     @property
     def count(self) -> int:
@@ -133,6 +136,8 @@ class Serializer(Stage):
 
     holds: ClassVar[DType | None] = None
     shaped: ClassVar[bool] = False
+    runs_code: ClassVar[bool] = False
+    """Whether decoding runs code that the bytes bring along."""
 
     @abstractmethod
     def serialized_size(self, spec: ChunkSpec) -> int | None:
@@ -353,8 +358,8 @@ class CodecChain:
     serializer: Serializer = field(default_factory=Raw)
     compressors: tuple[Compressor, ...] = ()
 
-    def encode(self, array: Array) -> bytes:
-        """Return the bytes to be stored for a chunk."""
+    def encode(self, array: Array, number: int = 0) -> bytes:
+        """Return the bytes to be stored for a chunk, which is the one of that number."""
         for stage in self.filters:
             array = stage.encode(array)
         data = self.serializer.encode(array)

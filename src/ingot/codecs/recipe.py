@@ -14,8 +14,8 @@ class Recipe:
     """A chain that the native kernel can carry out by itself.
 
     `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
-    stored, slowest first. `sealed` chunks have a CRC-32C of all their bytes behind them. The other
-    fields are for encoding only.
+    stored, slowest first. `sealed` chunks have a CRC-32C of all their bytes behind them; `framed`
+    chunks of rows lie in files with a head and a trailer. The other fields are for encoding only.
 
     >>> Recipe("raw", sealed=True).level
     0
@@ -30,3 +30,4 @@ class Recipe:
     blocksize: int = 0
     checksum: bool = False
     sealed: bool = False
+    framed: bool = False

@@ -19,7 +19,7 @@ from ingot.grid import ChunkGrid
 from ingot.selection import Selection
 from ingot.stores.store import Commit
 
-__all__ = ["Step", "assigned", "described", "grown", "resized"]
+__all__ = ["Step", "assigned", "described", "filled", "grown", "resized"]
 
 
 class Step(NamedTuple):
@@ -54,8 +54,21 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
     """
     chunks, commit = engine.chunks.resized(shape)
     after = engine.following(chunks)
-    cleared = after.staged(_cleared(engine, shape))
+    sparse = chunks.schema.sparse
+    cleared = after.staged(_cleared(engine, shape) if sparse else _added(engine, after))
     return Step(after.settled(), _first(cleared, commit))
+
+
+def filled(engine: Engine) -> Commit:
+    """Return the commit that stores a new array of nothing but the fill value.
+
+    Where chunks may be absent, nothing is all that it takes.
+    """
+    grid = engine.chunks.schema.grid
+    if engine.chunks.schema.sparse:
+        return Commit()
+    every = map(grid.coords, range(grid.chunk_count))
+    return engine.staged((coords, engine.blank(coords, None)) for coords in every)
 
 
 def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
@@ -79,6 +92,18 @@ def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, N
         valid = tuple(map(slice, grid.valid_shape(coords)))
         chunk[valid] = old[valid]
         yield coords, chunk
+
+
+def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]]]:
+    """Yield the chunks that are new or longer when rows are added, where none may be absent."""
+    old, new = engine.chunks.schema.grid, after.chunks.schema.grid
+    if new.shape[0] <= old.shape[0]:
+        return
+    first = old.shape[0] // new.chunk[0]
+    for number in range(first, new.counts[0]):
+        coords = (number,) + (0,) * (len(new.shape) - 1)
+        kept = dict(engine.stored([coords])) if number < old.counts[0] else {}
+        yield coords, after.blank(coords, kept.get(coords))
 
 
 def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:

@@ -29,6 +29,7 @@ _MOST_CHUNKS: Final = 10_000
 _MOST_LINES: Final = 12
 _HEAD_BYTES: Final = 4096
 _HEADER_BYTES: Final = 16
+_FRAME_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,12 @@ def _stored_bytes(store: Store, place: Extent) -> int:
 def _blosc_cost(
     store: Store, place: Extent, stored: int, schema: ArraySchema, recipe: Recipe, row: BoxRow
 ) -> tuple[int, tuple[int, int] | None]:
-    (head,) = store.read([Extent(place.key, place.start, min(stored, _HEAD_BYTES))])
+    frame = _FRAME_BYTES if recipe.framed else 0
+    (head,) = store.read([Extent(place.key, place.start + frame, min(stored, _HEAD_BYTES))])
+    # Beside a chunk in a frame lies what is always read.
+    size = int.from_bytes((head or b"")[12:_HEADER_BYTES], "little") if frame else stored
     try:
-        header = ChunkHeader.parse(head or b"", stored)
+        header = ChunkHeader.parse(head or b"", size)
     except IngotError:
         return stored, None
     total = header.block_count
@@ -179,9 +183,9 @@ def _blosc_cost(
     starts = np.frombuffer(head or b"", "<i4", offset=_HEADER_BYTES)[:total]
     if len(wanted) == total or len(starts) < total:
         return stored, (len(wanted), total)
-    ends = np.append(np.sort(starts), stored)
+    ends = np.append(np.sort(starts), size)
     sizes = ends[np.searchsorted(ends, starts, side="right")] - starts
-    return header.data_start + int(sizes[wanted].sum()), (len(wanted), total)
+    return stored - size + header.data_start + int(sizes[wanted].sum()), (len(wanted), total)
 
 
 def touched_blocks(

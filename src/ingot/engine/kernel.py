@@ -34,17 +34,19 @@ def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> ND
     return schema.chain.decode(data, spec, limit=limit)
 
 
-def encode(chunk: NDArray[Any], schema: ArraySchema) -> bytes | None:
-    """Return the bytes to be stored for a chunk; None when it holds nothing but the fill value.
+def encode(chunk: NDArray[Any], schema: ArraySchema, number: int = 0) -> bytes | None:
+    """Return the bytes to be stored for a chunk; None when it need not be stored.
+
+    That is when it holds nothing but the fill value, and chunks may be absent.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
     >>> encode(np.array([1, 2], "<i2"), schema), encode(np.array([0, 0], "<i2"), schema)
     (b'\\x01\\x00\\x02\\x00', None)
     """
-    if _is_all_fill(chunk, schema):
+    if schema.sparse and _is_all_fill(chunk, schema):
         return None
-    return schema.chain.encode(chunk)
+    return schema.chain.encode(chunk, number)
 
 
 def fill_item(schema: ArraySchema) -> NDArray[Any]:
@@ -59,8 +61,12 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
     return item
 
 
-def native_layout(chunks: ChunkMap, limit: int, verify: str) -> native.Layout | None:
+def native_layout(
+    chunks: ChunkMap, limit: int, verify: str, before: ChunkMap
+) -> native.Layout | None:
     """Return the array as the native kernel wants it, or None where only Python can.
+
+    `before` is the array as it is stored, when `chunks` is what it is going to be.
 
     That is: the native kernel runs, keys are files that it may open, they follow from coordinates
     alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
@@ -72,13 +78,15 @@ def native_layout(chunks: ChunkMap, limit: int, verify: str) -> native.Layout | 
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     # A buffer without axes has no shape to go by.
-    if schema.variable or not schema.padded or not schema.shape or not schema.dtype.itemsize:
+    if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
     if schema.edges:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
     recipe = schema.chain.recipe(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
+        return None
+    if schema.padded is recipe.framed:
         return None
     return native.make_layout(
         root=chunks.store.root,  # type: ignore[attr-defined]
@@ -95,6 +103,8 @@ def native_layout(chunks: ChunkMap, limit: int, verify: str) -> native.Layout | 
         typesize=recipe.typesize,
         blocksize=recipe.blocksize,
         checksum=recipe.checksum,
+        leading=template.leading,
+        framing=_framing(schema, before.schema) if recipe.framed else None,
         sealed=recipe.sealed,
         verify=verify,
         sharding=sharding,
@@ -125,6 +135,16 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
     return dtype if own else np.dtype((np.void, dtype.itemsize))
+
+
+def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:
+    """Return what the kernel needs for chunks of rows with trailers.
+
+    That is how items are ordered, and the chunk that is still as short as it was, with its rows.
+    """
+    number, rows = divmod(before.shape[0], schema.chunks[0])
+    short = (number, rows) if rows and before.shape[0] < schema.shape[0] else None
+    return schema.dtype.kind, schema.dtype.str.startswith(">"), short
 
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:

@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.zones import Zones, has_zone
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
-from ingot.errors import IngotError
-from ingot.formats.format import ChunkMap, Coords, files_of
+from ingot.errors import CorruptionError, IngotError, UnsafeError
+from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
@@ -76,6 +77,11 @@ class Engine:
         *,
         before: ChunkMap | None = None,
     ) -> None:
+        if chunks.schema.chain.serializer.runs_code and not options.allow_pickle:
+            raise UnsafeError(
+                f"{chunks.store.location}: reading these objects runs whatever code the files "
+                "hold; Options(allow_pickle=True) allows it"
+            )
         self.chunks = chunks
         self.options = options
         self.shape = chunks.schema.shape
@@ -101,7 +107,9 @@ class Engine:
         if self._before is self.chunks and self._cache is None:
             return self
         engine = Engine(self.chunks, self.options)
-        engine._layout = self._layout
+        # A layout of chunks that are cut at the edge knows where the edge was before.
+        if self.chunks.schema.padded:
+            engine._layout = self._layout
         return engine
 
     def discard(self, commit: Commit) -> None:
@@ -195,15 +203,29 @@ class Engine:
                 if chunk is not None:
                     yield place, chunk
 
+    def blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
+        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
+        schema = self.chunks.schema
+        spec = schema.spec(coords)
+        if old is not None and old.shape == spec.shape:
+            return np.array(old)
+        chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
+        if old is not None:
+            # A chunk that is cut at the edge of the array has another shape when that moves.
+            common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
+            chunk[common] = old[common]
+        return chunk
+
     def staged(self, chunks: Iterable[tuple[Coords, NDArray[Any]]]) -> Commit:
         """Return the commit that stores some chunks; what does not fit the window is put aside."""
-        store, most = self.chunks.store, self.options.limits.window_bytes
+        store, schema = self.chunks.store, self.chunks.schema
+        most = self.options.limits.window_bytes
         waiting: dict[Coords, bytes | None] = {}
         aside: list[Edit] = []
         held = 0
         try:
             for coords, chunk in chunks:
-                data = waiting[coords] = kernel.encode(chunk, self.chunks.schema)
+                data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
                 held += 0 if data is None else len(data)
                 # Only where a chunk is all that its key holds can it be stored without the others.
                 if held > most and self.chunks.template is not None:
@@ -214,6 +236,16 @@ class Engine:
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
+
+    def zones(self) -> Zones | None:
+        """Return what the zone maps of all chunks say; None where chunks have none."""
+        chunks, dtype = self.chunks, self._dtype
+        if not isinstance(chunks, Zoned) or not has_zone(dtype):
+            return None
+        numbers = range(chunks.schema.grid.chunk_count)
+        layout = self._make_layout()
+        packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
+        return Zones.parse(packed, dtype)
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
@@ -240,8 +272,8 @@ class Engine:
         if layout is ...:
             layout = None
             if self._cache is None:
-                limits, verify = self.options.limits, self.options.verify
-                layout = kernel.native_layout(self.chunks, limits.chunk_bytes, verify)
+                limit, verify = self.options.limits.chunk_bytes, self.options.verify
+                layout = kernel.native_layout(self.chunks, limit, verify, self._before)
             self._layout = layout
         return layout
 
@@ -305,7 +337,7 @@ class Engine:
             for row in window:
                 location, data = fetched.pop(row.coords, (_NOWHERE, None))
                 with _Place(self.chunks, row.coords, location):
-                    chunk = self._blank(row.coords, self._decoded(row.coords, location, data))
+                    chunk = self.blank(row.coords, self._decoded(row.coords, location, data))
                     row.put(chunk, row.pick(values))
                 yield row.coords, chunk
 
@@ -350,6 +382,8 @@ class Engine:
             return np.broadcast_to(
                 np.asarray(location.value, schema.dtype), schema.spec(coords).shape
             )
+        if data is None and isinstance(location, Extent) and not schema.sparse:
+            raise CorruptionError("the chunk is missing")
         if data is None or isinstance(data, np.ndarray):
             return data
         limit = self.options.limits.chunk_bytes
@@ -358,19 +392,6 @@ class Engine:
         # Asked for before and after decoding: the bytes were read in between.
         if self._cache is not None and identity is not None:
             self._cache.keep(coords, identity, chunk)
-        return chunk
-
-    def _blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
-        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
-        schema = self.chunks.schema
-        spec = schema.spec(coords)
-        if old is not None and old.shape == spec.shape:
-            return np.array(old)
-        chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
-        if old is not None:
-            # A chunk that is cut at the edge of the array has another shape when that moves.
-            common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
-            chunk[common] = old[common]
         return chunk
 
     def _cached(self, coords: tuple[int, ...], location: Extent) -> NDArray[Any] | None:

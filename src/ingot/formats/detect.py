@@ -5,13 +5,16 @@ by names and suffixes, which people change.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ingot.errors import UnsafeError
 from ingot.formats.format import Format, Signature
 from ingot.formats.paths import prefix
-from ingot.stores.store import Extent, Store
+from ingot.stores.store import Extent, Feature, Store
 
 __all__ = ["detect", "looked_for"]
+
+_LIKELY: Final = 2
 
 
 def detect(
@@ -46,6 +49,21 @@ def looked_for(formats: Iterable[Format]) -> str:
 
 
 def _detect_folder(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
+    # Most datasets are of the first formats, and each marker that is looked for has its price.
+    for some in (formats[:_LIKELY], formats[_LIKELY:]):
+        found = _marked(store, some, lead)
+        if found is not None:
+            return found
+    if Feature.LIST not in store.features:
+        return None
+    folder = lead.removesuffix("/")
+    looking = ((each, each.signature.looks) for each in formats)
+    return next(
+        (each for each, looks in looking if looks is not None and looks(store, folder)), None
+    )
+
+
+def _marked(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
     markers = [(each, lead + marker) for each in formats for marker in each.signature.markers]
     try:
         found = store.read([Extent(marker, 0, 1) for _, marker in markers])

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 from ingot.claims import shown
 from ingot.errors import CorruptionError, FormatError, LimitError
 
-__all__ = ["DEEPEST", "LARGEST", "pack", "parse", "parse_object"]
+__all__ = ["DEEPEST", "LARGEST", "pack", "pack_line", "parse", "parse_object"]
 
 LARGEST: Final = 2**24
 """The most bytes of a document."""
@@ -80,8 +80,21 @@ def pack(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
         "b": 1
     }
     """
+    return _packed(value, where, indent=4, sort_keys=True, allow_nan=bare_nan)
+
+
+def pack_line(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
+    """Return a document on one line, with the keys in their order. `parse` reads it.
+
+    >>> pack_line({"b": 1, "a": [2]}, "meta/sizes")
+    b'{"b": 1, "a": [2]}\\n'
+    """
+    return _packed(value, where, allow_nan=bare_nan) + b"\n"
+
+
+def _packed(value: Any, where: str, **style: Any) -> bytes:
     try:
-        text = json.dumps(value, indent=4, sort_keys=True, allow_nan=bare_nan)
+        text = json.dumps(value, **style)
     except (TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"{where}: cannot be written as JSON: {error}") from None
     if len(text) > LARGEST:

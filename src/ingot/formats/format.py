@@ -7,10 +7,9 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import functools
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,14 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
+from ingot.formats.address import Coords, KeyTemplate, Locations
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
+from ingot.stores.store import Commit, Store
 
 __all__ = [
     "ArrayNode",
     "ChunkMap",
+    "Column",
     "Coords",
     "Copies",
     "Format",
@@ -38,18 +39,13 @@ __all__ = [
     "Request",
     "Sharded",
     "Signature",
+    "TableFormat",
+    "TableMap",
     "TableNode",
+    "TableSchema",
+    "Zoned",
     "files_of",
 ]
-
-
-Coords: TypeAlias = tuple[int, ...]
-"""The place of a chunk in its grid."""
-
-# Below this many keys, making them column by column costs more than it saves.
-_FEWEST_COLUMN_ROWS: Final = 64
-
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.A)
 
 
 class Kind(enum.Flag):
@@ -69,8 +65,9 @@ class Kind(enum.Flag):
 class Signature:
     """How a format is recognised without opening it.
 
-    `markers` are names of which one lies in the format's directory. For single files `head` and
-    `tail` are how many of their first and last bytes `matches` wants to see.
+    `markers` are names of which one lies in the format's directory; where none does, `looks` may
+    look for itself. For single files `head` and `tail` are how many of their first and last bytes
+    `matches` wants to see.
 
     >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
     False
@@ -80,97 +77,7 @@ class Signature:
     head: int = 0
     tail: int = 0
     matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyTemplate:
-    """How keys follow from coordinates; the native kernel can do it as well.
-
-    An array without axes has one chunk, called `scalar`.
-
-    >>> KeyTemplate("a/", ".").key((1, 20)), KeyTemplate().key(())
-    ('a/1.20', '0')
-    """
-
-    prefix: str = ""
-    separator: str = "."
-    suffix: str = ""
-    scalar: str = "0"
-
-    def key(self, coords: Sequence[int]) -> str:
-        """Return the key of one chunk."""
-        return f"{self.prefix}{self.separator.join(map(str, coords)) or self.scalar}{self.suffix}"
-
-    def keys(self, coords: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the keys of many chunks, a row of `coords` each.
-
-        >>> KeyTemplate(suffix=".blosc").keys(np.array([[0, 1], [2, 3]]))
-        ('0.1.blosc', '2.3.blosc')
-        """
-        if len(coords) < _FEWEST_COLUMN_ROWS or not coords.shape[1]:
-            return tuple(map(self.key, coords.tolist()))
-        prefix, suffix, join = self.prefix, self.suffix, self.separator.join
-        # A column has few different numbers, and a table of their texts is cheaper than str().
-        columns = [list(map(_texts(column).__getitem__, column.tolist())) for column in coords.T]
-        return tuple([f"{prefix}{join(parts)}{suffix}" for parts in zip(*columns, strict=True)])
-
-    def parse(self, key: str, ndim: int) -> Coords | None:
-        """Return the coordinates of a key, or None when it is no chunk's.
-
-        >>> KeyTemplate("a/", ".").parse("a/1.20", 2), KeyTemplate().parse("01.2", 2)
-        ((1, 20), None)
-        """
-        if not (key.startswith(self.prefix) and key.endswith(self.suffix)):
-            return None
-        text = key[len(self.prefix) : len(key) - len(self.suffix)]
-        if ndim == 0:
-            return () if text == self.scalar else None
-        parts = text.split(self.separator)
-        if len(parts) != ndim or not all(map(_NUMBER.fullmatch, parts)):
-            return None
-        return tuple(map(int, parts))
-
-    def is_folder(self, key: str, ndim: int) -> bool:
-        """Tell whether a key is that of a folder in which chunks lie.
-
-        >>> KeyTemplate("c/", "/").is_folder("c/1", 2), KeyTemplate().is_folder("1", 2)
-        (True, False)
-        """
-        if self.separator != "/" or not key.startswith(self.prefix):
-            return False
-        parts = key[len(self.prefix) :].split("/")
-        return len(parts) < ndim and all(map(_NUMBER.fullmatch, parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Locations:
-    """Where the bytes of some chunks lie, column by column, in the order they were asked for.
-
-    Chunk i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`; without `starts`
-    from its beginning, without `lengths` to its end, a length of -1 likewise. `others` holds the
-    chunks that are no extents. A key that is absent means the fill value.
-
-    >>> list(Locations(("a", ""), others={1: Constant(0)}))
-    [Extent(key='a', start=0, length=None), Constant(value=0)]
-    """
-
-    keys: tuple[str, ...]
-    starts: NDArray[np.int64] | None = None
-    lengths: NDArray[np.int64] | None = None
-    others: Mapping[int, Inline | Constant] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: int) -> Location:
-        if index in self.others:
-            return self.others[index]
-        start = 0 if self.starts is None else int(self.starts[index])
-        length = -1 if self.lengths is None else int(self.lengths[index])
-        return Extent(self.keys[index], start, None if length < 0 else length)
-
-    def __iter__(self) -> Iterator[Location]:
-        return map(self.__getitem__, range(len(self)))
+    looks: Callable[[Store, str], bool] | None = None
 
 
 @runtime_checkable
@@ -234,6 +141,15 @@ class ChunkMap(Protocol):
 
 
 @runtime_checkable
+class Zoned(Protocol):
+    """A chunk map whose chunks may have zone maps (`ingot.codecs.zones`)."""
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
+        ...
+
+
+@runtime_checkable
 class Sharded(Protocol):
     """A chunk map whose chunks lie in shards, many in the value of one key.
 
@@ -274,12 +190,89 @@ class ArrayNode:
         return self.chunks.schema
 
 
+@runtime_checkable
+class TableMap(Protocol):
+    """The address book of one table: which columns there are, and how that is changed.
+
+    Columns have one length, that of their first axis. What is in a column is changed by the
+    column's own `ChunkMap`; `joined` makes one commit of the commits of many columns.
+    """
+
+    @property
+    def store(self) -> Store:
+        """Where its bytes are."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """The folder of the table in the store."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns, in their order."""
+        ...
+
+    @property
+    def columns(self) -> Mapping[str, "Column"]:
+        """The columns, in their order; a nested table is a column as well."""
+        ...
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of the table itself."""
+        ...
+
+    def reopened(self, store: Store) -> "TableMap":
+        """Return the map of the same table as `store` has it now."""
+        ...
+
+    def described(self, attrs: Mapping[str, Any]) -> tuple["TableMap", Commit]:
+        """Return the map with other attributes, and the commit that stores them."""
+        ...
+
+    def added(
+        self, name: str, schema: "ArraySchema | TableSchema", position: int | None = None
+    ) -> tuple["TableMap", "Column", Commit]:
+        """Return the map with one column more, the column, and the commit that makes it.
+
+        Nobody reaches the column before the commit's `publish`, so whoever fills it puts those
+        edits into `prepare`. The schema has the length of the other columns.
+        """
+        ...
+
+    def dropped(self, name: str) -> tuple["TableMap", Commit]:
+        """Return the map without a column, and the commit that removes it."""
+        ...
+
+    def renamed(self, old: str, new: str) -> tuple["TableMap", Commit]:
+        """Return the map with a column under another name, and the commit that moves it."""
+        ...
+
+    def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
+        """Return one commit of those of columns (nested ones by "a.b").
+
+        The first column switches last, or first when the table gets shorter: readers that take
+        the length of the first column for that of the table never see a row that is not there.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableNode:
     """A table: columns of one length, in their order; a nested table is a column as well."""
 
-    columns: Mapping[str, "ArrayNode | TableNode | RaggedNode"]
-    attrs: Mapping[str, Any]
+    table: TableMap
+
+    @property
+    def columns(self) -> Mapping[str, "Column"]:
+        """The columns, in their order."""
+        return self.table.columns
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of the table itself."""
+        return self.table.attrs
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +293,14 @@ class GroupNode:
     attrs: Mapping[str, Any]
 
 
+Column: TypeAlias = ArrayNode | TableNode | RaggedNode
+"""What a table is made of."""
+
 Node: TypeAlias = ArrayNode | TableNode | RaggedNode | GroupNode
 """What opening yields."""
+
+TableSchema: TypeAlias = Mapping[str, "ArraySchema | TableSchema"]
+"""The columns of a table that is to be made, in their order; a mapping is a nested table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +384,11 @@ class Owner(Format, Protocol):
     The whole has one lock and one journal. Who opens a part must go by those.
     """
 
+    @property
+    def mark(self) -> str:
+        """The name of a file that lies in every folder of which others are parts."""
+        ...
+
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether what a store holds has a part at a path, or might get one there."""
         ...
@@ -421,5 +425,17 @@ class Hierarchy(Owner, Protocol):
         ...
 
 
-def _texts(column: NDArray[np.int64]) -> dict[int, str]:
-    return {number: str(number) for number in np.unique(column).tolist()}
+@runtime_checkable
+class TableFormat(Format, Protocol):
+    """A format that holds tables as well."""
+
+    def create_table(
+        self,
+        store: Store,
+        schema: TableSchema,
+        attrs: Mapping[str, Any],
+        path: str = "",
+        **layout: Any,
+    ) -> tuple[TableNode, Commit]:
+        """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
+        ...

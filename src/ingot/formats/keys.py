@@ -27,6 +27,7 @@ def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
     [(0, 1)]
     """
     folders = ndim - 1 if template.separator == "/" else 0
+    # A prefix may end with the beginning of a name.
     folder, slash, _ = template.prefix.rpartition("/")
     for key in _walk(store, folder + slash, folders):
         coords = template.parse(key, ndim)

@@ -39,7 +39,8 @@ def removed(format: Format, store: Store, path: str, documents: Sequence[str]) -
             edits += (edit for edit in node.chunks.removed().edits if isinstance(edit, Delete))
         else:
             edits += (Delete(prefix(node.path) + name) for name in documents)
-    return Commit(publish=tuple(edits))
+    # From the innermost out: what is still there, half way, lies in groups that are, too.
+    return Commit(publish=tuple(reversed(edits)))
 
 
 def path_of(node: ArrayNode | GroupNode) -> str:

@@ -5,7 +5,7 @@ Knows the commits by which groups come, change and go. Refuses to know arrays, w
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ingot.formats import copies, document, nodes
 from ingot.formats.format import Copies, GroupNode
@@ -26,6 +26,8 @@ __all__ = ["Zarr2Hierarchy"]
 
 class Zarr2Hierarchy(Zarr2Format):
     """Zarr version 2 with its groups."""
+
+    mark: ClassVar[str] = GROUP
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""

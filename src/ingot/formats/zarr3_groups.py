@@ -5,7 +5,7 @@ Knows the commits by which groups come, change and go. Refuses to know arrays, w
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ingot.errors import NotFoundError
 from ingot.formats import document, nodes, zarr3_copies, zarr3_document
@@ -20,6 +20,8 @@ __all__ = ["Zarr3Hierarchy"]
 
 class Zarr3Hierarchy(Zarr3Format):
     """Zarr version 3 with its groups."""
+
+    mark: ClassVar[str] = NODE
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""

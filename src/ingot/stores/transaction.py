@@ -351,9 +351,14 @@ class Transaction:
     def _apply(self, journal: Journal, *, sync: bool) -> None:
         """Do what a journal says, as often as needed, and remove it when that lasts."""
         self._sync, before = sync, self._sync
+        folder = None
         for key, group in groupby(journal.entries, _key_of):
             entries = tuple(group)
             entry = entries[0]
+            # Readers who know no journal go by the order of entries, after a power cut as well.
+            if folder not in (None, key.rpartition("/")[0]):
+                self._sync_folders()
+            folder = key.rpartition("/")[0]
             if isinstance(entry, Removed):
                 self._unlink(key)
             elif isinstance(entry, Written):

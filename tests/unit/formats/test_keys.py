@@ -81,3 +81,10 @@ def test_a_small_difference_is_not_looked_up() -> None:
         (10**9 - 2,),
         (10**9 - 1,),
     ]
+
+
+def test_a_prefix_may_end_in_a_name() -> None:
+    template = KeyTemplate("t/data/__", suffix=".blp", leading=1)
+    names = ("__0.blp", "__12.blp", "__01.blp", ".keep", "___1.blp", "__1.blp.bak")
+    store = MemoryStore({f"t/data/{name}": b"" for name in names})
+    assert sorted(stored(store, template, 2)) == [(0, 0), (12, 0)]

@@ -188,6 +188,6 @@ def test_orders_there_are_not(tmp_path: Path) -> None:
 
 def test_a_folder_called_meta_is_no_array(tmp_path: Path) -> None:
     (tmp_path / "meta").mkdir()
-    (tmp_path / "meta" / "storage").write_text("")
+    (tmp_path / "meta" / "notes").write_text("")
     with pytest.raises(FormatError, match="no dataset of a known format"):
         ingot.open(tmp_path)

@@ -1,0 +1,82 @@
+"""bcolz 1.x in a store: which of its datasets lies there, and how new ones are made.
+
+Knows that a folder with ``__rootdirs__`` is a table and one with ``meta/sizes`` an array. Refuses
+to know either: `bcolz_array` and `bcolz_table` do.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ingot.formats.bcolz_array import (
+    ColumnMap,
+    create_array,
+    design,
+    open_array,
+    read_documents,
+)
+from ingot.formats.bcolz_metadata import SIZES, STORAGE
+from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, names_column, open_table
+from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
+from ingot.formats.paths import prefix
+from ingot.formats.row_shards import SHARDS, open_shards
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Store
+
+__all__ = ["BcolzFormat"]
+
+
+class BcolzFormat:
+    """bcolz 1.x, and its forebears carray and blz.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({
+    ...     "meta/storage": b'{"dtype": "int8", "cparams": {"clevel": 5, "shuffle": 1},'
+    ...                     b' "chunklen": 10, "dflt": 0, "expectedlen": 0}',
+    ...     "meta/sizes": b'{"shape": [0], "nbytes": 0, "cbytes": 0}',
+    ... })
+    >>> BcolzFormat().open(store).schema.dtype
+    dtype('int8')
+    """
+
+    name: ClassVar[str] = "bcolz"
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
+    signature: ClassVar[Signature] = Signature(
+        markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
+    )
+    settings: ClassVar[tuple[str, ...]] = ()
+    mark: ClassVar[str] = ROOTDIRS
+
+    def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
+        """Return the array or table at `path`."""
+        if store.size(prefix(path) + ROOTDIRS) is not None:
+            return TableNode(open_table(store, path))
+        (found,) = read_documents(store, [path])
+        if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
+            return open_shards(store, path)
+        if not found.is_array and lies_in_data(store, path):
+            return TableNode(open_table(store, path))
+        array = open_array(store, path, found)
+        if path and names_column(store, path):
+            return ArrayNode(ColumnMap(store, array.metadata, path))
+        return ArrayNode(array)
+
+    def design(self, request: Request, **layout: Any) -> ArraySchema:
+        """Return how an array will lie here: cut along its first axis only."""
+        return design(request)
+
+    def create(
+        self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that makes it."""
+        return create_array(store, schema, path)
+
+    def create_table(
+        self,
+        store: Store,
+        schema: TableSchema,
+        attrs: Mapping[str, Any],
+        path: str = "",
+        **layout: Any,
+    ) -> tuple[TableNode, Commit]:
+        """Return a new table, and the commit that makes it."""
+        return create_table(store, schema, attrs, path)

@@ -1,0 +1,160 @@
+"""What Ingot puts behind a Blosc chunk: checksums that partial reads can use, and a zone map.
+
+Knows the bytes of the trailer, and which blocks of a chunk its checksums cover. Refuses to know
+where chunks are stored, and what a zone map says. A chunk without a trailer was written by another
+program; a trailer that is there must hold.
+
+All integers are little-endian::
+
+    0   magic "igt1"            20  rows that the chunk holds, u32
+    4   version, u8: 1          24  CRC-32C of the chunk's header and block starts, and of the
+    5   flags, u8: 0                24 bytes before this field, u32
+    6   zone map's length, u16  28  CRC-32C of each block, u32
+    8   number of blocks, u32   ..  zone map
+    12  chunk number, u64       -8  length of the trailer, u32;  -4  CRC-32C of all before, u32
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.codecs.checksums import crc32c
+from ingot.codecs.codec import Buffer
+from ingot.codecs.header import HEADER_BYTES, ChunkHeader
+from ingot.errors import CorruptionError, UnsupportedError
+
+__all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "block_spans", "pack", "parse"]
+
+MAGIC: Final = b"igt1"
+
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<4sBBHIQI")
+_WORD: Final = struct.Struct("<I")
+_FOOT: Final = struct.Struct("<II")
+
+LEAST_BYTES: Final = _HEAD.size + _WORD.size + _FOOT.size
+"""The bytes of a trailer without blocks and zone map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """The parts of a trailer that are not there to check the trailer itself."""
+
+    number: int
+    rows: int
+    head: int
+    """The checksum of the chunk's header and block starts, and of this trailer's own head."""
+    blocks: NDArray[np.uint32]
+    """The checksum of each block."""
+    zone: bytes
+
+    def check(self, chunk: Buffer, header: ChunkHeader, number: int) -> None:
+        """Compare everything that the trailer says with the whole chunk that it stands behind."""
+        if self.number != number:
+            raise CorruptionError(f"chunk trailer: this is chunk {self.number}, not {number}")
+        view = memoryview(chunk)
+        spans = block_spans(header, view)
+        if len(spans) != len(self.blocks):
+            raise CorruptionError(
+                f"chunk trailer: checksums of {len(self.blocks)} blocks, the chunk has {len(spans)}"
+            )
+        begin = _begin(header, len(spans))
+        _compare("header", crc32c(bytes(view[:begin]) + self._packed_head()), self.head)
+        for index, (start, stop) in enumerate(spans):
+            _compare(f"block {index}", crc32c(view[start:stop]), int(self.blocks[index]))
+
+    def _packed_head(self) -> bytes:
+        sizes = len(self.zone), len(self.blocks)
+        return _HEAD.pack(MAGIC, _VERSION, 0, *sizes, self.number, self.rows)
+
+
+def pack(chunk: Buffer, number: int, rows: int, zone: bytes = b"") -> bytes:
+    """Return the trailer of a chunk.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(4000))
+    >>> trailer = parse(pack(chunk, number=7, rows=1000))
+    >>> trailer.number, trailer.rows, len(trailer.blocks)
+    (7, 1000, 1)
+    """
+    view = memoryview(chunk)
+    header = ChunkHeader.parse(chunk)
+    spans = block_spans(header, view)
+    head = _HEAD.pack(MAGIC, _VERSION, 0, len(zone), len(spans), number, rows)
+    begin = bytes(view[: _begin(header, len(spans))])
+    blocks = [_WORD.pack(crc32c(view[start:stop])) for start, stop in spans]
+    parts = [head, _WORD.pack(crc32c(begin + head)), *blocks, zone]
+    content = b"".join(parts)
+    content += _WORD.pack(len(content) + _FOOT.size)
+    return content + _WORD.pack(crc32c(content))
+
+
+def parse(data: Buffer) -> Trailer:
+    """Return what the bytes behind a chunk say; what is not exactly a trailer is corrupt.
+
+    >>> parse(b"igt1" + bytes(40))
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: chunk trailer: its length claims 0 bytes, 44 are stored
+    """
+    view = memoryview(data)
+    if len(view) < LEAST_BYTES or bytes(view[:4]) != MAGIC:
+        raise CorruptionError(f"chunk trailer: {len(view)} bytes behind the chunk are none")
+    length, checksum = _FOOT.unpack_from(view, len(view) - _FOOT.size)
+    if length != len(view):
+        raise CorruptionError(
+            f"chunk trailer: its length claims {length} bytes, {len(view)} are stored"
+        )
+    _compare("trailer", crc32c(view[: -_WORD.size]), checksum)
+    _, version, flags, zone, count, number, rows = _HEAD.unpack_from(view)
+    if version != _VERSION or flags:
+        raise UnsupportedError(f"chunk trailer: version {version} with flags {flags} is unknown")
+    start = _HEAD.size + _WORD.size
+    if len(view) != LEAST_BYTES + _WORD.size * count + zone:
+        raise CorruptionError(
+            f"chunk trailer: {count} blocks and a zone map of {zone} bytes do not fill "
+            f"{len(view)} bytes"
+        )
+    blocks = np.frombuffer(view, "<u4", count, start)
+    behind = start + _WORD.size * count
+    head = _WORD.unpack_from(view, _HEAD.size)[0]
+    return Trailer(number, rows, head, blocks, bytes(view[behind : behind + zone]))
+
+
+def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]:
+    """Return where the blocks of a chunk begin and end; blocks may lie in any order.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(10_000), blocksize=4096, level=0)
+    >>> block_spans(ChunkHeader.parse(chunk), memoryview(chunk))
+    [(16, 4112), (4112, 8208), (8208, 10016)]
+    """
+    if header.extended:
+        raise CorruptionError("chunk trailer: it stands behind a Blosc 2 chunk, which has none")
+    size = header.blocksize
+    count = -(-header.nbytes // size) if header.nbytes else 0
+    if header.memcpyed or header.nbytes == 0:
+        starts = [HEADER_BYTES + index * size for index in range(count)]
+        return [(start, min(start + size, header.cbytes)) for start in starts]
+    begin = HEADER_BYTES + 4 * count
+    if begin > header.cbytes:
+        raise CorruptionError(f"Blosc chunk: {count} block starts, cbytes is {header.cbytes}")
+    claims = np.frombuffer(chunk[HEADER_BYTES:begin], "<i4")
+    if ((claims < begin) | (claims > header.cbytes)).any():
+        raise CorruptionError("Blosc chunk: a block starts outside of the chunk")
+    edges = np.append(np.unique(claims), header.cbytes)
+    ends = edges[np.searchsorted(edges, claims, side="right").clip(max=len(edges) - 1)]
+    return list(zip(claims.tolist(), ends.tolist(), strict=True))
+
+
+def _begin(header: ChunkHeader, blocks: int) -> int:
+    return HEADER_BYTES + (0 if header.memcpyed else 4 * blocks)
+
+
+def _compare(what: str, fact: int, claim: int) -> None:
+    if fact != claim:
+        raise CorruptionError(
+            f"chunk trailer: the CRC-32C of the {what} is {fact:#010x}, {claim:#010x} is stored"
+        )

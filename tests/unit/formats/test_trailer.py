@@ -1,0 +1,144 @@
+"""The trailer behind a chunk: its bytes, what it covers, and the zone map in it."""
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import blosc
+from ingot.codecs.checksums import crc32c
+from ingot.codecs.header import ChunkHeader
+from ingot.codecs.zones import Zone, Zones, has_zone, zone_of
+from ingot.errors import CorruptionError
+from ingot.formats import trailer
+from ingot.formats.bcolz_array import BcolzMap, open_array
+from ingot.stores import LocalStore, MemoryStore
+from tests.places import Place, content, store_at
+
+
+def test_the_bytes_are_as_the_format_page_draws_them() -> None:
+    chunk = blosc.compress(bytes(range(200)) * 50, blocksize=4000)
+    packed = trailer.pack(chunk, number=5, rows=10_000, zone=b"z" * 32)
+    count = -(-10_000 // 4000)
+    starts = np.frombuffer(chunk, "<i4", count, 16).tolist()
+    ends = [*starts[1:], len(chunk)]
+    head = struct.pack("<4sBBHIQI", b"igt1", 1, 0, 32, count, 5, 10_000)
+    expected = head + struct.pack("<I", crc32c(chunk[: 16 + 4 * count] + head))
+    for start, end in zip(starts, ends, strict=True):
+        expected += struct.pack("<I", crc32c(chunk[start:end]))
+    expected += b"z" * 32
+    expected += struct.pack("<I", len(expected) + 8)
+    expected += struct.pack("<I", crc32c(expected))
+    assert packed == expected
+
+
+def test_a_trailer_holds_for_its_chunk_only() -> None:
+    chunk = blosc.compress(bytes(5000))
+    found = trailer.parse(trailer.pack(chunk, 3, 5000))
+    header = ChunkHeader.parse(chunk)
+    found.check(chunk, header, 3)
+    with pytest.raises(CorruptionError, match="chunk 3, not 4"):
+        found.check(chunk, header, 4)
+    other = blosc.compress(bytes([1]) * 5000)
+    with pytest.raises(CorruptionError):
+        found.check(other, ChunkHeader.parse(other), 3)
+
+
+@pytest.mark.parametrize("wrong", [b"", b"igt1", b"x" * 36, b"igt1" + bytes(4096)])
+def test_what_is_no_trailer(wrong: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        trailer.parse(wrong)
+
+
+SAMPLES: dict[str, Any] = {
+    "<i4": [5, -3, 9],
+    ">u2": [5, 3, 9],
+    "|i1": [1, 1, 2],
+    "|b1": [True, False, True],
+    "<f8": [1.5, np.nan, -2.5],
+    "<f4": [np.nan, np.nan, np.nan],
+    "<f2": [1.5, -np.inf, 0.0],
+    "<M8[ns]": [3, np.iinfo("i8").min, 1],
+    ">m8[s]": [3, 4, 5],
+    "|S3": [b"b", b"abc", b"zz"],
+    "<U2": ["é", "a", "zz"],
+    ">U2": ["é", "a", "zz"],
+    "<u8": [2**64 - 1, 0, 1],
+}
+
+
+def items(dtype: str) -> np.ndarray[Any, Any]:
+    wanted = SAMPLES[dtype]
+    if dtype[1] in "mM":
+        return np.array(wanted, f"{dtype[0]}i8").view(dtype)
+    return np.array(wanted, dtype)
+
+
+@pytest.mark.parametrize("dtype", SAMPLES)
+def test_zone_maps_come_back(dtype: str) -> None:
+    array = items(dtype)
+    zone = zone_of(array)
+    assert zone is not None
+    packed = zone.pack(array.dtype)
+    assert len(packed) % 8 == 0
+    found = Zone.parse(packed, array.dtype)
+    assert found == zone
+    listed = [each for each in array.tolist() if each is not None and each == each]
+    assert zone.nulls == len(array) - len(listed)
+    if listed:
+        assert (found.low.tolist(), found.high.tolist()) == (min(listed), max(listed))
+
+
+@pytest.mark.parametrize("dtype", SAMPLES)
+def test_stored_zone_maps_are_those_of_the_chunks(place: Place, dtype: str) -> None:
+    array = np.tile(items(dtype), 7)
+    ingot.array(array, place, format="bcolz", chunks=6)
+    chunks = open_array(store_at(place))
+    found = chunks.zones(range(4))
+    for number, packed in enumerate(found):
+        zone = zone_of(array[6 * number : 6 * number + 6])
+        assert zone is not None
+        assert packed == zone.pack(array.dtype)
+
+
+def test_zone_maps_have_columns() -> None:
+    dtype = np.dtype("<f8")
+    zones = [zone_of(np.array(each)) for each in ([1.0, 2.0], [np.nan, 5.0])]
+    found = Zones.parse([zone.pack(dtype) for zone in zones if zone is not None] + [b""], dtype)
+    assert found.low.tolist() == [1.0, 5.0, 0.0]
+    assert found.nulls.tolist() == [0, 1, 0]
+    assert found.ascending.tolist() == [True, False, False]
+    assert found.known.tolist() == [True, True, False]
+    with pytest.raises(CorruptionError):
+        Zones.parse([b"short"], dtype)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "V4", "O", "g", "S257", "i4,f8"])
+def test_types_without_order_have_no_zone_map(dtype: str) -> None:
+    assert not has_zone(np.dtype(dtype))
+    assert zone_of(np.zeros(3, dtype)) is None
+
+
+def test_both_kernels_write_the_same_trailer(
+    tmp_path_factory: pytest.TempPathFactory, kernel: str
+) -> None:
+    """Data that do not get smaller are stored as they are, the same by both."""
+    noise = np.frombuffer(np.random.default_rng(1).bytes(40_000), "<i8")
+    store = MemoryStore()
+    ingot.array(noise, store, format="bcolz", chunks=1000, codec="none")
+    folder = tmp_path_factory.mktemp("array")
+    ingot.array(noise, folder, format="bcolz", chunks=1000, codec="none")
+    chunks = {key: data for key, data in content(store).items() if key.endswith(".blp")}
+    assert len(chunks) == 5
+    assert chunks == {k: v for k, v in content(folder).items() if k.endswith(".blp")}
+
+
+def test_the_map_of_a_folder_offers_zone_maps(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("array")
+    array = ingot.array(np.arange(10), folder, format="bcolz", chunks=4)
+    chunks = open_array(LocalStore(folder))
+    assert isinstance(chunks, BcolzMap)
+    assert len(array) == 10
+    assert [len(each) for each in chunks.zones([0, 2])] == [32, 32]
