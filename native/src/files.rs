@@ -226,6 +226,13 @@ impl Extent<'_> {
         Ok(bytes)
     }
 
+    /// Bytes `span` of the extent, read into `buffer`.
+    fn window<'b>(&self, span: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<Window<'b>> {
+        let bytes = room(buffer, span.len())?;
+        self.read(span.start, bytes)?;
+        Ok(Window { bytes, offset: span.start })
+    }
+
     /// Fill `out` from byte `at` of the extent on.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Outcome<()> {
         let mut done = 0;
@@ -254,21 +261,26 @@ pub fn decode_extent(
     // may have is checked before any memory is taken for it.
     let at_once = extent.length <= SMALL || region.count() * region.itemsize() * 3 >= expected;
     let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
-    extent.read(0, room(&mut buffers.head, first)?)?;
-    let header = due(&buffers.head[..first], extent.length, expected)?;
+    let Buffers { head, body, .. } = buffers;
+    extent.read(0, room(head, first)?)?;
+    let header = due(&head[..first], extent.length, expected)?;
     if first < header.data_start() {
-        extent.read(0, room(&mut buffers.head, header.data_start())?)?;
+        extent.read(0, room(head, header.data_start())?)?;
     }
-    let head = &buffers.head[..first.max(header.data_start())];
+    let head = &head[..first.max(header.data_start())];
     let decoder = Decoder::new(&header, &head[HEADER_BYTES..header.data_start()]);
     let blocks = decoder.blocks_of(region);
     if head.len() == extent.length {
         return decoder.decode_region(Window { bytes: head, offset: 0 }, blocks, region, scratch);
     }
+    if header.rest.has_delta() && blocks.start > 0 {
+        // Other blocks are differences from the first one.
+        for (_, span) in reads(&decoder, 0..1, region)? {
+            decoder.decode_first(extent.window(span, body)?, scratch)?;
+        }
+    }
     for (blocks, span) in reads(&decoder, blocks, region)? {
-        let bytes = room(&mut buffers.body, span.len())?;
-        extent.read(span.start, bytes)?;
-        decoder.decode_region(Window { bytes, offset: span.start }, blocks, region, scratch)?;
+        decoder.decode_region(extent.window(span, body)?, blocks, region, scratch)?;
     }
     Ok(())
 }
@@ -310,8 +322,8 @@ pub fn reads(
     let header = decoder.header;
     if header.memcpyed() {
         let (first, end) = region.span();
-        let size = region.itemsize();
-        return Ok(vec![(blocks, first * size + HEADER_BYTES..end * size + HEADER_BYTES)]);
+        let (size, head) = (region.itemsize(), header.header_bytes());
+        return Ok(vec![(blocks, first * size + head..end * size + head)]);
     }
     // Blocks may lie in any order: one ends where the next one in the file begins.
     let mut starts = Vec::with_capacity(header.block_count());

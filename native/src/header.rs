@@ -273,8 +273,7 @@ impl Header {
     /// How many bytes from the front have to be at hand before anything can be decoded: all
     /// up to the blocks' own bytes, and everything where the block starts do not say enough.
     pub fn data_start(&self) -> usize {
-        let stored_later = self.extended() && self.memcpyed();
-        if self.special.is_some() || self.variable || self.rest.has_delta() || stored_later {
+        if self.special.is_some() || self.variable {
             self.cbytes
         } else if self.dictionary {
             self.cbytes.min(self.blocks_start() + 4 + MAX_DICTIONARY)

@@ -92,8 +92,8 @@ pub struct Report {
     pub troubles: Vec<Trouble>,
 }
 
-/// What a thread needs.
-#[derive(Default)]
+/// What a thread needs. That of threads which ended serves the next ones: memory that is new
+/// has to be cleared by the system, page by page.
 pub struct Tools {
     pub scratch: Scratch,
     pub buffers: Buffers,
@@ -104,15 +104,45 @@ pub struct Tools {
     pub framed: Vec<u8>,
 }
 
+/// What is kept of threads that ended, at the most.
+const SPARE_BYTES: usize = 32 << 20;
+static SPARE: Mutex<Vec<Tools>> = Mutex::new(Vec::new());
+
 impl Tools {
+    fn empty() -> Self {
+        Self {
+            scratch: Scratch::default(),
+            buffers: Buffers::default(),
+            chunk: Vec::new(),
+            around: Vec::new(),
+            packer: Packer::default(),
+            framed: Vec::new(),
+        }
+    }
+
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        self.scratch.kept_bytes()
-            + self.buffers.body.capacity()
-            + self.chunk.capacity()
-            + self.around.capacity()
-            + self.packer.capacity()
-            + self.framed.capacity()
+        let Self { scratch, buffers, chunk, around, packer, framed } = self;
+        let Buffers { head, body, tail } = buffers;
+        let kept = [head, body, tail, chunk, around, framed].map(|buffer| buffer.capacity());
+        scratch.kept_bytes() + packer.capacity() + kept.iter().sum::<usize>()
+    }
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        // Never waited for: after a fork, whoever held the lock may be gone.
+        SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_else(Self::empty)
+    }
+}
+
+impl Drop for Tools {
+    fn drop(&mut self) {
+        let Ok(mut spare) = SPARE.try_lock() else { return };
+        let kept: usize = spare.iter().map(Self::kept_bytes).sum();
+        if self.kept_bytes() > 0 && kept + self.kept_bytes() <= SPARE_BYTES {
+            spare.push(std::mem::replace(self, Self::empty()));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::decode::{Block, Decoder, Stream, Window};
 use crate::fault::Outcome;
 use crate::filters;
 use crate::header::{Filter, MAX_SPLIT_TYPESIZE, StreamFormat};
-use crate::pieces::{Pieces, copy_plain, for_each_run};
+use crate::pieces::{Outlook, Pieces, copy_plain};
 use crate::scatter::Region;
 use crate::scratch::{Scratch, aligned_room, room};
 use crate::{special, varied};
@@ -111,6 +111,22 @@ impl Decoder<'_> {
         self.copy_span(&block, range, low..high, region, scratch)
     }
 
+    /// Decode the first block, whose bytes lie in `window`, for others that depend on it.
+    pub fn decode_first(&self, window: Window<'_>, scratch: &mut Scratch) -> Outcome<()> {
+        if let Some(extras) = &self.extras {
+            let made = self.make_first(window, scratch)?;
+            extras.first.get_or_init(|| made);
+        }
+        Ok(())
+    }
+
+    fn make_first(&self, window: Window<'_>, scratch: &mut Scratch) -> Outcome<Vec<u8>> {
+        let mut first = Vec::new();
+        room(&mut first, self.header.blocksize)?;
+        self.decode_block(window, 0, &mut first, None, scratch)?;
+        Ok(first)
+    }
+
     /// Decode block `index` into `out`, and before it the first block, if it is needed and
     /// was not decoded before.
     fn decode_dependent(&self, window: Window<'_>, index: usize, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
@@ -120,10 +136,8 @@ impl Decoder<'_> {
         let first = match extras.first.get() {
             Some(first) => first,
             None => {
-                let mut first = Vec::new();
-                room(&mut first, self.header.blocksize)?;
-                self.decode_block(window, 0, &mut first, None, scratch)?;
-                extras.first.get_or_init(|| first)
+                let made = self.make_first(window, scratch)?;
+                extras.first.get_or_init(|| made)
             }
         };
         if index == 0 {
@@ -272,7 +286,9 @@ impl Decoder<'_> {
         let Scratch { codecs, filtered, .. } = scratch;
         let filtered = aligned_room(filtered, block.size)?;
         let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
-        for_each_run(region, ranks, |run| {
+        let mut outlook = Outlook::default();
+        region.for_each_run(ranks, |run| {
+            outlook.expect(region, &run);
             let pieces = Pieces::of(&run, size);
             for piece in pieces {
                 // Items begin inside this block; the last may reach into the next one.

@@ -5,21 +5,30 @@ use crate::fault::Outcome;
 use crate::scatter::{Region, Run};
 use std::ops::Range;
 
-/// Visit the wanted items number `ranks`, run by run.
-pub fn for_each_run(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
-    let mut rank = ranks.start;
-    while rank < ranks.end {
-        let mut run = region.run(rank);
-        run.items = run.items.min(ranks.end - rank);
-        rank += run.items;
-        visit(run);
+/// Asks for the memory of runs before they are visited: they lie apart, so no processor
+/// guesses by itself where the next ones are.
+#[derive(Default)]
+pub struct Outlook {
+    last: Option<isize>,
+}
+
+impl Outlook {
+    /// So many runs ahead memory is asked for.
+    const AHEAD: isize = 3;
+
+    /// To be called with each run in turn.
+    #[inline]
+    pub fn expect(&mut self, region: &Region, run: &Run) {
+        if let Some(last) = self.last.replace(run.offset) {
+            region.expect(run.offset + Self::AHEAD * (run.offset - last), run.items * region.itemsize());
+        }
     }
 }
 
 /// Visit the contiguous bytes that the wanted items number `ranks` are made of: where each
 /// lies in the chunk, and its place.
 pub fn for_each_piece(region: &Region, ranks: Range<usize>, mut visit: impl FnMut(usize, &mut [u8])) {
-    for_each_run(region, ranks, |run| {
+    region.for_each_run(ranks, |run| {
         for Piece { start, bytes, offset } in Pieces::of(&run, region.itemsize()) {
             visit(start, region.piece(offset, bytes));
         }
@@ -68,7 +77,7 @@ pub fn copy_plain(region: &Region, range: Range<usize>, window: Window<'_>) -> O
     let size = region.itemsize();
     let first = region.rank(range.start / size);
     let end = region.rank(range.end.div_ceil(size));
-    for_each_run(region, first..end, |run| {
+    region.for_each_run(first..end, |run| {
         for piece in Pieces::of(&run, size) {
             let from = piece.start.max(range.start);
             let to = (piece.start + piece.bytes).min(range.end);

@@ -7,6 +7,7 @@
 //! offset it can be asked for lies inside is checked once, in `Region::new`.
 
 use crate::fault::{Fault, Kind, Outcome};
+use std::ops::Range;
 
 /// Memory of the caller that this call may write, and nobody reads while it does.
 #[derive(Clone, Copy)]
@@ -258,10 +259,69 @@ impl Region {
         }
     }
 
-    fn each_run(&self, mut visit: impl FnMut(Run)) {
-        let last = self.axes[self.axes.len() - 1].count;
-        for number in 0..self.count() / last {
-            visit(self.run(number * last));
+    fn each_run(&self, visit: impl FnMut(Run)) {
+        self.for_each_run(0..self.count(), visit);
+    }
+
+    /// Visit the wanted items number `ranks`, run by run.
+    pub fn for_each_run(&self, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
+        let outer = &self.axes[..self.axes.len() - 1];
+        let mut left = ranks.len();
+        if left == 0 {
+            return;
+        }
+        let mut run = self.run(ranks.start);
+        let last = self.axes[outer.len()];
+        // Where the items of a whole run begin; the first visit may lie further on.
+        let within = last.count - run.items;
+        let (mut start, mut offset) = (run.start - within * last.step, run.offset - within as isize * last.stride);
+        let mut indexes = self.indexes(ranks.start / last.count);
+        loop {
+            run.items = run.items.min(left);
+            left -= run.items;
+            visit(run);
+            if left == 0 {
+                return;
+            }
+            // To the next index of the innermost axis that has one; those inside begin again.
+            for ((axis, pitch), index) in outer.iter().zip(&self.pitches).zip(&mut indexes).rev() {
+                *index += 1;
+                start += axis.step * pitch;
+                offset += axis.stride;
+                if *index < axis.count {
+                    break;
+                }
+                *index = 0;
+                start -= axis.count * axis.step * pitch;
+                offset -= axis.count as isize * axis.stride;
+            }
+            run = Run { start, items: last.count, offset, ..run };
+        }
+    }
+
+    /// The index along each axis but the last of run number `number`.
+    fn indexes(&self, mut number: usize) -> Vec<usize> {
+        let outer = &self.axes[..self.axes.len() - 1];
+        let mut indexes = vec![0; outer.len()];
+        for (index, axis) in indexes.iter_mut().zip(outer).rev() {
+            *index = number % axis.count;
+            number /= axis.count;
+        }
+        indexes
+    }
+
+    /// Tell the processor that `bytes` from `offset` on will be wanted soon, if they are part
+    /// of the destination at all.
+    pub fn expect(&self, offset: isize, bytes: usize) {
+        let Ok(offset) = usize::try_from(offset) else { return };
+        if offset + bytes > self.destination.bytes {
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        for line in (0..bytes).step_by(64) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: it lies inside the destination; and nothing is read.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.destination.start.add(offset + line).cast()) };
         }
     }
 
@@ -337,6 +397,17 @@ mod tests {
             }
             for (rank, item) in items.iter().enumerate() {
                 assert_eq!(region.run(rank).start, *item);
+            }
+            for first in 0..=total {
+                for end in first..=total {
+                    let mut rank = first;
+                    region.for_each_run(first..end, |run| {
+                        let expected = region.run(rank);
+                        assert_eq!(run, Run { items: expected.items.min(end - rank), ..expected });
+                        rank += run.items;
+                    });
+                    assert_eq!(rank, end);
+                }
             }
         }
     }

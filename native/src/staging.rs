@@ -8,7 +8,7 @@ use crate::files::{Extent, Root};
 use crate::filters;
 use crate::header::Filter;
 use crate::layout::{Job, Layout, Part, Tools, Trouble};
-use crate::pieces::for_each_run;
+use crate::pieces::Outlook;
 use crate::scatter::Region;
 use crate::scratch::room;
 use crate::watch::Watch;
@@ -181,7 +181,9 @@ pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<
 fn shuffle_runs(region: &Region, start: usize, planes: &mut [u8]) {
     let size = region.itemsize();
     let (first, count) = (start / size, planes.len() / size);
-    for_each_run(region, first..first + count, |run| {
+    let mut outlook = Outlook::default();
+    region.for_each_run(first..first + count, |run| {
+        outlook.expect(region, &run);
         let items = region.piece(run.offset, run.items * size);
         filters::shuffle(items, size, &mut planes[run.start - first..], count);
     });

@@ -11,15 +11,17 @@ True
 """
 
 from ingot import errors
-from ingot.api import array, create, formats, open, table
+from ingot.api import array, create, formats, group, open, table
 from ingot.array import Array
 from ingot.codecs import blosc
+from ingot.group import Group
 from ingot.options import Limits, Options
 from ingot.table import Table
 from ingot.views import View
 
 __all__ = [
     "Array",
+    "Group",
     "Limits",
     "Options",
     "Table",
@@ -30,6 +32,7 @@ __all__ = [
     "create",
     "errors",
     "formats",
+    "group",
     "open",
     "table",
 ]

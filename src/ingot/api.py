@@ -4,19 +4,22 @@ Knows which store a path means, which format a dataset has or shall have, and wh
 wishes goes where. Refuses to move data: that is for the containers it returns.
 """
 
+import builtins
 import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ingot import creation
 from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
-from ingot.engine.changes import filled
+from ingot.columns import Chunks, ColumnsWish
+from ingot.creation import Codec, Wish, create_array
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -26,30 +29,58 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_table import ROOTDIRS, names_column
 from ingot.formats.detect import detect, looked_for
-from ingot.formats.format import ArrayNode, Format, GroupNode, Node, TableFormat, TableNode
-from ingot.formats.zarr2 import Zarr2Format
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.format import (
+    ArrayNode,
+    Format,
+    GroupNode,
+    Hierarchy,
+    Node,
+    Owner,
+    TableFormat,
+    TableNode,
+)
+from ingot.formats.paths import prefix
+from ingot.formats.zarr0 import Zarr0Format
+from ingot.formats.zarr1 import Zarr1Format
+from ingot.formats.zarr2_groups import Zarr2Hierarchy
+from ingot.formats.zarr3_groups import Zarr3Hierarchy
+from ingot.group import Group, State, group_handle
 from ingot.options import Options
 from ingot.rows import check_lengths, columns_of, flattened
-from ingot.schema import ArraySchema
-from ingot.selection import parse
 from ingot.sheet import Sheet, created
 from ingot.sheet import opened as opened_table
-from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store
+from ingot.stores import (
+    Commit,
+    Feature,
+    FileStore,
+    LocalStore,
+    MemoryStore,
+    Store,
+    ZipStore,
+    read_state,
+)
 from ingot.stores.state import change, read_numbered
 from ingot.table import Table
-from ingot.wish import Chunks, Codec, Wish, item_type
 
-__all__ = ["array", "create", "formats", "open", "table"]
+__all__ = ["array", "create", "formats", "group", "open", "table"]
 
 Path: TypeAlias = str | os.PathLike[str] | Store
 """Where a dataset is: a path of the local file system, or a store."""
 
+# In the order of detection: the marks of the last ones are the least certain.
 _FORMATS: Final[Mapping[str, Format]] = {
-    each.name: each for each in (Zarr3Format(), Zarr2Format(), BcolzFormat())
+    each.name: each
+    for each in (
+        Zarr3Hierarchy(),
+        Zarr2Hierarchy(),
+        BcolzFormat(),
+        Zarr0Format(),
+        Zarr1Format(),
+    )
 }
+
+_OWNERS: Final = tuple(each for each in _FORMATS.values() if isinstance(each, Owner))
 
 _DEFAULT: Final = "zarr3"
 _DEFAULT_TABLE: Final = "bcolz"
@@ -59,10 +90,11 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 def open(
     path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
-) -> Array | Table:
+) -> Array | Table | Group:
     """Open a dataset. What it is goes by its content, not by its name.
 
-    Mode "r" never creates, changes or touches a file; "r+" allows changes.
+    Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group is
+    part of the whole that the outermost group is, and takes turns with it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -76,25 +108,33 @@ def open(
     """
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
-    place = _Place.of(path, writable=mode == "r+").rooted(writable=mode == "r+")
+    place = _placed(path, format, writable=mode == "r+", quick=True)
 
     def find(view: Store) -> tuple[Format, Node]:
         chosen = _format(format) if format is not None else _detected(place, view)
         return chosen, chosen.open(view, place.inner)
 
-    (chosen, node), number = read_numbered(place.store, find)
-    if isinstance(node, GroupNode):
-        names = ", ".join(node.children) or "none"
-        raise UnsupportedError(f"{place.name}: a group; open one of its members ({names}) instead")
+    try:
+        (chosen, node), number = read_numbered(place.store, find)
+    except (FormatError, NotFoundError):
+        whole = _placed(path, format, writable=mode == "r+")
+        if whole.inner == place.inner:
+            raise
+        place = whole
+        (chosen, node), number = read_numbered(place.store, find)
     options = options or Options()
+    if isinstance(node, GroupNode) and isinstance(chosen, Hierarchy):
+        first = State(place.store, node), number
+        group = group_handle(chosen, place.store, place.inner, options, first=first)
+        return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
-        sheet = Sheet(node.table, options)
-        ledger = opened_table(chosen, place.store, place.inner, options, first=(sheet, number))
+        sheet = Sheet(node.table, options), number
+        ledger = opened_table(chosen, place.store, place.inner, options, first=sheet)
         return Table(chosen, ledger, path=place.path, mode=mode)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
-    first = Engine(node.chunks, options), number
-    handle = opened(chosen, place.store, place.inner, options, first=first)
+    engine = Engine(node.chunks, options), number
+    handle = opened(chosen, place.store, place.inner, options, first=engine)
     return Array(chosen, handle, path=place.path, mode=mode)
 
 
@@ -129,7 +169,7 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = _Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    wish = Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
     return _created(path, wish, None)
 
 
@@ -141,11 +181,41 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
     """
-    dtype = as_create.pop("dtype", None)
-    items = np.asarray(data, None if dtype is None else item_type(dtype))
-    own = {each.name for each in fields(_Wish)} - {"layout"}
-    layout = {name: as_create.pop(name) for name in as_create.keys() - own}
-    return _created(path, _Wish(items.shape, items.dtype, **as_create, layout=layout), items)
+    return _created(path, *Wish.of_data(data, as_create))
+
+
+def group(
+    path: Path | None = None,
+    *,
+    format: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+) -> Group:
+    """Create a group, to which members are added; without a path, in memory.
+
+    What exists is not touched, unless `overwrite` allows to replace an array, or a group with all
+    its members. Files that are not theirs stay.
+
+    >>> root = group(attrs={"title": "ours"})
+    >>> root.array("a/b", [1, 2])[0]
+    np.int64(1)
+    """
+    place = _placed(MemoryStore() if path is None else path, format, writable=True)
+    chosen = _format(format) if format is not None else place.owner or _format(_DEFAULT)
+    if not isinstance(chosen, Hierarchy):
+        raise UnsupportedError(f"{chosen.name} has no groups")
+    described, options = converted(attrs or {}), options or Options()
+
+    def build(store: Store) -> Commit:
+        old = _in_the_way(place, store, overwrite=overwrite, groups=True)
+        _, commit = chosen.create_group(store, place.inner, described)
+        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
+
+    _in_the_way(place, place.store, overwrite=overwrite, groups=True)  # Before a lock file is made.
+    change(place.store, build, durability=options.durability)
+    handle = group_handle(chosen, place.store, place.inner, options)
+    return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
 
 
 def table(
@@ -172,34 +242,39 @@ def table(
     chosen = _format(format or _DEFAULT_TABLE)
     if not isinstance(chosen, TableFormat):
         raise UnsupportedError(f"format {chosen.name} holds no tables")
-    _check_layout(chosen, layout)
+    creation.check_layout(chosen, layout)
+    place = _placed(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or Options()
     given = {name: np.asarray(each) for name, each in flattened(columns_of(columns)).items()}
     check_lengths(given)
-    schema = Wish(chunks, codec).table_schema(chosen, given, options, **layout)
-    described = converted(attrs or {})
-    place = _Place.of(MemoryStore() if path is None else path, writable=True)
+    wish = ColumnsWish(chunks, codec, options=options, layout=layout)
+    schema, described = wish.schema(chosen, given), converted(attrs or {})
     made: list[Sheet] = []
 
     def build(store: Store) -> Commit:
-        old = _in_the_way(place, store, overwrite=overwrite)
+        old = _in_the_way(place, store, overwrite=overwrite, groups=False)
         sheet, commit = created(chosen, store, schema, given, described, options, **layout)
         made.append(sheet)
         return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
 
-    _in_the_way(place, place.store, overwrite=overwrite)  # Before a lock file is made.
+    _in_the_way(
+        place, place.store, overwrite=overwrite, groups=False
+    )  # Before a lock file is made.
     number = change(place.store, build, durability=options.durability)
-    ledger = opened_table(chosen, place.store, "", options, first=(made[-1], number))
+    ledger = opened_table(chosen, place.store, place.inner, options, first=(made[-1], number))
     return Table(chosen, ledger, path=place.path, mode="r+")
 
 
 def formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
-    >>> formats()
-    {'zarr3': ('array',), 'zarr2': ('array',), 'bcolz': ('array',)}
+    >>> formats()["zarr1"], formats()["zarr2"]
+    (('array',), ('array', 'group'))
     """
-    return dict.fromkeys(_FORMATS, ("array",))
+    return {
+        name: tuple(str(kind.name).lower() for kind in each.holds)
+        for name, each in _FORMATS.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +287,9 @@ class _Place:
     file: str | None = None
     """The key of the only file, where the store is one."""
     inner: str = ""
-    """Where the dataset lies in the store, which is that of a larger one."""
+    """Where in the store the dataset is, if it is part of a larger one."""
+    owner: Format | None = None
+    """The format of the larger one."""
 
     @classmethod
     def of(cls, path: Path, *, writable: bool) -> "_Place":
@@ -221,12 +298,14 @@ class _Place:
         if isinstance(path, str) and _URL.match(path):
             raise UnsupportedError(f"{path}: only local paths and stores can be opened")
         try:
-            folder = stat.S_ISDIR(os.stat(path).st_mode)
+            facts = os.stat(path)
         except FileNotFoundError:
-            folder = True
+            facts = None
         except NotADirectoryError:
             raise NotFoundError(f"{os.fspath(path)}: a part of the path is a file") from None
-        if folder:
+        if _is_zip(path, facts):
+            return cls._of_store(ZipStore(path, writable=writable))
+        if facts is None or stat.S_ISDIR(facts.st_mode):
             local = LocalStore(path, writable=writable)
             return cls(local, local.root)
         return cls._of_store(FileStore(path, writable=writable))
@@ -239,34 +318,91 @@ class _Place:
             return cls(store, None)
         return cls(store, store.location, store.key if isinstance(store, FileStore) else None)
 
-    def rooted(self, *, writable: bool) -> "_Place":
-        """Return the same place in the store of the outermost table that it is a column of.
-
-        A commit is one of the whole table, and so are its lock and its journal.
-        """
-        if not isinstance(self.store, LocalStore):
-            return self
-        root, inner = self.store.root, ""
-        while True:
-            parent, name = os.path.split(root)
-            named = name and os.path.exists(os.path.join(parent, ROOTDIRS))
-            if not named or not names_column(LocalStore(parent), name):
-                break
-            root, inner = parent, f"{name}/{inner}" if inner else name
-        return (
-            self
-            if not inner
-            else replace(self, store=LocalStore(root, writable=writable), inner=inner)
-        )
-
     @property
     def name(self) -> str:
-        return self.store.location
+        return self.path if self.inner and self.path else self.store.location
 
     def is_empty(self) -> bool:
         # Without a listing only the formats' own marks could tell, and they were looked for.
-        listed = Feature.LIST in self.store.features
-        return self.file is None and not (listed and any(True for _ in self.store.names()))
+        if self.file is not None or Feature.LIST not in self.store.features:
+            return self.file is None
+        # Folders alone are what a writer leaves that died early.
+        folders = [prefix(self.inner)]
+        while folders:
+            folder = folders.pop()
+            for name in self.store.names(folder):
+                if not name.endswith("/"):
+                    return False
+                folders.append(folder + name)
+        return True
+
+
+def _placed(path: Path, format: str | None, *, writable: bool, quick: bool = False) -> _Place:
+    """Return the place that a path means, in the whole that it is part of. A store is a whole."""
+    place = _Place.of(path, writable=writable)
+    given = not isinstance(path, str | os.PathLike)
+    if given or not isinstance(place.store, LocalStore) or place.path is None:
+        return place
+    found = outermost(place.path, quick=quick)
+    if found is None or (format is not None and format != found.owner.name):
+        return place
+    store = LocalStore(found.root, writable=writable)
+    whole = replace(place, store=store, inner=found.inner, owner=found.owner)
+    if format is None:
+        # What lies there may be of another format, and on its own.
+        view = read_state(store, lambda view: detect(view, _FORMATS.values(), path=found.inner))
+        if view is not None and view is not found.owner:
+            return place
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A place inside of a dataset: the format and the folder of that, and the path to the place."""
+
+    owner: Owner
+    root: str
+    inner: str
+
+
+def outermost(folder: str, *, quick: bool = False) -> Part | None:
+    """Return the largest dataset that a folder is part of; None when it is on its own.
+
+    The dataset is the outermost folder whose parts reach to this one. Its lock and its journal are
+    those of all of them. `quick` stops at the first folder without a mark, which is enough for what
+    is there: only parts that a journal is yet to make may lie below such a folder.
+    """
+    place, inner = os.path.realpath(folder), ""
+    found = None
+    while True:
+        place, name = os.path.split(place)
+        if not name:
+            return found
+        inner = f"{name}/{inner}" if inner else name
+        owners = [owner for owner in _OWNERS if _has_part(owner, place, inner)]
+        if owners:
+            found = Part(owners[-1], place, inner)
+        elif quick:
+            return found
+
+
+def _has_part(owner: Owner, folder: str, inner: str) -> bool:
+    if not os.access(f"{folder}/{owner.mark}", os.F_OK):
+        return False
+    try:
+        return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))
+    except (IngotError, OSError):
+        return False  # Nothing that cannot be read is a whole that it would be part of.
+
+
+def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
+    """Tell whether a path is an archive, by its content; by its suffix when it is yet to be."""
+    if facts is None:
+        return os.fspath(path).endswith(".zip")
+    if not stat.S_ISREG(facts.st_mode):
+        return False
+    with builtins.open(path, "rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def _format(name: str) -> Format:
@@ -276,9 +412,7 @@ def _format(name: str) -> Format:
 
 
 def _detected(place: _Place, view: Store) -> Format:
-    if place.inner:
-        return _FORMATS["bcolz"]
-    found = detect(view, _FORMATS.values(), place.file)
+    found = detect(view, _FORMATS.values(), place.file, path=place.inner)
     if found is not None:
         return found
     sought = looked_for(_FORMATS.values())
@@ -289,67 +423,20 @@ def _detected(place: _Place, view: Store) -> Format:
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A new array as its maker describes it."""
+def _created(path: Path | None, wish: Wish, items: NDArray[Any] | None = None) -> Array:
+    place = _placed(MemoryStore() if path is None else path, wish.format, writable=True)
+    chosen = _format(wish.format) if wish.format else place.owner or _format(_DEFAULT)
 
-    shape: int | Sequence[int]
-    dtype: DTypeLike
-    chunks: int | Sequence[int] | str = "auto"
-    codec: Codec = None
-    fill: object = 0
-    format: str | None = None
-    attrs: Mapping[str, object] | None = None
-    overwrite: bool = False
-    options: Options | None = None
-    layout: Mapping[str, Any] = field(default_factory=dict)
+    def clear(store: Store) -> Commit | None:
+        return _in_the_way(place, store, overwrite=wish.overwrite, groups=False)
 
-    def schema(self, format: Format) -> ArraySchema:
-        """Return how a format would lay out the array."""
-        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
-        wish = Wish(self.chunks, self.codec, self.fill, self.attrs)
-        options = self.options or Options()
-        return wish.schema(format, shape, item_type(self.dtype), options, **self.layout)
+    there = creation.Place(place.store, place.inner, place.path, clear)
+    return create_array(chosen, there, wish, items)
 
 
-def _created(path: Path | None, wish: _Wish, items: NDArray[Any] | None) -> Array:
-    chosen = _format(wish.format or _DEFAULT)
-    _check_layout(chosen, wish.layout)
-    schema = wish.schema(chosen)
-    place = _Place.of(MemoryStore() if path is None else path, writable=True)
-    options = wish.options or Options()
-    made: list[Engine] = []
-
-    def build(store: Store) -> Commit:
-        old = _in_the_way(place, store, overwrite=wish.overwrite)
-        node, commit = chosen.create(store, schema, **wish.layout)
-        assert isinstance(node, ArrayNode)
-        made.append(Engine(node.chunks, options))
-        if items is None:
-            data = filled(made[-1])
-        else:
-            data = made[-1].written(parse(..., schema.shape), items)
-        # All at once, or nothing: what is replaced is still read, and where nothing was, chunks
-        # without an array would be in the way of who tries again.
-        removed = () if old is None else old.edits
-        return Commit(publish=(*removed, *data.edits, *commit.edits))
-
-    _in_the_way(place, place.store, overwrite=wish.overwrite)  # Before a lock file is made.
-    number = change(place.store, build, durability=options.durability)
-    handle = opened(chosen, place.store, "", options, first=(made[-1], number))
-    return Array(chosen, handle, path=place.path, mode="r+")
-
-
-def _check_layout(format: Format, layout: Mapping[str, Any]) -> None:
-    for name in layout:
-        if name not in format.settings:
-            known = ", ".join(format.settings) or "none"
-            raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
-
-
-def _in_the_way(place: _Place, store: Store, *, overwrite: bool) -> Commit | None:
+def _in_the_way(place: _Place, store: Store, *, overwrite: bool, groups: bool) -> Commit | None:
     """Return the commit that removes what is there, if that is allowed; None if nothing is."""
-    found = detect(store, _FORMATS.values(), place.file)
+    found = detect(store, _FORMATS.values(), place.file, path=place.inner)
     if found is None:
         if place.is_empty():
             return None
@@ -357,10 +444,12 @@ def _in_the_way(place: _Place, store: Store, *, overwrite: bool) -> Commit | Non
     if not overwrite:
         raise ExistsError(f"{place.name}: a {found.name} dataset is there already")
     try:
-        node = found.open(store)
+        node = found.open(store, place.inner)
     except IngotError as error:
         error.add_note("what cannot be read cannot be replaced: its files are not known")
         raise
-    if not isinstance(node, ArrayNode):
+    if isinstance(node, ArrayNode):
+        return node.chunks.removed()
+    if not groups or not isinstance(found, Hierarchy):
         raise ExistsError(f"{place.name}: only arrays are replaced, this is none")
-    return node.chunks.removed()
+    return found.removed(store, place.inner)

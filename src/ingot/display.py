@@ -1,10 +1,10 @@
-"""What a person wants to know of a dataset, as a small table.
+"""What a person wants to know of a dataset, as a small table or a tree.
 
-Knows which facts those are, how to write sizes and codecs, and how to lay out a table as text and
-as HTML. Refuses to find out anything by itself.
+Knows which facts those are, how to write sizes and codecs, and how to lay out tables and trees as
+text and as HTML. Refuses to find out anything by itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.schema import ArraySchema
 
-__all__ = ["Info", "array_info", "codec_text", "size_text", "table_info"]
+__all__ = [
+    "Info",
+    "Tree",
+    "array_info",
+    "codec_text",
+    "group_info",
+    "size_text",
+    "table_info",
+]
 
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'
@@ -48,6 +56,49 @@ class Info:
         return (
             f"<table><caption {_LEFT}>{_escaped(self.title)}</caption><tbody>{rows}</tbody></table>"
         )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tree:
+    """A name, what there is to say of it, and what lies below; printed as a tree.
+
+    >>> Tree("/", below=(Tree("a/", below=(Tree("b", "(3,) int64"),)), Tree("c")), more=True)
+    /
+    ├── a/
+    │   └── b (3,) int64
+    ├── c
+    └── …
+    """
+
+    name: str
+    text: str = ""
+    below: tuple["Tree", ...] = ()
+    more: bool = False
+    """Whether there is more below than is shown."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return f'<ul style="list-style:none;padding-left:0">{self._item()}</ul>'
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.name} {self.text}".rstrip()
+        branches = [list(branch._lines()) for branch in self.below]
+        if self.more:
+            branches.append(["…"])
+        for number, (first, *rest) in enumerate(branches, 1):
+            last = number == len(branches)
+            yield ("└── " if last else "├── ") + first
+            yield from (("    " if last else "│   ") + line for line in rest)
+
+    def _item(self) -> str:
+        label = f"<b>{_escaped(self.name)}</b> {_escaped(self.text)}".rstrip()
+        items = "".join(branch._item() for branch in self.below) + "<li>…</li>" * self.more
+        if not items:
+            return f"<li>{label}</li>"
+        inside = f'<ul style="list-style:none;padding-left:1.5em">{items}</ul>'
+        return f"<li><details open><summary>{label}</summary>{inside}</details></li>"
 
 
 def array_info(
@@ -88,6 +139,27 @@ def array_info(
         rows["stored"] = _stored_text(schema.nbytes, stored)
     rows["attrs"] = ", ".join(schema.attrs) or "none"
     return Info("ingot.Array", tuple(rows.items()))
+
+
+def group_info(
+    members: Sequence[str], attrs: Mapping[str, Any], format: str, path: str | None, mode: str
+) -> Info:
+    """Return the table of a group.
+
+    >>> group_info(("a", "b"), {"title": "ours"}, "zarr2", None, "r")
+    ingot.Group
+      path     in memory
+      format   zarr2, mode r
+      members  2
+      attrs    title
+    """
+    rows = {
+        "path": path or "in memory",
+        "format": f"{format}, mode {mode}",
+        "members": str(len(members)),
+        "attrs": ", ".join(attrs) or "none",
+    }
+    return Info("ingot.Group", tuple(rows.items()))
 
 
 def table_info(

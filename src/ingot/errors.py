@@ -13,6 +13,7 @@ already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
     ├── LockedError                BlockingIOError (OSError): somebody else is writing
     ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
     ├── NotFoundError              FileNotFoundError (OSError): nothing of that name is there
+    │   └── MemberError            KeyError: a group has no member of that name
     ├── ExistsError                FileExistsError (OSError): something of that name is there
     ├── SelectionError             IndexError: the selection does not fit the data
     │   └── ColumnError            KeyError: there is no column of that name
@@ -38,6 +39,7 @@ __all__ = [
     "KernelError",
     "LimitError",
     "LockedError",
+    "MemberError",
     "NotFoundError",
     "ReadOnlyError",
     "SelectionError",
@@ -123,6 +125,15 @@ class NotFoundError(IngotError, FileNotFoundError):
     >>> raise NotFoundError("'prices.ingot': no such file")
     Traceback (most recent call last):
     ingot.errors.NotFoundError: 'prices.ingot': no such file
+    """
+
+
+class MemberError(NotFoundError, KeyError):
+    """A group has no member of that name.
+
+    >>> raise MemberError("'prices.zarr': no member 'close'")
+    Traceback (most recent call last):
+    ingot.errors.MemberError: 'prices.zarr': no member 'close'
     """
 
 

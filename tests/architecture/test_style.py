@@ -16,6 +16,7 @@ GRAB_BAGS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "
 
 PUBLIC = {
     "Array",
+    "Group",
     "Limits",
     "Options",
     "Table",
@@ -26,6 +27,7 @@ PUBLIC = {
     "create",
     "errors",
     "formats",
+    "group",
     "open",
     "table",
 }

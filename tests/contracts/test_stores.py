@@ -1,11 +1,12 @@
 """Every store keeps the contract."""
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from ingot.stores import Feature, LocalStore, MemoryStore, Store
+from ingot.stores import Feature, LocalStore, MemoryStore, Store, ZipStore
 from ingot.stores import root as root_module
 from ingot.testing import Disk, StoreContract
 
@@ -56,6 +57,26 @@ class TestLocalStoreForReading(StoreContract):
         return store
 
 
+class TestZipStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return ZipStore(tmp_path / "not" / "there yet.zip", writable=True)
+
+
+class TestZipStoreOfAnotherProgram(StoreContract):
+    @pytest.fixture(params=[zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        self.method: int = request.param
+        return ZipStore(tmp_path / "example.zip")
+
+    def fill(self, store: Store, content: Mapping[str, bytes]) -> Store:
+        with zipfile.ZipFile(store.location, "w", self.method) as archive:
+            for key, data in content.items():
+                archive.writestr(key, data)
+        return store
+
+
 def test_only_the_local_store_lets_the_kernel_read_files(tmp_path: Path) -> None:
     assert Feature.NATIVE in LocalStore(tmp_path).features
     assert Feature.NATIVE not in MemoryStore().features
+    assert Feature.NATIVE not in ZipStore(tmp_path / "x.zip").features

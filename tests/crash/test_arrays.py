@@ -13,6 +13,7 @@ from tests.crash.arrays import ArrayScenario, large, scenarios
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "zarr2": {"format": "zarr2", "codec": "none"},
+    "zarr3": {"format": "zarr3", "codec": "none"},
     "zarr2 in folders": {
         "format": "zarr2",
         "codec": "zlib:1",

@@ -18,9 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
-from ingot.errors import IngotError, UnsafeError, UnsupportedError
-from ingot.formats.format import GroupNode
-from ingot.formats.zarr2 import Zarr2Format
+from ingot.errors import IngotError, UnsafeError
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
 from tests.places import Place, put, use_kernel
@@ -28,7 +26,7 @@ from tests.places import Place, put, use_kernel
 ARCHIVE = Path(__file__).with_name("zarr2.tar.xz")
 
 Case = dict[str, Any]
-Open = Callable[[Case, str], ingot.Array]
+Open = Callable[[Case, str], Any]
 
 
 @cache
@@ -78,7 +76,7 @@ def opened(
     """Opens cases, on each kernel, in each place."""
     use_kernel(request.param, monkeypatch)
 
-    def opens(case: Case, path: str = "") -> ingot.Array:
+    def opens(case: Case, path: str = "") -> Any:
         place: Place = MemoryStore() if place_name == "memory" else tmp_path / (path or "array")
         put(place, content(case, path))
         return ingot.open(place)
@@ -131,21 +129,30 @@ def test_parts_of_an_array_are_parts_of_the_whole(case: Case, opened: Open) -> N
 
 @cases("equal", node="group")
 def test_the_members_of_a_group_are_arrays(case: Case, opened: Open) -> None:
-    with pytest.raises(UnsupportedError, match="a group"):
-        opened(case, "")
+    group = opened(case, "")
+    assert isinstance(group, ingot.Group)
     for path, name in case["members"].items():
-        assert_same_items(opened(case, path)[...], name)
+        assert_same_items(group[path][...], name)
 
 
 @cases("equal", node="group")
-def test_a_group_has_its_members(case: Case) -> None:
-    store = MemoryStore(content(case))
+def test_a_group_has_its_members(case: Case, opened: Open) -> None:
+    root = opened(case, "")
     for path in case["groups"]:
-        group = Zarr2Format().open(store, path)
-        assert isinstance(group, GroupNode)
+        group = root[path] if path else root
+        assert isinstance(group, ingot.Group)
         below = [path for path in (*case["groups"], *case["members"]) if path]
         parts = [each.rpartition("/") for each in below]
-        assert sorted(group.children) == sorted(name for head, _, name in parts if head == path)
+        assert list(group) == sorted(name for head, _, name in parts if head == path)
+
+
+def test_a_group_in_an_archive_is_read_in_place(tmp_path: Path) -> None:
+    [case] = [case for case in CASES if case["store"].endswith(".zip")]
+    (tmp_path / "archive").write_bytes(unpacked()[case["store"]])
+    group = ingot.open(tmp_path / "archive")
+    assert isinstance(group, ingot.Group)
+    for path, name in case["members"].items():
+        assert_same_items(group[path][...], name)
 
 
 @cases("error")

@@ -16,6 +16,7 @@ EXPECTED_BASES = {
     "LockedError": BlockingIOError,
     "ReadOnlyError": PermissionError,
     "NotFoundError": FileNotFoundError,
+    "MemberError": KeyError,
     "ExistsError": FileExistsError,
     "SelectionError": IndexError,
     "KernelError": ImportError,

@@ -12,12 +12,12 @@ from ingot.formats.bcolz_array import (
     create_array,
     design,
     open_array,
-    prefix,
     read_documents,
 )
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
 from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, names_column, open_table
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
+from ingot.formats.paths import prefix
 from ingot.formats.row_shards import SHARDS, open_shards
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
@@ -44,6 +44,7 @@ class BcolzFormat:
         markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
     )
     settings: ClassVar[tuple[str, ...]] = ()
+    mark: ClassVar[str] = ROOTDIRS
 
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""

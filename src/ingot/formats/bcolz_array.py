@@ -37,6 +37,7 @@ from ingot.formats.bcolz_metadata import (
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
 from ingot.formats.keys import leaving, stored
+from ingot.formats.paths import prefix
 from ingot.formats.superchunk import zone_in
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -52,7 +53,6 @@ __all__ = [
     "open_array",
     "pack_attrs",
     "parse_attrs",
-    "prefix",
     "read_documents",
 ]
 
@@ -174,7 +174,7 @@ class DamagedAttributes(Mapping[str, Any]):
 
     __slots__ = ("_error",)
 
-    def __init__(self, error: CorruptionError) -> None:
+    def __init__(self, error: IngotError) -> None:
         self._error = error
 
     def __getitem__(self, key: str) -> Any:
@@ -239,8 +239,8 @@ def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
         return {}
     try:
         return document.parse_object(data, where, bare_nan=True)
-    except CorruptionError as error:
-        # Writing attributes began with emptying the document, and the data need none.
+    except (CorruptionError, FormatError) as error:
+        # bcolz empties the document before it writes it again, and the data need none.
         return DamagedAttributes(error)
 
 
@@ -289,15 +289,6 @@ def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[Arr
     # A store has no empty folders, and bcolz opens no array without the folder of its chunks.
     folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
     return ArrayNode(BcolzMap(store, metadata, path)), Commit(prepare=folder, publish=publish)
-
-
-def prefix(path: str) -> str:
-    """Return what the keys of a folder begin with.
-
-    >>> prefix("table/price"), prefix("")
-    ('table/price/', '')
-    """
-    return f"{path}/" if path else ""
 
 
 def _chunk_rows(request: Request, dtype: DType) -> int:

@@ -29,11 +29,11 @@ from ingot.formats.bcolz_array import (
     open_array,
     pack_attrs,
     parse_attrs,
-    prefix,
     read_documents,
 )
 from ingot.formats.bcolz_metadata import SIZES
 from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
+from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 

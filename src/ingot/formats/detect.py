@@ -5,17 +5,25 @@ by names and suffixes, which people change.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from ingot.errors import UnsafeError
 from ingot.formats.format import Format, Signature
+from ingot.formats.paths import prefix
 from ingot.stores.store import Extent, Feature, Store
 
 __all__ = ["detect", "looked_for"]
 
+_LIKELY: Final = 2
 
-def detect(store: Store, formats: Iterable[Format], file: str | None = None) -> Format | None:
+
+def detect(
+    store: Store, formats: Iterable[Format], file: str | None = None, *, path: str = ""
+) -> Format | None:
     """Return the first of `formats` whose signature is there, or None.
 
-    The store is a directory, unless `file` names the one key that is to be looked at.
+    The store is a directory, of which `path` is looked at, unless `file` names the one key that is
+    to be looked at.
 
     >>> from ingot.formats.zarr2 import Zarr2Format
     >>> from ingot.stores import MemoryStore
@@ -26,7 +34,7 @@ def detect(store: Store, formats: Iterable[Format], file: str | None = None) -> 
     """
     candidates = list(formats)
     if file is None:
-        return _detect_folder(store, candidates)
+        return _detect_folder(store, candidates, prefix(path))
     return _detect_file(store, candidates, file)
 
 
@@ -40,16 +48,34 @@ def looked_for(formats: Iterable[Format]) -> str:
     return ", ".join(f"{each.name} ({_marks(each.signature)})" for each in formats)
 
 
-def _detect_folder(store: Store, formats: Sequence[Format]) -> Format | None:
-    markers = [(each, marker) for each in formats for marker in each.signature.markers]
-    found = store.read([Extent(marker, 0, 1) for _, marker in markers])
+def _detect_folder(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
+    # Most datasets are of the first formats, and each marker that is looked for has its price.
+    for some in (formats[:_LIKELY], formats[_LIKELY:]):
+        found = _marked(store, some, lead)
+        if found is not None:
+            return found
+    if Feature.LIST not in store.features:
+        return None
+    folder = lead.removesuffix("/")
+    looking = ((each, each.signature.looks) for each in formats)
+    return next(
+        (each for each, looks in looking if looks is not None and looks(store, folder)), None
+    )
+
+
+def _marked(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
+    markers = [(each, lead + marker) for each in formats for marker in each.signature.markers]
+    try:
+        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
+    except UnsafeError:
+        # What is a file in one format may be a folder in another.
+        files = {lead + name for name in store.names(lead)}
+        markers = [pair for pair in markers if pair[1] in files or "/" in pair[1][len(lead) :]]
+        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
     for (candidate, _), data in zip(markers, found, strict=True):
         if data is not None:
             return candidate
-    if Feature.LIST not in store.features:
-        return None
-    looking = ((each, each.signature.looks) for each in formats)
-    return next((each for each, looks in looking if looks is not None and looks(store)), None)
+    return None
 
 
 def _detect_file(store: Store, formats: Sequence[Format], file: str) -> Format | None:

@@ -7,10 +7,9 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import functools
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +17,24 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
+from ingot.formats.address import Coords, KeyTemplate, Locations
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Constant, Extent, Inline, Location, Store
+from ingot.stores.store import Commit, Store
 
 __all__ = [
     "ArrayNode",
     "ChunkMap",
     "Column",
     "Coords",
+    "Copies",
     "Format",
     "GroupNode",
+    "Hierarchy",
     "KeyTemplate",
     "Kind",
     "Locations",
     "Node",
+    "Owner",
     "RaggedNode",
     "Request",
     "Sharded",
@@ -43,15 +46,6 @@ __all__ = [
     "Zoned",
     "files_of",
 ]
-
-
-Coords: TypeAlias = tuple[int, ...]
-"""The place of a chunk in its grid."""
-
-# Below this many keys, making them column by column costs more than it saves.
-_FEWEST_COLUMN_ROWS: Final = 64
-
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.A)
 
 
 class Kind(enum.Flag):
@@ -83,96 +77,7 @@ class Signature:
     head: int = 0
     tail: int = 0
     matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
-    looks: Callable[[Store], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyTemplate:
-    """How keys follow from coordinates; the native kernel can do it as well.
-
-    An array without axes has one chunk, called `scalar`. Where only the `leading` first axes are
-    cut, only their coordinates are in the key: the others are always 0.
-
-    >>> KeyTemplate("a/", ".").key((1, 20)), KeyTemplate().key(())
-    ('a/1.20', '0')
-    >>> KeyTemplate("__", suffix=".blp", leading=1).key((7, 0))
-    '__7.blp'
-    """
-
-    prefix: str = ""
-    separator: str = "."
-    suffix: str = ""
-    scalar: str = "0"
-    leading: int | None = None
-
-    def key(self, coords: Sequence[int]) -> str:
-        """Return the key of one chunk."""
-        coords = coords[: self.leading]
-        return f"{self.prefix}{self.separator.join(map(str, coords)) or self.scalar}{self.suffix}"
-
-    def keys(self, coords: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the keys of many chunks, a row of `coords` each.
-
-        >>> KeyTemplate(suffix=".blosc").keys(np.array([[0, 1], [2, 3]]))
-        ('0.1.blosc', '2.3.blosc')
-        """
-        if len(coords) < _FEWEST_COLUMN_ROWS or not coords.shape[1]:
-            return tuple(map(self.key, coords.tolist()))
-        prefix, suffix, join = self.prefix, self.suffix, self.separator.join
-        # A column has few different numbers, and a table of their texts is cheaper than str().
-        columns = [
-            list(map(_texts(column).__getitem__, column.tolist()))
-            for column in coords.T[: self.leading]
-        ]
-        return tuple([f"{prefix}{join(parts)}{suffix}" for parts in zip(*columns, strict=True)])
-
-    def parse(self, key: str, ndim: int) -> Coords | None:
-        """Return the coordinates of a key, or None when it is no chunk's.
-
-        >>> KeyTemplate("a/", ".").parse("a/1.20", 2), KeyTemplate().parse("01.2", 2)
-        ((1, 20), None)
-        """
-        if not (key.startswith(self.prefix) and key.endswith(self.suffix)):
-            return None
-        text = key[len(self.prefix) : len(key) - len(self.suffix)]
-        if ndim == 0:
-            return () if text == self.scalar else None
-        parts = text.split(self.separator)
-        count = ndim if self.leading is None else self.leading
-        if len(parts) != count or not all(map(_NUMBER.fullmatch, parts)):
-            return None
-        return (*map(int, parts), *(0,) * (ndim - count))
-
-
-@dataclass(frozen=True, slots=True)
-class Locations:
-    """Where the bytes of some chunks lie, column by column, in the order they were asked for.
-
-    Chunk i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`; without `starts`
-    from its beginning, without `lengths` to its end, a length of -1 likewise. `others` holds the
-    chunks that are no extents. A key that is absent means the fill value.
-
-    >>> list(Locations(("a", ""), others={1: Constant(0)}))
-    [Extent(key='a', start=0, length=None), Constant(value=0)]
-    """
-
-    keys: tuple[str, ...]
-    starts: NDArray[np.int64] | None = None
-    lengths: NDArray[np.int64] | None = None
-    others: Mapping[int, Inline | Constant] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: int) -> Location:
-        if index in self.others:
-            return self.others[index]
-        start = 0 if self.starts is None else int(self.starts[index])
-        length = -1 if self.lengths is None else int(self.lengths[index])
-        return Extent(self.keys[index], start, None if length < 0 else length)
-
-    def __iter__(self) -> Iterator[Location]:
-        return map(self.__getitem__, range(len(self)))
+    looks: Callable[[Store, str], bool] | None = None
 
 
 @runtime_checkable
@@ -456,6 +361,70 @@ class Format(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of metadata that a group keeps: `stale` are the documents that say something else.
+
+    >>> Copies(("a/.zarray",)).current
+    False
+    """
+
+    stale: tuple[str, ...]
+
+    @property
+    def current(self) -> bool:
+        """Whether every copy is what it is a copy of."""
+        return not self.stale
+
+
+@runtime_checkable
+class Owner(Format, Protocol):
+    """A format in which a dataset may be part of another, in a folder of its own.
+
+    The whole has one lock and one journal. Who opens a part must go by those.
+    """
+
+    @property
+    def mark(self) -> str:
+        """The name of a file that lies in every folder of which others are parts."""
+        ...
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether what a store holds has a part at a path, or might get one there."""
+        ...
+
+
+@runtime_checkable
+class Hierarchy(Owner, Protocol):
+    """A format whose arrays may lie in groups, all in one store.
+
+    What returns a commit is called while it is the writer's turn, so it may read the store. Commits
+    that change a document also change its copies in the groups above it.
+    """
+
+    def create_group(
+        self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None
+    ) -> tuple[GroupNode, Commit]:
+        """Return a new group, and the commit that makes it and the groups above it."""
+        ...
+
+    def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
+        """Return the commit that gives a group other attributes."""
+        ...
+
+    def removed(self, store: Store, path: str) -> Commit:
+        """Return the commit that removes a node and all below it; files of others stay."""
+        ...
+
+    def copies(self, store: Store, path: str) -> Copies | None:
+        """Return how the copies at a group compare with the documents; None without copies."""
+        ...
+
+    def consolidated(self, store: Store, path: str) -> Commit:
+        """Return the commit that makes copies of all documents at a group and below it."""
+        ...
+
+
 @runtime_checkable
 class TableFormat(Format, Protocol):
     """A format that holds tables as well."""
@@ -470,7 +439,3 @@ class TableFormat(Format, Protocol):
     ) -> tuple[TableNode, Commit]:
         """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
         ...
-
-
-def _texts(column: NDArray[np.int64]) -> dict[int, str]:
-    return {number: str(number) for number in np.unique(column).tolist()}

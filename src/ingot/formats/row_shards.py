@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from ingot.claims import Claims
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats import document
-from ingot.formats.bcolz_array import BcolzMap, open_array, prefix
+from ingot.formats.bcolz_array import BcolzMap, open_array
 from ingot.formats.bcolz_table import ROOTDIRS, BcolzTable, open_table
 from ingot.formats.format import ArrayNode, Column, Coords, Locations, TableNode, TableSchema
+from ingot.formats.paths import prefix
 from ingot.formats.superchunk import SuperchunkChain
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Extent, Store

@@ -33,8 +33,15 @@ from ingot.codecs.codec import (
 )
 from ingot.codecs.strings import VlenArray, VlenBytes, VlenUtf8
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import document, fills
+from ingot.errors import (
+    ExistsError,
+    FormatError,
+    IngotError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.formats import copies, document, fills, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -45,10 +52,10 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import leaving, stored
+from ingot.formats.paths import above, normalised, prefix
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
 __all__ = [
     "ARRAY",
@@ -59,6 +66,8 @@ __all__ = [
     "Zarr2Map",
     "build_chain",
     "default_stages",
+    "documented",
+    "missing_groups",
     "pack_array",
     "pack_attrs",
     "pack_group",
@@ -74,6 +83,8 @@ ATTRS: Final = ".zattrs"
 _VERSION: Final = 2
 _SEPARATORS: Final = (".", "/")
 _MOST_FILTERS: Final = 32
+_GROUP: Final[Mapping[str, Any]] = {"zarr_format": _VERSION}
+_RESERVED: Final = (ARRAY, GROUP, ATTRS, copies.COPIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +187,7 @@ def parse_group(data: bytes, where: str = GROUP) -> None:
 
 def pack_group() -> bytes:
     """Return a ``.zgroup``."""
-    return document.pack({"zarr_format": _VERSION}, GROUP)
+    return document.pack(dict(_GROUP), GROUP)
 
 
 def build_chain(
@@ -204,6 +215,33 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
     return (Blosc(),)
 
 
+def missing_groups(store: Store, path: str) -> Iterator[str]:
+    """Yield the groups above `path` that are not there yet; what is there must be a group."""
+    for name in path.split("/"):
+        if name in _RESERVED:
+            raise UnsafeError(f"{path!r}: {name!r} is the name of a document, not of a node")
+    for group in above(path):
+        if store.size(prefix(group) + ARRAY) is not None:
+            raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
+        if store.size(prefix(group) + GROUP) is None:
+            yield group
+
+
+def documented(
+    store: Store, path: str, name: str, content: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> Commit:
+    """Return what makes a node, by the document `name`, and the groups above it, all at once."""
+    made: dict[str, Mapping[str, Any]] = {}
+    for group in missing_groups(store, path):
+        made[prefix(group) + GROUP] = _GROUP
+    if attrs:
+        made[prefix(path) + ATTRS] = attrs
+    made[prefix(path) + name] = content
+    puts = [Put(key, document.pack(dict(each), key, bare_nan=True)) for key, each in made.items()]
+    followed = copies.followed(store, above(path), made, gone=path if path else None)
+    return Commit(publish=(*puts, *followed))
+
+
 @dataclass(frozen=True, slots=True)
 class Zarr2Map:
     """The chunks of one array: each under a key of its own, absent when all fill."""
@@ -220,7 +258,7 @@ class Zarr2Map:
     @property
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates."""
-        return KeyTemplate(_prefix(self.path), self.metadata.separator)
+        return KeyTemplate(prefix(self.path), self.metadata.separator)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: every one is a whole key."""
@@ -235,13 +273,7 @@ class Zarr2Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        template = self.template
-        return Commit(
-            publish=tuple(
-                Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
-                for coords, data in encoded.items()
-            )
-        )
+        return keys.staged(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr2Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -254,30 +286,34 @@ class Zarr2Map:
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
-            prepare=self._removals(new, old),
-            publish=(Put(_prefix(self.path) + ARRAY, pack_array(metadata)),),
-            cleanup=self._removals(old, new),
+            prepare=keys.removals(self.store, self.template, new, old),
+            publish=(
+                Put(prefix(self.path) + ARRAY, pack_array(metadata)),
+                *self._followed(ARRAY, metadata.document),
+            ),
+            cleanup=keys.removals(self.store, self.template, old, new),
         )
         return replace(self, metadata=metadata), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr2Map, Commit]":
         """Return the map with other attributes."""
         metadata = replace(self.metadata, schema=self.schema.described(attrs))
-        commit = Commit(publish=(Put(_prefix(self.path) + ATTRS, pack_attrs(attrs)),))
+        followed = self._followed(ATTRS, dict(attrs))
+        commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)), *followed))
         return replace(self, metadata=metadata), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        prefix, template = _prefix(self.path), self.template
-        found = stored(self.store, template, len(self.schema.shape))
-        keys = prefix + ARRAY, prefix + ATTRS, *map(template.key, found)
-        return Commit(publish=tuple(map(Delete, keys)))
+        place = prefix(self.path)
+        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        documents = Delete(place + ARRAY), Delete(place + ATTRS)
+        followed = copies.followed(self.store, above(self.path), {}, gone=self.path)
+        return Commit(publish=(*documents, *followed, *chunks))
 
-    def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
-        """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
-        template = self.template
-        found = leaving(self.store, template, inside, outside)
-        return tuple(Delete(template.key(coords)) for coords in found)
+    def _followed(self, name: str, content: Mapping[str, Any]) -> tuple[Put, ...]:
+        """Return what keeps the copies of a document true."""
+        changes = {prefix(self.path) + name: content}
+        return copies.followed(self.store, above(self.path), changes)
 
 
 class Zarr2Format:
@@ -290,21 +326,21 @@ class Zarr2Format:
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
-        path = _normalised(path)
-        keys = [_prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
+        path = normalised(path)
+        names = [prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
         try:
-            array, group, attrs = _read(store, keys)
-            described = {} if attrs is None else parse_attrs(attrs, keys[2])
+            array, group, attrs = _read(store, names)
+            described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:
-                metadata = parse_array(array, described, keys[0])
+                metadata = parse_array(array, described, names[0])
                 return ArrayNode(Zarr2Map(store, metadata, path))
             if group is not None:
-                parse_group(group, keys[1])
+                parse_group(group, names[1])
                 return GroupNode(path, tuple(_children(store, path)), described)
         except IngotError as error:
             error.add_note(f"in {store.location}")
             raise
-        raise NotFoundError(f"{store.location}: no {keys[0]} and no {keys[1]}")
+        raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
@@ -333,14 +369,14 @@ class Zarr2Format:
         What is returned is what opening will find: the metadata is read back from its bytes.
         """
         _check_choice("dimension_separator", dimension_separator, _SEPARATORS)
-        path = _normalised(path)
+        path = normalised(path)
         data = pack_array(ArrayMetadata.of(schema, dimension_separator))
         metadata = parse_array(data, schema.attrs)
-        prepare: list[Edit] = list(_ancestors(store, path))
-        if schema.attrs:
-            prepare.append(Put(_prefix(path) + ATTRS, pack_attrs(schema.attrs)))
-        publish = (Put(_prefix(path) + ARRAY, data),)
-        return ArrayNode(Zarr2Map(store, metadata, path)), Commit(tuple(prepare), publish)
+        chunks = Zarr2Map(store, metadata, path)
+        commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
+        # What an array that was here before left behind, if it was not removed to the end.
+        strays = keys.strays(store, chunks.template, len(schema.shape))
+        return ArrayNode(chunks), Commit(strays, commit.publish)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -423,32 +459,18 @@ def _spelled(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] 
     return [stage.config() for stage in stages], compressor
 
 
-def _read(store: Store, keys: Sequence[str]) -> list[bytes | None]:
+def _read(store: Store, names: Sequence[str]) -> list[bytes | None]:
     # One byte more than allowed tells that a document is too long without reading all of it.
-    return store.read([Extent(key, 0, document.LARGEST + 1) for key in keys])
+    return store.read([Extent(name, 0, document.LARGEST + 1) for name in names])
 
 
 def _children(store: Store, path: str) -> Iterator[str]:
-    folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    keys = [f"{_prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
-    found = store.read([Extent(key, 0, 1) for key in keys])
+    if Feature.LIST in store.features:
+        folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
+    else:
+        folders = list(copies.children(store, path))
+    markers = [f"{prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
+    found = store.read([Extent(key, 0, 1) for key in markers])
     for index, name in enumerate(folders):
         if any(marker is not None for marker in found[2 * index : 2 * index + 2]):
             yield name
-
-
-def _ancestors(store: Store, path: str) -> Iterator[Edit]:
-    """Yield the groups above `path` that are not there yet."""
-    parts = path.split("/") if path else []
-    for depth in range(len(parts)):
-        key = _prefix("/".join(parts[:depth])) + GROUP
-        if store.size(key) is None:
-            yield Put(key, pack_group())
-
-
-def _normalised(path: str) -> str:
-    return "/".join(part for part in path.replace("\\", "/").split("/") if part)
-
-
-def _prefix(path: str) -> str:
-    return f"{path}/" if path else ""

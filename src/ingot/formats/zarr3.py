@@ -19,8 +19,8 @@ from ingot.codecs.checksums import Checksum, Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
 from ingot.codecs.strings import VlenUtf8
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import document, zarr3_codecs, zarr3_document, zarr3_types
+from ingot.errors import ExistsError, FormatError, IngotError, NotFoundError, UnsupportedError
+from ingot.formats import document, zarr3_codecs, zarr3_copies, zarr3_document, zarr3_types
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -31,15 +31,16 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import leaving, stored
+from ingot.formats.keys import all_removed, leaving, strays
+from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.sharding import sharded
 from ingot.formats.shards import inner_map
 from ingot.formats.zarr3_document import NODE, ArrayMetadata, GroupMetadata, KeyEncoding, Metadata
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from ingot.stores.store import Commit, Delete, Edit, Extent, Feature, Put, Store
 
-__all__ = ["Zarr3Format", "Zarr3Map", "default_stages"]
+__all__ = ["Zarr3Format", "Zarr3Map", "checked_path", "default_stages", "documented"]
 
 _ORDERS: Final = ("C", "F")
 
@@ -80,7 +81,7 @@ class Zarr3Map:
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates."""
         template = self.metadata.template
-        return replace(template, prefix=_prefix(self.path) + template.prefix)
+        return replace(template, prefix=prefix(self.path) + template.prefix)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: every one is a whole key."""
@@ -115,7 +116,7 @@ class Zarr3Map:
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
             prepare=self._removals(new, old),
-            publish=(Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata)),),
+            publish=self._documented(metadata),
             cleanup=self._removals(old, new),
         )
         return replace(self, metadata=metadata), commit
@@ -123,15 +124,19 @@ class Zarr3Map:
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr3Map, Commit]":
         """Return the map with other attributes."""
         metadata = self.metadata.described(attrs)
-        put = Put(_prefix(self.path) + NODE, zarr3_document.pack(metadata))
-        return replace(self, metadata=metadata), Commit(publish=(put,))
+        return replace(self, metadata=metadata), Commit(publish=self._documented(metadata))
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        template = self.template
-        found = stored(self.store, template, len(self.schema.shape))
-        chunks = tuple(Delete(template.key(coords)) for coords in found)
-        return Commit(publish=(Delete(_prefix(self.path) + NODE),), cleanup=chunks)
+        chunks = all_removed(self.store, self.template, len(self.schema.shape))
+        followed = zarr3_copies.followed(self.store, above(self.path), {}, gone=self.path)
+        return Commit(publish=(Delete(prefix(self.path) + NODE), *followed, *chunks))
+
+    def _documented(self, metadata: ArrayMetadata) -> tuple[Put, ...]:
+        """Return what stores a document, and keeps the copies of it true."""
+        changes = {self.path: metadata.document}
+        followed = zarr3_copies.followed(self.store, above(self.path), changes)
+        return Put(prefix(self.path) + NODE, zarr3_document.pack(metadata)), *followed
 
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
@@ -157,7 +162,7 @@ class Zarr3Format:
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
-        path = _normalised(path)
+        path = normalised(path)
         metadata = _read(store, path)
         if isinstance(metadata, GroupMetadata):
             return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
@@ -215,18 +220,50 @@ class Zarr3Format:
 
         What is returned is what opening will find: the metadata is read back from its bytes.
         """
-        path = _named(_normalised(path))
+        path = checked_path(normalised(path))
         encoding = _encoding(chunk_key_encoding, dimension_separator)
         data = zarr3_document.pack(ArrayMetadata.of(schema, encoding))
         metadata = _array(zarr3_document.parse(data))
-        publish = (Put(_prefix(path) + NODE, data),)
-        commit = Commit(tuple(_ancestors(store, path)), publish)
-        return ArrayNode(inner_map(Zarr3Map(store, metadata, path))), commit
+        chunks = Zarr3Map(store, metadata, path)
+        # What an array that was here before left behind, if it was not removed to the end.
+        left = strays(store, chunks.template, len(schema.shape))
+        return ArrayNode(inner_map(chunks)), Commit(left, documented(store, path, metadata))
+
+
+def documented(store: Store, path: str, metadata: Metadata) -> tuple[Put, ...]:
+    """Return what makes a node, and the groups above it, all at once."""
+    made: dict[str, Metadata] = {}
+    for group in above(path):
+        try:
+            found = _read(store, group)
+        except NotFoundError:
+            made[group] = GroupMetadata()
+            continue
+        if not isinstance(found, GroupMetadata):
+            raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
+    made[path] = metadata
+    puts = [Put(prefix(place) + NODE, zarr3_document.pack(each)) for place, each in made.items()]
+    changes = {place: each.document for place, each in made.items()}
+    followed = zarr3_copies.followed(store, above(path), changes, gone=path if path else None)
+    return (*puts, *followed)
+
+
+def checked_path(path: str) -> str:
+    """Return a path for a new node, or complain about a name that no node may have.
+
+    >>> checked_path("a/__b")
+    Traceback (most recent call last):
+    ValueError: '__b' cannot be the name of a node
+    """
+    for name in path.split("/") if path else ():
+        if not name.strip(".") or name.startswith("__") or name == NODE:
+            raise ValueError(f"{name!r} cannot be the name of a node")
+    return path
 
 
 def _read(store: Store, path: str) -> Metadata:
     """Return what the document at `path` says."""
-    key = _prefix(path) + NODE
+    key = prefix(path) + NODE
     # One byte more than allowed tells that a document is too long without reading all of it.
     (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
     if data is None:
@@ -308,33 +345,11 @@ def _encoding(name: str, separator: str | None) -> KeyEncoding:
 
 
 def _children(store: Store, path: str) -> Iterator[str]:
-    folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    found = store.read([Extent(f"{_prefix(path)}{name}/{NODE}", 0, 1) for name in folders])
+    if Feature.LIST in store.features:
+        folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
+    else:
+        folders = list(zarr3_copies.children(store, path))
+    found = store.read([Extent(f"{prefix(path)}{name}/{NODE}", 0, 1) for name in folders])
     for name, marker in zip(folders, found, strict=True):
         if marker is not None:
             yield name
-
-
-def _ancestors(store: Store, path: str) -> Iterator[Edit]:
-    """Yield the groups above `path` that are not there yet."""
-    parts = path.split("/") if path else []
-    for depth in range(len(parts)):
-        key = _prefix("/".join(parts[:depth])) + NODE
-        if store.size(key) is None:
-            yield Put(key, zarr3_document.pack(GroupMetadata()))
-
-
-def _normalised(path: str) -> str:
-    return "/".join(part for part in path.replace("\\", "/").split("/") if part)
-
-
-def _named(path: str) -> str:
-    """Return a path for a new node, or complain about a name that no node may have."""
-    for name in path.split("/") if path else ():
-        if not name.strip(".") or name.startswith("__") or name == NODE:
-            raise ValueError(f"{name!r} cannot be the name of a node")
-    return path
-
-
-def _prefix(path: str) -> str:
-    return f"{path}/" if path else ""

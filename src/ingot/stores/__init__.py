@@ -22,6 +22,7 @@ from ingot.stores.store import (
     is_staged,
     staged_key,
 )
+from ingot.stores.zip import ZipStore
 
 __all__ = [
     "Commit",
@@ -42,6 +43,7 @@ __all__ = [
     "Put",
     "Stateful",
     "Store",
+    "ZipStore",
     "check_commit",
     "check_key",
     "is_staged",

@@ -67,10 +67,13 @@ class Inside(Protocol):
         """Close a file; an error here is an error of what was written."""
 
     def rename(self, source: str, key: str) -> None:
-        """Give a file the place of another name in its folder, in one step."""
+        """Give a file the place of another name in its folder, in one step.
+
+        Where a folder has the name, it is removed before, if there are no files in it.
+        """
 
     def unlink(self, key: str) -> bool:
-        """Remove a name; tell whether it was there."""
+        """Remove a name, or a folder without files; tell whether it was there."""
 
     def sync_folder(self, folder: str) -> None:
         """Return when the names in the folder last."""
@@ -243,9 +246,15 @@ class _Folder:
 
     def rename(self, source: str, key: str) -> None:
         old = source.rpartition("/")[2]
-        self._beside(
-            key, lambda name, place: os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
-        )
+
+        def rename(name: str, place: int) -> None:
+            try:
+                os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
+            except IsADirectoryError:
+                _remove_empty(name, place)
+                os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
+
+        self._beside(key, rename)
 
     def unlink(self, key: str) -> bool:
         folder, _, name = key.rpartition("/")
@@ -253,7 +262,7 @@ class _Folder:
         if place is None:
             return False
         try:
-            os.unlink(name, dir_fd=place)
+            _unlink(name, place)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -328,6 +337,29 @@ class _Folder:
             return False
         os.close(descriptor)
         return True
+
+
+def _unlink(name: str, place: int) -> None:
+    try:
+        os.unlink(name, dir_fd=place)
+    except IsADirectoryError:
+        _remove_empty(name, place)
+
+
+def _remove_empty(name: str, place: int) -> None:
+    """Remove a folder in which there is nothing but folders.
+
+    Keys that are gone leave their folders behind; a shorter key may have the name of one.
+    """
+    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+    try:
+        with os.scandir(inside) as entries:
+            below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for each in below:
+            _remove_empty(each, inside)
+    finally:
+        os.close(inside)
+    os.rmdir(name, dir_fd=place)
 
 
 def _make_folders(path: str, *, sync: bool) -> None:

@@ -13,7 +13,14 @@ import pytest
 
 import ingot
 from ingot.engine.run import Engine
-from ingot.errors import FormatError, LimitError, NotFoundError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    LimitError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.formats import bcolz_types, literals
 from ingot.formats.bcolz import BcolzFormat
 from ingot.formats.bcolz_array import BcolzMap, create_array, design, open_array, parse_attrs
@@ -106,6 +113,23 @@ def test_unknown_keys_survive_every_change(place: Place) -> None:
     assert json.loads(after["meta/storage"])["mine"] == [1, 2]
     assert json.loads(after["meta/sizes"])["mine"] == [1, 2]
     assert after["meta/other"] == after["notes.txt"] == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [(b"", CorruptionError), (bytes(9), CorruptionError), (b'{"a": [1', FormatError)],
+)
+def test_lost_attributes_do_not_hide_the_data(
+    place: Place, damage: bytes, kind: type[Exception]
+) -> None:
+    ingot.array(np.arange(5), place, format="bcolz", attrs={"a": [1, 2]})
+    put(place, {"__attrs__": damage})
+    array = ingot.open(place, "r+")
+    array.append([5])
+    assert array[...].tolist() == [0, 1, 2, 3, 4, 5]
+    for look in (lambda: dict(array.attrs), lambda: array.attrs["a"], lambda: len(array.attrs)):
+        with pytest.raises(kind):
+            look()
 
 
 FILLS = [

@@ -461,3 +461,20 @@ def test_one_file_must_be_plain(tmp_path: Path) -> None:
     for name in ("pipe", "folder"):
         with pytest.raises(UnsafeError, match=name):
             FileStore(tmp_path / name).read([Extent(name)])
+
+
+def test_folders_that_keys_left_are_in_no_ones_way(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a/b/c", b"deep"), Put("x", b"other"))))
+    store.apply(Commit(publish=(Delete("a/b/c"),)))
+    store.apply(Commit(publish=(Put("a", b"flat"), Put("x", b"too"))))
+    assert store.read([Extent("a"), Extent("x")]) == [b"flat", b"too"]
+
+
+def test_folders_with_files_are_not_removed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a/b/c", b"deep"),)))
+    for edit in (Put("a", b"flat"), Delete("a")):
+        with pytest.raises((OSError, UnsafeError)):
+            store.apply(Commit(publish=(edit,)))
+    assert store.read([Extent("a/b/c")]) == [b"deep"]

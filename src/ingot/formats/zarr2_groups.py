@@ -1,0 +1,96 @@
+"""Groups of Zarr version 2, and the copies of metadata that they may keep.
+
+Knows the commits by which groups come, change and go. Refuses to know arrays, which `zarr2` does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from ingot.formats import copies, document, nodes
+from ingot.formats.format import Copies, GroupNode
+from ingot.formats.paths import above, normalised, prefix
+from ingot.formats.zarr2 import (
+    ARRAY,
+    ATTRS,
+    GROUP,
+    Zarr2Format,
+    documented,
+    pack_attrs,
+    pack_group,
+)
+from ingot.stores.store import Commit, Extent, Put, Store
+
+__all__ = ["Zarr2Hierarchy"]
+
+
+class Zarr2Hierarchy(Zarr2Format):
+    """Zarr version 2 with its groups."""
+
+    mark: ClassVar[str] = GROUP
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether all nodes above a path are groups, or can become groups with it."""
+        groups = list(above(path))
+        marks = [Extent(prefix(each) + name, 0, 1) for each in groups for name in (GROUP, ARRAY)]
+        found = store.read(marks)
+        if found[0] is None or any(array is not None for array in found[1::2]):
+            return False
+        missing = [each for each, mark in zip(groups, found[::2], strict=True) if mark is None]
+        return not any(any(store.names(each)) for each in missing)
+
+    def create_group(
+        self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None
+    ) -> tuple[GroupNode, Commit]:
+        """Return a new group, and the commit that makes it and the groups above it."""
+        path, attrs = normalised(path), dict(attrs or {})
+        content = document.parse_object(pack_group(), GROUP)
+        return GroupNode(path, (), attrs), documented(store, path, GROUP, content, attrs)
+
+    def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
+        """Return the commit that gives a group other attributes, and its copies too."""
+        key = prefix(path) + ATTRS
+        followed = copies.followed(store, (*above(path), path), {key: dict(attrs)})
+        return Commit(publish=(Put(key, pack_attrs(attrs)), *followed))
+
+    def removed(self, store: Store, path: str) -> Commit:
+        """Return the commit that removes a node and all below it, at once."""
+        commit = nodes.removed(self, store, path, (GROUP, ATTRS, copies.COPIES))
+        followed = copies.followed(store, above(path), {}, gone=path)
+        return replace(commit, publish=(*commit.publish, *followed))
+
+    def copies(self, store: Store, path: str) -> Copies | None:
+        """Return how the copies at a group compare with the documents; None without copies."""
+        found = copies.read(store, path)
+        if found is None:
+            return None
+        return Copies(copies.differences(_told(found), _told(self._documents(store, path))))
+
+    def consolidated(self, store: Store, path: str) -> Commit:
+        """Return the commit that makes copies of all documents at a group and below it."""
+        data = copies.pack(self._documents(store, path))
+        return Commit(publish=(Put(prefix(path) + copies.COPIES, data),))
+
+    def _documents(self, store: Store, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for node in nodes.walk(self, store, path):
+            place = prefix(nodes.path_of(node))
+            keys = [place + name for name in (ARRAY, GROUP, ATTRS)]
+            data = store.read([Extent(key, 0, document.LARGEST + 1) for key in keys])
+            for key, content in zip(keys, data, strict=True):
+                if content is not None:
+                    value = document.parse_object(content, key, bare_nan=True)
+                    found[key.removeprefix(prefix(path))] = value
+        return found
+
+
+def _told(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what documents say, without what some writers add to the copies of them."""
+    found = {}
+    for key, value in documents.items():
+        name = key.rpartition("/")[2]
+        if name == GROUP:
+            found[key] = {"zarr_format": value.get("zarr_format")}
+        elif value or name != ATTRS:
+            found[key] = value
+    return found

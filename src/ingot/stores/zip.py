@@ -1,0 +1,414 @@
+"""A zip archive as a store: its members are the keys.
+
+Knows how to read members in place, without unpacking the archive, and how a commit becomes a new
+archive that takes the place of the old one in a single step. Refuses to know the bytes of the
+structure, which `archive` does, and whose turn it is to write, which `local` does.
+
+Members are written as they are, since chunks are compressed already. Members that a commit does not
+touch are copied as they are stored. The new archive is put together in memory.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from ingot.errors import CorruptionError, LimitError, NotFoundError, ReadOnlyError
+from ingot.stores import archive
+from ingot.stores.archive import Directory, Member
+from ingot.stores.local import FileStore
+from ingot.stores.root import Root
+from ingot.stores.state import NEVER, Look
+from ingot.stores.store import (
+    Buffer,
+    Commit,
+    Delete,
+    Durability,
+    Edit,
+    Extent,
+    Feature,
+    Move,
+    Patch,
+    Put,
+    Store,
+    check_commit,
+    check_key,
+    is_staged,
+)
+
+__all__ = ["ZipStore"]
+
+_WINDOW: Final = 2**16
+_MOST_INFLATED: Final = 2**28
+
+_Identity: TypeAlias = tuple[int, ...]
+_Draft: TypeAlias = dict[str, "Member | bytes"]
+
+
+class ZipStore:
+    """A zip archive of the local file system; keys are the names of its members.
+
+    Without `writable` nothing is ever created or changed. With it the archive is created by the
+    first commit, and every commit writes a new one, so a commit should change much at once. A store
+    holds no descriptor between calls. A member that is compressed in the archive may have at most
+    `most_inflated` bytes.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = ZipStore(os.path.join(folder.name, "example.zip"), writable=True)
+    >>> store.apply(Commit(publish=(Put("data/0", b"abc"), Put("sizes", b"3"))))
+    >>> store.read([Extent("data/0", start=1), Extent("data/1")]), list(store.names())
+    ([b'bc', None], ['data/', 'sizes'])
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        writable: bool = False,
+        locking: bool = True,
+        wait: float = 10.0,
+        most_inflated: int = _MOST_INFLATED,
+    ) -> None:
+        self._file: Final = FileStore(path, writable=writable, locking=locking, wait=wait)
+        self._most: Final = most_inflated
+        self._cached: tuple[_Identity, _Contents] | None = None
+
+    @property
+    def features(self) -> Feature:
+        """Ranges, listing, and writing when writable."""
+        reading = Feature.RANGES | Feature.LIST
+        writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+        return reading | writing if Feature.WRITE in self._file.features else reading
+
+    @property
+    def location(self) -> str:
+        """The absolute path of the archive, for messages."""
+        return self._file.location
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent; None for a key that is absent."""
+        for extent in extents:
+            check_key(extent.key)
+        with self._opened() as opened:
+            return [None] * len(extents) if opened is None else opened.read(extents, self._most)
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes `key` holds, or None when it is absent."""
+        check_key(key)
+        with self._opened() as opened:
+            member = None if opened is None else opened.contents.directory.members.get(key)
+        return None if member is None else member.size
+
+    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Yield the names directly below `prefix`, sorted; folders end with a slash."""
+        folder = check_key(prefix.removesuffix("/")) if prefix else ""
+        with self._opened() as opened:
+            names = () if opened is None else opened.contents.names(folder)
+        return iter([name for name in names if hidden or not is_staged(name)])
+
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Carry out a commit: a new archive takes the place of the old one."""
+        check_commit(self, commit)
+        if commit.edits:
+            self.change(lambda _: commit, durability=durability)
+
+    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
+        """Apply the commit that `build` returns, given this store while no other writer is at work.
+
+        When an edit fails, the phases before it have taken effect, as in every store. The number of
+        the new state is that of a file, which another writer may have replaced: nobody is told.
+        """
+        if Feature.WRITE not in self.features:
+            raise ReadOnlyError(f"{self.location}: opened for reading only")
+        failures: list[BaseException] = []
+
+        def rewritten(_: Store) -> Commit:
+            commit = build(self)
+            check_commit(self, commit)
+            with self._opened() as opened:
+                data = _rewritten(opened, commit, self.location, failures, self._most)
+            return Commit() if data is None else Commit(publish=(Put(self._file.key, data),))
+
+        self._file.change(rewritten, durability=durability)
+        if failures:
+            raise failures[0]
+        return NEVER
+
+    def stage(self, key: str, data: Buffer) -> Put:
+        """Return the edit itself: a new archive is put together in memory."""
+        return Put(check_key(key), data)
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Do nothing: nothing was put aside."""
+
+    def recover(self) -> None:
+        """Remove what a writer that died has left beside the archive."""
+        self._file.recover()
+
+    def look(self) -> Look | None:
+        """Return a number that changes when the archive does, whoever changed it."""
+        with self._opened() as opened:
+            found = None if opened is None else hash(opened.contents.identity)
+        return None if found is None else Look(found, settled=True)
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, a commit is never half done."""
+        return self
+
+    @contextmanager
+    def hold(self) -> Iterator[Store]:
+        """Give a view of the committed state, and keep writers from changing it meanwhile."""
+        with self._file.hold():
+            yield self
+
+    def __repr__(self) -> str:
+        return f"ZipStore({self.location!r}, writable={Feature.WRITE in self.features})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cached": None}
+
+    @contextmanager
+    def _opened(self) -> Iterator["_Opened | None"]:
+        root = Root(self._file.root)
+        inside = root.enter()
+        if inside is None:
+            yield None
+            return
+        try:
+            found = root.open_file(inside, self._file.key)
+        finally:
+            os.close(inside)
+        if found is None:
+            yield None
+            return
+        descriptor, size = found
+        try:
+            yield _Opened(descriptor, self._contents(descriptor, size), self.location)
+        finally:
+            os.close(descriptor)
+
+    def _contents(self, descriptor: int, size: int) -> "_Contents":
+        facts = os.fstat(descriptor)
+        identity = (facts.st_dev, facts.st_ino, size, facts.st_mtime_ns, facts.st_ctime_ns)
+        cached = self._cached
+        if cached is None or cached[0] != identity:
+            directory = archive.parse_directory(_reader(descriptor), size, self.location)
+            cached = identity, _Contents(identity, directory)
+            self._cached = cached
+        return cached[1]
+
+
+class _Contents:
+    """What one state of the archive holds; what was found out of it is kept."""
+
+    __slots__ = ("_folders", "directory", "identity", "starts")
+
+    def __init__(self, identity: _Identity, directory: Directory) -> None:
+        self.identity = identity
+        self.directory = directory
+        self.starts: dict[str, int] = {}
+        self._folders: Mapping[str, Sequence[str]] | None = None
+
+    def names(self, folder: str) -> Sequence[str]:
+        if self._folders is None:
+            self._folders = _folders(self.directory.members)
+        return self._folders.get(folder, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An archive that is open, for as long as one call takes."""
+
+    descriptor: int
+    contents: _Contents
+    where: str
+
+    def read(self, extents: Sequence[Extent], most: int) -> list[bytes | None]:
+        members = self.contents.directory.members
+        inflated: dict[str, bytes] = {}
+        found: list[bytes | None] = []
+        for extent in extents:
+            member = members.get(extent.key)
+            if member is None:
+                found.append(None)
+            elif member.method == archive.STORED:
+                found.append(self._cut(member, extent))
+            else:
+                if extent.key not in inflated:
+                    ends = [_end(other, member) for other in extents if other.key == extent.key]
+                    inflated[extent.key] = self._inflated(member, max(ends), most)
+                found.append(inflated[extent.key][extent.start : _end(extent, member)])
+        return found
+
+    def value(self, member: Member, most: int) -> bytes:
+        """Return all that a member holds."""
+        [found] = self.read([Extent(member.name)], most)
+        assert found is not None
+        return found
+
+    def stored(self, member: Member) -> bytes:
+        """Return the bytes of a member as they are stored."""
+        return self._data(member, 0, member.stored)
+
+    def _cut(self, member: Member, extent: Extent) -> bytes:
+        end = _end(extent, member)
+        data = self._data(member, extent.start, max(0, end - extent.start))
+        if extent.start == 0 and end == member.size:
+            self._check(member, data)
+        return data
+
+    def _inflated(self, member: Member, end: int, most: int) -> bytes:
+        """Return the first bytes that a compressed member holds."""
+        if end > most:
+            raise LimitError(f"{self._name(member)}: {end} bytes, the limit is {most}")
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        pieces: list[bytes] = []
+        count = start = 0
+        for start in range(0, member.stored, _WINDOW):
+            data = self._data(member, start, min(_WINDOW, member.stored - start))
+            try:
+                # One byte more than claimed shows that the claim is wrong.
+                pieces.append(inflate.decompress(data, end + 1 - count))
+            except zlib.error as error:
+                raise CorruptionError(f"{self._name(member)}: {error}") from None
+            count += len(pieces[-1])
+            if inflate.eof or count > end:
+                break
+        found = b"".join(pieces)
+        if end == member.size:
+            whole = inflate.eof and not inflate.unused_data and start + _WINDOW >= member.stored
+            if len(found) != end or not whole:
+                raise CorruptionError(f"{self._name(member)}: does not hold the {end} bytes due")
+            self._check(member, found)
+        elif len(found) < end:
+            raise CorruptionError(f"{self._name(member)}: ends after {len(found)} of {end} bytes")
+        return found[:end]
+
+    def _data(self, member: Member, start: int, length: int) -> bytes:
+        read = _reader(self.descriptor)
+        first = self.contents.starts.get(member.name)
+        if first is None:
+            first = archive.locate_data(member, read, self.where)
+            self.contents.starts[member.name] = first
+        data = read(first + start, length) if length else b""
+        if len(data) != length:
+            raise CorruptionError(f"{self._name(member)}: {len(data)} of {length} bytes are stored")
+        return data
+
+    def _check(self, member: Member, data: bytes) -> None:
+        if zlib.crc32(data) != member.crc:
+            raise CorruptionError(f"{self._name(member)}: the checksum is wrong")
+
+    def _name(self, member: Member) -> str:
+        return f"{self.where}: member {member.name!r}"
+
+
+def _end(extent: Extent, member: Member) -> int:
+    """Return where an extent ends in what a member holds."""
+    return member.size if extent.length is None else min(extent.start + extent.length, member.size)
+
+
+def _reader(descriptor: int) -> archive.Read:
+    def read(start: int, length: int) -> bytes:
+        data = os.pread(descriptor, length, start)
+        if len(data) == length or not data:
+            return data
+        pieces, count = [data], len(data)  # A system call takes 2 GiB at most.
+        while data and count < length:
+            data = os.pread(descriptor, length - count, start + count)
+            pieces.append(data)
+            count += len(data)
+        return b"".join(pieces)
+
+    return read
+
+
+def _folders(names: Mapping[str, object]) -> dict[str, list[str]]:
+    """Return the names in each folder, sorted."""
+    found: dict[str, set[str]] = {}
+    for key in names:
+        folder, _, name = key.rpartition("/")
+        found.setdefault(folder, set()).add(name)
+        while folder and f"{folder.rpartition('/')[2]}/" not in found.setdefault(
+            folder.rpartition("/")[0], set()
+        ):
+            above, _, name = folder.rpartition("/")
+            found[above].add(f"{name}/")
+            folder = above
+    return {folder: sorted(below) for folder, below in found.items()}
+
+
+def _rewritten(
+    opened: _Opened | None,
+    commit: Commit,
+    where: str,
+    failures: list[BaseException],
+    most: int,
+) -> bytearray | None:
+    """Return the archive after a commit; None when nothing changes. Adds what went wrong."""
+    draft: _Draft = dict(opened.contents.directory.members) if opened else {}
+    before = dict(draft)
+    for phase in (commit.prepare, commit.publish, commit.cleanup):
+        changed = dict(draft)
+        try:
+            for edit in phase:
+                _perform(edit, changed, opened, where, most)
+        except (NotFoundError, CorruptionError, LimitError) as error:
+            failures.append(error)
+            break
+        draft = changed
+    if draft == before:
+        return None
+    return _packed(draft, opened)
+
+
+def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:
+    if isinstance(edit, Put):
+        draft[edit.key] = bytes(edit.data)
+    elif isinstance(edit, Delete):
+        draft.pop(edit.key, None)
+    elif isinstance(edit, Move):
+        if edit.source not in draft:
+            raise NotFoundError(f"{where}: no key {edit.source!r} to become {edit.key!r}")
+        draft[edit.key] = draft.pop(edit.source)
+    else:
+        draft[edit.key] = _patched(edit, draft, opened, where, most)
+
+
+def _patched(edit: Patch, draft: _Draft, opened: _Opened | None, where: str, most: int) -> bytes:
+    value = draft.get(edit.key)
+    if value is None:
+        raise NotFoundError(f"{where}: no key {edit.key!r} to patch")
+    if isinstance(value, Member):
+        assert opened is not None
+        value = opened.value(value, most)
+    if edit.start > len(value):
+        raise CorruptionError(
+            f"{where}: {edit.key!r} holds {len(value)} bytes, a patch begins at {edit.start}"
+        )
+    data = bytes(edit.data)
+    return value[: edit.start] + data + value[edit.start + len(data) :]
+
+
+def _packed(draft: _Draft, opened: _Opened | None) -> bytearray:
+    data = bytearray()
+    members = []
+    for name, value in draft.items():
+        if isinstance(value, Member):
+            assert opened is not None
+            content = opened.stored(value)
+            member = replace(value, name=name, offset=len(data))
+        else:
+            content = value
+            crc = zlib.crc32(content)
+            member = Member(name, len(content), len(content), crc, offset=len(data))
+        data += archive.pack_header(member)
+        data += content
+        members.append(member)
+    comment = opened.contents.directory.comment if opened else b""
+    data += archive.pack_directory(members, len(data), comment)
+    return data

@@ -1,0 +1,441 @@
+"""Zip archives: what other programs make of ours and we of theirs, and archives that lie."""
+
+import io
+import os
+import pickle
+import random
+import stat
+import struct
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ingot
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    LimitError,
+    ReadOnlyError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.stores import Commit, Delete, Extent, Put, Store, ZipStore, read_state
+from ingot.stores import archive as archive_module
+from ingot.stores.archive import Member, pack_directory, pack_header
+
+TEXT = b"the quick brown fox " * 50
+
+
+def packed(content: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for key, data in content.items():
+            archive.writestr(key, data)
+    return file.getvalue()
+
+
+def stored(path: Path, data: bytes) -> ZipStore:
+    path.write_bytes(data)
+    return ZipStore(path)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "example.zip"
+
+
+# Other programs ----------------------------------------------------------------------------------
+
+
+def test_zipfile_reads_what_we_write(path: Path) -> None:
+    content = {"a": b"alpha", "b/c": TEXT, "データ/é": b"", "b/d": bytes(70_000)}
+    ZipStore(path, writable=True).apply(
+        Commit(publish=tuple(Put(key, data) for key, data in content.items()))
+    )
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name) for name in archive.namelist()} == content
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_members_of_others_are_kept_as_they_are_stored(path: Path, method: int) -> None:
+    path.write_bytes(packed({"a": TEXT, "b": TEXT * 2, "c": b""}, method))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"a comment"
+        before = {info.filename: info for info in archive.infolist()}
+    ZipStore(path, writable=True).apply(Commit(publish=(Put("d", b"new"), Delete("b"))))
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.comment == b"a comment"
+        after = {info.filename: info for info in archive.infolist()}
+        assert archive.read("a") == TEXT
+    assert after.keys() == {"a", "c", "d"}
+    for name in ("a", "c"):
+        for field in ("compress_type", "compress_size", "file_size", "CRC", "date_time"):
+            assert getattr(after[name], field) == getattr(before[name], field)
+
+
+def test_a_comment_may_look_like_an_end(path: Path) -> None:
+    comment = b"PK\x05\x06 is how an end begins" + bytes(30)
+    data = bytearray(packed({"a": TEXT}))
+    data[-2:] = len(comment).to_bytes(2, "little")
+    store = stored(path, bytes(data) + comment)
+    assert store.read([Extent("a")]) == [TEXT]
+
+
+def test_folders_as_members_are_no_keys(path: Path) -> None:
+    store = stored(path, packed({"a/": b"", "a/b": b"x"}))
+    assert list(store.names()) == ["a/"]
+    assert list(store.names("a")) == ["b"]
+
+
+def test_sizes_that_follow_the_data(path: Path) -> None:
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.data = bytearray()
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            self.data += data
+            return len(data)
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", TEXT)
+        archive.writestr("b", b"")
+    assert stored(path, bytes(pipe.data)).read([Extent("a"), Extent("b")]) == [TEXT, b""]
+
+
+def test_large_archives_use_wide_fields(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ZipStore(path, writable=True)
+    content = {f"c/{number}": str(number).encode() for number in range(70_000)}
+    store.apply(
+        Commit(publish=tuple(Put(key, data) for key, data in content.items())),
+        durability="process",
+    )
+    with zipfile.ZipFile(path) as archive:
+        assert len(archive.namelist()) == 70_000
+        assert archive.read("c/69999") == b"69999"
+    again = ZipStore(path)
+    assert again.read([Extent("c/0"), Extent("c/69999")]) == [b"0", b"69999"]
+
+
+def test_members_beyond_32_bits(path: Path) -> None:
+    # A sparse file: nobody has to write 5 GB for this.
+    size = 5 * 2**30
+    small = Member("last", 3, 3, zlib.crc32(b"end"))
+    large = Member("large", size, size, 0)
+    with path.open("wb") as file:
+        file.write(pack_header(large))
+        file.seek(size, os.SEEK_CUR)
+        second = file.tell()
+        small = Member("last", 3, 3, zlib.crc32(b"end"), offset=second)
+        file.write(pack_header(small) + b"end")
+        file.write(pack_directory([large, small], file.tell()))
+    with zipfile.ZipFile(path) as archive:
+        assert [info.file_size for info in archive.infolist()] == [size, 3]
+        assert archive.read("last") == b"end"
+    store = ZipStore(path)
+    assert store.size("large") == size
+    assert store.read([Extent("last"), Extent("large", size - 2)]) == [b"end", b"\0\0"]
+
+
+# States ------------------------------------------------------------------------------------------
+
+
+def test_a_state_is_known_by_the_file(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    assert store.look() is None
+    store.apply(Commit(publish=(Put("a", b"1"),)))
+    first = store.look()
+    assert first is not None
+    assert store.look() == first
+    path.with_suffix(".new").write_bytes(packed({"a": b"2"}))
+    path.with_suffix(".new").replace(path)
+    assert store.look() != first
+    assert store.read([Extent("a")]) == [b"2"]
+    assert read_state(store, lambda view: view.read([Extent("a")])) == [b"2"]
+    with store.hold() as view:
+        assert view.read([Extent("a")]) == [b"2"]
+
+
+def test_changes_of_several_writers_are_not_lost(path: Path) -> None:
+    def count(store: Store) -> Commit:
+        [data] = store.read([Extent("count")])
+        return Commit(publish=(Put("count", str(int(data or b"0") + 1).encode()),))
+
+    def work() -> None:
+        store = ZipStore(path, writable=True)
+        for _ in range(20):
+            store.change(count, durability="process")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ZipStore(path).read([Extent("count")]) == [b"80"]
+
+
+def test_reading_touches_nothing(path: Path) -> None:
+    path.write_bytes(packed({"a": TEXT}))
+    before = path.stat()
+    store = ZipStore(path)
+    assert store.read([Extent("a"), Extent("b")]) == [TEXT, None]
+    with pytest.raises(ReadOnlyError):
+        store.apply(Commit(publish=(Put("a", b""),)))
+    with pytest.raises(ReadOnlyError):
+        store.change(lambda _: Commit())
+    assert path.stat() == before
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_store_is_pickled_by_its_path(path: Path) -> None:
+    store = stored(path, packed({"a": TEXT}))
+    store.size("a")
+    again = pickle.loads(pickle.dumps(store))
+    assert again.read([Extent("a")]) == [TEXT]
+    assert again.location == str(path)
+
+
+def test_nothing_changes_no_archive(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    store.apply(Commit(cleanup=(Delete("a"),)))
+    assert not path.exists()
+    store.apply(Commit(publish=(Put("a", b"1"),)))
+    before = path.stat().st_ino
+    store.apply(Commit(cleanup=(Delete("b"),)))
+    assert path.stat().st_ino == before
+
+
+# Archives that lie -------------------------------------------------------------------------------
+
+
+def entry(name: bytes = b"a", **changes: Any) -> tuple[bytes, dict[str, Any]]:
+    return name, changes
+
+
+def built(*entries: tuple[bytes, dict[str, Any]], gap: int = 0, count: int | None = None) -> bytes:
+    """Return an archive whose members say what they are told to say."""
+    data, directory = bytearray(), bytearray()
+    for name, changes in entries:
+        value = changes.get("data", b"12345")
+        fields = {"flags": 0, "method": 0, "crc": zlib.crc32(value), "stored": len(value)}
+        fields |= {"size": len(value), "attributes": 0, "offset": len(data), "extra": b""}
+        central = fields | {key: item for key, item in changes.items() if key in fields}
+        local = fields | changes.get("local", {})
+        data += struct.pack(
+            "<4s5H3L2H", b"PK\3\4", 20, local["flags"], local["method"], 0, 33, local["crc"],
+            local["stored"], local["size"], len(changes.get("header", name)), 0,
+        )  # fmt: skip
+        data += changes.get("header", name) + value
+        directory += struct.pack(
+            "<4s6H3L5H2L", b"PK\1\2", 20, 20, central["flags"], central["method"], 0, 33,
+            central["crc"], central["stored"], central["size"], len(name), len(central["extra"]),
+            0, 0, 0, central["attributes"], central["offset"],
+        )  # fmt: skip
+        directory += name + central["extra"]
+    data += bytes(gap)
+    number = len(entries) if count is None else count
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, number, number, len(directory), len(data), 0)
+    return bytes(data + directory + end)
+
+
+def test_the_builder_builds_what_is_sound(path: Path) -> None:
+    data = built(entry(), entry(b"b", data=b""))
+    assert stored(path, data).read([Extent("a"), Extent("b")]) == [b"12345", b""]
+
+
+LIES: dict[str, tuple[bytes, type[IngotError], str]] = {
+    "twice": (built(entry(), entry()), FormatError, "two members are called 'a'"),
+    "dots": (built(entry(b"../a")), UnsafeError, "leaves its folder"),
+    "absolute": (built(entry(b"/etc/passwd")), UnsafeError, "leaves the store"),
+    "backslash": (built(entry(b"..\\a")), UnsafeError, "backslash"),
+    "drive": (built(entry(b"C:/a")), UnsafeError, "drive"),
+    "zero byte": (built(entry(b"a\0b")), UnsafeError, "control"),
+    "no text": (built(entry(b"\xff\xfe", flags=0x800)), UnsafeError, "no text"),
+    "empty name": (built(entry(b"")), UnsafeError, "empty"),
+    "link": (built(entry(attributes=(stat.S_IFLNK | 0o777) << 16)), UnsafeError, "symbolic link"),
+    "encrypted": (built(entry(flags=1)), UnsupportedError, "encrypted"),
+    "method": (built(entry(method=14)), UnsupportedError, "method 14"),
+    "stored size": (built(entry(size=6)), CorruptionError, "5 bytes stored, the size is 6"),
+    "both sizes": (built(entry(size=2**31, stored=2**31)), CorruptionError, "reach beyond"),
+    "growth": (built(entry(method=8, size=2**31)), CorruptionError, "cannot become"),
+    "offset": (built(entry(offset=1000)), CorruptionError, "reach beyond"),
+    "overlap": (built(entry(), entry(b"b", offset=0)), CorruptionError, "reach beyond"),
+    "nested": (built(entry(data=bytes(90)), entry(b"b", offset=40)), CorruptionError, "beyond"),
+    "few": (built(entry(), entry(b"b"), count=1), CorruptionError, "claims"),
+    "many": (built(entry(), count=2), CorruptionError, "members in a directory|no member"),
+    "count": (built(entry(), count=60_000), CorruptionError, "60000 members"),
+    "wide": (built(entry(size=2**32 - 1)), CorruptionError, "64 bits are missing"),
+    "short wide": (
+        built(entry(size=2**32 - 1, extra=b"\1\0\4\0abcd")),
+        CorruptionError,
+        "64 bits are missing",
+    ),
+    "cut": (built(entry())[:-1], CorruptionError, "no end"),
+    "cut in half": (built(entry())[:40], CorruptionError, "no end"),
+    "empty": (b"", CorruptionError, "no end"),
+    "prefix": (b"#!/bin/sh\n" + built(entry()), CorruptionError, "claims"),
+    "no archive": (b"PK\3\4" + bytes(1000), CorruptionError, "no end"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_lies_in_the_directory_are_refused(lie: str, path: Path) -> None:
+    data, error, message = LIES[lie]
+    store = stored(path, data)
+    for use in (lambda: store.read([Extent("a")]), lambda: list(store.names())):
+        with pytest.raises(error, match=message) as caught:
+            use()
+        assert str(path) in str(caught.value)
+
+
+LOCAL_LIES: dict[str, tuple[bytes, str]] = {
+    "name": (built(entry(header=b"b")), "another name"),
+    "size": (built(entry(local={"size": 4})), "size is 4 in the header, 5 in the directory"),
+    "stored": (built(entry(local={"stored": 4})), "stored is 4"),
+    "crc": (built(entry(local={"crc": 4})), "crc is 4"),
+    "method": (built(entry(local={"method": 8})), "method"),
+    "encrypted": (built(entry(local={"flags": 1})), "method"),
+    "checksum": (built(entry(crc=1, local={"crc": 1})), "checksum"),
+    "long name": (built(entry(header=b"a" * 40, data=b"")), "another name"),
+    "no header": (built(entry()).replace(b"PK\3\4", b"PK\3\5"), "no header at byte 0"),
+    "no stream": (built(entry(method=8, local={"method": 8})), "member 'a'"),
+}
+
+
+@pytest.mark.parametrize("lie", LOCAL_LIES)
+def test_lies_in_a_header_are_refused_when_it_is_read(lie: str, path: Path) -> None:
+    data, message = LOCAL_LIES[lie]
+    store = stored(path, data)
+    assert list(store.names()) == ["a"]
+    with pytest.raises(CorruptionError, match=message):
+        store.read([Extent("a")])
+
+
+def deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return packer.compress(data) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (deflated(TEXT), len(TEXT) - 1),
+        (deflated(TEXT), len(TEXT) + 1),
+        (deflated(TEXT)[:-3], len(TEXT)),
+        (deflated(TEXT) + b"more", len(TEXT)),
+        (deflated(TEXT) + bytes(100_000), len(TEXT)),
+        (deflated(b""), 1),
+    ],
+)
+def test_streams_that_are_not_what_they_claim(path: Path, value: bytes, size: int) -> None:
+    claims = {"method": 8, "size": size, "crc": zlib.crc32(TEXT)}
+    local = claims | {"stored": len(value)}
+    store = stored(path, built(entry(data=value, **claims, local=local)))
+    with pytest.raises(CorruptionError, match="member 'a'"):
+        store.read([Extent("a")])
+
+
+def test_a_bomb_is_refused_before_it_takes_memory(path: Path) -> None:
+    value = deflated(bytes(2**28 + 1))
+    assert len(value) < 300_000
+    claims = {"method": 8, "size": 2**28 + 1}
+    local = claims | {"stored": len(value), "crc": 0}
+    store = stored(path, built(entry(data=value, crc=0, **claims, local=local)))
+    with pytest.raises(LimitError, match="the limit is 268435456"):
+        store.read([Extent("a")])
+    # Its beginning costs no more than that.
+    assert store.read([Extent("a", 0, 1000)]) == [bytes(1000)]
+
+
+def test_parts_of_compressed_members(path: Path) -> None:
+    store = stored(path, packed({"a": TEXT}, zipfile.ZIP_DEFLATED))
+    extents = [Extent("a", 5, 10), Extent("a", 990), Extent("a", 0, 1), Extent("a", 2000, 5)]
+    assert store.read(extents) == [TEXT[5:15], TEXT[990:], TEXT[:1], b""]
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 2**32), method=st.sampled_from([0, 8]))
+def test_damaged_archives_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, method: int
+) -> None:
+    chance = random.Random(seed)
+    content = {"a": TEXT, "b/c": b"", "b/d": bytes(200)}
+    data = bytearray(packed(content, method))
+    for _ in range(chance.randrange(1, 4)):
+        place = chance.choice([chance.randrange(len(data)), len(data) - chance.randrange(1, 250)])
+        data[place] = chance.randrange(256)
+    if chance.random() < 0.2:
+        del data[chance.randrange(len(data)) :]
+    path = tmp_path_factory.getbasetemp() / "damaged.zip"
+    store = stored(path, bytes(data))
+    try:
+        names = [*store.names(), *store.names("b")]
+        found = store.read([Extent(key) for key in content])
+    except IngotError:
+        return
+    assert names
+    # The checksums of members see to it that what is read is what was written.
+    for key, value in zip(content, found, strict=True):
+        assert value in (None, content[key])
+
+
+# Arrays in archives ------------------------------------------------------------------------------
+
+
+def test_an_array_in_an_archive(path: Path) -> None:
+    data = np.arange(1000, dtype="<i4").reshape(20, 50)
+    ingot.array(data, path, chunks=(7, 9), attrs={"a": 1}, format="zarr2")
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert ".zarray" in archive.namelist()
+    renamed = path.rename(path.with_name("without a suffix"))
+    array = ingot.open(renamed, "r+")
+    assert (array.path, dict(array.attrs)) == (str(renamed), {"a": 1})
+    assert array[3:9, ::7].tolist() == data[3:9, ::7].tolist()
+    array[0] = -1
+    array.append(data[:2])
+    assert ingot.open(renamed)[...].tolist() == [[-1] * 50, *data[1:].tolist(), *data[:2].tolist()]
+
+
+def test_zarr_reads_our_archives_and_we_read_theirs(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    data = np.arange(100, dtype="<f8").reshape(10, 10)
+    ingot.array(data, tmp_path / "ours.zip", chunks=(4, 4), format="zarr2")
+    with zarr.storage.ZipStore(tmp_path / "ours.zip", mode="r") as store:
+        assert zarr.open_array(store, mode="r", zarr_format=2)[...].tolist() == data.tolist()
+    with zarr.storage.ZipStore(tmp_path / "theirs.zip", mode="w") as store:
+        made = zarr.create_array(store, shape=(10, 10), chunks=(4, 4), dtype="f8", zarr_format=2)
+        made[...] = data
+    assert ingot.open(tmp_path / "theirs.zip")[...].tolist() == data.tolist()
+
+
+def test_only_archives_are_opened_as_such(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").mkdir()
+    ingot.array([1, 2], tmp_path / "x.zip" / "a", format="zarr2")
+    assert ingot.open(tmp_path / "x.zip" / "a")[...].tolist() == [1, 2]
+    (tmp_path / "y.zip").write_bytes(b"no archive")
+    with pytest.raises(IngotError):
+        ingot.open(tmp_path / "y.zip")
+
+
+def test_growth_is_what_deflate_can_do() -> None:
+    sizes: list[Callable[[], int]] = [
+        lambda n=n: len(deflated(bytes(n))) for n in (1, 10**4, 10**7)
+    ]
+    for size, measure in zip((1, 10**4, 10**7), sizes, strict=True):
+        most = measure() * archive_module._LARGEST_GROWTH + archive_module._SHORTEST_STREAM
+        assert size <= most
