@@ -255,7 +255,9 @@ class _DuckDB:
         if not self.changeable:
             return None
         self.connection.register("numbers", pyarrow.table({"number": numbers}))
-        return self._asked("select t.* from t where rowid in (select number from numbers)")
+        return self._asked(
+            "select t.* from t where rowid in (select number from numbers) order by rowid"
+        )
 
     def append(self, columns: Columns) -> bool:
         import pyarrow
