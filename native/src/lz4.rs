@@ -293,7 +293,9 @@ mod tests {
             (state >> 33) as usize % limit.max(1)
         };
         let mut sound = 0;
-        for round in 0..3000 {
+        // Under a sanitizer everything takes long.
+        let rounds = if cfg!(debug_assertions) { 240 } else { 3000 };
+        for round in 0..rounds {
             let (mut stream, size) = block(1 + round % 300 * 10, &mut next);
             let at = next(stream.len());
             match round % 6 {
@@ -313,7 +315,7 @@ mod tests {
                 sound += usize::from(made.is_some());
             }
         }
-        assert!(sound > 500, "{sound} blocks decode");
+        assert!(sound > rounds / 6, "{sound} blocks decode");
     }
 
     #[test]
