@@ -114,7 +114,7 @@ class Engine:
 
     def discard(self, commit: Commit) -> None:
         """Remove what was put aside for a commit that nobody will apply."""
-        _discard(self.chunks.store, commit.publish)
+        _discard(self.chunks.store, commit.edits)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
