@@ -18,8 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ingot import creation
 from ingot.array import Array, Mode, opened
 from ingot.attributes import converted
-from ingot.columns import Chunks, ColumnsWish
-from ingot.creation import Codec, Wish, create_array
+from ingot.creation import ArrayWish, check_layout, create_array
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -62,6 +61,7 @@ from ingot.stores import (
 )
 from ingot.stores.state import change, read_numbered
 from ingot.table import Table
+from ingot.wish import Chunks, Codec, Wish
 
 __all__ = ["array", "create", "formats", "group", "open", "table"]
 
@@ -128,8 +128,8 @@ def open(
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
-        sheet = Sheet(node.table, options), number
-        ledger = opened_table(chosen, place.store, place.inner, options, first=sheet)
+        sheet = Sheet(node.table, options)
+        ledger = opened_table(chosen, place.store, place.inner, options, first=(sheet, number))
         return Table(chosen, ledger, path=place.path, mode=mode)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
@@ -169,7 +169,7 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    wish = ArrayWish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
     return _created(path, wish, None)
 
 
@@ -181,7 +181,7 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
     """
-    return _created(path, *Wish.of_data(data, as_create))
+    return _created(path, *ArrayWish.of_data(data, as_create))
 
 
 def group(
@@ -242,13 +242,13 @@ def table(
     chosen = _format(format or _DEFAULT_TABLE)
     if not isinstance(chosen, TableFormat):
         raise UnsupportedError(f"format {chosen.name} holds no tables")
-    creation.check_layout(chosen, layout)
-    place = _placed(MemoryStore() if path is None else path, chosen.name, writable=True)
+    check_layout(chosen, layout)
     options = options or Options()
     given = {name: np.asarray(each) for name, each in flattened(columns_of(columns)).items()}
     check_lengths(given)
-    wish = ColumnsWish(chunks, codec, options=options, layout=layout)
-    schema, described = wish.schema(chosen, given), converted(attrs or {})
+    schema = Wish(chunks, codec).table_schema(chosen, given, options, **layout)
+    described = converted(attrs or {})
+    place = _Place.of(MemoryStore() if path is None else path, writable=True)
     made: list[Sheet] = []
 
     def build(store: Store) -> Commit:
@@ -257,11 +257,10 @@ def table(
         made.append(sheet)
         return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
 
-    _in_the_way(
-        place, place.store, overwrite=overwrite, groups=False
-    )  # Before a lock file is made.
+    # Before a lock file is made.
+    _in_the_way(place, place.store, overwrite=overwrite, groups=False)
     number = change(place.store, build, durability=options.durability)
-    ledger = opened_table(chosen, place.store, place.inner, options, first=(made[-1], number))
+    ledger = opened_table(chosen, place.store, "", options, first=(made[-1], number))
     return Table(chosen, ledger, path=place.path, mode="r+")
 
 
@@ -423,7 +422,7 @@ def _detected(place: _Place, view: Store) -> Format:
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
 
 
-def _created(path: Path | None, wish: Wish, items: NDArray[Any] | None = None) -> Array:
+def _created(path: Path | None, wish: ArrayWish, items: NDArray[Any] | None = None) -> Array:
     place = _placed(MemoryStore() if path is None else path, wish.format, writable=True)
     chosen = _format(wish.format) if wish.format else place.owner or _format(_DEFAULT)
 

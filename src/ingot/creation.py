@@ -6,44 +6,37 @@ asked for. Refuses to know where the array will be, and what may be in its way: 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ingot import dtypes
 from ingot.array import Array, opened
-from ingot.attributes import converted
-from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
-from ingot.dtypes import DType
 from ingot.engine.changes import filled
 from ingot.engine.run import Engine
-from ingot.errors import LimitError
-from ingot.formats import fills
-from ingot.formats.format import ArrayNode, Format, Node, Request
+from ingot.formats.format import ArrayNode, Format, Node
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
 from ingot.stores.state import change
 from ingot.stores.store import Commit, Store
+from ingot.wish import Chunks, Codec, Wish, item_type
 
-__all__ = ["Codec", "Place", "Wish", "check_layout", "create_array"]
-
-Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
-"""One codec or several, in the order of encoding; None is the format's default."""
+__all__ = ["ArrayWish", "Place", "check_layout", "create_array"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ArrayWish:
     """A new array as its maker describes it.
 
-    >>> Wish(10, "f4", codec="zlib:1").request().dtype
-    dtype('float32')
+    >>> from ingot.formats.zarr2 import Zarr2Format
+    >>> ArrayWish(10, "f4", codec="zlib:1").schema(Zarr2Format()).shape
+    (10,)
     """
 
     shape: int | Sequence[int]
     dtype: DTypeLike
-    chunks: int | Sequence[int] | str = "auto"
+    chunks: Chunks = "auto"
     codec: Codec = None
     fill: object = 0
     format: str | None = None
@@ -52,36 +45,23 @@ class Wish:
     options: Options | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def request(self) -> Request:
-        """Return what the array shall be, before a format has its say."""
-        dtype = _dtype(self.dtype)
-        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
-        chunks = _chunks(self.chunks, shape)
-        stages = None if self.codec is None else tuple(_stages(self.codec))
-        fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {})
-        return Request(shape, dtype, fill, chunks, stages, attrs)
-
     def schema(self, format: Format) -> ArraySchema:
         """Return how a format would lay out the array."""
-        schema = format.design(self.request(), **self.layout)
-        spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-        limit = (self.options or Options()).limits.chunk_bytes
-        if spec.nbytes > limit:
-            raise LimitError(
-                f"chunks {schema.chunks} have {spec.nbytes} bytes, the limit is {limit}"
-            )
-        return schema
+        shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
+        wish = Wish(self.chunks, self.codec, self.fill, self.attrs)
+        options = self.options or Options()
+        return wish.schema(format, shape, item_type(self.dtype), options, **self.layout)
 
     @classmethod
-    def of_data(cls, data: object, wishes: Mapping[str, Any]) -> "tuple[Wish, NDArray[Any]]":
+    def of_data(cls, data: object, wishes: Mapping[str, Any]) -> "tuple[ArrayWish, NDArray[Any]]":
         """Return the wish for an array that holds `data`, and the data as items of its type.
 
-        >>> wish, items = Wish.of_data([1, 2], {"dtype": "i2", "order": "F"})
+        >>> wish, items = ArrayWish.of_data([1, 2], {"dtype": "i2", "order": "F"})
         >>> wish.shape, items.dtype, wish.layout
         ((2,), dtype('int16'), {'order': 'F'})
         """
         dtype = wishes.get("dtype")
-        items = np.asarray(data, None if dtype is None else _dtype(dtype))
+        items = np.asarray(data, None if dtype is None else item_type(dtype))
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
         layout = {name: wishes[name] for name in wishes if name not in own and name != "dtype"}
         chosen = {name: wishes[name] for name in wishes if name in own}
@@ -102,7 +82,9 @@ class Place:
     clear: Callable[[Store], Commit | None]
 
 
-def create_array(format: Format, place: Place, wish: Wish, items: NDArray[Any] | None) -> Array:
+def create_array(
+    format: Format, place: Place, wish: ArrayWish, items: NDArray[Any] | None
+) -> Array:
     """Create the array that is wished for, with `items` in it or the fill value, by one commit."""
     check_layout(format, wish.layout)
     schema = wish.schema(format)
@@ -150,55 +132,8 @@ def _blocks(old: Commit, new: Node) -> bool:
 
 
 def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
-    """Complain of a setting that a format does not have."""
+    """Complain about settings that a format does not have."""
     for name in layout:
         if name not in format.settings:
             known = ", ".join(format.settings) or "none"
             raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
-
-
-def _dtype(claim: DTypeLike) -> DType:
-    dtype = dtypes.TEXT if claim is str else np.dtype(claim)
-    if dtype.subdtype is not None:
-        raise ValueError(f"dtype {dtype}: add the shape of the items to that of the array")
-    if dtype.itemsize == 0:
-        raise ValueError(f"dtype {dtype}: items of 0 bytes")
-    return dtype
-
-
-def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of a chunk; None when the format shall choose."""
-    if isinstance(chunks, str):
-        if chunks != "auto":
-            raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
-        return None
-    if not isinstance(chunks, int | np.integer):
-        return tuple(chunks)
-    if not shape:
-        raise ValueError("chunks is a number of rows, but an array without axes has none")
-    return (int(chunks), *(max(1, length) for length in shape[1:]))
-
-
-def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
-    stages: list[Stage] = []
-    for each in (codec,) if isinstance(codec, str | Stage) else codec:
-        stages += parse_spelling(each) if isinstance(each, str) else [each]
-    return stages
-
-
-def _fill(fill: object, dtype: DType) -> Any:
-    """Return a fill value as an item of the type, or complain that it is none."""
-    if dtype == np.dtype(object):
-        return fill
-    if fill is None or (type(fill) is int and fill == 0):
-        return fills.zero(dtype)
-    item = np.zeros((), dtype)
-    try:
-        with np.errstate(all="ignore"):
-            item[()] = fill
-        same = dtype.kind not in "biuSU" or bool(item[()] == fill)
-    except (TypeError, ValueError, OverflowError):
-        same = False
-    if not same:
-        raise ValueError(f"fill {fill!r} is no value of type {dtype}")
-    return item[()]

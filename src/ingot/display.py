@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Stage
 from ingot.schema import ArraySchema
 
-__all__ = [
-    "Info",
-    "Tree",
-    "array_info",
-    "codec_text",
-    "group_info",
-    "size_text",
-    "table_info",
-]
+__all__ = ["Info", "Tree", "array_info", "codec_text", "group_info", "size_text", "table_info"]
 
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'

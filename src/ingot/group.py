@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from ingot.array import Array, Mode, opened
 from ingot.attributes import Attributes, Change, converted
-from ingot.creation import Place, Wish, create_array
+from ingot.creation import ArrayWish, Place, create_array
 from ingot.display import Info, Tree, group_info
 from ingot.engine.run import Engine
 from ingot.errors import (
@@ -179,7 +179,7 @@ class Group(Mapping[str, "Array | Group"]):
         (1000,)
         """
         wish, layout = _separated(as_create)
-        return self._created(name, Wish(**wish, layout=layout), None)
+        return self._created(name, ArrayWish(**wish, layout=layout), None)
 
     def array(self, name: str, data: object, **as_create: Any) -> Array:
         """Create an array that holds `data`; takes what `ingot.array` takes.
@@ -188,7 +188,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> ingot.group().array("prices", [1, 2, 3], codec="zlib:1")[1:]
         array([2, 3])
         """
-        wish, items = Wish.of_data(data, as_create)
+        wish, items = ArrayWish.of_data(data, as_create)
         return self._created(name, wish, items)
 
     def group(self, name: str, *, attrs: Mapping[str, object] | None = None) -> "Group":
@@ -232,7 +232,7 @@ class Group(Mapping[str, "Array | Group"]):
         """
         self._change(lambda store: self._format.consolidated(store, self._inner))
 
-    def _created(self, name: str, wish: Wish, items: Any) -> Array:
+    def _created(self, name: str, wish: ArrayWish, items: Any) -> Array:
         if wish.format not in (None, self.format):
             raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {wish.format}")
         self._check_writable()
@@ -405,6 +405,6 @@ def _reopened(
 
 
 def _separated(wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    own = Wish.__dataclass_fields__.keys() - {"layout"}
+    own = ArrayWish.__dataclass_fields__.keys() - {"layout"}
     layout = {name: wishes[name] for name in wishes if name not in own}
     return {name: wishes[name] for name in wishes if name in own}, layout

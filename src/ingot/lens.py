@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
+from ingot.stores.state import discard
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Held", "Lens"]
@@ -109,7 +110,12 @@ class Lens(Generic[Whole, Part]):
         self._check_open()
 
         def built(whole: Whole) -> tuple[Whole, Commit]:
-            return self._put(whole, *build(self._find(whole)))
+            part, commit = build(self._find(whole))
+            try:
+                return self._put(whole, part, commit)
+            except BaseException:
+                discard(self.store, commit.edits)
+                raise
 
         self._whole.change(built)
 

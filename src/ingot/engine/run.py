@@ -28,7 +28,7 @@ from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import stateful
+from ingot.stores.state import discard, stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -114,7 +114,7 @@ class Engine:
 
     def discard(self, commit: Commit) -> None:
         """Remove what was put aside for a commit that nobody will apply."""
-        _discard(self.chunks.store, commit.edits)
+        discard(self.chunks.store, commit.edits)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
@@ -235,7 +235,7 @@ class Engine:
                     aside += _put_aside(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
         except BaseException:
-            _discard(store, aside)
+            discard(store, aside)
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
@@ -323,7 +323,7 @@ class Engine:
                 ]
                 self._judge(troubles)
         except BaseException:
-            _discard(store, edits)
+            discard(store, edits)
             raise
         return edits
 
@@ -446,12 +446,6 @@ def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
             yield states.stage(edit.key, edit.data)
         else:
             yield edit
-
-
-def _discard(store: Store, edits: Iterable[Edit]) -> None:
-    states = stateful(store)
-    if states is not None:
-        states.discard(edits)
 
 
 class _Place:

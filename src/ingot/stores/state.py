@@ -17,6 +17,7 @@ __all__ = [
     "Look",
     "Stateful",
     "change",
+    "discard",
     "number_of",
     "read_numbered",
     "read_state",
@@ -129,6 +130,17 @@ def change(
         return states.change(build, durability=durability)
     store.apply(build(store), durability=durability)
     return None
+
+
+def discard(store: Store, edits: Iterable[Edit]) -> None:
+    """Remove what was put aside for edits that nobody will apply, where anything was.
+
+    >>> from ingot.stores import MemoryStore, Put
+    >>> discard(MemoryStore(), [Put("a", b"alpha")])
+    """
+    states = stateful(store)
+    if states is not None:
+        states.discard(edits)
 
 
 def stateful(store: Store) -> Stateful | None:
