@@ -16,6 +16,8 @@ from ingot import sheet as sheets
 from ingot.appender import ROWS, SECONDS, Appender
 from ingot.array import Array, Mode
 from ingot.attributes import Attributes, Change
+from ingot.columns import ColumnsWish
+from ingot.creation import Codec
 from ingot.display import Info, table_info
 from ingot.dtypes import DType
 from ingot.engine.run import Engine
@@ -30,7 +32,6 @@ from ingot.rows import columns_of, flattened, row_dtype, spread, taken
 from ingot.sheet import Sheet, Turn
 from ingot.stores.store import Commit, Store
 from ingot.views import View, key_of, layout_of, numbered, read, selected, structures, types_of
-from ingot.wish import Codec, Wish
 
 __all__ = ["Table"]
 
@@ -342,7 +343,6 @@ class Table:
         ('b', 'a')
         """
         given = flattened(columns_of({name: values}))
-        wish = Wish(chunks=chunks, codec=codec, fill=fill, attrs=attrs)
 
         def build(sheet: Sheet) -> Turn:
             columns = {leaf: np.asarray(each) for leaf, each in given.items()}
@@ -351,7 +351,8 @@ class Table:
                     raise ValueError(
                         f"column {leaf!r} has shape {each.shape}, the table {sheet.rows} rows"
                     )
-            schema = wish.table_schema(self._format, columns, sheet.options)
+            wish = ColumnsWish(chunks, codec, fill, attrs, sheet.options)
+            schema = wish.schema(self._format, columns)
             return sheets.added(sheet, name, schema[name], columns, position)
 
         self._change(build)
