@@ -100,15 +100,20 @@ class Transaction:
         self.sync_failed = False
         """Whether the system could not say that something lasts; asking again proves nothing."""
 
-    def recover(self) -> None:
-        """Finish what a writer before decided, and sweep away what it did not."""
+    def recover(self, *, thorough: bool = False) -> None:
+        """Finish what a writer before decided, and sweep away what it did not.
+
+        Unless `thorough`, what was put aside by somebody who died before it was his turn stays
+        until a writer died at work or the system was started again: to find it takes a walk
+        through all folders.
+        """
         found = self._turn.found
         journal = read_journal(self._inside, self._dataset, self._where)
-        if journal is None and found in (State.CLEAN, State.NEW):
-            return
-        if journal is None and found is State.LOOSE:
-            if self._sync:
+        if journal is None and found in (State.CLEAN, State.LOOSE, State.NEW):
+            if found is State.LOOSE and self._sync:
                 self._sync_all()
+            if thorough:
+                self._sweep("")
             return
         # A dead writer may have decided without telling, and none of it needs to last yet.
         self._turn.bump()
