@@ -37,6 +37,7 @@ __all__ = [
     "Signature",
     "TableNode",
     "files_of",
+    "sharded_of",
 ]
 
 
@@ -239,7 +240,13 @@ class Sharded(Protocol):
 
 def files_of(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
-    return cast(Sharded, chunks).shards if _is_sharded(type(chunks)) else chunks
+    sharded = sharded_of(chunks)
+    return chunks if sharded is None else sharded.shards
+
+
+def sharded_of(chunks: ChunkMap) -> Sharded | None:
+    """Return a map as one whose chunks lie in shards; None when they do not."""
+    return cast(Sharded, chunks) if _is_sharded(type(chunks)) else None
 
 
 @functools.cache

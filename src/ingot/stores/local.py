@@ -80,6 +80,7 @@ class LocalStore:
         self._wait: Final = wait
         self._dataset: Final = dataset
         self._failure: str | None = None
+        self._known: Final[set[str]] = set()
         features = Feature.RANGES | Feature.LIST
         if isinstance(self._files, LocalFiles):
             features |= Feature.NATIVE
@@ -275,7 +276,9 @@ class LocalStore:
         if self._locking:
             turn = inside.lock(self._dataset.lock, self._wait, sync=sync)
         name = self._files.transaction()
-        transaction = Transaction(inside, self._dataset, turn, name, self.location, sync=sync)
+        transaction = Transaction(
+            inside, self._dataset, turn, name, self.location, sync=sync, known=self._known
+        )
         try:
             transaction.recover(thorough=thorough)
             try:
