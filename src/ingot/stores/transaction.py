@@ -28,16 +28,9 @@ from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
+from ingot.stores.obstacle import check_clear
 from ingot.stores.outcome import Outcome, Patches, check_reach, compose
-from ingot.stores.store import (
-    Commit,
-    Delete,
-    Extent,
-    Move,
-    Patch,
-    Put,
-    staged_key,
-)
+from ingot.stores.store import Commit, Delete, Extent, Move, Patch, Put, staged_key
 
 __all__ = ["Transaction", "read_journal"]
 
@@ -320,6 +313,8 @@ class Transaction:
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)
             return
+        for outcome in outcomes:
+            check_clear(self._inside, outcome.key)
         journal = Journal(self._name, tuple(self._entries(outcomes)))
         self._decide(journal)
         self._apply(journal, sync=self._sync)

@@ -512,3 +512,18 @@ def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     assert put("a/b/1") == ["a/b"]
     clear(other)
     assert put("a/b/0") == ["", "a", "a/b"]
+
+
+def test_a_folder_in_the_way_is_noticed_before_anything_is_decided(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("x", b"old"),)))
+    (tmp_path / "full" / "deeper").mkdir(parents=True)
+    (tmp_path / "full" / "deeper" / "file").write_bytes(b"of others")
+    (tmp_path / "link").symlink_to("full")
+    with pytest.raises(UnsafeError, match=r"'full'.* folder"):
+        store.apply(Commit(publish=(Put("x", b"new"), Put("full", b"new"))))
+    assert store.read([Extent("x")]) == [b"old"]
+    store.apply(Commit(publish=(Put("x", b"new"), Put("link", b"new"))))
+    assert store.read([Extent("x"), Extent("link")]) == [b"new", b"new"]
+    assert (tmp_path / "full" / "deeper" / "file").read_bytes() == b"of others"
+    assert list(store.names(hidden=True)) == ["full/", "link", "x"]
