@@ -484,13 +484,14 @@ def test_folders_with_files_are_not_removed(tmp_path: Path) -> None:
 def test_a_folder_in_the_way_is_found_before_anything_is_decided(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, writable=True)
     store.apply(_put(**{"f/0": b"kept", "a": b"old"}))
-    for edits in (
-        (Put("a", b"new"), Put("f", b"in the way")),
-        (Put("f", b"in the way"),),
-        (Put("a", b"new"), store.stage("f", b"in the way")),
+    for build in (
+        lambda: (Put("a", b"new"), Put("f", b"in the way")),
+        lambda: (Put("f", b"in the way"),),
+        lambda: (Put("a", b"new"), store.stage("f", b"in the way")),
     ):
+        store.recover()
         with pytest.raises(UnsafeError, match=r"'f'.* folder"):
-            store.apply(Commit(publish=edits))
+            store.apply(Commit(publish=build()))
         assert store.view() is store
         assert store.read([Extent("a"), Extent("f/0")]) == [b"old", b"kept"]
     store.apply(Commit(publish=(Delete("f/0"), Put("a", b"new"))))
