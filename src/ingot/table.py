@@ -20,12 +20,11 @@ from ingot.columns import ColumnsWish
 from ingot.creation import Codec
 from ingot.display import Info, table_info
 from ingot.dtypes import DType
-from ingot.engine.run import Engine
-from ingot.errors import ReadOnlyError, UnsupportedError
+from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
 from ingot.formats.format import Format
 from ingot.interop import arrow, pandas
 from ingot.ledger import Ledger
-from ingot.lens import Held, Lens
+from ingot.lens import Held
 from ingot.options import Options
 from ingot.query.expr import Expression
 from ingot.rows import columns_of, flattened, row_dtype, spread, taken
@@ -173,18 +172,7 @@ class Table:
         >>> table.read("b.c", where="a != 2"), table.read(["a"], rows=slice(1, None))
         ({'b.c': array([4., 6.])}, {'a': array([2, 3])})
         """
-        if rows is None:
-            return View(self._handle, where).read(columns)
-        view = None if where is None else View(self._handle, where)
-
-        def build(sheet: Sheet) -> dict[str, NDArray[Any]]:
-            chosen = numbered(sheet, rows)
-            if view is not None:
-                matching = np.asarray(view._rows(sheet))
-                chosen = np.asarray(chosen)[np.isin(chosen, matching)]
-            return read(sheet, selected(sheet, columns), chosen)
-
-        return self._handle.read(build)
+        return View(self._handle, where).read(columns, rows=rows)
 
     def where(self, expression: str | Expression) -> View:
         """Return the rows of which an expression is true, as a view that looks for them when asked.
@@ -336,13 +324,18 @@ class Table:
     ) -> None:
         """Add a column, at the end or at a position; a mapping makes a nested table.
 
+        The name "a.b" adds a column to the nested table "a".
+
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2]})
         >>> table.add_column("b", ["x", "y"], position=0)
         >>> table.names
         ('b', 'a')
         """
+        owner, name = self._owner(name)
         given = flattened(columns_of({name: values}))
+        if not given:
+            raise ValueError(f"column {name!r} would be a table without columns")
 
         def build(sheet: Sheet) -> Turn:
             columns = {leaf: np.asarray(each) for leaf, each in given.items()}
@@ -355,10 +348,10 @@ class Table:
             schema = wish.schema(self._format, columns)
             return sheets.added(sheet, name, schema[name], columns, position)
 
-        self._change(build)
+        owner._change(build)
 
     def drop_column(self, name: str) -> None:
-        """Remove a column.
+        """Remove a column; the name "a.b" is for a column of the nested table "a".
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
@@ -366,10 +359,13 @@ class Table:
         >>> table.names
         ('b',)
         """
-        self._change(lambda sheet: sheets.dropped(sheet, name))
+        owner, own = self._owner(name)
+        owner._change(lambda sheet: sheets.dropped(sheet, own))
 
     def rename_column(self, old: str, new: str) -> None:
         """Give a column another name; its place among the others stays.
+
+        A column of a nested table, "a.b", gets another name there: "a.c".
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
@@ -377,7 +373,11 @@ class Table:
         >>> table.names
         ('c', 'b')
         """
-        self._change(lambda sheet: sheets.renamed(sheet, old, new))
+        owner, own = self._owner(old)
+        outer = old.removesuffix(own)
+        if not new.startswith(outer):
+            raise ValueError(f"{old!r} stays in its table, which has no column {new!r}")
+        owner._change(lambda sheet: sheets.renamed(sheet, own, new.removeprefix(outer)))
 
     # Living with it ------------------------------------------------------------------------------
 
@@ -461,14 +461,20 @@ class Table:
         sheet = self._sheet
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if sheet.within(name) == (name,):
-            column = Lens(self._handle, lambda now: now.engine(name), _putting(name))
+            column = sheets.column(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
-        nested = Lens(
-            self._handle,
-            lambda now: now.nested(name),
-            lambda now, new, commit: sheets.adopted(now, name, new, commit),
-        )
+        nested = sheets.nested(self._handle, name)
         return Table(self._format, self._ledger, path=place, mode=self._mode, part=nested)
+
+    def _owner(self, name: str) -> "tuple[Table, str]":
+        """Return the table that a column is of itself or would be, and its name there."""
+        outer, _, last = name.rpartition(".")
+        if not outer or name in self.names:
+            return self, name
+        owner = self._column(outer)
+        if not isinstance(owner, Table):
+            raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
+        return owner, last
 
     def _describe(self, change: Change) -> None:
         def build(sheet: Sheet) -> Turn:
@@ -491,7 +497,3 @@ def _reopened(
     format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
 ) -> Table:
     return Table(format, sheets.opened(format, store, inner, options), path=path, mode=mode)
-
-
-def _putting(name: str) -> Callable[[Sheet, Engine, Commit], Turn]:
-    return lambda sheet, engine, commit: sheets.replaced(sheet, name, engine, commit)

@@ -88,9 +88,19 @@ class View:
         found = self._handle.read(self._rows)
         return np.arange(found.start, found.stop) if isinstance(found, range) else found
 
-    def read(self, columns: str | Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Return the values of all columns, or of some."""
-        return self._handle.read(lambda sheet: self._read(sheet, columns))
+    def read(
+        self, columns: str | Sequence[str] | None = None, *, rows: object = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the values of all columns, or of some.
+
+        `rows` is a key of rows of the table; then only those are read that are in the view, in the
+        order of the key.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").read(rows=[2, 0, 1])
+        {'a': array([3, 2])}
+        """
+        return self._handle.read(lambda sheet: self._read(sheet, columns, rows))
 
     def __getitem__(self, key: str | Sequence[str]) -> Any:
         if isinstance(key, str):
@@ -161,13 +171,22 @@ class View:
     def _structures(self, rows: Rows, sheet: Sheet) -> NDArray[np.void]:
         return structures(sheet, self._names(sheet), rows)
 
-    def _read(self, sheet: Sheet, columns: str | Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    def _read(
+        self, sheet: Sheet, columns: str | Sequence[str] | None, rows: object
+    ) -> dict[str, NDArray[Any]]:
         own = self._names(sheet)
         chosen = own if columns is None else selected(sheet, columns)
         for name in chosen:
             if name not in own:
                 raise ColumnError(f"there is no column {name!r} in this view")
-        return read(sheet, chosen, self._rows(sheet))
+        return read(sheet, chosen, self._rows(sheet) if rows is None else self._among(sheet, rows))
+
+    def _among(self, sheet: Sheet, rows: object) -> Rows:
+        chosen = numbered(sheet, rows)
+        if self._expression is None:
+            return chosen
+        numbers = np.asarray(chosen)
+        return numbers[np.isin(numbers, np.asarray(self._rows(sheet)))]
 
 
 def parsed(expression: Where) -> Expression | None:

@@ -130,12 +130,18 @@ class BcolzTable:
             if data is not None
         )
         columns = {
-            (new if name == old else name): (_moved(column, target) if name == old else column)
+            (new if name == old else name): (
+                _moved(column, source, target) if name == old else column
+            )
             for name, column in self.columns.items()
         }
         table, names = self._with(columns)
         cleanup = tuple(map(Delete, keys))
         return table, Commit(prepare=strays + copies, publish=(names,), cleanup=cleanup)
+
+    def exchanged(self, name: str, column: Column) -> "BcolzTable":
+        """Return the map with a column as it has become."""
+        return replace(self, columns={**self.columns, name: column})
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Return one commit of those of columns; the first column's length switches last.
@@ -408,15 +414,18 @@ def _keys(store: Store, folder: str) -> Iterator[str]:
             yield key
 
 
-def _moved(column: Column, folder: str) -> Column:
+def _moved(column: Column, source: str, target: str) -> Column:
+    """Return a column after all that lies in one folder has moved to another."""
     if isinstance(column, TableNode):
         table = column.table
-        columns = {name: _moved(each, f"{folder}/{name}") for name, each in table.columns.items()}
         assert isinstance(table, BcolzTable)
-        return TableNode(replace(table, path=folder, columns=columns))
+        columns = {name: _moved(each, source, target) for name, each in table.columns.items()}
+        folders = {name: target + at.removeprefix(source) for name, at in table.folders.items()}
+        path = target + table.path.removeprefix(source)
+        return TableNode(replace(table, path=path, columns=columns, folders=folders))
     chunks = column.chunks
     assert isinstance(chunks, BcolzMap)
-    return ArrayNode(replace(chunks, path=folder))
+    return ArrayNode(replace(chunks, path=target + chunks.path.removeprefix(source)))
 
 
 def _sizes_key(commit: Commit) -> str | None:

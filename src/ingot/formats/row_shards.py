@@ -201,6 +201,10 @@ class ShardedTable:
         """Complain."""
         _refuse(self.store)
 
+    def exchanged(self, name: str, column: Column) -> "ShardedTable":
+        """Complain."""
+        _refuse(self.store)
+
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Complain."""
         _refuse(self.store)
