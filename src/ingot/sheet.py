@@ -323,10 +323,11 @@ def created(
     columns: Mapping[str, Any],
     attrs: Mapping[str, Any],
     options: Options,
+    path: str = "",
     **layout: Any,
 ) -> Turn:
     """Return a new table with what its columns hold."""
-    node, commit = format.create_table(store, schema, attrs, **layout)
+    node, commit = format.create_table(store, schema, attrs, path, **layout)
     sheet = Sheet(node.table, options)
     maps = {name: sheet.chunks(name) for name in sheet.leaves}
     return sheet, filled(maps, columns, commit, options)

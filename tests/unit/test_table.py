@@ -18,9 +18,11 @@ from ingot.errors import (
     LockedError,
     ReadOnlyError,
     SelectionError,
+    UnsupportedError,
 )
+from ingot.sharding import shard
 from ingot.stores import LocalStore
-from tests.places import Place, content
+from tests.places import Place, content, put
 
 NewPlace = Callable[[], Place]
 
@@ -498,9 +500,14 @@ def test_a_transaction_over_nested_tables_is_one_commit(place: Place) -> None:
     assert portrait(reader) == portrait(table)
     assert reader["p"].names == ("u", "y", "w")
     assert len(reader["p.u"]) == 11
-    with pytest.raises(ZeroDivisionError), table.transaction():
-        table.drop_column("p.w")
-        _ = 1 / len(table["p"].where("u > 1000"))
+
+    def fail() -> None:
+        with table.transaction():
+            table.drop_column("p.w")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert portrait(reader) == portrait(table)
     assert reader["p"].names == ("u", "y", "w")
 
@@ -731,5 +738,105 @@ def test_two_handles_see_each_others_commits(place: Place) -> None:
 def test_a_column_opened_alone_is_locked_with_its_table(tmp_path: Path) -> None:
     make(tmp_path / "t")
     store = LocalStore(tmp_path / "t", writable=True)
-    assert ingot.open(tmp_path / "t" / "i")[5] == 5
-    assert store.look() is not None
+    before = store.look()
+    assert before is not None
+    column = ingot.open(tmp_path / "t" / "i", "r+")
+    assert column[5] == 5
+    column[5] = 55
+    assert not (tmp_path / "t" / "i" / ".lock").exists()
+    after = store.look()
+    assert after is not None
+    assert after.sequence > before.sequence
+    assert ingot.open(tmp_path / "t")["i"][5] == 55
+
+
+def test_a_nested_table_opened_alone_keeps_its_length(tmp_path: Path) -> None:
+    whole = make(tmp_path / "t", nested())
+    inner = ingot.open(tmp_path / "t" / "p", "r+")
+    inner.attrs["unit"] = "m"
+    inner.add_column("w", np.arange(10))
+    inner["y"]["z"][3] = 9
+    assert not (tmp_path / "t" / "p" / ".lock").exists()
+    assert (whole["p"].attrs["unit"], whole["p"].names) == ("m", ("x", "y", "w"))
+    assert whole["p.y.z"][3] == 9
+    refused: tuple[Callable[[], object], ...] = (
+        lambda: inner.append({"x": [1.0], "y": {"z": [1]}, "w": [1]}),
+        lambda: inner.delete([1]),
+        lambda: inner["y"].resize(3),
+        lambda: ingot.open(tmp_path / "t" / "p" / "x", "r+").append([1.0]),
+        lambda: ingot.table({"a": [1]}, tmp_path / "t" / "p", overwrite=True),
+    )
+    before = content(tmp_path / "t")
+    for change in refused:
+        with pytest.raises(UnsupportedError):
+            change()
+    with pytest.raises(ValueError, match="last column"):
+        ingot.open(tmp_path / "t" / "p" / "y", "r+").drop_column("z")
+    after = content(tmp_path / "t")
+    assert {**after, ".lock": b""} == {**before, ".lock": b""}
+    assert len(ingot.open(tmp_path / "t")) == 10
+
+
+OLD: dict[str, Callable[[Place], object]] = {
+    "a table": lambda place: make(place, attrs={"old": 1}),
+    "nested tables": lambda place: make(place, nested()),
+    "an array": lambda place: ingot.array(np.arange(99), place, chunks=5, format="bcolz"),
+    "an array of another format": lambda place: ingot.array(np.arange(9), place, format="zarr2"),
+}
+
+
+@pytest.mark.parametrize("old", OLD.values(), ids=list(OLD))
+def test_a_table_takes_the_place_of_what_was_there(
+    place: Place, old: Callable[[Place], object]
+) -> None:
+    old(place)
+    put(place, {"notes.txt": b"mine", "p/notes.txt": b"mine", "i/notes.txt": b"mine"})
+    with pytest.raises(FileExistsError):
+        ingot.table({"i": np.arange(7), "z": np.ones(7)}, place)
+    made = ingot.table({"i": np.arange(7), "z": np.ones(7)}, place, overwrite=True)
+    for table in (made, ingot.open(place)):
+        assert isinstance(table, ingot.Table)
+        assert_holds(table, {"i": np.arange(7), "z": np.ones(7)})
+        assert dict(table.attrs) == {}
+    left = content(place)
+    for key in ("notes.txt", "p/notes.txt", "i/notes.txt"):
+        assert left.pop(key) == b"mine"
+    assert {key.partition("/")[0] for key in left} <= {
+        "__rootdirs__",
+        "__attrs__",
+        ".lock",
+        "i",
+        "z",
+    }
+    made.append({"i": [7], "z": [2.0]})
+    assert len(ingot.open(place)) == 8
+
+
+def test_a_column_may_have_the_name_of_an_old_chunk(place: Place) -> None:
+    ingot.array(np.arange(9), place, chunks=3, format="zarr2")
+    assert "0" in content(place)
+    ingot.table({"0": np.arange(7)}, place, overwrite=True)
+    assert ingot.open(place)["0"][...].tolist() == list(range(7))
+
+
+def test_an_array_takes_the_place_of_a_table(place: Place) -> None:
+    make(place, nested())
+    with pytest.raises(FileExistsError):
+        ingot.array(np.arange(7), place, format="bcolz")
+    array = ingot.array(np.arange(7), place, format="bcolz", overwrite=True)
+    assert array[...].tolist() == ingot.open(place)[...].tolist() == list(range(7))
+    assert {key.partition("/")[0] for key in content(place)} <= {
+        "__attrs__",
+        ".lock",
+        "meta",
+        "data",
+    }
+
+
+def test_shards_are_not_replaced(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    shard(tmp_path / "t", 3, tmp_path / "cut")
+    before = content(tmp_path / "cut")
+    with pytest.raises(UnsupportedError, match="by itself"):
+        ingot.table({"a": [1]}, tmp_path / "cut", overwrite=True)
+    assert content(tmp_path / "cut") == before

@@ -201,6 +201,10 @@ class ShardedTable:
         """Complain."""
         _refuse(self.store)
 
+    def removed(self) -> Commit:
+        """Complain."""
+        _refuse(self.store)
+
     def exchanged(self, name: str, column: Column) -> "ShardedTable":
         """Complain."""
         _refuse(self.store)
