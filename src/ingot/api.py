@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import creation
-from ingot.array import Array, Mode, opened
+from ingot.array import Array, Mode
 from ingot.attributes import converted
 from ingot.columns import Chunks, ColumnsWish
 from ingot.creation import Codec, Wish, create_array
 from ingot.engine.run import Engine
+from ingot.engines import opened
 from ingot.errors import (
     ExistsError,
     FormatError,

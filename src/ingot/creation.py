@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
-from ingot.array import Array, opened
+from ingot.array import Array
 from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
 from ingot.engine.changes import filled
 from ingot.engine.run import Engine
+from ingot.engines import opened
 from ingot.errors import LimitError
 from ingot.formats import fills
 from ingot.formats.format import ArrayNode, Format, Node, Request

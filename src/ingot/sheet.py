@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.attributes import Change
 from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.errors import ColumnError, FormatError, UnsupportedError
@@ -51,6 +52,7 @@ __all__ = [
     "filled",
     "nested",
     "opened",
+    "read_again",
     "renamed",
     "replaced",
     "resized",
@@ -300,7 +302,7 @@ def added(
     position: int | None = None,
 ) -> Turn:
     """Return what it leads to when there is a column more, or a nested table of them."""
-    table, node, commit = _read_again(sheet).added(name, schema, position)
+    table, node, commit = read_again(sheet).added(name, schema, position)
     maps = dict(_leaves({name: node}, ""))
     return Sheet(table, sheet.options), filled(maps, columns, commit, sheet.options)
 
@@ -333,27 +335,29 @@ def created(
     return sheet, filled(maps, columns, commit, options)
 
 
-def described(sheet: Sheet, attrs: Mapping[str, Any]) -> Turn:
-    """Return what other attributes lead to."""
-    table, commit = _read_again(sheet).described(attrs)
+def described(sheet: Sheet, change: Change) -> Turn:
+    """Return what a change of the attributes leads to."""
+    attrs = dict(sheet.table.attrs)
+    change(attrs)
+    table, commit = read_again(sheet).described(attrs)
     return Sheet(table, sheet.options), commit
 
 
 def dropped(sheet: Sheet, name: str) -> Turn:
     """Return what it leads to when a column is removed."""
     _check_own(sheet, name)
-    table, commit = _read_again(sheet).dropped(name)
+    table, commit = read_again(sheet).dropped(name)
     return Sheet(table, sheet.options), commit
 
 
 def renamed(sheet: Sheet, old: str, new: str) -> Turn:
     """Return what it leads to when a column gets another name."""
     _check_own(sheet, old)
-    table, commit = _read_again(sheet).renamed(old, new)
+    table, commit = read_again(sheet).renamed(old, new)
     return Sheet(table, sheet.options), commit
 
 
-def _read_again(sheet: Sheet) -> TableMap:
+def read_again(sheet: Sheet) -> TableMap:
     """Return the map of the table with the columns as they are now, by the store itself."""
     return sheet.table.reopened(sheet.table.store)
 

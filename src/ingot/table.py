@@ -13,28 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import sheet as sheets
+from ingot import views
 from ingot.appender import ROWS, SECONDS, Appender
 from ingot.array import Array, Mode
 from ingot.attributes import Attributes, Change
 from ingot.columns import ColumnsWish
 from ingot.creation import Codec
-from ingot.display import Info, table_info
+from ingot.display import Info
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
-from ingot.formats.format import Format
+from ingot.formats.format import Format, TableNode
 from ingot.interop import arrow, pandas
 from ingot.ledger import Ledger
 from ingot.lens import Held
 from ingot.options import Options
 from ingot.query.expr import Expression
-from ingot.rows import columns_of, flattened, row_dtype, spread, taken
+from ingot.rows import check_lengths, columns_of, flattened, row_dtype, spread, taken
+from ingot.sharding import Target, cut
 from ingot.sheet import Sheet, Turn
 from ingot.stores.store import Commit, Store
-from ingot.views import View, key_of, layout_of, numbered, read, selected, structures, types_of
+from ingot.views import View
 
 __all__ = ["Table"]
-
-_SHOWN_ROWS = 5
 
 
 class Table:
@@ -82,12 +82,12 @@ class Table:
     @property
     def dtypes(self) -> dict[str, DType]:
         """The type of each column; that of a nested table is a structure."""
-        return self._handle.read(types_of)
+        return self._handle.read(views.types_of)
 
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: row_dtype(layout_of(sheet, sheet.leaves)))
+        return self._handle.read(lambda sheet: row_dtype(views.layout_of(sheet, sheet.leaves)))
 
     @property
     def shape(self) -> tuple[int]:
@@ -150,7 +150,7 @@ class Table:
             return View(self._handle, None, key)
 
         def build(sheet: Sheet) -> Any:
-            rows = structures(sheet, sheet.leaves, numbered(sheet, key))
+            rows = views.structures(sheet, sheet.leaves, views.numbered(sheet, key))
             return rows[0] if isinstance(key, int | np.integer) else rows
 
         return self._handle.read(build)
@@ -205,6 +205,20 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def shard(self, count: int, path: Target) -> None:
+        """Cut the table by rows into `count` tables at `path`, which open as one again.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.table({"a": [1, 2, 3, 4, 5]}, chunks=2).shard(2, shards)
+        >>> ingot.open(shards).read(where="a > 3")
+        {'a': array([4, 5])}
+        """
+        with self.snapshot():
+            sheet = self._sheet
+            cut(TableNode(sheets.read_again(sheet)), count, path, sheet.options)
+
     # Changing ------------------------------------------------------------------------------------
 
     def append(self, rows: object) -> None:
@@ -223,7 +237,7 @@ class Table:
         """
 
         def build(sheet: Sheet) -> Turn:
-            columns = taken(rows, layout_of(sheet, sheet.leaves))
+            columns = taken(rows, views.layout_of(sheet, sheet.leaves))
             empty = not any(map(len, columns.values()))
             return (sheet, Commit()) if empty else sheets.appended(sheet, columns)
 
@@ -260,11 +274,13 @@ class Table:
         counts: list[int] = []
 
         def build(sheet: Sheet) -> Turn:
-            rows = numbered(sheet, where)
+            rows = views.numbered(sheet, where)
             counts.append(len(rows))
-            layout = layout_of(sheet, selected(sheet, tuple(given)))
+            layout = views.layout_of(sheet, views.selected(sheet, tuple(given)))
             columns = {n: spread(v, len(rows), *layout[n], n) for n, v in given.items()}
-            return sheets.assigned(sheet, key_of(rows), columns) if len(rows) else (sheet, Commit())
+            if not len(rows):
+                return sheet, Commit()
+            return sheets.assigned(sheet, views.key_of(rows), columns)
 
         self._change(build)
         return counts[-1]
@@ -282,7 +298,7 @@ class Table:
         counts: list[int] = []
 
         def build(sheet: Sheet) -> Turn:
-            rows = np.unique(np.asarray(numbered(sheet, where), np.int64))
+            rows = np.unique(np.asarray(views.numbered(sheet, where), np.int64))
             counts.append(len(rows))
             return sheets.deleted(sheet, rows)
 
@@ -339,11 +355,7 @@ class Table:
 
         def build(sheet: Sheet) -> Turn:
             columns = {leaf: np.asarray(each) for leaf, each in given.items()}
-            for leaf, each in columns.items():
-                if each.shape[:1] != (sheet.rows,) and sheet.names:
-                    raise ValueError(
-                        f"column {leaf!r} has shape {each.shape}, the table {sheet.rows} rows"
-                    )
+            check_lengths(columns, sheet.rows if sheet.names else None)
             wish = ColumnsWish(chunks, codec, fill, attrs, sheet.options)
             schema = wish.schema(self._format, columns)
             return sheets.added(sheet, name, schema[name], columns, position)
@@ -423,7 +435,8 @@ class Table:
     @property
     def info(self) -> Info:
         """What there is to know of the table, as a table to print."""
-        return self._handle.read(self._info)
+        head = f"{self.format}, mode {self._mode}"
+        return self._handle.read(lambda sheet: views.info_of(sheet, self._path, head))
 
     def __repr__(self) -> str:
         try:
@@ -444,14 +457,6 @@ class Table:
             raise UnsupportedError("a nested table is pickled with the table that it is part of")
         place = self._ledger.store, sheet.table.path, self._path
         return _reopened, (self._format, *place, self._mode, sheet.options)
-
-    def _info(self, sheet: Sheet) -> Info:
-        schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
-        first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
-        head = f"{self.format}, mode {self._mode}"
-        return table_info(
-            self._path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs
-        )
 
     @property
     def _sheet(self) -> Sheet:
@@ -477,12 +482,7 @@ class Table:
         return owner, last
 
     def _describe(self, change: Change) -> None:
-        def build(sheet: Sheet) -> Turn:
-            attrs = dict(sheet.table.attrs)
-            change(attrs)
-            return sheets.described(sheet, attrs)
-
-        self._change(build)
+        self._change(lambda sheet: sheets.described(sheet, change))
 
     def _change(self, build: Callable[[Sheet], Turn]) -> None:
         self._check_writable()

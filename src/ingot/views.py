@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.display import Info, table_info
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, SelectionError
 from ingot.interop import arrow, pandas
@@ -26,6 +27,7 @@ from ingot.sheet import Sheet
 
 __all__ = [
     "View",
+    "info_of",
     "key_of",
     "layout_of",
     "numbered",
@@ -39,6 +41,7 @@ __all__ = [
 Where = str | Expression | None
 
 _BLOCK_ROWS: Final = 65_536
+_SHOWN_ROWS: Final = 5
 
 
 class View:
@@ -247,6 +250,13 @@ def numbered(sheet: Sheet, where: object) -> Rows:
         raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
     axis = selection.axes[0]
     return axis if isinstance(axis, range) else np.asarray(axis)
+
+
+def info_of(sheet: Sheet, path: str | None, head: str) -> Info:
+    """Return what there is to know of a table, its first rows included."""
+    schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
+    first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
+    return table_info(path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs)
 
 
 def types_of(sheet: Sheet) -> dict[str, DType]:
