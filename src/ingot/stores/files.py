@@ -279,7 +279,7 @@ class _Folder:
             try:
                 os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
             except IsADirectoryError:
-                _remove_empty(name, place)
+                self._remove_folder(key, place)
                 os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
 
         self._beside(key, rename)
@@ -290,7 +290,10 @@ class _Folder:
         if place is None:
             return False
         try:
-            _unlink(name, place)
+            try:
+                os.unlink(name, dir_fd=place)
+            except IsADirectoryError:
+                self._remove_folder(key, place)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -357,6 +360,12 @@ class _Folder:
                 place = self._keep_place(folder, place)
         return place
 
+    def _remove_folder(self, key: str, place: int) -> None:
+        gone = [kept for kept in self._places if f"{kept}/".startswith(f"{key}/")]
+        for folder in gone:
+            os.close(self._places.pop(folder))
+        _remove_empty(key.rpartition("/")[2], place)
+
     def _keep_place(self, folder: str, place: int) -> int:
         if len(self._places) > _MOST_PLACES:
             os.close(self._places.pop(next(islice(self._places, 1, None))))
@@ -375,13 +384,6 @@ class _Folder:
             return False
         os.close(descriptor)
         return True
-
-
-def _unlink(name: str, place: int) -> None:
-    try:
-        os.unlink(name, dir_fd=place)
-    except IsADirectoryError:
-        _remove_empty(name, place)
 
 
 def _remove_empty(name: str, place: int) -> None:

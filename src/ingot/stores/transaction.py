@@ -65,7 +65,7 @@ def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None
 class Transaction:
     """The steps of one commit, below one open directory, by the writer whose turn it is.
 
-    `known` are the folders whose names a commit before this one has made to last.
+    `known` are the folders whose names last when those before this commit, and it, succeeded.
     """
 
     __slots__ = (
@@ -75,7 +75,6 @@ class Transaction:
         "_inside",
         "_known",
         "_lasting",
-        "_made",
         "_name",
         "_staged",
         "_sync",
@@ -108,9 +107,7 @@ class Transaction:
         self._count = 0
         # What this commit has written and synced itself.
         self._lasting: set[str] = set()
-        # Folders whose names are known to last, and those that the next sync adds to them.
         self._known = set() if known is None else known
-        self._made: list[str] = []
         self._changed: dict[str, None] = {}
         self._touched = False
         self.decided = False
@@ -121,9 +118,7 @@ class Transaction:
     def recover(self, *, thorough: bool = False) -> None:
         """Finish what a writer before decided, and sweep away what it did not.
 
-        Unless `thorough`, what was put aside by somebody who died before it was his turn stays
-        until a writer died at work or the system was started again: to find it takes a walk
-        through all folders.
+        Only if `thorough` are all folders searched for what was put aside out of turn.
         """
         found = self._turn.found
         journal = read_journal(self._inside, self._dataset, self._where)
@@ -300,10 +295,9 @@ class Transaction:
                 self._sync_named(move.source)
             # Whoever staged it may have made any of the folders on the way to it.
             folder = move.key.rpartition("/")[0]
-            if folder not in self._known:
-                self._changed.update(dict.fromkeys(_folders(move.key)))
-                self._made.append(folder)
-            self._changed[folder] = None
+            above = [folder] if folder in self._known else _folders(move.key)
+            self._changed.update(dict.fromkeys(above))
+            self._known.update(above)
 
     def _sync_named(self, key: str) -> None:
         opened = self._inside.open_old(key)
@@ -425,21 +419,24 @@ class Transaction:
 
     def _rename(self, source: str, key: str) -> None:
         self._touched = True
+        self._forget_folder(key)
         self._inside.rename(source, key)
         self._changed[key.rpartition("/")[0]] = None
 
     def _unlink(self, key: str) -> None:
         self._touched = True
+        self._forget_folder(key)
         if self._inside.unlink(key):
             self._changed[key.rpartition("/")[0]] = None
+
+    def _forget_folder(self, key: str) -> None:
+        if key in self._known:  # An empty folder makes room for a file of its name.
+            self._known.clear()
 
     def _sync_folders(self) -> None:
         for folder in list(self._changed) if self._sync else ():
             self._guarded(partial(self._inside.sync_folder, folder))
         self._changed.clear()
-        if self._made and self._sync:
-            self._known.update(self._made)
-            self._made.clear()
 
     def _sync_file(self, file: int) -> None:
         self._guarded(partial(self._inside.sync, file))

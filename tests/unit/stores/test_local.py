@@ -18,6 +18,7 @@ from ingot.stores import (
     LocalStore,
     Patch,
     Put,
+    files,
     staged_key,
 )
 from ingot.stores import root as root_module
@@ -495,3 +496,36 @@ def test_a_folder_in_the_way_is_found_before_anything_is_decided(tmp_path: Path)
     store.apply(Commit(publish=(Delete("f/0"), Put("a", b"new"))))
     store.apply(Commit(publish=(Put("a", b"newer"), Put("f", b"a file"))))
     assert store.read([Extent("a"), Extent("f")]) == [b"newer", b"a file"]
+
+
+def test_a_folder_that_was_removed_and_made_again_is_synced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = files._Folder.sync_folder
+
+    def sync_folder(self: files._Folder, folder: str) -> None:
+        synced.append(folder)
+        real(self, folder)
+
+    monkeypatch.setattr(files._Folder, "sync_folder", sync_folder)
+    store, other = (LocalStore(tmp_path, writable=True) for _ in range(2))
+
+    def put(key: str) -> list[str]:
+        edit = store.stage(key, b"value")
+        synced.clear()
+        store.apply(Commit(publish=(edit,)))
+        return sorted(set(synced))
+
+    def clear(writer: LocalStore) -> None:
+        writer.apply(Commit(publish=(Delete("a/b/0"), Delete("a/b/1"))))
+        writer.apply(Commit(publish=(Put("a/b", b"a file"),)))
+        writer.apply(Commit(publish=(Delete("a/b"),)))
+
+    assert put("a/b/0") == ["", "a", "a/b"]
+    assert put("a/b/1") == ["a/b"]
+    clear(store)
+    assert put("a/b/0") == ["", "a", "a/b"]
+    assert put("a/b/1") == ["a/b"]
+    clear(other)
+    assert put("a/b/0") == ["", "a", "a/b"]
