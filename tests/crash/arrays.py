@@ -215,8 +215,8 @@ def large(chunk: int = 2, **layout: Any) -> dict[str, ArrayScenario]:
         "grow at five edges": scenario(
             numbered(five, chunk - 1, first=150), resize(five, chunk), **plane
         ),
-        "replace five": scenario(
-            numbered(five, first=20), replace(numbered(five, first=200), new=1), **line
+        "replace four": scenario(
+            numbered(4 * chunk, first=20), replace(numbered(4 * chunk, first=200), new=1), **line
         ),
         "create five": created(numbered(five, first=220), **line),
     }

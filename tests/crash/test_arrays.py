@@ -43,7 +43,7 @@ STATES = {
     "append five": 15_000,
     "append to the last and three": 15_000,
     "grow at five edges": 12_000,
-    "replace five": 15_000,
+    "replace four": 15_000,
     "create five": 15_000,
 }
 
