@@ -18,14 +18,22 @@ def columns(rows: int, first: int = 0) -> dict[str, Any]:
     return {"a": numbers.astype("i2"), "b": (numbers * 3).astype("u1")}
 
 
-def table(rows: int, *changes: Change, chunks: int = 4) -> Scenario:
+def nested(rows: int) -> dict[str, Any]:
+    """Return a column, and another in a nested table."""
+    found = columns(rows)
+    return {"a": found["a"], "p": {"b": found["b"]}}
+
+
+def table(
+    rows: int, *changes: Change, chunks: int = 4, start: Callable[[int], dict[str, Any]] = columns
+) -> Scenario:
     """Return the scenario of changes of a table; what each leads to, one in memory says.
 
     The judge opens the table and reads all of it.
     """
-    start = MemoryStore()
-    ingot.table(columns(rows), start, chunks=chunks, attrs={"step": 0})
-    files = dict(start._values)
+    first = MemoryStore()
+    ingot.table(start(rows), first, chunks=chunks, attrs={"step": 0})
+    files = dict(first._values)
     model = MemoryStore(files)
     states = [seen(model)]
     for change in changes:
@@ -82,6 +90,10 @@ def replace(found: ingot.Table) -> None:
         found.append(columns(3, 30))
 
 
+def overwrite(found: ingot.Table) -> None:
+    ingot.table({"a": columns(2, 40)["b"]}, found._handle.store, overwrite=True)
+
+
 TABLES: dict[str, Scenario] = {
     "append": table(6, append(1)),
     "append to nothing": table(0, append(3)),
@@ -104,4 +116,15 @@ TABLES: dict[str, Scenario] = {
     "attributes of a column": table(3, lambda found: found["a"].attrs.update(unit="m")),
     "transaction": table(3, transact),
     "replaced in a transaction": table(5, replace),
+    "replaced by another": table(2, overwrite),
+    "add a nested column": table(
+        2, lambda found: found.add_column("p.c", np.arange(2, dtype="u1")), start=nested
+    ),
+    "drop a nested table": table(2, lambda found: found.drop_column("p"), start=nested),
+    "rename a nested column": table(
+        1, lambda found: found.rename_column("p.b", "p.z"), start=nested
+    ),
+    "attributes of a nested table": table(
+        2, lambda found: found["p"].attrs.update(unit="m"), start=nested
+    ),
 }

@@ -239,6 +239,7 @@ class Life(RuleBasedStateMachine):
 PLACES = [
     pytest.param("local", "native", marks=needs_native),
     ("local", "python"),
+    pytest.param("memory", "native", marks=needs_native),
     ("memory", "python"),
 ]
 

@@ -313,8 +313,11 @@ class Transaction:
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)
             return
+        leaving: set[str] = set()
         for outcome in outcomes:
-            check_clear(self._inside, outcome.key)
+            check_clear(self._inside, outcome.key, leaving)
+            if isinstance(outcome, Delete):
+                leaving.add(outcome.key)
         journal = Journal(self._name, tuple(self._entries(outcomes)))
         self._decide(journal)
         self._apply(journal, sync=self._sync)
