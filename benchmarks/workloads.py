@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks import (
     arrays,
+    commits,
     decode,
     encode,
     extended,
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "commits": commits.run,
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
@@ -55,7 +57,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, chunks, scaling, all
+arrays, four, many, memory, shards, tables, commits, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

@@ -2,18 +2,50 @@
 
 import os
 import random
+import select
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import ingot
 from ingot.stores import Commit, Extent, LocalStore, Put, read_state
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 KEYS = [f"f{number % 3}/{number}" for number in range(5)]
-KILLS = 200
+KILLS = 100
+"""Of each kind of writer."""
+
+
+def _kill_one(write: Callable[[int], None], chance: random.Random) -> int:
+    """Start a writer, kill it, and return the last number that it acknowledged; 0 if none.
+
+    Half of them die while they finish what the one before has left, or soon after that.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            write(writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    if chance.random() < 0.5:
+        select.select([reading], [], [], 60)
+    time.sleep(chance.uniform(0, 0.012))
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    with os.fdopen(reading, "rb") as pipe:
+        return max(map(int, pipe.read().split()), default=0)
+
+
+def _left_over(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*") if path.name.startswith((".g-", ".commit"))]
 
 
 def _write_for_ever(folder: Path, acknowledged: int, first: int) -> None:
@@ -31,24 +63,14 @@ def _state(folder: Path) -> list[int]:
     return [int(value or b"0") for value in found]
 
 
-def test_two_hundred_kills(tmp_path: Path) -> None:
+def test_a_hundred_kills_of_a_writer(tmp_path: Path) -> None:
     chance = random.Random(1)
     last = 0
     for _ in range(KILLS):
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                _write_for_ever(tmp_path, writing, last + 1)
-            finally:
-                os._exit(1)
-        os.close(writing)
-        time.sleep(chance.uniform(0, 0.012))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        with os.fdopen(reading, "rb") as pipe:
-            said = pipe.read().split()
-        last = max(last, *map(int, said)) if said else last
+        said = _kill_one(
+            lambda pipe, first=last + 1: _write_for_ever(tmp_path, pipe, first), chance
+        )
+        last = max(last, said)
         first, *others = _state(tmp_path)
         # Commits change all keys or the first alone, so at most one may be ahead of the others.
         assert len(set(others)) == 1
@@ -57,5 +79,60 @@ def test_two_hundred_kills(tmp_path: Path) -> None:
         assert others[0] in (expected, 0) if not first else others[0] == expected
         last = first
     LocalStore(tmp_path, writable=True).recover()
-    left = [path.name for path in tmp_path.rglob("*") if path.name.startswith((".g-", ".commit"))]
-    assert left == []
+    assert _left_over(tmp_path) == []
+
+
+# Arrays -------------------------------------------------------------------------------------------
+
+
+def _items(number: int) -> list[int]:
+    """Return what the array holds after the commit of this number, and of no other."""
+    first = number - number % 5
+    return [
+        [first] * 12,
+        [first] * 12 + [number] * 12,
+        [first] + [number] * 22 + [number - 1],
+        [first] + [number - 1] * 22 + [number - 2] + [0] * 16,
+        [first] + [number - 2] * 11,
+    ][number % 5]
+
+
+def _change_once(array: ingot.Array, number: int) -> None:
+    """Replace three chunks, append three, change six in part, grow, shrink; then again."""
+    match number % 5:
+        case 0:
+            array[...] = number
+        case 1:
+            array.append([number] * 12)
+        case 2:
+            array[1:23] = number
+        case 3:
+            array.resize(40)
+        case _:
+            array.resize(12)
+
+
+def _change_for_ever(folder: Path, acknowledged: int, first: int) -> None:
+    array = ingot.open(folder, "r+", options=ingot.Options(durability="process"))
+    for number in range(first, first + 1_000_000):
+        _change_once(array, number)
+        os.write(acknowledged, b"%12d " % number)
+
+
+@pytest.mark.parametrize(("format", "kills"), [("zarr2", KILLS // 2), ("zarr3", KILLS // 2)])
+def test_a_hundred_kills_of_a_writer_of_arrays(tmp_path: Path, format: str, kills: int) -> None:
+    chance = random.Random(2)
+    ingot.array(np.zeros(12, "u8"), tmp_path, chunks=4, format=format)
+    last = 0
+    for _ in range(kills):
+        said = _kill_one(
+            lambda pipe, first=last + 1: _change_for_ever(tmp_path, pipe, first), chance
+        )
+        last = max(last, said)
+        items = ingot.open(tmp_path)[...].tolist()
+        assert items in (_items(last), _items(last + 1))
+        last += items == _items(last + 1)
+    assert last > kills // 2
+    LocalStore(tmp_path, writable=True).recover()
+    assert _left_over(tmp_path) == []
+    assert ingot.open(tmp_path)[...].tolist() == _items(last)

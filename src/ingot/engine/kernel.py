@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec
-from ingot.formats.format import ChunkMap, Sharded
+from ingot.formats.format import ChunkMap, sharded_of
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
@@ -81,9 +81,10 @@ def native_layout(
     alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
     """
     schema, template, sharding = chunks.schema, chunks.template, None
-    if isinstance(chunks, Sharded):
-        sharding = chunks.levels[0].recipe if len(chunks.levels) == 1 else None
-        template = None if sharding is None else chunks.shards.template
+    sharded = sharded_of(chunks)
+    if sharded is not None:
+        sharding = sharded.levels[0].recipe if len(sharded.levels) == 1 else None
+        template = None if sharding is None else sharded.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
     # A buffer without axes has no shape to go by.

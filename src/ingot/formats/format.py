@@ -45,6 +45,7 @@ __all__ = [
     "TableSchema",
     "Zoned",
     "files_of",
+    "sharded_of",
 ]
 
 
@@ -169,7 +170,13 @@ class Sharded(Protocol):
 
 def files_of(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
-    return cast(Sharded, chunks).shards if _is_sharded(type(chunks)) else chunks
+    sharded = sharded_of(chunks)
+    return chunks if sharded is None else sharded.shards
+
+
+def sharded_of(chunks: ChunkMap) -> Sharded | None:
+    """Return a map as one whose chunks lie in shards; None when they do not."""
+    return cast(Sharded, chunks) if _is_sharded(type(chunks)) else None
 
 
 @functools.cache

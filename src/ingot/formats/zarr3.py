@@ -81,6 +81,8 @@ class Zarr3Map:
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates."""
         template = self.metadata.template
+        if not self.path:
+            return template
         return replace(template, prefix=prefix(self.path) + template.prefix)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:

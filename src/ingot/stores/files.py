@@ -12,9 +12,11 @@ import ctypes
 import errno
 import functools
 import os
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from ingot.errors import UnsafeError
@@ -31,6 +33,8 @@ if sys.platform != "win32":
     import fcntl
 
 Result = TypeVar("Result")
+
+_MOST_PLACES: Final = 32
 
 
 class Inside(Protocol):
@@ -156,12 +160,14 @@ class LocalFiles:
 class _Folder:
     """The operations of `Inside`, by system calls relative to a descriptor."""
 
-    __slots__ = ("_inside", "_keys", "_root")
+    __slots__ = ("_inside", "_keys", "_places", "_root")
 
     def __init__(self, root: Root, inside: int) -> None:
         self._root = root
         self._inside = inside
         self._keys: dict[int, str] = {}
+        # Folders that were used before: a commit comes back to the same few again and again.
+        self._places: dict[str, int] = {"": inside}
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
         opened = self._root.open_file(self._inside, key)
@@ -176,6 +182,19 @@ class _Folder:
             os.close(descriptor)
 
     def size(self, key: str) -> int | None:
+        folder, _, name = key.rpartition("/")
+        # Without opening it, when it is a file beside others that were asked for.
+        try:
+            place = self._find_place(folder)
+            if place is None:
+                return None
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                return status.st_size
+        except FileNotFoundError:
+            return None
+        except (OSError, UnsafeError):
+            pass  # Opening it says what is wrong.
         opened = self._root.open_file(self._inside, key)
         if opened is None:
             return None
@@ -205,11 +224,7 @@ class _Folder:
         return facts.f_bavail * facts.f_frsize
 
     def make_folder(self, folder: str) -> list[str]:
-        if not folder:
-            return []
-        descriptor = self._root.open_folder(self._inside, folder)
-        if descriptor is not None:
-            os.close(descriptor)
+        if self._find_place(folder) is not None:
             return []
         return self._root.make_folders(self._inside, folder)
 
@@ -258,7 +273,7 @@ class _Folder:
 
     def unlink(self, key: str) -> bool:
         folder, _, name = key.rpartition("/")
-        place = self._root.open_folder(self._inside, folder)
+        place = self._find_place(folder)
         if place is None:
             return False
         try:
@@ -267,8 +282,6 @@ class _Folder:
             return False
         except OSError as error:
             raise self._root.failure(key, error) from error
-        finally:
-            os.close(place)
         return True
 
     def sync_folder(self, folder: str) -> None:
@@ -308,22 +321,34 @@ class _Folder:
         return lock.hold(self._inside, name, wait, self._root.path)
 
     def close(self) -> None:
-        for file in list(self._keys):
+        for file in (*self._keys, *self._places.values()):
             with suppress(OSError):
                 os.close(file)
-        os.close(self._inside)
 
     def _beside(self, key: str, act: Callable[[str, int], Result]) -> Result:
         """Act on the name of a key, relative to its folder."""
         folder, _, name = key.rpartition("/")
+        place = self._places.get(folder)
         try:
-            place = self._root.require_folder(self._inside, folder)
-            try:
-                return act(name, place)
-            finally:
-                os.close(place)
+            if place is None:
+                place = self._keep_place(folder, self._root.require_folder(self._inside, folder))
+            return act(name, place)
         except OSError as error:
             raise self._root.failure(key, error) from error
+
+    def _find_place(self, folder: str) -> int | None:
+        place = self._places.get(folder)
+        if place is None:
+            place = self._root.open_folder(self._inside, folder)
+            if place is not None:
+                place = self._keep_place(folder, place)
+        return place
+
+    def _keep_place(self, folder: str, place: int) -> int:
+        if len(self._places) > _MOST_PLACES:
+            os.close(self._places.pop(next(islice(self._places, 1, None))))
+        self._places[folder] = place
+        return place
 
     def _is_folder(self, folder: str, entry: os.DirEntry[str], follow: bool) -> bool:
         if not entry.is_symlink() or not follow:

@@ -80,6 +80,7 @@ class LocalStore:
         self._wait: Final = wait
         self._dataset: Final = dataset
         self._failure: str | None = None
+        self._known: Final[set[str]] = set()
         features = Feature.RANGES | Feature.LIST
         if isinstance(self._files, LocalFiles):
             features |= Feature.NATIVE
@@ -199,13 +200,14 @@ class LocalStore:
     def recover(self) -> None:
         """Finish what a writer that died has decided, and remove what it has not.
 
-        Every commit begins with this. Who only reads needs it not at all.
+        Every commit begins with this, though only here all folders are searched, always, for what
+        somebody put aside and died before it was his turn. Who only reads needs it not at all.
         """
         if not self._writable:
             raise ReadOnlyError(f"{self.location}: opened for reading only")
         with self._entered() as inside:
             if inside is not None:
-                self._carry_out(inside, Commit, True)
+                self._carry_out(inside, Commit, True, thorough=True)
 
     # One committed state
 
@@ -267,14 +269,18 @@ class LocalStore:
         finally:
             inside.close()
 
-    def _carry_out(self, inside: Inside, build: Callable[[], Commit], sync: bool) -> int | None:
+    def _carry_out(
+        self, inside: Inside, build: Callable[[], Commit], sync: bool, *, thorough: bool = False
+    ) -> int | None:
         turn: Turn = self._alone
         if self._locking:
             turn = inside.lock(self._dataset.lock, self._wait, sync=sync)
         name = self._files.transaction()
-        transaction = Transaction(inside, self._dataset, turn, name, self.location, sync=sync)
+        transaction = Transaction(
+            inside, self._dataset, turn, name, self.location, sync=sync, known=self._known
+        )
         try:
-            transaction.recover()
+            transaction.recover(thorough=thorough)
             try:
                 commit = build()
             except BaseException:

@@ -291,7 +291,7 @@ class _WriterTurn(_Held):
 
     def _record(self, state: State) -> bytes:
         head = _HEAD.pack(_MAGIC, self.sequence, _system(), state)
-        return head + _holder().encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES, b"\0")
+        return head + _holder()
 
 
 def _close(file: int, place: int) -> None:
@@ -349,9 +349,15 @@ def _wait(
         nap = min(2 * nap, _LONGEST_NAP)
 
 
-def _holder() -> str:
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-    return f"process {os.getpid()} on {platform.node()} since {since} UTC"
+def _holder() -> bytes:
+    return _holder_at(os.getpid(), int(time.time()))
+
+
+@functools.lru_cache(maxsize=1)
+def _holder_at(process: int, second: int) -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))
+    text = f"process {process} on {platform.node()} since {since} UTC"
+    return text.encode()[:_HOLDER_BYTES].ljust(_HOLDER_BYTES, b"\0")
 
 
 def _last_holder(file: int) -> str:

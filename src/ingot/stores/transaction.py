@@ -51,6 +51,8 @@ _SMALL: Final = 1 << 20
 def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
     """Return the commit that is decided and not yet known to be applied, if there is one."""
     name = dataset.journal
+    if inside.size(name) is None:
+        return None
     found = inside.read(name, [Extent(name, 0, journal_bytes.LARGEST)])
     if found is None:
         return None
@@ -61,14 +63,19 @@ def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None
 
 
 class Transaction:
-    """The steps of one commit, below one open directory, by the writer whose turn it is."""
+    """The steps of one commit, below one open directory, by the writer whose turn it is.
+
+    `known` are the folders whose names a commit before this one has made to last.
+    """
 
     __slots__ = (
         "_changed",
         "_count",
         "_dataset",
         "_inside",
+        "_known",
         "_lasting",
+        "_made",
         "_name",
         "_staged",
         "_sync",
@@ -80,7 +87,15 @@ class Transaction:
     )
 
     def __init__(
-        self, inside: Inside, dataset: Dataset, turn: Turn, name: str, where: str, *, sync: bool
+        self,
+        inside: Inside,
+        dataset: Dataset,
+        turn: Turn,
+        name: str,
+        where: str,
+        *,
+        sync: bool,
+        known: set[str] | None = None,
     ) -> None:
         self._inside = inside
         self._dataset = dataset
@@ -93,6 +108,9 @@ class Transaction:
         self._count = 0
         # What this commit has written and synced itself.
         self._lasting: set[str] = set()
+        # Folders whose names are known to last, and those that the next sync adds to them.
+        self._known = set() if known is None else known
+        self._made: list[str] = []
         self._changed: dict[str, None] = {}
         self._touched = False
         self.decided = False
@@ -100,15 +118,20 @@ class Transaction:
         self.sync_failed = False
         """Whether the system could not say that something lasts; asking again proves nothing."""
 
-    def recover(self) -> None:
-        """Finish what a writer before decided, and sweep away what it did not."""
+    def recover(self, *, thorough: bool = False) -> None:
+        """Finish what a writer before decided, and sweep away what it did not.
+
+        Unless `thorough`, what was put aside by somebody who died before it was his turn stays
+        until a writer died at work or the system was started again: to find it takes a walk
+        through all folders.
+        """
         found = self._turn.found
         journal = read_journal(self._inside, self._dataset, self._where)
-        if journal is None and found in (State.CLEAN, State.NEW):
-            return
-        if journal is None and found is State.LOOSE:
-            if self._sync:
+        if journal is None and found in (State.CLEAN, State.LOOSE, State.NEW):
+            if found is State.LOOSE and self._sync:
                 self._sync_all()
+            if thorough:
+                self._sweep("")
             return
         # A dead writer may have decided without telling, and none of it needs to last yet.
         self._turn.bump()
@@ -262,6 +285,8 @@ class Transaction:
     def _settle_sources(self, outcomes: Iterable[Outcome]) -> None:
         """Make values last that were staged before this commit, and the folders they are in."""
         moves = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+        if not moves:
+            return
         for move in moves:
             if self._inside.size(move.source) is None:
                 raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
@@ -274,7 +299,11 @@ class Transaction:
             if move.source not in self._lasting:
                 self._sync_named(move.source)
             # Whoever staged it may have made any of the folders on the way to it.
-            self._changed.update(dict.fromkeys(_folders(move.key)))
+            folder = move.key.rpartition("/")[0]
+            if folder not in self._known:
+                self._changed.update(dict.fromkeys(_folders(move.key)))
+                self._made.append(folder)
+            self._changed[folder] = None
 
     def _sync_named(self, key: str) -> None:
         opened = self._inside.open_old(key)
@@ -442,6 +471,9 @@ class Transaction:
         for folder in list(self._changed) if self._sync else ():
             self._guarded(partial(self._inside.sync_folder, folder))
         self._changed.clear()
+        if self._made and self._sync:
+            self._known.update(self._made)
+            self._made.clear()
 
     def _sync_file(self, file: int) -> None:
         self._guarded(partial(self._inside.sync, file))

@@ -221,6 +221,17 @@ def test_a_commit_that_cannot_be_built_leaves_the_store_clean(
     assert store.read([Extent("a")]) == [b"1"]
 
 
+def test_what_the_dead_put_aside_before_their_turn_is_removed_when_asked(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("f/a", b"a"),)))
+    store.stage("f/a", b"b")
+    store.apply(Commit(publish=(Put("f/a", b"c"),)))
+    assert len(list(store.names("f", hidden=True))) == 2  # Its owner may be alive.
+    store.recover()
+    assert list(store.names("f", hidden=True)) == ["a"]
+    assert store.read([Extent("f/a")]) == [b"c"]
+
+
 def test_systems_without_locks_of_open_files_lock_whole_ones(tmp_path: Path) -> None:
     program = (
         "import fcntl, os, sys\n"

@@ -1,0 +1,199 @@
+"""What a commit costs beside the bare system calls that it cannot do without.
+
+The bare calls are made from Python, on descriptors of folders that stay open, with names and bytes
+that are ready: no lock, no check, nothing found out. Bars: an append of one chunk of 64 KiB within
+1.3 of them when it survives a power cut, within 1.1 of a temporary file and a rename when it need
+not; 64 chunks in half the time that syncing each of them takes; what readers do to see one state,
+while nobody writes, within 5 us.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+import ingot
+from benchmarks.race import race, stopwatch
+from benchmarks.settings import Settings
+from benchmarks.table import Column, Table, Value
+from ingot.array import Array, opened
+from ingot.engine.run import Engine
+from ingot.formats.format import ArrayNode
+from ingot.formats.zarr3 import Zarr3Format
+from ingot.selection import parse
+from ingot.stores import LocalStore
+from ingot.stores.store import Durability
+
+__all__ = ["BareAppend", "run"]
+
+CHUNK = 64 << 10
+MANY = 64
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def run(settings: Settings) -> list[Table]:
+    """Time commits of one chunk and of many, and what readers pay for seeing one state."""
+    folder = settings.folder / "commits"
+    folder.mkdir()
+    rows = [
+        _append(settings, folder, "full", 1.3),
+        _append(settings, folder, "process", 1.1),
+        _many(settings, folder),
+    ]
+    columns = (
+        Column("commit"),
+        Column("ingot us", ".0f"),
+        Column("bare us", ".0f"),
+        Column("ratio", ".2f"),
+        Column("bar"),
+    )
+    writing = Table("commits", "Commits beside bare system calls", columns, tuple(rows))
+    return [writing, _reading(settings, folder)]
+
+
+class BareAppend:
+    """The system calls of an append: a chunk, then the document that has the new length.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, BareAppend(Path(folder), sync=True) as bare:
+    ...     bare(), bare()
+    ...     sorted(os.listdir(folder)), os.listdir(os.path.join(folder, "c"))
+    (None, None)
+    (['c', 'zarr.json'], ['0', '1'])
+    """
+
+    def __init__(self, folder: Path, *, sync: bool, document: bytes = b" " * 900) -> None:
+        (folder / "c").mkdir(parents=True, exist_ok=True)
+        self._root = os.open(folder, os.O_RDONLY)
+        self._chunks = os.open(folder / "c", os.O_RDONLY)
+        self._sync = sync
+        self._document = document
+        self._data = bytes(CHUNK)
+        self._numbers = count()
+
+    def __enter__(self) -> "BareAppend":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        os.close(self._chunks)
+        os.close(self._root)
+
+    def __call__(self) -> None:
+        chunk = self._staged(self._chunks, ".g-0", self._data)
+        document = self._staged(self._root, ".g-0", self._document)
+        for file in (chunk, document):
+            if self._sync:
+                os.fdatasync(file)
+            os.close(file)
+        self._renamed(self._chunks, str(next(self._numbers)))
+        self._renamed(self._root, "zarr.json")
+
+    def _staged(self, folder: int, name: str, data: bytes) -> int:
+        file = os.open(name, _NEW, 0o666, dir_fd=folder)
+        os.pwrite(file, data, 0)
+        return file
+
+    def _renamed(self, folder: int, name: str) -> None:
+        os.rename(".g-0", name, src_dir_fd=folder, dst_dir_fd=folder)
+        if self._sync:
+            os.fsync(folder)
+
+
+def _append(
+    settings: Settings, folder: Path, durability: Durability, bar: float
+) -> tuple[Value, ...]:
+    settings.say(f"commits append {durability}")
+    options = ingot.Options(durability=durability)
+    array = ingot.create(
+        folder / durability, shape=0, dtype="u1", chunks=CHUNK, codec="none", options=options
+    )
+    values = np.arange(CHUNK, dtype="u4").astype("u1")
+    with BareAppend(folder / f"bare-{durability}", sync=durability == "full") as bare:
+        samplers = {"ingot": stopwatch(lambda: array.append(values)), "bare": stopwatch(bare)}
+        times = race(samplers, settings.effort)
+    return _row(settings, f"append of 64 KiB, {durability}", times, bar)
+
+
+def _many(settings: Settings, folder: Path) -> tuple[Value, ...]:
+    settings.say("commits many")
+    length = MANY * CHUNK
+    array = ingot.create(folder / "many", shape=length, dtype="u1", chunks=CHUNK, codec="none")
+    values = np.arange(length, dtype="u4").astype("u1")
+
+    def assign() -> None:
+        array[...] = values
+
+    with _each_synced(folder / "bare-many") as each:
+        times = race({"ingot": stopwatch(assign), "bare": stopwatch(each)}, settings.effort)
+    return _row(settings, "64 chunks of 64 KiB, full; bare: each synced", times, 0.5)
+
+
+@contextmanager
+def _each_synced(folder: Path) -> Iterator[Callable[[], None]]:
+    """Give what replaces 64 files, each of them synced with its folder before the next one."""
+    folder.mkdir()
+    place = os.open(folder, os.O_RDONLY)
+    data = bytes(CHUNK)
+
+    def replace() -> None:
+        for number in range(MANY):
+            file = os.open(".g-0", _NEW, 0o666, dir_fd=place)
+            os.pwrite(file, data, 0)
+            os.fdatasync(file)
+            os.close(file)
+            os.rename(".g-0", str(number), src_dir_fd=place, dst_dir_fd=place)
+            os.fsync(place)
+
+    try:
+        yield replace
+    finally:
+        os.close(place)
+
+
+def _row(settings: Settings, name: str, times: dict[str, float], bar: float) -> tuple[Value, ...]:
+    ratio = times["ingot"] / times["bare"]
+    held = settings.verdict(ratio <= bar)
+    return name, times["ingot"] * 1e6, times["bare"] * 1e6, ratio, held
+
+
+def _reading(settings: Settings, folder: Path) -> Table:
+    settings.say("commits reading")
+    path = folder / "read"
+    values = np.arange(CHUNK, dtype="u4").astype("u1")
+    array = ingot.array(values, path, chunks=CHUNK, codec="none")
+    engine = array._handle.value
+    key = slice(10, 20)
+    times = race(
+        {
+            "open": stopwatch(lambda: ingot.open(path, format="zarr3")),
+            "open unprotected": stopwatch(lambda: _open_unprotected(path)),
+            "read": stopwatch(lambda: array[key]),
+            "read unprotected": stopwatch(lambda: engine.read(parse(key, engine.shape))),
+        },
+        settings.effort,
+    )
+    rows = []
+    for name in ("open", "read"):
+        protected, bare = times[name], times[f"{name} unprotected"]
+        held = settings.verdict(protected - bare <= 5e-6)
+        rows.append((name, protected * 1e6, bare * 1e6, (protected - bare) * 1e6, held))
+    columns = (
+        Column("call"),
+        Column("ingot us", ".1f"),
+        Column("unprotected us", ".1f"),
+        Column("more us", ".1f"),
+        Column("bar"),
+    )
+    return Table("commits-read", "What readers pay for seeing one state", columns, tuple(rows))
+
+
+def _open_unprotected(path: Path) -> Array:
+    """Open an array as `ingot.open` does where it is told the format, but for the two looks."""
+    store, format, options = LocalStore(path), Zarr3Format(), ingot.Options()
+    node = format.open(store)
+    assert isinstance(node, ArrayNode)
+    handle = opened(format, store, "", options, first=(Engine(node.chunks, options), None))
+    return Array(format, handle, path=str(path), mode="r")

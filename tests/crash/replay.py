@@ -1,0 +1,232 @@
+"""What a process really asked the system to do, as steps of a `Disk`.
+
+Knows the log of strace, and which system calls change files. Whatever else could change one is an
+error: a call that is not understood must not be a hole in a proof. The lock file is left out, since
+it is never synced and nothing of it needs to last.
+
+As a program it is what is watched: it takes the steps of a scenario on real files, and says after
+each of them that it is done.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ingot.stores import LocalStore, Store
+from ingot.testing import Disk
+from tests.crash.arrays import ArrayScenario, append, assign, describe, numbered, resize, scenario
+
+Step = Callable[[Disk], object]
+
+SYNCS = {"fsync", "fdatasync", "syncfs"}
+OPENINGS = {"open", "openat", "openat2", "creat"}
+NAMES = {"mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat"}
+WRITES = {"write", "writev", "pwrite64"}
+REFUSED = {
+    "copy_file_range", "fallocate", "ftruncate", "link", "linkat", "mmap", "pwritev", "pwritev2",
+    "rmdir", "sendfile", "symlink", "symlinkat", "sync", "truncate", "vmsplice",
+}  # fmt: skip
+TRACED = sorted(SYNCS | OPENINGS | NAMES | WRITES | REFUSED)
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "zarr2": {"format": "zarr2", "chunks": 4, "codec": "none"},
+    "zarr2 in folders": {"format": "zarr2", "chunks": (4, 1), "dimension_separator": "/"},
+    "zarr3": {"format": "zarr3", "chunks": 4},
+    "shards": {"format": "zarr3", "chunks": 2, "shards": 4},
+}
+
+
+def changes(layout: str) -> ArrayScenario:
+    """Return one of every kind of change, one after the other."""
+    keywords = LAYOUTS[layout]
+    inner = (1,) if isinstance(keywords["chunks"], tuple) else ()
+    return scenario(
+        numbered(10, *inner),
+        append(numbered(8, *inner, first=100)),
+        assign(slice(1, 11), 77),
+        assign(slice(4, 16), 78),
+        resize(30, *inner),
+        assign(slice(4, 8), 0),
+        resize(5, *inner),
+        describe(a=1),
+        **keywords,
+    )
+
+
+def record(layout: str, kernel: str, folder: Path) -> list[list[Step]]:
+    """Make the changes in another process, and return what each of them did to the files."""
+    log = folder.with_suffix(".log")
+    for key, data in changes(layout).files.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    watch = ["strace", "-f", "-y", "-xx", "-s", "1000000", "-o", str(log)]
+    watch += ["-e", "trace=" + ",".join(f"?{name}" for name in TRACED)]
+    program = [sys.executable, "-m", __name__, layout, str(folder)]
+    environment = {**os.environ, "INGOT_KERNEL": kernel}
+    subprocess.run([*watch, *program], check=True, stdout=subprocess.PIPE, env=environment)
+    return _split(_calls(log.read_text().splitlines()), str(folder))
+
+
+def replayed(layout: str, steps: Iterable[Iterable[Step]]) -> ArrayScenario:
+    """Return the scenario in which a log takes the place of the changes."""
+
+    def repeat(series: Iterable[Step]) -> Callable[[Store], None]:
+        def perform(store: Store) -> None:
+            disk = store._files  # type: ignore[attr-defined]
+            for step in series:
+                step(disk)
+
+        return perform
+
+    return replace(changes(layout), steps=tuple(map(repeat, steps)))
+
+
+# The log ------------------------------------------------------------------------------------------
+
+
+class Call(NamedTuple):
+    name: str
+    arguments: list[str]
+    result: str
+    place: str
+
+
+_LINE = re.compile(r"(\d+)\s+(\w+)\((.*)\)\s+= (-?\d+|\?)(?:<([^>]*)>)?.*")
+_CUT = re.compile(r"(\d+)\s+(\w+\(.*?),? ?<unfinished \.\.\.>")
+_REST = re.compile(r"(\d+)\s+<\.\.\. \w+ resumed>,? ?(.*)")
+_BYTE = re.compile(r"\\x([0-9a-f]{2})")
+
+
+def _calls(lines: Iterable[str]) -> Iterator[Call]:
+    """Yield the calls in the order in which they ended."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        if cut := _CUT.fullmatch(line):
+            begun[cut[1]] = cut[2]
+            continue
+        if rest := _REST.fullmatch(line):
+            separator = "" if rest[2].startswith(")") or begun[rest[1]].endswith("(") else ", "
+            line = f"{rest[1]} {begun.pop(rest[1])}{separator}{rest[2]}"
+        if found := _LINE.fullmatch(line):
+            yield Call(found[2], found[3].split(", "), found[4], found[5] or "")
+        else:
+            assert re.fullmatch(r"\d+\s+(\+\+\+|---) .*", line), line
+    assert not begun
+
+
+def _split(calls: Iterable[Call], root: str) -> list[list[Step]]:
+    """Return the steps below a directory, divided where the process said that it was done."""
+    parts: list[list[Step]] = [[]]
+    positions: dict[str, int] = {}
+    for call in calls:
+        if call.name == "write" and call.arguments[0].startswith("1<"):
+            parts.append([])
+        elif call.result != "?" and int(call.result) >= 0:
+            step = _step(call, root, positions)
+            if step is not None:
+                parts[-1].append(step)
+    assert parts.pop() == []
+    return parts
+
+
+def _step(call: Call, root: str, positions: dict[str, int]) -> Step | None:
+    name, arguments = call.name, call.arguments
+    if name in OPENINGS:
+        positions[call.result] = 0
+        key = _below(root, _text(call.place))
+        assert key is None or "O_TRUNC" not in str(arguments), call
+        return _creation(key) if key is not None and "O_CREAT" in str(arguments) else None
+    if name in WRITES or name in SYNCS:
+        key = _below(root, _path(arguments[0]))
+        if key is None:
+            return None
+        if name in SYNCS:
+            return _synced(key, whole=name == "syncfs")
+        shown = arguments[1:-1] if name == "writev" else arguments[1:2]
+        data = b"".join(map(_data, shown))[: int(call.result)]
+        number = arguments[0].partition("<")[0]
+        start = int(arguments[3]) if name == "pwrite64" else positions[number]
+        positions[number] = start + len(data)
+        return lambda disk: disk.write(disk.open_old(key)[0], start, data)  # type: ignore[index]
+    if name in NAMES:
+        return _renaming(call, root)
+    assert name == "mmap" or not any(root in _text(part) for part in arguments), call
+    if name == "mmap" and "PROT_WRITE" in arguments[2] and "MAP_SHARED" in arguments[3]:
+        assert root not in _text(arguments[4]), call
+    return None
+
+
+def _creation(key: str) -> Step:
+    def step(disk: Disk) -> None:
+        if disk.size(key) is None:
+            disk.open_new(key)
+
+    return step
+
+
+def _synced(key: str, *, whole: bool) -> Step:
+    if whole:
+        return lambda disk: disk.sync_all()
+
+    def step(disk: Disk) -> None:
+        opened = disk.open_old(key)
+        if opened is None:
+            disk.sync_folder(key)
+        else:
+            disk.sync(opened[0])
+
+    return step
+
+
+def _renaming(call: Call, root: str) -> Step | None:
+    names = [_path_below(call, at) for at in ((0, 2) if "rename" in call.name else (0,))]
+    keys = [_below(root, name) for name in names]
+    if None in keys:
+        assert keys == [None] * len(keys), call
+        return None
+    key, other = keys[0] or "", keys[-1] or ""
+    if call.name.startswith("mkdir"):
+        return lambda disk: disk.make_folder(key)
+    if call.name.startswith("unlink"):
+        assert "AT_REMOVEDIR" not in call.arguments, call
+        return lambda disk: disk.unlink(key)
+    assert key.rpartition("/")[0] == other.rpartition("/")[0], call
+    return lambda disk: disk.rename(key, other)
+
+
+def _path_below(call: Call, at: int) -> str:
+    """Return the path that a folder and a name make, or the name alone where there is no folder."""
+    if not call.name.endswith(("at", "at2")):
+        return _text(call.arguments[at // 2])
+    return str(Path(_path(call.arguments[at])) / _text(call.arguments[at + 1]))
+
+
+def _below(root: str, path: str) -> str | None:
+    if path != root and not path.startswith(f"{root}/"):
+        return None
+    key = path[len(root) + 1 :]
+    return None if key == ".lock" else key
+
+
+def _path(argument: str) -> str:
+    return _text(argument.partition("<")[2].removesuffix(">"))
+
+
+def _text(argument: str) -> str:
+    return _data(argument).decode(errors="surrogateescape")
+
+
+def _data(argument: str) -> bytes:
+    assert not argument.endswith("..."), argument
+    return bytes(int(digits, 16) for digits in _BYTE.findall(argument))
+
+
+if __name__ == "__main__":
+    for number, take in enumerate(changes(sys.argv[1]).steps):
+        take(LocalStore(sys.argv[2], writable=True))
+        os.write(1, b"%d done\n" % number)

@@ -1,0 +1,69 @@
+"""What is proved in memory holds for the system calls of a real process, staged chunks included."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ingot.stores import LocalStore
+from ingot.stores.store import is_staged
+from ingot.testing import Disk, prove
+from tests.crash.replay import LAYOUTS, record, replayed
+from tests.kernels import needs_native
+
+
+def _strace_works() -> bool:
+    if shutil.which("strace") is None:
+        return False
+    return (
+        subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode == 0
+    )
+
+
+pytestmark = pytest.mark.skipif(not _strace_works(), reason="needs strace, and the right to use it")
+
+RUNS = [
+    *(pytest.param(layout, "native", marks=needs_native) for layout in LAYOUTS),
+    ("zarr2", "python"),
+]
+
+
+@pytest.mark.parametrize(("layout", "kernel"), RUNS)
+def test_every_crash_leaves_a_committed_state(tmp_path: Path, layout: str, kernel: str) -> None:
+    steps = record(layout, kernel, tmp_path / "data")
+    proof = prove(replayed(layout, steps), kills=False)
+    assert proof.faults == []
+    assert set(proof.states.values()) == set(range(len(steps) + 1))
+
+
+def _may_be_left_out(disk: Disk) -> bool:
+    """Tell whether the sync that is the next step has nothing to do, or nothing that matters."""
+    if len(disk.steps) > 1 and disk.steps[-2].startswith("unlink"):
+        return True  # Nothing follows here that would mind if a removal were undone.
+    if not disk.steps[-1].startswith("sync folder"):
+        return False
+    # Folders on the way to a chunk are synced for those who may have made them, in other processes.
+    pending = disk._pending.get(disk.steps[-1].removeprefix("sync folder ").removeprefix("."), [])
+    # The staged name of a document needs not last: it is renamed, and no journal speaks of it.
+    return all(is_staged(name, "zarr.json") for change in pending for name, _ in change)
+
+
+@needs_native
+@pytest.mark.parametrize("layout", ["zarr2", "zarr3"])
+def test_no_sync_can_be_left_out(tmp_path: Path, layout: str) -> None:
+    appended_and_assigned = record(layout, "native", tmp_path / "data")[:2]
+    scenario = replayed(layout, appended_and_assigned)
+    needless: list[bool] = []
+
+    def watch(what: str) -> None:
+        needless.append(not what.startswith("sync") or _may_be_left_out(disk))
+
+    disk = Disk(scenario.files)
+    disk.watch = watch
+    for change in scenario.steps:
+        change(LocalStore(disk, writable=True))
+    needed = [number for number, step in enumerate(disk.steps) if not needless[number]]
+    assert len(needed) >= 12
+    missed = [n for n in needed if prove(scenario, kills=False, skip=n).holds]
+    assert [(n, disk.steps[n]) for n in missed] == []
