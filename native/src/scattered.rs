@@ -77,7 +77,15 @@ impl Layout {
         }
         self.each(parts, threads, tools, watch, |part, found, scratch, plain| {
             let first = part.number as i64 * length;
-            pick(found, |index| (part.wanted[index] - first) as usize, part.wanted.len(), size, part.out, scratch, plain)
+            pick(
+                found,
+                |index| (part.wanted[index] - first) as usize,
+                part.wanted.len(),
+                size,
+                part.out,
+                scratch,
+                plain,
+            )
         })
     }
 
@@ -231,7 +239,13 @@ fn pick(
         }
         // A row may go on in the next block.
         first = if (row(last - 1) + 1) * size > range.end { last - 1 } else { last };
-        block = if first < last { block + 1 } else if first < count { row(first) * size / header.blocksize } else { block };
+        block = if first < last {
+            block + 1
+        } else if first < count {
+            row(first) * size / header.blocksize
+        } else {
+            block
+        };
     }
     Ok(())
 }

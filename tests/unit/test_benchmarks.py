@@ -41,6 +41,15 @@ TINY = Effort(repetitions=1, seconds=1e-6)
 QUICK = ["--quick", "--repetitions", "1", "--scale", "0.001", "--python", "here"]
 
 
+@pytest.fixture(autouse=True)
+def _zarr_as_it_was():
+    """Leave zarr with the pipeline that it had: other tests run in the same process."""
+    zarr = sys.modules.get("zarr") or pytest.importorskip("zarr")
+    before = zarr.config.get("codec_pipeline.path")
+    yield
+    zarr.config.set({"codec_pipeline.path": before})
+
+
 @pytest.fixture
 def tiny(tmp_path):
     return Settings(tmp_path, TINY, scale=1e-6, say=lambda text: None)

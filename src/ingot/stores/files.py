@@ -8,9 +8,7 @@ Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `
 `unlink`. A change lasts when the `sync` of the file, or the `sync_folder` of its folder, returns.
 """
 
-import ctypes
 import errno
-import functools
 import os
 import stat
 import sys
@@ -25,12 +23,13 @@ from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent, check_key
+from ingot.stores.syncs import sync_data, sync_file_system, sync_folder
 
 __all__ = ["Files", "Inside", "LocalFiles"]
 
 
 if sys.platform != "win32":
-    import fcntl
+    pass
 
 Result = TypeVar("Result")
 
@@ -45,6 +44,9 @@ class Inside(Protocol):
 
     def size(self, key: str) -> int | None:
         """Return the size of a plain file, None when it is absent."""
+
+    def is_blocked(self, key: str) -> bool:
+        """Tell whether a folder with files in it has the name of a key."""
 
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         """Return what lies in a folder; folders end with a slash, links to them if `follow`."""
@@ -202,6 +204,17 @@ class _Folder:
         os.close(descriptor)
         return size
 
+    def is_blocked(self, key: str) -> bool:
+        folder, _, name = key.rpartition("/")
+        place = self._find_place(folder)
+        if place is None:
+            return False
+        try:
+            status = os.stat(name, dir_fd=place, follow_symlinks=False)
+        except OSError:
+            return False
+        return stat.S_ISDIR(status.st_mode) and _holds_files(name, place)
+
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         descriptor = self._root.open_folder(self._inside, folder, listing=True)
         if descriptor is None:
@@ -248,7 +261,7 @@ class _Folder:
 
     def sync(self, file: int) -> None:
         try:
-            _sync_data(file)
+            sync_data(file)
         except OSError as error:
             raise self._root.failure(self._keys[file], error) from error
 
@@ -289,7 +302,7 @@ class _Folder:
         if descriptor is None:
             return
         try:
-            _sync_folder(descriptor)
+            sync_folder(descriptor)
         except OSError as error:
             raise self._root.failure(folder or ".", error) from error
         finally:
@@ -300,7 +313,7 @@ class _Folder:
         if descriptor is None:
             return
         try:
-            _sync_file_system(descriptor)
+            sync_file_system(descriptor)
         except OSError as error:
             raise self._root.failure(".", error) from error
         finally:
@@ -387,6 +400,16 @@ def _remove_empty(name: str, place: int) -> None:
     os.rmdir(name, dir_fd=place)
 
 
+def _holds_files(name: str, place: int) -> bool:
+    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+    try:
+        with os.scandir(inside) as entries:
+            below = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+        return any(not folder or _holds_files(each, inside) for each, folder in below)
+    finally:
+        os.close(inside)
+
+
 def _make_folders(path: str, *, sync: bool) -> None:
     """Create a folder and those above it; a name lasts when the folder that holds it is synced."""
     missing = []
@@ -399,52 +422,9 @@ def _make_folders(path: str, *, sync: bool) -> None:
         if sync:
             parent = os.open(os.path.dirname(folder), os.O_RDONLY | os.O_CLOEXEC)
             try:
-                _sync_folder(parent)
+                sync_folder(parent)
             finally:
                 os.close(parent)
-
-
-def _sync_data(file: int) -> None:
-    if sys.platform == "darwin":
-        _sync_drive(file)
-    else:
-        getattr(os, "fdatasync", os.fsync)(file)
-
-
-def _sync_folder(folder: int) -> None:
-    if sys.platform == "darwin":
-        _sync_drive(folder)
-    else:
-        os.fsync(folder)
-
-
-def _sync_drive(file: int) -> None:
-    """Sync past the cache of the drive, where fsync stops on this system."""
-    try:
-        fcntl.fcntl(file, getattr(fcntl, "F_FULLFSYNC", 51))
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY):
-            raise
-        os.fsync(file)
-
-
-@functools.cache
-def _system_sync() -> Callable[[int], int] | None:
-    if sys.platform != "linux":
-        return None
-    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if call is not None:
-        call.argtypes, call.restype = (ctypes.c_int,), ctypes.c_int
-    return call
-
-
-def _sync_file_system(folder: int) -> None:
-    call = _system_sync()
-    if call is None:
-        os.sync()
-    elif call(folder) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
 
 
 def _read_extent(descriptor: int, size: int, extent: Extent) -> bytes:

@@ -38,6 +38,7 @@ _REFUSED: Final = {
     errno.ENXIO: "it is a socket or a device, not a plain file",
     errno.ENODEV: "it is a device, not a plain file",
     errno.EISDIR: "it is a folder, not a plain file",
+    errno.ENOTEMPTY: "it is a folder with files in it, not a plain file",
 }
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from ingot.errors import CorruptionError, NotFoundError
+from ingot.errors import NotFoundError, UnsafeError
 from ingot.stores import journal as journal_bytes
 from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
@@ -38,13 +38,13 @@ from ingot.stores.store import (
     Put,
     staged_key,
 )
+from ingot.stores.verification import summed, verify
 
 __all__ = ["Transaction", "read_journal"]
 
 _MOST_OPEN: Final = 128
 # From so many files on, syncing the whole file system is faster than each of them.
 _MANY: Final = 16
-_PIECE: Final = 1 << 24
 _SMALL: Final = 1 << 20
 
 
@@ -137,7 +137,7 @@ class Transaction:
         self._turn.bump()
         self._sync_all()
         if journal is not None:
-            self._verify(journal)
+            verify(journal, self._inside, f"{self._where}: {self._dataset.journal!r}")
             self._turn.begin_apply()
             self._apply(journal, sync=True)
         self._sweep("")
@@ -321,6 +321,7 @@ class Transaction:
         if not outcomes:
             self._sync_folders()
             return
+        self._check_places(outcomes)
         self._patch_staged(late)
         self._settle_sources(outcomes)
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
@@ -329,6 +330,14 @@ class Transaction:
         journal = Journal(self._name, tuple(self._entries(outcomes)))
         self._decide(journal)
         self._apply(journal, sync=self._sync)
+
+    def _check_places(self, outcomes: Iterable[Outcome]) -> None:
+        """Complain of a folder in the way of a file before anything is decided that needs it."""
+        for outcome in outcomes:
+            if not isinstance(outcome, Patches) and self._inside.is_blocked(outcome.key):
+                raise UnsafeError(
+                    f"{self._where}: key {outcome.key!r} is the name of a folder with files in it"
+                )
 
     def _switch(self, outcomes: Sequence[Outcome]) -> None:
         """Publish by one rename or one removal, once all that was prepared lasts."""
@@ -353,7 +362,7 @@ class Transaction:
                 self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Move):
                 known = outcome.size, outcome.checksum
-                fact = self._summed(outcome.source) if None in known else known
+                fact = summed(self._inside, outcome.source) if None in known else known
                 yield Placed(outcome.key, outcome.source, *fact)  # type: ignore[arg-type]
                 self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Delete):
@@ -401,49 +410,6 @@ class Transaction:
         self._sync = before
 
     # What others left
-
-    def _verify(self, journal: Journal) -> None:
-        """Complain about a journal that does not fit what is stored, before any of it is used."""
-        for entry in journal.entries:
-            if isinstance(entry, Placed):
-                fact = size, crc = self._summed(entry.staged, entry.key)
-                if fact != (entry.size, entry.checksum):
-                    raise CorruptionError(
-                        f"{self._where}: {self._dataset.journal!r} gives {entry.key!r} "
-                        f"{entry.size} bytes with checksum {entry.checksum:08x}, "
-                        f"{size} with {crc:08x} are stored"
-                    )
-        for key, group in groupby(journal.entries, _key_of):
-            patches = [entry for entry in group if isinstance(entry, Written)]
-            if patches:
-                self._verify_patches(key, patches)
-
-    def _verify_patches(self, key: str, patches: Sequence[Written]) -> None:
-        before = patches[0].before
-        after = max(before, *(patch.start + len(patch.data) for patch in patches))
-        size = self._inside.size(key)
-        if size is None or not before <= size <= after:
-            stored = "nothing is" if size is None else f"{size} are"
-            raise CorruptionError(
-                f"{self._where}: {self._dataset.journal!r} patches {key!r} from {before} to "
-                f"{after} bytes, {stored} stored"
-            )
-
-    def _summed(self, *keys: str) -> tuple[int, int]:
-        """Return size and checksum of the first key that is there, read piece by piece."""
-        for key in keys:
-            size = self._inside.size(key)
-            if size is None:
-                continue
-            crc = count = 0
-            while count < size:
-                found = self._inside.read(key, [Extent(key, count, _PIECE)])
-                if not found or not found[0]:
-                    break
-                crc = checksum(found[0], crc)
-                count += len(found[0])
-            return count, crc
-        raise CorruptionError(f"{self._where}: neither of {', '.join(map(repr, keys))} is there")
 
     def _sweep(self, folder: str) -> None:
         """Remove staged names that nobody will publish."""

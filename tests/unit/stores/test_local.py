@@ -478,3 +478,20 @@ def test_folders_with_files_are_not_removed(tmp_path: Path) -> None:
         with pytest.raises((OSError, UnsafeError)):
             store.apply(Commit(publish=(edit,)))
     assert store.read([Extent("a/b/c")]) == [b"deep"]
+
+
+def test_a_folder_in_the_way_is_found_before_anything_is_decided(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(_put(**{"f/0": b"kept", "a": b"old"}))
+    for edits in (
+        (Put("a", b"new"), Put("f", b"in the way")),
+        (Put("f", b"in the way"),),
+        (Put("a", b"new"), store.stage("f", b"in the way")),
+    ):
+        with pytest.raises(UnsafeError, match="'f' is the name of a folder"):
+            store.apply(Commit(publish=edits))
+        assert store.view() is store
+        assert store.read([Extent("a"), Extent("f/0")]) == [b"old", b"kept"]
+    store.apply(Commit(publish=(Delete("f/0"), Put("a", b"new"))))
+    store.apply(Commit(publish=(Put("a", b"newer"), Put("f", b"a file"))))
+    assert store.read([Extent("a"), Extent("f")]) == [b"newer", b"a file"]

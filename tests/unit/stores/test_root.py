@@ -122,9 +122,10 @@ def test_a_put_replaces_special_files_and_leaves_what_they_lead_to(
     store: LocalStore, special: Path, outside: Path
 ) -> None:
     if special.is_dir() and not special.is_symlink():
+        (special / "file").write_bytes(b"kept")
         with pytest.raises(UnsafeError, match=r"'special'.* folder"):
             store.apply(Commit(publish=(Put("special", b"new"),)))
-        assert special.is_dir()
+        assert (special / "file").read_bytes() == b"kept"
     else:
         store.apply(Commit(publish=(Put("special", b"new"),)))
         assert special.read_bytes() == b"new"
@@ -137,8 +138,10 @@ def test_a_delete_removes_the_name_and_nothing_behind_it(
     store: LocalStore, special: Path, outside: Path
 ) -> None:
     if special.is_dir() and not special.is_symlink():
+        (special / "file").write_bytes(b"kept")
         with pytest.raises(UnsafeError, match=r"'special'.* folder"):
             store.apply(Commit(cleanup=(Delete("special"),)))
+        assert (special / "file").read_bytes() == b"kept"
     else:
         store.apply(Commit(cleanup=(Delete("special"),)))
         assert not os.path.lexists(special)

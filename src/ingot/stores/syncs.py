@@ -1,0 +1,63 @@
+"""The system calls after which something lasts.
+
+Knows which call of which system makes files and names survive a power cut. Refuses to know when
+that is needed.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["sync_data", "sync_file_system", "sync_folder"]
+
+
+def sync_data(file: int) -> None:
+    """Return when the content of a file lasts."""
+    if sys.platform == "darwin":
+        _sync_drive(file)
+    else:
+        getattr(os, "fdatasync", os.fsync)(file)
+
+
+def sync_folder(folder: int) -> None:
+    """Return when the names in a folder last."""
+    if sys.platform == "darwin":
+        _sync_drive(folder)
+    else:
+        os.fsync(folder)
+
+
+def _sync_drive(file: int) -> None:
+    """Sync past the cache of the drive, where fsync stops on this system."""
+    try:
+        fcntl.fcntl(file, getattr(fcntl, "F_FULLFSYNC", 51))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY):
+            raise
+        os.fsync(file)
+
+
+@functools.cache
+def _system_sync() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is not None:
+        call.argtypes, call.restype = (ctypes.c_int,), ctypes.c_int
+    return call
+
+
+def sync_file_system(folder: int) -> None:
+    """Return when everything on the file system of a folder lasts."""
+    call = _system_sync()
+    if call is None:
+        os.sync()
+    elif call(folder) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
