@@ -241,11 +241,11 @@ class Transaction:
     def _perform_one(self, phase: str, outcome: Outcome) -> None:
         self._touched = True
         if isinstance(outcome, Put):
-            self._rename(self._staged[phase, outcome.key], outcome.key)
+            self._rename(self._staged[phase, outcome.key], outcome.key, phase)
             del self._staged[phase, outcome.key]
             self._lasting.add(outcome.key)
         elif isinstance(outcome, Move):
-            self._rename(outcome.source, outcome.key)
+            self._rename(outcome.source, outcome.key, phase)
         elif isinstance(outcome, Delete):
             self._unlink(outcome.key)
         else:
@@ -423,9 +423,13 @@ class Transaction:
 
     # Names and syncs
 
-    def _rename(self, source: str, key: str) -> None:
+    def _rename(self, source: str, key: str, phase: str = "publish") -> None:
         self._touched = True
-        self._inside.rename(source, key)
+        if phase == "prepare" and not self._sync:
+            # Nobody knows the staged name yet, so it may be that of the old file for a while.
+            self._inside.replace(source, key)
+        else:
+            self._inside.rename(source, key)
         self._changed[key.rpartition("/")[0]] = None
 
     def _unlink(self, key: str) -> None:

@@ -271,6 +271,18 @@ class Disk:
             self._change(folder, ((old, None), (name, self._names[folder][old])))
             self._done()
 
+    def replace(self, source: str, key: str) -> None:
+        """Exchange two names of a folder, then remove the first; without the second, rename."""
+        folder, _, name = key.rpartition("/")
+        old, names = source.rpartition("/")[2], self._names[folder]
+        if name not in names or old not in names:
+            self.rename(source, key)
+            return
+        if self._step(f"exchange {key}"):
+            self._change(folder, ((old, names[name]), (name, names[old])))
+            self._done()
+        self.unlink(source)
+
     def unlink(self, key: str) -> bool:
         """Remove a name."""
         folder, _, name = key.rpartition("/")
