@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["exchanged"]
+__all__ = ["exchanged", "placed", "second_name"]
 
 _EXCHANGE: Final = 2
 
@@ -26,14 +26,47 @@ def exchanged(one: str, other: str, folder: int) -> bool:
     The second one must be a plain file that is there already.
     """
     call = _call()
-    if call is None:
-        return False
-    try:
-        plain = stat.S_ISREG(os.stat(other, dir_fd=folder, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
+    if call is None or not _is_plain(other, folder):
         return False
     # Whatever the call complains of, a rename will meet as well, and say.
-    return plain and call(folder, os.fsencode(one), folder, os.fsencode(other), _EXCHANGE) == 0
+    return call(folder, os.fsencode(one), folder, os.fsencode(other), _EXCHANGE) == 0
+
+
+def placed(one: str, other: str, folder: int) -> bool:
+    """Give a file the place of another, and take its first name when it has the second.
+
+    The first is a staged name. False, and nothing done, where that is not possible. At every time
+    the first name, if there is one, is that of the file: who finds it there finds what he expects.
+    """
+    if _call() is None or not _is_plain(other, folder):
+        return False
+    second = second_name(one)
+    try:
+        os.link(one, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False  # No second names here, or one that somebody left.
+    done = exchanged(second, other, folder)
+    os.unlink(second, dir_fd=folder)
+    if done:
+        os.unlink(one, dir_fd=folder)
+    return done
+
+
+def second_name(staged: str) -> str:
+    """Return another name under which the same is staged, so that it is swept away likewise.
+
+    >>> second_name(".g-2f81.0-sizes")
+    '.g-2f81.0.x-sizes'
+    """
+    mark, transaction, name = staged.split("-", 2)
+    return f"{mark}-{transaction}.x-{name}"
+
+
+def _is_plain(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 @functools.cache

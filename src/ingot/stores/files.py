@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from ingot.errors import UnsafeError
 from ingot.stores import lock
-from ingot.stores.exchange import exchanged
+from ingot.stores.exchange import exchanged, placed
 from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
@@ -81,6 +81,9 @@ class Inside(Protocol):
 
     def replace(self, source: str, key: str) -> None:
         """Do the same, in two steps perhaps: what had the name may be `source` for a while."""
+
+    def place(self, source: str, key: str) -> None:
+        """Do the same, but `source`, while it is there, is always the new file."""
 
     def unlink(self, key: str) -> bool:
         """Remove a name, or a folder without files; tell whether it was there."""
@@ -293,6 +296,11 @@ class _Folder:
         if self._beside(key, lambda name, place: exchanged(old, name, place)):
             self.unlink(source)
         else:
+            self.rename(source, key)
+
+    def place(self, source: str, key: str) -> None:
+        old = source.rpartition("/")[2]
+        if not self._beside(key, lambda name, place: placed(old, name, place)):
             self.rename(source, key)
 
     def unlink(self, key: str) -> bool:

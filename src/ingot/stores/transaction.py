@@ -402,7 +402,7 @@ class Transaction:
             elif isinstance(entry, Written):
                 self._write_into(_patches(key, entries))
             elif self._inside.size(entry.staged) is not None:
-                self._rename(entry.staged, key)
+                self._rename(entry.staged, key, "apply")
         self._sync_folders()
         self._unlink(self._dataset.journal)
         self._sync_folders()
@@ -428,6 +428,8 @@ class Transaction:
         if phase == "prepare" and not self._sync:
             # Nobody knows the staged name yet, so it may be that of the old file for a while.
             self._inside.replace(source, key)
+        elif phase == "apply" and not self._sync:
+            self._inside.place(source, key)
         else:
             self._inside.rename(source, key)
         self._changed[key.rpartition("/")[0]] = None

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,50 @@ def test_who_dies_between_exchange_and_removal_loses_nothing(count: int, tmp_pat
     assert table["b"][8998:].tolist() == [4499.0, 4499.5, -1.0]
     assert len(table) == 9001
     assert not list(path.rglob(".g-*"))
+
+
+@pytest.mark.parametrize("step", range(8))
+def test_who_dies_while_a_journal_is_applied_has_decided(step: int, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    ingot.table({"a": np.arange(9000), "b": np.arange(9000) * 0.5}, path, options=PROCESS)
+    child = os.fork()
+    if child == 0:
+        _append_and_die_applying(path, step)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 42
+    assert (path / ".commit").exists()
+    for mode in ("r", "r+"):
+        table = ingot.open(path, mode, options=PROCESS)
+        assert len(table) == 9050
+        assert table["a"][8999:].tolist() == [8999, *[7] * 50]
+        assert table["b"][8999:].tolist() == [4499.5, *[7.0] * 50]
+    table.append({"a": [1], "b": [1.0]})
+    assert len(ingot.open(path)) == 9051
+    assert not list(path.rglob(".g-*"))
+
+
+def _append_and_die_applying(path: Path, step: int) -> None:
+    """Add rows in a process that ends before a system call on the documents of the columns."""
+    left = [step]
+
+    def dying(call: Any) -> Any:
+        def act(*arguments: Any, **keywords: Any) -> Any:
+            if (path / ".commit").exists():
+                if not left[0]:
+                    os._exit(42)
+                left[0] -= 1
+            return call(*arguments, **keywords)
+
+        return act
+
+    try:
+        exchange = sys.modules[exchanged.__module__]
+        os.link, os.unlink = dying(os.link), dying(os.unlink)
+        call = dying(exchange._call())
+        exchange._call = lambda: call  # type: ignore[attr-defined]
+        ingot.open(path, "r+", options=PROCESS).append({"a": [7] * 50, "b": [7.0] * 50})
+    finally:
+        os._exit(1)
 
 
 def _append_and_die(path: Path, count: int) -> None:
