@@ -187,11 +187,12 @@ def _reading(settings: Settings, folder: Path) -> Table:
         Column("more us", ".1f"),
         Column("bar"),
     )
-    return Table("commits-read", "What readers pay for seeing one state", columns, tuple(rows))
+    return Table("commits", "What readers pay for seeing one state", columns, tuple(rows))
 
 
 def _open_unprotected(path: Path) -> Array:
     """Open an array as `ingot.open` does where it is told the format, but for the two looks."""
+    assert path.is_dir()
     store, format, options = LocalStore(path), Zarr3Format(), ingot.Options()
     node = format.open(store)
     assert isinstance(node, ArrayNode)

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import creation
-from ingot.array import Array, Mode, opened
+from ingot.array import Array, Mode
 from ingot.attributes import converted
 from ingot.columns import Chunks, ColumnsWish
 from ingot.creation import Codec, Wish, create_array
 from ingot.engine.run import Engine
+from ingot.engines import opened
 from ingot.errors import (
     ExistsError,
     FormatError,
@@ -161,9 +162,9 @@ def create(
     "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
     `dimension_names`, `chunk_key_encoding` and `checksum` as well.
 
-    What exists is not touched, unless `overwrite` allows to replace an array. Then the new one
-    takes its place in one commit; files that are not the array's own stay. A group, or a folder
-    with anything else in it, is never replaced.
+    What exists is not touched, unless `overwrite` allows to replace an array or a table. Then the
+    new one takes its place in one commit; files that are not the old one's stay. A group, or a
+    folder with anything else in it, is never replaced.
 
     >>> array = create(shape=(1000, 1000), dtype="f4", codec="zlib:1", fill=float("nan"))
     >>> array.chunks, array[0, 0]
@@ -194,8 +195,8 @@ def group(
 ) -> Group:
     """Create a group, to which members are added; without a path, in memory.
 
-    What exists is not touched, unless `overwrite` allows to replace an array, or a group with all
-    its members. Files that are not theirs stay.
+    What exists is not touched, unless `overwrite` allows to replace an array, a table, or a group
+    with all its members. Files that are not theirs stay.
 
     >>> root = group(attrs={"title": "ours"})
     >>> root.array("a/b", [1, 2])[0]
@@ -236,6 +237,9 @@ def table(
     frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
     all columns, or mappings from some of them. The table appears when all of it is stored.
 
+    What exists is not touched, unless `overwrite` allows to replace an array or a table, in one
+    commit; files that are not the old one's stay.
+
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
@@ -253,13 +257,21 @@ def table(
 
     def build(store: Store) -> Commit:
         old = _in_the_way(place, store, overwrite=overwrite, groups=False)
-        sheet, commit = created(chosen, store, schema, given, described, options, **layout)
+        sheet, commit = created(
+            chosen, store, schema, given, described, options, place.inner, **layout
+        )
         made.append(sheet)
         return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
 
-    _in_the_way(
-        place, place.store, overwrite=overwrite, groups=False
-    )  # Before a lock file is made.
+    def clear(store: Store) -> Commit:
+        return _in_the_way(place, store, overwrite=overwrite, groups=False) or Commit()
+
+    # Before a lock file is made.
+    if creation.blocks(
+        clear(place.store),
+        chosen.create_table(place.store, schema, described, place.inner, **layout)[1],
+    ):
+        change(place.store, clear, durability=options.durability)
     number = change(place.store, build, durability=options.durability)
     ledger = opened_table(chosen, place.store, place.inner, options, first=(made[-1], number))
     return Table(chosen, ledger, path=place.path, mode="r+")
@@ -450,6 +462,8 @@ def _in_the_way(place: _Place, store: Store, *, overwrite: bool, groups: bool) -
         raise
     if isinstance(node, ArrayNode):
         return node.chunks.removed()
+    if isinstance(node, TableNode):
+        return node.table.removed()
     if not groups or not isinstance(found, Hierarchy):
-        raise ExistsError(f"{place.name}: only arrays are replaced, this is none")
+        raise ExistsError(f"{place.name}: only arrays and tables are replaced, this is none")
     return found.removed(store, place.inner)

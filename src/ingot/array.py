@@ -23,22 +23,22 @@ from ingot.engine import changes
 from ingot.engine.changes import Step
 from ingot.engine.explanation import Explanation
 from ingot.engine.run import Engine
-from ingot.errors import FormatError, NotFoundError, ReadOnlyError
+from ingot.engines import opened
+from ingot.errors import NotFoundError, ReadOnlyError
 from ingot.footprint import stored_bytes
 from ingot.formats.format import ArrayNode, ChunkMap, Format
 from ingot.grid import ChunkGrid
 from ingot.growth import appended
-from ingot.handle import Handle
 from ingot.lens import Held
 from ingot.options import Options
 from ingot.orthogonal import OrthogonalIndex
 from ingot.reductions import Axis, Out, Source
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
-from ingot.stores.state import NEVER
+from ingot.sharding import Target, cut
 from ingot.stores.store import Store
 
-__all__ = ["Array", "Mode", "opened"]
+__all__ = ["Array", "Mode"]
 
 Mode: TypeAlias = Literal["r", "r+"]
 
@@ -249,6 +249,21 @@ class Array:
         (1,)   c/1  1              20    20
         """
         return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
+
+    def shard(self, count: int, path: Target) -> None:
+        """Cut the array by rows into `count` datasets at `path`, which open as one again.
+
+        Each is an array of the format bcolz, in a folder of its own; so must this one be.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.array([1, 2, 3, 4, 5], format="bcolz", chunks=2).shard(2, shards)
+        >>> list(shards.names()), ingot.open(shards)[1:4]
+        (['shard-00000/', 'shard-00001/', 'shards.json'], array([2, 3, 4]))
+        """
+        with self.snapshot():
+            cut(ArrayNode(self._chunks), count, path, self._handle.value.options)
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -480,21 +495,3 @@ def _reopened(
     format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
 ) -> Array:
     return Array(format, opened(format, store, inner, options), path=path, mode=mode)
-
-
-def opened(
-    format: Format,
-    store: Store,
-    inner: str,
-    options: Options,
-    first: tuple[Engine | None, int | None] = (None, NEVER),
-) -> Handle[Engine]:
-    """Return a handle of the array that lies at `inner` of a store."""
-
-    def load(view: Store) -> Engine:
-        node = format.open(view, inner)
-        if not isinstance(node, ArrayNode):
-            raise FormatError(f"{store.location}: no longer an array")
-        return Engine(node.chunks, options)
-
-    return Handle(store, load, durability=options.durability, first=first)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
-from ingot.array import Array, opened
+from ingot.array import Array
 from ingot.attributes import converted
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.dtypes import DType
 from ingot.engine.changes import filled
 from ingot.engine.run import Engine
+from ingot.engines import opened
 from ingot.errors import LimitError
 from ingot.formats import fills
 from ingot.formats.format import ArrayNode, Format, Node, Request
@@ -27,7 +28,7 @@ from ingot.selection import parse
 from ingot.stores.state import change
 from ingot.stores.store import Commit, Store
 
-__all__ = ["Codec", "Place", "Wish", "check_layout", "create_array"]
+__all__ = ["Codec", "Place", "Wish", "blocks", "check_layout", "create_array"]
 
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
@@ -147,6 +148,18 @@ def _blocks(old: Commit, new: Node) -> bool:
     if template is None:
         return False
     return any(template.is_folder(edit.key, ndim) for edit in old.edits)
+
+
+def blocks(old: Commit, new: Commit) -> bool:
+    """Tell whether files that go have the names of folders that come; then they have to go first.
+
+    >>> from ingot.stores import Delete, Put
+    >>> blocks(Commit(publish=(Delete("0"),)), Commit(publish=(Put("0/meta/sizes", b""),)))
+    True
+    """
+    gone = {edit.key for edit in old.edits}
+    parts = (edit.key.split("/")[:-1] for edit in new.edits) if gone else ()
+    return any("/".join(each[:end]) in gone for each in parts for end in range(1, len(each) + 1))
 
 
 def check_layout(format: Format, layout: Mapping[str, Any]) -> None:

@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from ingot.array import Array, Mode, opened
+from ingot.array import Array, Mode
 from ingot.attributes import Attributes, Change, converted
 from ingot.creation import Place, Wish, create_array
 from ingot.display import Info, Tree, group_info
 from ingot.engine.run import Engine
+from ingot.engines import opened
 from ingot.errors import (
     ExistsError,
     FormatError,

@@ -86,8 +86,8 @@ def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
     return found
 
 
-def check_lengths(columns: Mapping[str, NDArray[Any]]) -> None:
-    """Complain of columns that have not one length.
+def check_lengths(columns: Mapping[str, NDArray[Any]], rows: int | None = None) -> None:
+    """Complain of columns that have not one length, or not that of the others in their table.
 
     >>> check_lengths({"a": np.zeros(2), "b": np.zeros((1, 2))})
     Traceback (most recent call last):
@@ -99,6 +99,9 @@ def check_lengths(columns: Mapping[str, NDArray[Any]]) -> None:
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise ValueError(f"columns of different lengths: {text}")
+    for name, length in lengths.items():
+        if rows is not None and length != rows:
+            raise ValueError(f"column {name!r} has {length} rows, the table {rows} rows")
 
 
 def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:

@@ -8,14 +8,14 @@ together: `formats.row_shards` does.
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from ingot.codecs.header import ChunkHeader
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, ExistsError
 from ingot.formats import trailer
 from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_array import BcolzMap, create_array
+from ingot.formats.bcolz_array import ATTRS, BcolzMap, create_array, pack_attrs
 from ingot.formats.bcolz_table import BcolzTable, create_table
 from ingot.formats.format import Column, TableNode, TableSchema
 from ingot.formats.row_shards import SHARDS, Shards, fitting_chunk, leaves, lengths
@@ -24,19 +24,17 @@ from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
 from ingot.stores import Commit, Edit, Extent, LocalStore, Put, Store
+from ingot.stores.state import stateful
 
-__all__ = ["shard"]
+__all__ = ["Target", "cut", "shard"]
+
+Target: TypeAlias = str | os.PathLike[str] | Store
+"""Where a dataset is, or where its shards shall be."""
 
 _WINDOW: Final = 64
 
 
-def shard(
-    source: str | os.PathLike[str] | Store,
-    count: int,
-    path: str | os.PathLike[str] | Store,
-    *,
-    options: Options | None = None,
-) -> None:
+def shard(source: Target, count: int, path: Target, *, options: Options | None = None) -> None:
     """Cut the bcolz array or table at `source` into `count` shards at `path`.
 
     Each shard is a dataset by itself, in a folder of its own, that bcolz opens as well;
@@ -51,14 +49,23 @@ def shard(
     ...     sorted(os.listdir(f"{folder}/cut"))[-4:], ingot.open(f"{folder}/cut")[3:7]
     (['shard-00000', 'shard-00001', 'shard-00002', 'shards.json'], array([3, 4, 5, 6]))
     """
+    origin = source if isinstance(source, Store) else LocalStore(source)
+    states = stateful(origin)
+    if states is None:
+        cut(BcolzFormat().open(origin), count, path, options)
+        return
+    with states.hold() as view:
+        cut(BcolzFormat().open(view), count, path, options)
+
+
+def cut(node: Column, count: int, path: Target, options: Options | None = None) -> None:
+    """Cut an array or table into `count` shards at `path`, whatever state of it the maps show."""
     if count < 1:
         raise ValueError(f"count is {count}, at least 1 is needed")
-    origin = source if isinstance(source, Store) else LocalStore(source)
     target = path if isinstance(path, Store) else LocalStore(path, writable=True)
     if any(True for _ in target.names()):
         raise ExistsError(f"{target.location}: there is something already")
-    node, choices = BcolzFormat().open(origin), options or Options()
-    columns = list(leaves(node))
+    choices, columns = options or Options(), list(leaves(node))
     rows = columns[0][1].schema.shape[0] if columns else 0
     longest = max((chunks.schema.chunks[0] for _, chunks in columns), default=1)
     parts = lengths(rows, longest, count)
@@ -88,9 +95,17 @@ def _shard(
     if isinstance(node, TableNode):
         assert isinstance(node.table, BcolzTable)
         _, commit = create_table(store, _schemas(node, made, ""), node.attrs, folder)
-        yield Commit(prepare=commit.edits)
+        yield Commit(prepare=(*commit.edits, *_attrs(node, folder)))
     else:
         yield Commit(prepare=create_array(store, made[""], folder)[1].edits)
+
+
+def _attrs(node: TableNode, folder: str) -> Iterator[Edit]:
+    """Yield the attributes of nested tables."""
+    for name, column in node.columns.items():
+        if isinstance(column, TableNode):
+            yield Put(f"{folder}/{name}/{ATTRS}", pack_attrs(column.attrs))
+            yield from _attrs(column, f"{folder}/{name}")
 
 
 def _schemas(node: TableNode, made: dict[str, ArraySchema], path: str) -> TableSchema:

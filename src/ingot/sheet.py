@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.attributes import Change
 from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.errors import ColumnError, FormatError, UnsupportedError
@@ -28,6 +29,7 @@ from ingot.formats.format import (
 )
 from ingot.handle import Handle
 from ingot.ledger import Ledger
+from ingot.lens import Held, Lens
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -42,12 +44,15 @@ __all__ = [
     "adopted",
     "appended",
     "assigned",
+    "column",
     "created",
     "deleted",
     "described",
     "dropped",
     "filled",
+    "nested",
     "opened",
+    "read_again",
     "renamed",
     "replaced",
     "resized",
@@ -121,18 +126,16 @@ class Sheet:
 
     def nested(self, name: str) -> "Sheet":
         """Return a nested table, which shares its columns with this one."""
-        node: Column = self.table.columns[name.partition(".")[0]]
-        for part in name.split(".")[1:]:
-            assert isinstance(node, TableNode)
-            node = node.columns[part]
-        assert isinstance(node, TableNode)
+        table = _inner(self.table, name)
+        if table is None:
+            raise ColumnError(f"there is no nested table {name!r}")
         prefix = f"{name}."
         own = {
             leaf.removeprefix(prefix): engine
             for leaf, engine in self._engines.items()
             if leaf.startswith(prefix)
         }
-        return Sheet(node.table, self.options, own)
+        return Sheet(table, self.options, own)
 
     def following(self, engines: Mapping[str, Engine]) -> "Sheet":
         """Return the state in which some columns have become others."""
@@ -159,6 +162,24 @@ def opened(
 
 Turn = tuple[Sheet, Commit]
 """A table after a change, and how it gets there."""
+
+
+def column(whole: Held[Sheet], name: str) -> Lens[Sheet, Engine]:
+    """Return the handle of one column, whose changes are changes of its table."""
+    return Lens(
+        whole,
+        lambda sheet: sheet.engine(name),
+        lambda sheet, engine, commit: replaced(sheet, name, engine, commit),
+    )
+
+
+def nested(whole: Held[Sheet], name: str) -> Lens[Sheet, Sheet]:
+    """Return the handle of a nested table, whose changes are changes of the whole."""
+    return Lens(
+        whole,
+        lambda sheet: sheet.nested(name),
+        lambda sheet, inner, commit: adopted(sheet, name, inner, commit),
+    )
 
 
 def appended(sheet: Sheet, columns: Mapping[str, NDArray[Any]]) -> Turn:
@@ -200,14 +221,19 @@ def replaced(sheet: Sheet, name: str, engine: Engine, commit: Commit) -> Turn:
 
 
 def adopted(sheet: Sheet, name: str, nested: Sheet, commit: Commit) -> Turn:
-    """Return what it leads to when a nested table has changed what its columns hold."""
+    """Return what it leads to when a nested table has changed."""
+    if not nested.leaves:
+        raise ValueError(f"{name!r} would have no columns left; drop the nested table itself")
     if nested.rows != sheet.rows:
         raise ValueError(
             f"{name!r} would have {nested.rows} rows, its table {sheet.rows}; "
             "rows are added and removed by the table"
         )
-    own = {f"{name}.{leaf}": engine for leaf, engine in nested._engines.items()}
-    return sheet.following(own), commit
+    prefix = f"{name}."
+    own = {prefix + leaf: engine for leaf, engine in nested._engines.items()}
+    others = {leaf: each for leaf, each in sheet._engines.items() if not leaf.startswith(prefix)}
+    table = _with_inner(sheet.table, name, nested.table)
+    return Sheet(table, sheet.options, {**others, **own}), commit
 
 
 def deleted(sheet: Sheet, rows: NDArray[np.int64]) -> Turn:
@@ -276,7 +302,7 @@ def added(
     position: int | None = None,
 ) -> Turn:
     """Return what it leads to when there is a column more, or a nested table of them."""
-    table, node, commit = _read_again(sheet).added(name, schema, position)
+    table, node, commit = read_again(sheet).added(name, schema, position)
     maps = dict(_leaves({name: node}, ""))
     return Sheet(table, sheet.options), filled(maps, columns, commit, sheet.options)
 
@@ -299,44 +325,47 @@ def created(
     columns: Mapping[str, Any],
     attrs: Mapping[str, Any],
     options: Options,
+    path: str = "",
     **layout: Any,
 ) -> Turn:
     """Return a new table with what its columns hold."""
-    node, commit = format.create_table(store, schema, attrs, **layout)
+    node, commit = format.create_table(store, schema, attrs, path, **layout)
     sheet = Sheet(node.table, options)
     maps = {name: sheet.chunks(name) for name in sheet.leaves}
     return sheet, filled(maps, columns, commit, options)
 
 
-def described(sheet: Sheet, attrs: Mapping[str, Any]) -> Turn:
-    """Return what other attributes lead to."""
-    table, commit = _read_again(sheet).described(attrs)
+def described(sheet: Sheet, change: Change) -> Turn:
+    """Return what a change of the attributes leads to."""
+    attrs = dict(sheet.table.attrs)
+    change(attrs)
+    table, commit = read_again(sheet).described(attrs)
     return Sheet(table, sheet.options), commit
 
 
 def dropped(sheet: Sheet, name: str) -> Turn:
     """Return what it leads to when a column is removed."""
     _check_own(sheet, name)
-    table, commit = _read_again(sheet).dropped(name)
+    table, commit = read_again(sheet).dropped(name)
     return Sheet(table, sheet.options), commit
 
 
 def renamed(sheet: Sheet, old: str, new: str) -> Turn:
     """Return what it leads to when a column gets another name."""
     _check_own(sheet, old)
-    table, commit = _read_again(sheet).renamed(old, new)
+    table, commit = read_again(sheet).renamed(old, new)
     return Sheet(table, sheet.options), commit
 
 
-def _read_again(sheet: Sheet) -> TableMap:
+def read_again(sheet: Sheet) -> TableMap:
     """Return the map of the table with the columns as they are now, by the store itself."""
     return sheet.table.reopened(sheet.table.store)
 
 
 def _check_own(sheet: Sheet, name: str) -> None:
-    sheet.within(name)
     if name not in sheet.names:
-        raise UnsupportedError(f"{name!r} is a column of a nested table, and stays what it is")
+        known = ", ".join(sheet.names) or "none"
+        raise ColumnError(f"there is no column {name!r}; there is {known}")
 
 
 def _joined(
@@ -355,6 +384,33 @@ def _joined(
             sheet.engine(name).discard(commit)
         raise
     return sheet.following(engines), sheet.table.joined(commits, shrinking=shrinking)
+
+
+def _inner(table: TableMap, name: str) -> TableMap | None:
+    """Return a nested table, by names joined with dots; a name may have dots of its own."""
+    for own, node in table.columns.items():
+        if not isinstance(node, TableNode):
+            continue
+        if own == name:
+            return node.table
+        if name.startswith(f"{own}."):
+            found = _inner(node.table, name.removeprefix(f"{own}."))
+            if found is not None:
+                return found
+    return None
+
+
+def _with_inner(table: TableMap, name: str, nested: TableMap) -> TableMap:
+    """Return a table in which a nested one has become another."""
+    if nested is _inner(table, name):
+        return table
+    if name in table.columns:
+        return table.exchanged(name, TableNode(nested))
+    for own, node in table.columns.items():
+        inner = name.removeprefix(f"{own}.")
+        if inner != name and isinstance(node, TableNode) and _inner(node.table, inner) is not None:
+            return table.exchanged(own, TableNode(_with_inner(node.table, inner, nested)))
+    raise ColumnError(f"there is no nested table {name!r}")
 
 
 def _leaves(columns: Mapping[str, Column], prefix: str) -> Iterator[tuple[str, ChunkMap]]:

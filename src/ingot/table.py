@@ -13,29 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import sheet as sheets
+from ingot import views
 from ingot.appender import ROWS, SECONDS, Appender
 from ingot.array import Array, Mode
 from ingot.attributes import Attributes, Change
 from ingot.columns import ColumnsWish
 from ingot.creation import Codec
-from ingot.display import Info, table_info
+from ingot.display import Info
 from ingot.dtypes import DType
-from ingot.engine.run import Engine
-from ingot.errors import ReadOnlyError, UnsupportedError
-from ingot.formats.format import Format
+from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
+from ingot.formats.format import Format, TableNode
 from ingot.interop import arrow, pandas
 from ingot.ledger import Ledger
-from ingot.lens import Held, Lens
+from ingot.lens import Held
 from ingot.options import Options
 from ingot.query.expr import Expression
-from ingot.rows import columns_of, flattened, row_dtype, spread, taken
+from ingot.rows import check_lengths, columns_of, flattened, row_dtype, spread, taken
+from ingot.sharding import Target, cut
 from ingot.sheet import Sheet, Turn
 from ingot.stores.store import Commit, Store
-from ingot.views import View, key_of, layout_of, numbered, read, selected, structures, types_of
+from ingot.views import View
 
 __all__ = ["Table"]
-
-_SHOWN_ROWS = 5
 
 
 class Table:
@@ -83,12 +82,12 @@ class Table:
     @property
     def dtypes(self) -> dict[str, DType]:
         """The type of each column; that of a nested table is a structure."""
-        return self._handle.read(types_of)
+        return self._handle.read(views.types_of)
 
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: row_dtype(layout_of(sheet, sheet.leaves)))
+        return self._handle.read(lambda sheet: row_dtype(views.layout_of(sheet, sheet.leaves)))
 
     @property
     def shape(self) -> tuple[int]:
@@ -151,7 +150,7 @@ class Table:
             return View(self._handle, None, key)
 
         def build(sheet: Sheet) -> Any:
-            rows = structures(sheet, sheet.leaves, numbered(sheet, key))
+            rows = views.structures(sheet, sheet.leaves, views.numbered(sheet, key))
             return rows[0] if isinstance(key, int | np.integer) else rows
 
         return self._handle.read(build)
@@ -173,18 +172,7 @@ class Table:
         >>> table.read("b.c", where="a != 2"), table.read(["a"], rows=slice(1, None))
         ({'b.c': array([4., 6.])}, {'a': array([2, 3])})
         """
-        if rows is None:
-            return View(self._handle, where).read(columns)
-        view = None if where is None else View(self._handle, where)
-
-        def build(sheet: Sheet) -> dict[str, NDArray[Any]]:
-            chosen = numbered(sheet, rows)
-            if view is not None:
-                matching = np.asarray(view._rows(sheet))
-                chosen = np.asarray(chosen)[np.isin(chosen, matching)]
-            return read(sheet, selected(sheet, columns), chosen)
-
-        return self._handle.read(build)
+        return View(self._handle, where).read(columns, rows=rows)
 
     def where(self, expression: str | Expression) -> View:
         """Return the rows of which an expression is true, as a view that looks for them when asked.
@@ -217,6 +205,20 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
+    def shard(self, count: int, path: Target) -> None:
+        """Cut the table by rows into `count` tables at `path`, which open as one again.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.table({"a": [1, 2, 3, 4, 5]}, chunks=2).shard(2, shards)
+        >>> ingot.open(shards).read(where="a > 3")
+        {'a': array([4, 5])}
+        """
+        with self.snapshot():
+            sheet = self._sheet
+            cut(TableNode(sheets.read_again(sheet)), count, path, sheet.options)
+
     # Changing ------------------------------------------------------------------------------------
 
     def append(self, rows: object) -> None:
@@ -235,7 +237,7 @@ class Table:
         """
 
         def build(sheet: Sheet) -> Turn:
-            columns = taken(rows, layout_of(sheet, sheet.leaves))
+            columns = taken(rows, views.layout_of(sheet, sheet.leaves))
             empty = not any(map(len, columns.values()))
             return (sheet, Commit()) if empty else sheets.appended(sheet, columns)
 
@@ -272,11 +274,13 @@ class Table:
         counts: list[int] = []
 
         def build(sheet: Sheet) -> Turn:
-            rows = numbered(sheet, where)
+            rows = views.numbered(sheet, where)
             counts.append(len(rows))
-            layout = layout_of(sheet, selected(sheet, tuple(given)))
+            layout = views.layout_of(sheet, views.selected(sheet, tuple(given)))
             columns = {n: spread(v, len(rows), *layout[n], n) for n, v in given.items()}
-            return sheets.assigned(sheet, key_of(rows), columns) if len(rows) else (sheet, Commit())
+            if not len(rows):
+                return sheet, Commit()
+            return sheets.assigned(sheet, views.key_of(rows), columns)
 
         self._change(build)
         return counts[-1]
@@ -294,7 +298,7 @@ class Table:
         counts: list[int] = []
 
         def build(sheet: Sheet) -> Turn:
-            rows = np.unique(np.asarray(numbered(sheet, where), np.int64))
+            rows = np.unique(np.asarray(views.numbered(sheet, where), np.int64))
             counts.append(len(rows))
             return sheets.deleted(sheet, rows)
 
@@ -336,29 +340,30 @@ class Table:
     ) -> None:
         """Add a column, at the end or at a position; a mapping makes a nested table.
 
+        The name "a.b" adds a column to the nested table "a".
+
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2]})
         >>> table.add_column("b", ["x", "y"], position=0)
         >>> table.names
         ('b', 'a')
         """
+        owner, name = self._owner(name)
         given = flattened(columns_of({name: values}))
+        if not given:
+            raise ValueError(f"column {name!r} would be a table without columns")
 
         def build(sheet: Sheet) -> Turn:
             columns = {leaf: np.asarray(each) for leaf, each in given.items()}
-            for leaf, each in columns.items():
-                if each.shape[:1] != (sheet.rows,) and sheet.names:
-                    raise ValueError(
-                        f"column {leaf!r} has shape {each.shape}, the table {sheet.rows} rows"
-                    )
+            check_lengths(columns, sheet.rows if sheet.names else None)
             wish = ColumnsWish(chunks, codec, fill, attrs, sheet.options)
             schema = wish.schema(self._format, columns)
             return sheets.added(sheet, name, schema[name], columns, position)
 
-        self._change(build)
+        owner._change(build)
 
     def drop_column(self, name: str) -> None:
-        """Remove a column.
+        """Remove a column; the name "a.b" is for a column of the nested table "a".
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
@@ -366,10 +371,13 @@ class Table:
         >>> table.names
         ('b',)
         """
-        self._change(lambda sheet: sheets.dropped(sheet, name))
+        owner, own = self._owner(name)
+        owner._change(lambda sheet: sheets.dropped(sheet, own))
 
     def rename_column(self, old: str, new: str) -> None:
         """Give a column another name; its place among the others stays.
+
+        A column of a nested table, "a.b", gets another name there: "a.c".
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
@@ -377,7 +385,11 @@ class Table:
         >>> table.names
         ('c', 'b')
         """
-        self._change(lambda sheet: sheets.renamed(sheet, old, new))
+        owner, own = self._owner(old)
+        outer = old.removesuffix(own)
+        if not new.startswith(outer):
+            raise ValueError(f"{old!r} stays in its table, which has no column {new!r}")
+        owner._change(lambda sheet: sheets.renamed(sheet, own, new.removeprefix(outer)))
 
     # Living with it ------------------------------------------------------------------------------
 
@@ -423,7 +435,8 @@ class Table:
     @property
     def info(self) -> Info:
         """What there is to know of the table, as a table to print."""
-        return self._handle.read(self._info)
+        head = f"{self.format}, mode {self._mode}"
+        return self._handle.read(lambda sheet: views.info_of(sheet, self._path, head))
 
     def __repr__(self) -> str:
         try:
@@ -445,14 +458,6 @@ class Table:
         place = self._ledger.store, sheet.table.path, self._path
         return _reopened, (self._format, *place, self._mode, sheet.options)
 
-    def _info(self, sheet: Sheet) -> Info:
-        schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
-        first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
-        head = f"{self.format}, mode {self._mode}"
-        return table_info(
-            self._path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs
-        )
-
     @property
     def _sheet(self) -> Sheet:
         return self._handle.value
@@ -461,22 +466,23 @@ class Table:
         sheet = self._sheet
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if sheet.within(name) == (name,):
-            column = Lens(self._handle, lambda now: now.engine(name), _putting(name))
+            column = sheets.column(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
-        nested = Lens(
-            self._handle,
-            lambda now: now.nested(name),
-            lambda now, new, commit: sheets.adopted(now, name, new, commit),
-        )
+        nested = sheets.nested(self._handle, name)
         return Table(self._format, self._ledger, path=place, mode=self._mode, part=nested)
 
-    def _describe(self, change: Change) -> None:
-        def build(sheet: Sheet) -> Turn:
-            attrs = dict(sheet.table.attrs)
-            change(attrs)
-            return sheets.described(sheet, attrs)
+    def _owner(self, name: str) -> "tuple[Table, str]":
+        """Return the table that a column is of itself or would be, and its name there."""
+        outer, _, last = name.rpartition(".")
+        if not outer or name in self.names:
+            return self, name
+        owner = self._column(outer)
+        if not isinstance(owner, Table):
+            raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
+        return owner, last
 
-        self._change(build)
+    def _describe(self, change: Change) -> None:
+        self._change(lambda sheet: sheets.described(sheet, change))
 
     def _change(self, build: Callable[[Sheet], Turn]) -> None:
         self._check_writable()
@@ -491,7 +497,3 @@ def _reopened(
     format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
 ) -> Table:
     return Table(format, sheets.opened(format, store, inner, options), path=path, mode=mode)
-
-
-def _putting(name: str) -> Callable[[Sheet, Engine, Commit], Turn]:
-    return lambda sheet, engine, commit: sheets.replaced(sheet, name, engine, commit)

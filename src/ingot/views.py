@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.display import Info, table_info
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, SelectionError
 from ingot.interop import arrow, pandas
@@ -26,6 +27,7 @@ from ingot.sheet import Sheet
 
 __all__ = [
     "View",
+    "info_of",
     "key_of",
     "layout_of",
     "numbered",
@@ -39,6 +41,7 @@ __all__ = [
 Where = str | Expression | None
 
 _BLOCK_ROWS: Final = 65_536
+_SHOWN_ROWS: Final = 5
 
 
 class View:
@@ -88,9 +91,19 @@ class View:
         found = self._handle.read(self._rows)
         return np.arange(found.start, found.stop) if isinstance(found, range) else found
 
-    def read(self, columns: str | Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-        """Return the values of all columns, or of some."""
-        return self._handle.read(lambda sheet: self._read(sheet, columns))
+    def read(
+        self, columns: str | Sequence[str] | None = None, *, rows: object = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the values of all columns, or of some.
+
+        `rows` is a key of rows of the table; then only those are read that are in the view, in the
+        order of the key.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").read(rows=[2, 0, 1])
+        {'a': array([3, 2])}
+        """
+        return self._handle.read(lambda sheet: self._read(sheet, columns, rows))
 
     def __getitem__(self, key: str | Sequence[str]) -> Any:
         if isinstance(key, str):
@@ -161,13 +174,22 @@ class View:
     def _structures(self, rows: Rows, sheet: Sheet) -> NDArray[np.void]:
         return structures(sheet, self._names(sheet), rows)
 
-    def _read(self, sheet: Sheet, columns: str | Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    def _read(
+        self, sheet: Sheet, columns: str | Sequence[str] | None, rows: object
+    ) -> dict[str, NDArray[Any]]:
         own = self._names(sheet)
         chosen = own if columns is None else selected(sheet, columns)
         for name in chosen:
             if name not in own:
                 raise ColumnError(f"there is no column {name!r} in this view")
-        return read(sheet, chosen, self._rows(sheet))
+        return read(sheet, chosen, self._rows(sheet) if rows is None else self._among(sheet, rows))
+
+    def _among(self, sheet: Sheet, rows: object) -> Rows:
+        chosen = numbered(sheet, rows)
+        if self._expression is None:
+            return chosen
+        numbers = np.asarray(chosen)
+        return numbers[np.isin(numbers, np.asarray(self._rows(sheet)))]
 
 
 def parsed(expression: Where) -> Expression | None:
@@ -228,6 +250,13 @@ def numbered(sheet: Sheet, where: object) -> Rows:
         raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
     axis = selection.axes[0]
     return axis if isinstance(axis, range) else np.asarray(axis)
+
+
+def info_of(sheet: Sheet, path: str | None, head: str) -> Info:
+    """Return what there is to know of a table, its first rows included."""
+    schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
+    first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
+    return table_info(path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs)
 
 
 def types_of(sheet: Sheet) -> dict[str, DType]:

@@ -192,3 +192,29 @@ def test_bcolz_opens_a_shard(tmp_path: Path) -> None:
     shard(source, 2, tmp_path / "cut")
     found = bcolz.open(str(tmp_path / "cut" / Shards.folder(1)), mode="r")
     assert found[:].tolist() == list(range(15, 25))
+
+
+def test_containers_are_cut_as_they_are_now(tmp_path: Path) -> None:
+    table = ingot.table({"a": np.arange(20), "p": {"x": np.ones(20)}}, tmp_path / "t", chunks=4)
+    table.append({"a": [20], "p": {"x": [2.0]}})
+    table["p"].attrs["unit"] = "m"
+    table["p.x"][0] = 7.0
+    table.shard(3, tmp_path / "tables")
+    found = ingot.open(tmp_path / "tables")
+    assert isinstance(found, ingot.Table)
+    for name, values in table.read().items():
+        np.testing.assert_array_equal(found.read()[name], values, strict=True)
+    assert dict(found["p"].attrs) == {"unit": "m"}
+    table["a"].shard(2, tmp_path / "column")
+    assert ingot.open(tmp_path / "column")[...].tolist() == list(range(21))
+    ingot.open(tmp_path / "t").shard(2, tmp_path / "again")
+    assert len(ingot.open(tmp_path / "again")) == 21
+
+
+def test_only_bcolz_is_cut(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="bcolz"):
+        ingot.array([1, 2, 3]).shard(2, tmp_path / "zarr")
+    ingot.table({"a": [1, 2, 3]}).shard(2, tmp_path / "cut")
+    with pytest.raises(UnsupportedError, match="already"):
+        ingot.open(tmp_path / "cut").shard(2, tmp_path / "again")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut"]

@@ -20,8 +20,9 @@ from ingot.errors import (
     SelectionError,
     UnsupportedError,
 )
+from ingot.sharding import shard
 from ingot.stores import LocalStore
-from tests.places import Place, content
+from tests.places import Place, content, put
 
 NewPlace = Callable[[], Place]
 
@@ -415,10 +416,139 @@ def test_nested_columns(place: Place) -> None:
     assert len(table["p"]) == 11
     with pytest.raises(ValueError, match="by the table"):
         table["p"].resize(3)
-    with pytest.raises(UnsupportedError):
-        table.drop_column("p.x")
     table.add_column("q", {"r": np.arange(11)})
     assert ingot.open(place)["q.r"][:].tolist() == list(range(11))
+
+
+def nested() -> dict[str, Any]:
+    """Return columns, some of them in tables inside of tables."""
+    return {"n": np.arange(10), "p": {"x": np.arange(10.0), "y": {"z": np.ones(10, "i4")}}}
+
+
+NESTED_CHANGES: dict[str, Callable[[ingot.Table], object]] = {
+    "added inside": lambda table: table["p"].add_column("w", np.arange(10), position=0),
+    "added by dots": lambda table: table.add_column("p.w", np.arange(10), position=0),
+    "added deeper": lambda table: table.add_column("p.y.w", {"v": np.arange(10)}),
+    "dropped inside": lambda table: table["p"].drop_column("y"),
+    "dropped by dots": lambda table: table.drop_column("p.y"),
+    "renamed inside": lambda table: table["p"]["y"].rename_column("z", "w"),
+    "renamed by dots": lambda table: table.rename_column("p.y.z", "p.y.w"),
+    "renamed table": lambda table: table["p"].rename_column("y", "w"),
+    "described": lambda table: table["p"].attrs.update(unit="m"),
+    "described deeper": lambda table: table["p"]["y"].attrs.update(unit="m"),
+    "described column": lambda table: table["p"]["y"]["z"].attrs.update(unit="m"),
+    "updated": lambda table: table["p"]["y"].update(slice(2), {"z": 7}),
+}
+
+
+def portrait(table: ingot.Table) -> dict[str, Any]:
+    """Return all that a table says of itself, with the tables inside of it."""
+    inner = {name: table[name] for name in table.names}
+    return {
+        "attrs": dict(table.attrs),
+        "columns": {
+            name: portrait(each)
+            if isinstance(each, ingot.Table)
+            else (each[...].tolist(), dict(each.attrs))
+            for name, each in inner.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("change", NESTED_CHANGES.values(), ids=list(NESTED_CHANGES))
+def test_what_changes_a_nested_table_changes_the_whole(
+    place: Place, change: Callable[[ingot.Table], object]
+) -> None:
+    table = make(place, nested())
+    before = portrait(table)
+    change(table)
+    after = portrait(table)
+    assert after != before
+    assert portrait(ingot.open(place)) == after  # type: ignore[arg-type]
+    # What comes next starts from there, in the nested table and in the whole.
+    table["p"].attrs["later"] = 1
+    table.update([0], {"n": 100})
+    assert portrait(ingot.open(place)) == portrait(table)  # type: ignore[arg-type]
+    assert portrait(table)["columns"]["p"]["attrs"]["later"] == 1
+
+
+def test_the_names_in_a_nested_table_are_what_was_asked_for(place: Place) -> None:
+    table = make(place, nested())
+    inner = table["p"]
+    table.add_column("p.w", np.arange(10), position=0, attrs={"unit": "s"})
+    table.rename_column("p.x", "p.u")
+    table.rename_column("p.y", "p.v")
+    assert inner.names == ("w", "u", "v")
+    assert dict(table["p.w"].attrs) == {"unit": "s"}
+    table.append({"n": [10], "p": {"w": [10], "u": [10.0], "v": {"z": [2]}}})
+    table.drop_column("p.w")
+    assert list(ingot.open(place).read()) == ["n", "p.u", "p.v.z"]
+    assert inner["v"]["z"][9:].tolist() == [1, 2]
+
+
+def test_a_transaction_over_nested_tables_is_one_commit(place: Place) -> None:
+    table = make(place, nested())
+    reader = ingot.open(place)
+    assert isinstance(reader, ingot.Table)
+    before = portrait(reader)
+    with table["p"].transaction():
+        table["p"].add_column("w", np.arange(10))
+        table.rename_column("p.x", "p.u")
+        table.append({"n": [1], "p": {"u": [1.0], "y": {"z": [1]}, "w": [1]}})
+        table["p.y"].attrs["unit"] = "m"
+        assert portrait(reader) == before
+    assert portrait(reader) == portrait(table)
+    assert reader["p"].names == ("u", "y", "w")
+    assert len(reader["p.u"]) == 11
+
+    def fail() -> None:
+        with table.transaction():
+            table.drop_column("p.w")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert portrait(reader) == portrait(table)
+    assert reader["p"].names == ("u", "y", "w")
+
+
+REFUSED_NESTED: dict[str, Callable[[ingot.Table], object]] = {
+    "rows": lambda table: table["p"].append({"x": [1.0], "y": {"z": [1]}}),
+    "fewer rows": lambda table: table["p"]["y"].delete([1]),
+    "no such table": lambda table: table.add_column("q.w", np.arange(10)),
+    "an array": lambda table: table.add_column("n.w", np.arange(10)),
+    "length": lambda table: table.add_column("p.w", np.arange(9)),
+    "taken": lambda table: table.add_column("p.x", np.arange(10)),
+    "empty": lambda table: table.add_column("p.w", {}),
+    "absent": lambda table: table.drop_column("p.w"),
+    "the last": lambda table: table.drop_column("p.y.z"),
+    "out of it": lambda table: table.rename_column("p.x", "x"),
+    "into another": lambda table: table.rename_column("p.x", "p.y.x"),
+    "into it": lambda table: table.rename_column("n", "p.n"),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED_NESTED.values(), ids=list(REFUSED_NESTED))
+def test_what_a_nested_table_cannot_become_is_refused(
+    place: Place, change: Callable[[ingot.Table], object]
+) -> None:
+    table = make(place, nested())
+    stored = content(place)
+    with pytest.raises((ValueError, ColumnError)):
+        change(table)
+    assert content(place).keys() - {".lock"} == stored.keys() - {".lock"}
+    assert portrait(ingot.open(place)) == portrait(table)  # type: ignore[arg-type]
+    assert table["p"]["y"].names == ("z",)
+
+
+def test_a_nested_table_that_is_gone_says_so(place: Place) -> None:
+    table = make(place, nested())
+    inner = table["p"]["y"]
+    table.drop_column("p.y")
+    with pytest.raises(ColumnError):
+        inner.read()
+    with pytest.raises(ColumnError):
+        inner.attrs["unit"] = "m"
 
 
 def test_a_transaction_is_one_commit(place: Place) -> None:
@@ -608,5 +738,105 @@ def test_two_handles_see_each_others_commits(place: Place) -> None:
 def test_a_column_opened_alone_is_locked_with_its_table(tmp_path: Path) -> None:
     make(tmp_path / "t")
     store = LocalStore(tmp_path / "t", writable=True)
-    assert ingot.open(tmp_path / "t" / "i")[5] == 5
-    assert store.look() is not None
+    before = store.look()
+    assert before is not None
+    column = ingot.open(tmp_path / "t" / "i", "r+")
+    assert column[5] == 5
+    column[5] = 55
+    assert not (tmp_path / "t" / "i" / ".lock").exists()
+    after = store.look()
+    assert after is not None
+    assert after.sequence > before.sequence
+    assert ingot.open(tmp_path / "t")["i"][5] == 55
+
+
+def test_a_nested_table_opened_alone_keeps_its_length(tmp_path: Path) -> None:
+    whole = make(tmp_path / "t", nested())
+    inner = ingot.open(tmp_path / "t" / "p", "r+")
+    inner.attrs["unit"] = "m"
+    inner.add_column("w", np.arange(10))
+    inner["y"]["z"][3] = 9
+    assert not (tmp_path / "t" / "p" / ".lock").exists()
+    assert (whole["p"].attrs["unit"], whole["p"].names) == ("m", ("x", "y", "w"))
+    assert whole["p.y.z"][3] == 9
+    refused: tuple[Callable[[], object], ...] = (
+        lambda: inner.append({"x": [1.0], "y": {"z": [1]}, "w": [1]}),
+        lambda: inner.delete([1]),
+        lambda: inner["y"].resize(3),
+        lambda: ingot.open(tmp_path / "t" / "p" / "x", "r+").append([1.0]),
+        lambda: ingot.table({"a": [1]}, tmp_path / "t" / "p", overwrite=True),
+    )
+    before = content(tmp_path / "t")
+    for change in refused:
+        with pytest.raises(UnsupportedError):
+            change()
+    with pytest.raises(ValueError, match="last column"):
+        ingot.open(tmp_path / "t" / "p" / "y", "r+").drop_column("z")
+    after = content(tmp_path / "t")
+    assert {**after, ".lock": b""} == {**before, ".lock": b""}
+    assert len(ingot.open(tmp_path / "t")) == 10
+
+
+OLD: dict[str, Callable[[Place], object]] = {
+    "a table": lambda place: make(place, attrs={"old": 1}),
+    "nested tables": lambda place: make(place, nested()),
+    "an array": lambda place: ingot.array(np.arange(99), place, chunks=5, format="bcolz"),
+    "an array of another format": lambda place: ingot.array(np.arange(9), place, format="zarr2"),
+}
+
+
+@pytest.mark.parametrize("old", OLD.values(), ids=list(OLD))
+def test_a_table_takes_the_place_of_what_was_there(
+    place: Place, old: Callable[[Place], object]
+) -> None:
+    old(place)
+    put(place, {"notes.txt": b"mine", "p/notes.txt": b"mine", "i/notes.txt": b"mine"})
+    with pytest.raises(FileExistsError):
+        ingot.table({"i": np.arange(7), "z": np.ones(7)}, place)
+    made = ingot.table({"i": np.arange(7), "z": np.ones(7)}, place, overwrite=True)
+    for table in (made, ingot.open(place)):
+        assert isinstance(table, ingot.Table)
+        assert_holds(table, {"i": np.arange(7), "z": np.ones(7)})
+        assert dict(table.attrs) == {}
+    left = content(place)
+    for key in ("notes.txt", "p/notes.txt", "i/notes.txt"):
+        assert left.pop(key) == b"mine"
+    assert {key.partition("/")[0] for key in left} <= {
+        "__rootdirs__",
+        "__attrs__",
+        ".lock",
+        "i",
+        "z",
+    }
+    made.append({"i": [7], "z": [2.0]})
+    assert len(ingot.open(place)) == 8
+
+
+def test_a_column_may_have_the_name_of_an_old_chunk(place: Place) -> None:
+    ingot.array(np.arange(9), place, chunks=3, format="zarr2")
+    assert "0" in content(place)
+    ingot.table({"0": np.arange(7)}, place, overwrite=True)
+    assert ingot.open(place)["0"][...].tolist() == list(range(7))
+
+
+def test_an_array_takes_the_place_of_a_table(place: Place) -> None:
+    make(place, nested())
+    with pytest.raises(FileExistsError):
+        ingot.array(np.arange(7), place, format="bcolz")
+    array = ingot.array(np.arange(7), place, format="bcolz", overwrite=True)
+    assert array[...].tolist() == ingot.open(place)[...].tolist() == list(range(7))
+    assert {key.partition("/")[0] for key in content(place)} <= {
+        "__attrs__",
+        ".lock",
+        "meta",
+        "data",
+    }
+
+
+def test_shards_are_not_replaced(tmp_path: Path) -> None:
+    make(tmp_path / "t")
+    shard(tmp_path / "t", 3, tmp_path / "cut")
+    before = content(tmp_path / "cut")
+    with pytest.raises(UnsupportedError, match="by itself"):
+        ingot.table({"a": [1]}, tmp_path / "cut", overwrite=True)
+    assert content(tmp_path / "cut") == before

@@ -141,8 +141,10 @@ def picks_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]
     >>> picks_rows((np.array([3, 1]), range(4)), (9, 4)), picks_rows((range(3),), (9,))
     (True, False)
     """
-    others = zip(axes[1:], shape[1:], strict=True)
-    whole = all(isinstance(axis, range) and axis == range(length) for axis, length in others)
+    whole = all(
+        isinstance(axis, range) and axis == range(length)
+        for axis, length in zip(axes[1:], shape[1:], strict=True)
+    )
     return whole and not isinstance(axes[0], range)
 
 

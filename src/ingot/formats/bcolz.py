@@ -15,7 +15,7 @@ from ingot.formats.bcolz_array import (
     read_documents,
 )
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
-from ingot.formats.bcolz_table import ROOTDIRS, create_table, lies_in_data, names_column, open_table
+from ingot.formats.bcolz_table import ROOTDIRS, create_table, holds_column, lies_in_data, open_table
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.formats.row_shards import SHARDS, open_shards
@@ -49,16 +49,21 @@ class BcolzFormat:
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
         if store.size(prefix(path) + ROOTDIRS) is not None:
-            return TableNode(open_table(store, path))
+            part = bool(path) and holds_column(store, path)
+            return TableNode(open_table(store, path, part=part))
         (found,) = read_documents(store, [path])
         if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
             return open_shards(store, path)
         if not found.is_array and lies_in_data(store, path):
             return TableNode(open_table(store, path))
         array = open_array(store, path, found)
-        if path and names_column(store, path):
-            return ArrayNode(ColumnMap(store, array.metadata, path))
+        if path and holds_column(store, path):
+            return ArrayNode(ColumnMap.of(array))
         return ArrayNode(array)
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Tell whether a store is a table that has a column at a path, maybe in nested tables."""
+        return holds_column(store, path)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""

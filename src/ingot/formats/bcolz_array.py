@@ -151,6 +151,11 @@ class BcolzMap:
 class ColumnMap(BcolzMap):
     """The chunks of a column that is opened without its table: its length is the table's."""
 
+    @classmethod
+    def of(cls, chunks: BcolzMap) -> "ColumnMap":
+        """Return the same chunks as those of a column."""
+        return cls(chunks.store, chunks.metadata, chunks.path)
+
     def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
         """Complain: the other columns would be left behind."""
         raise UnsupportedError(

@@ -19,11 +19,13 @@ from ingot.errors import (
     LimitError,
     NotFoundError,
     UnsafeError,
+    UnsupportedError,
 )
 from ingot.formats import document
 from ingot.formats.bcolz_array import (
     ATTRS,
     BcolzMap,
+    ColumnMap,
     Documents,
     create_array,
     open_array,
@@ -41,8 +43,8 @@ __all__ = [
     "ROOTDIRS",
     "BcolzTable",
     "create_table",
+    "holds_column",
     "lies_in_data",
-    "names_column",
     "open_table",
 ]
 
@@ -68,6 +70,8 @@ class BcolzTable:
     """Where columns lie whose folder is not the one of their name."""
     document: Mapping[str, Any] = field(default_factory=dict)
     """What ``__rootdirs__`` says."""
+    part: bool = False
+    """Whether it is opened without the table that it is nested in, which has its length."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,7 +85,7 @@ class BcolzTable:
 
     def reopened(self, store: Store) -> "BcolzTable":
         """Return the map of the same table as `store` has it now."""
-        return open_table(store, self.path)
+        return open_table(store, self.path, part=self.part)
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzTable, Commit]":
         """Return the map with other attributes."""
@@ -110,6 +114,8 @@ class BcolzTable:
         """Return the map without a column; its folder is emptied."""
         self._check_there(name)
         kept = {each: column for each, column in self.columns.items() if each != name}
+        if self.part and not kept:
+            raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
         table, names = self._with(kept)
         removed = tuple(Delete(key) for key in _keys(self.store, self._folder(name)))
         return table, Commit(publish=(names,), cleanup=removed)
@@ -130,12 +136,36 @@ class BcolzTable:
             if data is not None
         )
         columns = {
-            (new if name == old else name): (_moved(column, target) if name == old else column)
+            (new if name == old else name): (
+                _moved(column, source, target) if name == old else column
+            )
             for name, column in self.columns.items()
         }
         table, names = self._with(columns)
         cleanup = tuple(map(Delete, keys))
         return table, Commit(prepare=strays + copies, publish=(names,), cleanup=cleanup)
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the table with all of its columns."""
+        if self.part:
+            raise UnsupportedError(
+                f"{self.store.location}: {self.path!r} is a nested table; open the whole to drop it"
+            )
+        start = prefix(self.path)
+        commits = [_removed(column) for column in self.columns.values()]
+        return Commit(
+            # Columns as well: without the document they might still make a table of their own.
+            publish=(
+                Delete(start + ROOTDIRS),
+                Delete(start + ATTRS),
+                *(edit for commit in commits for edit in commit.publish),
+            ),
+            cleanup=tuple(edit for commit in commits for edit in commit.cleanup),
+        )
+
+    def exchanged(self, name: str, column: Column) -> "BcolzTable":
+        """Return the map with a column as it has become."""
+        return replace(self, columns={**self.columns, name: column})
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Return one commit of those of columns; the first column's length switches last.
@@ -175,8 +205,8 @@ class BcolzTable:
         return table, Put(prefix(self.path) + ROOTDIRS, data)
 
 
-def open_table(store: Store, path: str = "", depth: int = 0) -> BcolzTable:
-    """Return the table at `path`."""
+def open_table(store: Store, path: str = "", depth: int = 0, *, part: bool = False) -> BcolzTable:
+    """Return the table at `path`; as a `part`, its columns cannot change their length."""
     if depth > _DEEPEST:
         raise LimitError(f"{store.location}: {path!r}: more than {_DEEPEST} tables in each other")
     start = prefix(path)
@@ -192,10 +222,12 @@ def open_table(store: Store, path: str = "", depth: int = 0) -> BcolzTable:
             raise NotFoundError(f"{store.location}: no {keys[0]}")
         columns, folders = _open_columns(store, path, names, values, depth)
         _check_lengths(columns, path)
+        if part:
+            columns = {name: _as_part(column) for name, column in columns.items()}
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
-    return BcolzTable(store, columns, parse_attrs(attrs, keys[1]), path, folders, values)
+    return BcolzTable(store, columns, parse_attrs(attrs, keys[1]), path, folders, values, part)
 
 
 def create_table(
@@ -232,22 +264,31 @@ def lies_in_data(store: Store, path: str = "", depth: int = 0) -> bool:
     return found.is_array or lies_in_data(store, folder, depth + 1)
 
 
-def names_column(store: Store, path: str) -> bool:
-    """Tell whether the folder above `path` is a table that has it for a column.
+def holds_column(store: Store, path: str) -> bool:
+    """Tell whether a folder above `path` is a table that has it for a column, maybe a nested one.
 
     >>> from ingot.stores import MemoryStore
-    >>> names_column(MemoryStore({"t/__rootdirs__": b'{"names": ["price"]}'}), "t/price")
+    >>> holds_column(MemoryStore({"t/__rootdirs__": b'{"names": ["price"]}'}), "t/price")
     True
     """
     folder, _, name = path.rpartition("/")
+    if not name:
+        return False
+    if folder.rpartition("/")[2] == _DATA and not _names(store, folder):
+        folder = folder.rpartition("/")[0]
+    return name in _names(store, folder)
+
+
+def _names(store: Store, folder: str) -> tuple[str, ...]:
+    """Return the columns that the document in a folder names; none where there is none."""
     key = prefix(folder) + ROOTDIRS
     (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
-    if data is None or not name:
-        return False
+    if data is None:
+        return ()
     try:
-        return name in _parse_names(document.parse_object(data, key), key)
+        return _parse_names(document.parse_object(data, key), key)
     except IngotError:
-        return False
+        return ()
 
 
 def _data(store: Store, path: str) -> str:
@@ -408,15 +449,32 @@ def _keys(store: Store, folder: str) -> Iterator[str]:
             yield key
 
 
-def _moved(column: Column, folder: str) -> Column:
+def _moved(column: Column, source: str, target: str) -> Column:
+    """Return a column after all that lies in one folder has moved to another."""
     if isinstance(column, TableNode):
         table = column.table
-        columns = {name: _moved(each, f"{folder}/{name}") for name, each in table.columns.items()}
         assert isinstance(table, BcolzTable)
-        return TableNode(replace(table, path=folder, columns=columns))
+        columns = {name: _moved(each, source, target) for name, each in table.columns.items()}
+        folders = {name: target + at.removeprefix(source) for name, at in table.folders.items()}
+        path = target + table.path.removeprefix(source)
+        return TableNode(replace(table, path=path, columns=columns, folders=folders))
     chunks = column.chunks
     assert isinstance(chunks, BcolzMap)
-    return ArrayNode(replace(chunks, path=folder))
+    return ArrayNode(replace(chunks, path=target + chunks.path.removeprefix(source)))
+
+
+def _removed(column: Column) -> Commit:
+    return column.table.removed() if isinstance(column, TableNode) else column.chunks.removed()
+
+
+def _as_part(column: Column) -> Column:
+    if isinstance(column, TableNode):
+        table = column.table
+        assert isinstance(table, BcolzTable)
+        inner = {name: _as_part(each) for name, each in table.columns.items()}
+        return TableNode(replace(table, columns=inner, part=True))
+    assert isinstance(column.chunks, BcolzMap)
+    return ArrayNode(ColumnMap.of(column.chunks))
 
 
 def _sizes_key(commit: Commit) -> str | None:

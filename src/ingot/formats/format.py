@@ -256,6 +256,14 @@ class TableMap(Protocol):
         """Return the map with a column under another name, and the commit that moves it."""
         ...
 
+    def removed(self) -> Commit:
+        """Return the commit that removes the table and all of its columns at once."""
+        ...
+
+    def exchanged(self, name: str, column: "Column") -> "TableMap":
+        """Return the map with a column as it has become: a nested table after a change of it."""
+        ...
+
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Return one commit of those of columns (nested ones by "a.b").
 

@@ -201,6 +201,14 @@ class ShardedTable:
         """Complain."""
         _refuse(self.store)
 
+    def removed(self) -> Commit:
+        """Complain."""
+        _refuse(self.store)
+
+    def exchanged(self, name: str, column: Column) -> "ShardedTable":
+        """Complain."""
+        _refuse(self.store)
+
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Complain."""
         _refuse(self.store)
@@ -242,7 +250,11 @@ def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:
     elif isinstance(node.chunks, BcolzMap):
         yield path, node.chunks
     else:
-        raise UnsupportedError(f"column {path!r} cannot be cut into shards")
+        name = f"column {path!r}" if path else "the array"
+        raise UnsupportedError(
+            f"{node.chunks.store.location}: {name} cannot be cut into shards: it is one of them "
+            "already, or of another format than bcolz"
+        )
 
 
 def lengths(rows: int, chunk: int, count: int) -> tuple[int, ...]:

@@ -121,7 +121,7 @@ class Zarr3Map:
             publish=self._documented(metadata),
             cleanup=self._removals(old, new),
         )
-        return replace(self, metadata=metadata), commit
+        return Zarr3Map(self.store, metadata, self.path), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr3Map, Commit]":
         """Return the map with other attributes."""
@@ -142,6 +142,8 @@ class Zarr3Map:
 
     def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
         """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
+        if all(map(int.__le__, inside, outside)):
+            return ()
         template = self.template
         found = leaving(self.store, template, inside, outside)
         return tuple(Delete(template.key(coords)) for coords in found)

@@ -46,9 +46,6 @@ class Inside(Protocol):
     def size(self, key: str) -> int | None:
         """Return the size of a plain file, None when it is absent."""
 
-    def is_blocked(self, key: str) -> bool:
-        """Tell whether a folder with files in it has the name of a key."""
-
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         """Return what lies in a folder; folders end with a slash, links to them if `follow`."""
 
@@ -211,17 +208,6 @@ class _Folder:
         os.close(descriptor)
         return size
 
-    def is_blocked(self, key: str) -> bool:
-        folder, _, name = key.rpartition("/")
-        place = self._find_place(folder)
-        if place is None:
-            return False
-        try:
-            status = os.stat(name, dir_fd=place, follow_symlinks=False)
-        except OSError:
-            return False
-        return stat.S_ISDIR(status.st_mode) and _holds_files(name, place)
-
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         descriptor = self._root.open_folder(self._inside, folder, listing=True)
         if descriptor is None:
@@ -286,7 +272,7 @@ class _Folder:
             try:
                 os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
             except IsADirectoryError:
-                _remove_empty(name, place)
+                self._remove_folder(key, place)
                 os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
 
         self._beside(key, rename)
@@ -309,7 +295,10 @@ class _Folder:
         if place is None:
             return False
         try:
-            _unlink(name, place)
+            try:
+                os.unlink(name, dir_fd=place)
+            except IsADirectoryError:
+                self._remove_folder(key, place)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -376,6 +365,12 @@ class _Folder:
                 place = self._keep_place(folder, place)
         return place
 
+    def _remove_folder(self, key: str, place: int) -> None:
+        gone = [kept for kept in self._places if f"{kept}/".startswith(f"{key}/")]
+        for folder in gone:
+            os.close(self._places.pop(folder))
+        _remove_empty(key.rpartition("/")[2], place)
+
     def _keep_place(self, folder: str, place: int) -> int:
         if len(self._places) > _MOST_PLACES:
             os.close(self._places.pop(next(islice(self._places, 1, None))))
@@ -396,13 +391,6 @@ class _Folder:
         return True
 
 
-def _unlink(name: str, place: int) -> None:
-    try:
-        os.unlink(name, dir_fd=place)
-    except IsADirectoryError:
-        _remove_empty(name, place)
-
-
 def _remove_empty(name: str, place: int) -> None:
     """Remove a folder in which there is nothing but folders.
 
@@ -417,16 +405,6 @@ def _remove_empty(name: str, place: int) -> None:
     finally:
         os.close(inside)
     os.rmdir(name, dir_fd=place)
-
-
-def _holds_files(name: str, place: int) -> bool:
-    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-    try:
-        with os.scandir(inside) as entries:
-            below = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
-        return any(not folder or _holds_files(each, inside) for each, folder in below)
-    finally:
-        os.close(inside)
 
 
 def _make_folders(path: str, *, sync: bool) -> None:

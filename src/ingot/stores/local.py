@@ -81,6 +81,7 @@ class LocalStore:
         self._dataset: Final = dataset
         self._failure: str | None = None
         self._known: Final[set[str]] = set()
+        self._left: int | None = None
         features = Feature.RANGES | Feature.LIST
         if isinstance(self._files, LocalFiles):
             features |= Feature.NATIVE
@@ -279,6 +280,8 @@ class LocalStore:
         transaction = Transaction(
             inside, self._dataset, turn, name, self.location, sync=sync, known=self._known
         )
+        if turn.sequence != self._left:
+            self._known.clear()  # Another writer may have removed folders since.
         try:
             transaction.recover(thorough=thorough)
             try:
@@ -287,8 +290,10 @@ class LocalStore:
                 transaction.abandon()
                 raise
             transaction.carry_out(commit)
+            self._left = turn.sequence
             return turn.sequence
         except BaseException as error:
+            self._known.clear()
             if transaction.sync_failed:
                 self._failure = str(error)
             if transaction.decided:

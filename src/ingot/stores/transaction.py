@@ -22,22 +22,15 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from ingot.errors import NotFoundError, UnsafeError
+from ingot.errors import NotFoundError
 from ingot.stores import journal as journal_bytes
 from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
+from ingot.stores.obstacle import check_clear
 from ingot.stores.outcome import Outcome, Patches, check_reach, compose
-from ingot.stores.store import (
-    Commit,
-    Delete,
-    Extent,
-    Move,
-    Patch,
-    Put,
-    staged_key,
-)
+from ingot.stores.store import Commit, Delete, Extent, Move, Patch, Put, staged_key
 from ingot.stores.verification import summed, verify
 
 __all__ = ["Transaction", "read_journal"]
@@ -65,7 +58,7 @@ def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None
 class Transaction:
     """The steps of one commit, below one open directory, by the writer whose turn it is.
 
-    `known` are the folders whose names a commit before this one has made to last.
+    `known` are the folders whose names last when those before this commit, and it, succeeded.
     """
 
     __slots__ = (
@@ -75,7 +68,6 @@ class Transaction:
         "_inside",
         "_known",
         "_lasting",
-        "_made",
         "_name",
         "_staged",
         "_sync",
@@ -108,9 +100,7 @@ class Transaction:
         self._count = 0
         # What this commit has written and synced itself.
         self._lasting: set[str] = set()
-        # Folders whose names are known to last, and those that the next sync adds to them.
         self._known = set() if known is None else known
-        self._made: list[str] = []
         self._changed: dict[str, None] = {}
         self._touched = False
         self.decided = False
@@ -121,9 +111,7 @@ class Transaction:
     def recover(self, *, thorough: bool = False) -> None:
         """Finish what a writer before decided, and sweep away what it did not.
 
-        Unless `thorough`, what was put aside by somebody who died before it was his turn stays
-        until a writer died at work or the system was started again: to find it takes a walk
-        through all folders.
+        Only if `thorough` are all folders searched for what was put aside out of turn.
         """
         found = self._turn.found
         journal = read_journal(self._inside, self._dataset, self._where)
@@ -300,10 +288,9 @@ class Transaction:
                 self._sync_named(move.source)
             # Whoever staged it may have made any of the folders on the way to it.
             folder = move.key.rpartition("/")[0]
-            if folder not in self._known:
-                self._changed.update(dict.fromkeys(_folders(move.key)))
-                self._made.append(folder)
-            self._changed[folder] = None
+            above = [folder] if folder in self._known else _folders(move.key)
+            self._changed.update(dict.fromkeys(above))
+            self._known.update(above)
 
     def _sync_named(self, key: str) -> None:
         opened = self._inside.open_old(key)
@@ -321,23 +308,16 @@ class Transaction:
         if not outcomes:
             self._sync_folders()
             return
-        self._check_places(outcomes)
         self._patch_staged(late)
         self._settle_sources(outcomes)
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)
             return
+        for outcome in outcomes:
+            check_clear(self._inside, outcome.key)
         journal = Journal(self._name, tuple(self._entries(outcomes)))
         self._decide(journal)
         self._apply(journal, sync=self._sync)
-
-    def _check_places(self, outcomes: Iterable[Outcome]) -> None:
-        """Complain of a folder in the way of a file before anything is decided that needs it."""
-        for outcome in outcomes:
-            if not isinstance(outcome, Patches) and self._inside.is_blocked(outcome.key):
-                raise UnsafeError(
-                    f"{self._where}: key {outcome.key!r} is the name of a folder with files in it"
-                )
 
     def _switch(self, outcomes: Sequence[Outcome]) -> None:
         """Publish by one rename or one removal, once all that was prepared lasts."""
@@ -425,6 +405,7 @@ class Transaction:
 
     def _rename(self, source: str, key: str, phase: str = "publish") -> None:
         self._touched = True
+        self._forget_folder(key)
         if phase == "prepare" and not self._sync:
             # Nobody knows the staged name yet, so it may be that of the old file for a while.
             self._inside.replace(source, key)
@@ -436,16 +417,18 @@ class Transaction:
 
     def _unlink(self, key: str) -> None:
         self._touched = True
+        self._forget_folder(key)
         if self._inside.unlink(key):
             self._changed[key.rpartition("/")[0]] = None
+
+    def _forget_folder(self, key: str) -> None:
+        if key in self._known:  # An empty folder makes room for a file of its name.
+            self._known.clear()
 
     def _sync_folders(self) -> None:
         for folder in list(self._changed) if self._sync else ():
             self._guarded(partial(self._inside.sync_folder, folder))
         self._changed.clear()
-        if self._made and self._sync:
-            self._known.update(self._made)
-            self._made.clear()
 
     def _sync_file(self, file: int) -> None:
         self._guarded(partial(self._inside.sync, file))

@@ -195,13 +195,6 @@ class Disk:
         file = self._find(key)
         return None if file is None else len(self._contents[file])
 
-    def is_blocked(self, key: str) -> bool:
-        """Tell whether a folder with files in it has the name of a key."""
-        below = (
-            names for folder, names in self._names.items() if f"{folder}/".startswith(f"{key}/")
-        )
-        return any(file != _FOLDER for names in below for file in names.values())
-
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         """Return the names in a folder."""
         return list(self._names.get(folder, ()))

@@ -18,6 +18,7 @@ from ingot.stores import (
     LocalStore,
     Patch,
     Put,
+    files,
     staged_key,
 )
 from ingot.stores import root as root_module
@@ -483,15 +484,64 @@ def test_folders_with_files_are_not_removed(tmp_path: Path) -> None:
 def test_a_folder_in_the_way_is_found_before_anything_is_decided(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, writable=True)
     store.apply(_put(**{"f/0": b"kept", "a": b"old"}))
-    for edits in (
-        (Put("a", b"new"), Put("f", b"in the way")),
-        (Put("f", b"in the way"),),
-        (Put("a", b"new"), store.stage("f", b"in the way")),
+    for build in (
+        lambda: (Put("a", b"new"), Put("f", b"in the way")),
+        lambda: (Put("f", b"in the way"),),
+        lambda: (Put("a", b"new"), store.stage("f", b"in the way")),
     ):
-        with pytest.raises(UnsafeError, match="'f' is the name of a folder"):
-            store.apply(Commit(publish=edits))
+        store.recover()
+        with pytest.raises(UnsafeError, match=r"'f'.* folder"):
+            store.apply(Commit(publish=build()))
         assert store.view() is store
         assert store.read([Extent("a"), Extent("f/0")]) == [b"old", b"kept"]
     store.apply(Commit(publish=(Delete("f/0"), Put("a", b"new"))))
     store.apply(Commit(publish=(Put("a", b"newer"), Put("f", b"a file"))))
     assert store.read([Extent("a"), Extent("f")]) == [b"newer", b"a file"]
+
+
+def test_a_folder_that_was_removed_and_made_again_is_synced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = files._Folder.sync_folder
+
+    def sync_folder(self: files._Folder, folder: str) -> None:
+        synced.append(folder)
+        real(self, folder)
+
+    monkeypatch.setattr(files._Folder, "sync_folder", sync_folder)
+    store, other = (LocalStore(tmp_path, writable=True) for _ in range(2))
+
+    def put(key: str) -> list[str]:
+        edit = store.stage(key, b"value")
+        synced.clear()
+        store.apply(Commit(publish=(edit,)))
+        return sorted(set(synced))
+
+    def clear(writer: LocalStore) -> None:
+        writer.apply(Commit(publish=(Delete("a/b/0"), Delete("a/b/1"))))
+        writer.apply(Commit(publish=(Put("a/b", b"a file"),)))
+        writer.apply(Commit(publish=(Delete("a/b"),)))
+
+    assert put("a/b/0") == ["", "a", "a/b"]
+    assert put("a/b/1") == ["a/b"]
+    clear(store)
+    assert put("a/b/0") == ["", "a", "a/b"]
+    assert put("a/b/1") == ["a/b"]
+    clear(other)
+    assert put("a/b/0") == ["", "a", "a/b"]
+
+
+def test_a_folder_in_the_way_is_noticed_before_anything_is_decided(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("x", b"old"),)))
+    (tmp_path / "full" / "deeper").mkdir(parents=True)
+    (tmp_path / "full" / "deeper" / "file").write_bytes(b"of others")
+    (tmp_path / "link").symlink_to("full")
+    with pytest.raises(UnsafeError, match=r"'full'.* folder"):
+        store.apply(Commit(publish=(Put("x", b"new"), Put("full", b"new"))))
+    assert store.read([Extent("x")]) == [b"old"]
+    store.apply(Commit(publish=(Put("x", b"new"), Put("link", b"new"))))
+    assert store.read([Extent("x"), Extent("link")]) == [b"new", b"new"]
+    assert (tmp_path / "full" / "deeper" / "file").read_bytes() == b"of others"
+    assert list(store.names(hidden=True)) == ["full/", "link", "x"]

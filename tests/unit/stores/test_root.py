@@ -45,6 +45,12 @@ def store(inside: Path) -> LocalStore:
     return LocalStore(inside, writable=True)
 
 
+def _make_folder(path: Path, outside: Path) -> None:
+    # An empty one would make room: keys that are gone leave their folders behind.
+    path.mkdir()
+    (path / "file").write_bytes(b"kept")
+
+
 def _make_pipe(path: Path, outside: Path) -> None:
     os.mkfifo(path)
 
@@ -74,7 +80,7 @@ def _make_link(target: str) -> Callable[[Path, Path], None]:
 
 
 SPECIAL = {
-    "a folder": lambda path, outside: path.mkdir(),
+    "a folder": _make_folder,
     "a pipe": _make_pipe,
     "a socket": _make_socket,
     "a device": _make_device,
