@@ -87,6 +87,12 @@ impl Recipe {
         filter | self.codec.format().flag_bits() | if self.splits() { 0 } else { FLAG_UNSPLIT }
     }
 
+    /// Whether the blocks of a chunk are coded in this way; the recipe is settled.
+    pub fn wrote(&self, chunk: &[u8]) -> bool {
+        let own = self.header(self.flags(), 0, 0);
+        chunk[0] == own[0] && chunk[2..4] == own[2..4] && chunk[8..12] == own[8..12]
+    }
+
     fn header(&self, flags: u8, nbytes: usize, cbytes: usize) -> [u8; HEADER_BYTES] {
         Header::pack_first(2, flags, self.typesize, nbytes, self.blocksize, cbytes)
     }
@@ -262,6 +268,37 @@ pub fn encode_shuffled(
         if out.used >= nbytes + HEADER_BYTES {
             return Ok(false);
         }
+    }
+    out.patch(0, &recipe.header(recipe.flags(), nbytes, out.used));
+    Ok(true)
+}
+
+/// Encode a chunk that begins with blocks as they are, all of them full, and goes on with what
+/// `plain` makes. False when the chunk is better stored as it is. The recipe is settled.
+pub fn encode_behind<'a>(
+    blocks: impl ExactSizeIterator<Item = &'a [u8]>,
+    plain: &[u8],
+    recipe: &Recipe,
+    out: &mut Packer,
+    scratch: &mut Scratch,
+) -> Outcome<bool> {
+    let nbytes = blocks.len() * recipe.blocksize + plain.len();
+    let mut start = HEADER_BYTES;
+    out.clear();
+    out.fill(HEADER_BYTES + 4 * nbytes.div_ceil(recipe.blocksize), |space| space.len())?;
+    for block in blocks {
+        out.patch(start, &(out.used as u32).to_le_bytes());
+        out.push(block)?;
+        start += 4;
+    }
+    let mut raw = 0;
+    for block in plain.chunks(recipe.blocksize) {
+        out.patch(start, &(out.used as u32).to_le_bytes());
+        encode_block(block, recipe, out, scratch, &mut raw)?;
+        start += 4;
+    }
+    if out.used >= nbytes + HEADER_BYTES {
+        return Ok(false);
     }
     out.patch(0, &recipe.header(recipe.flags(), nbytes, out.used));
     Ok(true)

@@ -15,6 +15,7 @@ mod files;
 mod filters;
 #[cfg(test)]
 mod fuzz;
+mod growth;
 mod header;
 mod layout;
 mod learning;

@@ -55,17 +55,25 @@ impl Layout {
         tools: &mut Tools,
         keep: impl FnOnce(&[u8]) -> Outcome<T>,
     ) -> Outcome<T> {
-        let Tools { scratch, buffers, chunk, packer, framed, .. } = tools;
         let due = self.due(number, true);
         let rows = self.valid(number);
         let size = rows * due.row_bytes;
+        let old = if whole { None } else { old()? };
+        if let Some(extent) = &old
+            && let Some(added) = region.as_one_piece()
+            && region.span().1 * self.itemsize == size
+            && self.grow_rows(extent, number, rows, added, tools)?
+        {
+            return keep(&tools.framed);
+        }
+        let Tools { scratch, buffers, chunk, packer, framed, .. } = tools;
         // Rows that lie together are encoded where they lie.
         if whole && let Some(plain) = region.as_one_piece().filter(|plain| plain.len() == size) {
             return self.pack_rows(plain, number, rows, scratch, packer, framed).and_then(|()| keep(framed));
         }
         let chunk = room(chunk, size)?;
         if !whole {
-            match old()? {
+            match old {
                 Some(extent) => self.decode_rows(&extent, &due, chunk, scratch, buffers)?,
                 None => return corrupt!("the chunk is missing"),
             }
@@ -89,7 +97,8 @@ impl Layout {
             return Err(Fault::new(Kind::Argument, "only Blosc chunks have a head and a trailer"));
         };
         encode::encode(plain, recipe, packer, scratch, 1, &Watch::unasked())?;
-        superchunk::pack(packer.bytes(), plain, framing, number, rows, framed)
+        let zone = framing.items.map_or_else(Vec::new, |items| items.zone(plain));
+        superchunk::pack(packer.bytes(), &zone, number, rows, framed)
     }
 
     /// The zone maps of chunks, empty for those that have none.

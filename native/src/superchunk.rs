@@ -120,7 +120,12 @@ pub struct Found<'a> {
     pub rows: usize,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// The trailer and where the blocks lie, if there is a trailer.
+    pub fn seal(&self) -> Option<(&'a Trailer<'a>, &'a Spans)> {
+        self.checks.0.as_ref().map(|(trailer, spans)| (trailer, spans))
+    }
+
     /// All bytes of the chunk, and every checksum compared.
     pub fn all(&mut self) -> Outcome<&[u8]> {
         let cbytes = self.decoder.header.cbytes;
@@ -278,18 +283,10 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Put the file of `chunk` into `out`: head, chunk, trailer. `plain` is what it holds.
-pub fn pack(
-    chunk: &[u8],
-    plain: &[u8],
-    framing: &Framing,
-    number: usize,
-    rows: usize,
-    out: &mut Vec<u8>,
-) -> Outcome<()> {
+/// Put the file of `chunk` into `out`: head, chunk, trailer.
+pub fn pack(chunk: &[u8], zone: &[u8], number: usize, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
     out.clear();
     out.extend_from_slice(&FRAME);
     out.extend_from_slice(chunk);
-    let zone = framing.items.map_or_else(Vec::new, |items| items.zone(plain));
-    trailer::pack(chunk, number as u64, rows, &zone, out)
+    trailer::pack(chunk, number as u64, rows, zone, out)
 }

@@ -63,6 +63,32 @@ impl Items {
         }
     }
 
+    /// The zone map of `held` items whose own is `zone`, the last being `last`, and of `added`
+    /// behind them. `None` where only all items can tell.
+    pub fn zone_behind(&self, zone: &[u8], held: usize, last: &[u8], added: &[u8]) -> Option<Vec<u8>> {
+        let width = self.size.div_ceil(8) * 8;
+        if self.big_endian || zone.len() != 2 * width + 16 || added.len() < self.size {
+            return None;
+        }
+        let word = |zone: &[u8], at: usize| zone[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let (nulls, ascending) = (word(zone, 2 * width), word(zone, 2 * width + 8) == 1);
+        let mut items = Vec::with_capacity(added.len() + 2 * self.size);
+        if nulls < held as u64 {
+            items.extend_from_slice(&zone[..self.size]);
+            items.extend_from_slice(&zone[width..width + self.size]);
+        }
+        items.extend_from_slice(added);
+        let mut joined = self.zone(&items);
+        items.clear();
+        items.extend_from_slice(last);
+        items.extend_from_slice(added);
+        let ascending = ascending && word(&self.zone(&items), 2 * width + 8) == 1;
+        let nulls = word(&joined, 2 * width).checked_add(nulls)?;
+        joined[2 * width..2 * width + 8].copy_from_slice(&nulls.to_le_bytes());
+        joined[2 * width + 8..].copy_from_slice(&u64::from(ascending).to_le_bytes());
+        Some(joined)
+    }
+
     fn numbers<const N: usize, T: Item>(
         &self,
         bytes: &[u8],

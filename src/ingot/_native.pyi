@@ -117,7 +117,11 @@ class Layout:
         self, out: NDArray[Any], rows: NDArray[Any], threads: int
     ) -> list[Trouble] | None: ...
     def compare(
-        self, out: NDArray[Any], start: int, comparison: str, value: bytes, threads: int
+        self,
+        out: NDArray[Any],
+        start: int,
+        comparisons: Sequence[tuple[str, bytes]],
+        threads: int,
     ) -> list[Trouble] | None: ...
 
 class Lookout:

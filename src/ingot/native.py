@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 6
+ABI = 7
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -183,9 +183,13 @@ class Layout(Protocol):
         """Copy rows with trailers, by ascending numbers, to ``out``; None if all was well."""
 
     def compare(
-        self, out: "NDArray[Any]", start: int, comparison: str, value: bytes, threads: int
+        self,
+        out: "NDArray[Any]",
+        start: int,
+        comparisons: "Sequence[tuple[str, bytes]]",
+        threads: int,
     ) -> "list[Trouble] | None":
-        """Say in ``out`` of which rows from ``start`` on a comparison with ``value`` is true."""
+        """Say in ``out`` of which rows from ``start`` on all comparisons are true."""
 
     def zones(self, numbers: "Sequence[int]") -> list[bytes]:
         """Read the zone maps of chunks that have trailers; empty where there is none."""

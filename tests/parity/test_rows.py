@@ -130,3 +130,49 @@ def test_damage_is_found_by_rows_and_comparisons(damage: str, kernel: str, tmp_p
         table["a"][np.arange(15_000, 29_999, 50)]
     with pytest.raises(CorruptionError):
         table.where("a == 7").rows()
+
+
+EXPRESSIONS = [
+    "(a >= 20) & (a < 700)",
+    "(a >= 20) & (b > 0.25) & (a < 700) & (b <= 0.75)",
+    "(20 <= a) and (a != 33) and not (b < 0.5)",
+    "(a < 20) | (a > 900) & (b > 0.9)",
+    "((a < 20) ^ (b > 0.9)) & (a > 3)",
+    "~((a >= 20) & (a < 700)) & (b == b)",
+    "(a > 5) & (a in (7, 9, 700)) & (b > 0.1)",
+    "(a > 5000) & (b > 0.1)",
+    "(a > 2.5) & (a < 10)",
+    "(a > 100) & (a < 90)",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_joined_comparisons_are_those_of_numpy(
+    expression: str, kernel: str, tmp_path: Path
+) -> None:
+    chance = np.random.default_rng(8)
+    columns = {"a": chance.integers(0, 1000, ROWS), "b": chance.random(ROWS)}
+    columns["b"][::7] = np.nan
+    table = ingot.table(columns, tmp_path / "t", chunks=CHUNK)
+    plain = expression.replace(" and ", " & ").replace("not ", "~")
+    plain = plain.replace("a in (7, 9, 700)", "np.isin(a, (7, 9, 700))")
+    expected = eval(plain, {"np": np, **columns})
+    np.testing.assert_array_equal(table.where(expression).rows(), np.flatnonzero(expected))
+    assert table.where(expression).count() == np.count_nonzero(expected)
+
+
+def test_a_query_sees_what_was_changed_since_the_last_one(kernel: str, tmp_path: Path) -> None:
+    table = ingot.table({"a": np.arange(ROWS), "b": np.arange(ROWS)}, tmp_path / "t", chunks=CHUNK)
+    assert len(table.where("a > 50000").rows()) == 0
+    table["a"][7] = 60_000
+    assert table.where("a > 50000").rows().tolist() == [7]
+    table.append({"a": [70_000], "b": [0]})
+    assert table.where("a > 50000").rows().tolist() == [7, ROWS]
+    other = ingot.open(tmp_path / "t", "r+")
+    other.update("b == 9", {"a": 80_000})
+    assert table.where("a > 50000").rows().tolist() == [7, 9, ROWS]
+    with table.transaction():
+        table["a"][20_000] = 90_000
+        assert table.where("a > 50000").rows().tolist() == [7, 9, 20_000, ROWS]
+    table.delete("a == 80000")
+    assert table.where("a > 50000").rows().tolist() == [7, 19_999, ROWS - 1]

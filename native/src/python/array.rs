@@ -193,26 +193,29 @@ impl PyLayout {
         if found.is_empty() { Ok(None) } else { troubles(py, found).map(Some) }
     }
 
-    /// Say in `out`, a byte for each, of which rows from `start` on a comparison with `value`
-    /// is true; what was wrong is returned.
+    /// Say in `out`, a byte for each, of which rows from `start` on all comparisons, each with a
+    /// value, are true; what was wrong is returned.
     fn compare(
         &self,
         py: Python<'_>,
         out: &Bound<'_, PyAny>,
         start: usize,
-        comparison: &str,
-        value: Vec<u8>,
+        comparisons: Vec<(String, Vec<u8>)>,
         threads: usize,
     ) -> PyResult<Option<Troubles>> {
-        let Some(comparison) = Comparison::parse(comparison) else {
-            return Err(PyValueError::new_err(format!("{comparison:?} is no comparison")));
-        };
+        let mut tests = Vec::with_capacity(comparisons.len());
+        for (comparison, value) in comparisons {
+            let Some(parsed) = Comparison::parse(&comparison) else {
+                return Err(PyValueError::new_err(format!("{comparison:?} is no comparison")));
+            };
+            tests.push((parsed, value));
+        }
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::writable(&buffer)?;
         let found = detached(py, |kept, watch| {
             // SAFETY: as in `gather`.
             let out = unsafe { memory.whole() };
-            self.0.compare(start, comparison, &value, out, threads, &mut kept.tools, watch)
+            self.0.compare(start, &tests, out, threads, &mut kept.tools, watch)
         })?;
         if found.is_empty() { Ok(None) } else { troubles(py, found).map(Some) }
     }

@@ -65,6 +65,7 @@ class Engine:
         "_layout",
         "_plain",
         "_threads",
+        "_zones",
         "chunks",
         "options",
         "shape",
@@ -91,6 +92,8 @@ class Engine:
         self._threads = options.thread_count()
         # Another state has another cache: file systems give the number of a removed file again.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
+        # Those of one state; where other chunks may be stored, another engine begins.
+        self._zones: Zones | None = None
         # Made by the first call that needs it: many arrays are opened only to be looked at.
         self._layout: native.Layout | EllipsisType | None = ...
 
@@ -104,11 +107,12 @@ class Engine:
 
     def settled(self) -> "Engine":
         """Return the engine for the state that was written towards, once it is stored."""
-        if self._before is self.chunks and self._cache is None:
+        same = self._before is self.chunks
+        if same and self._cache is None and not isinstance(self.chunks, Zoned):
             return self
         engine = Engine(self.chunks, self.options)
         # A layout of chunks that are cut at the edge knows where the edge was before.
-        if self.chunks.schema.padded:
+        if same or self.chunks.schema.padded:
             engine._layout = self._layout
         return engine
 
@@ -245,15 +249,17 @@ class Engine:
         chunks, dtype = self.chunks, self._dtype
         if not isinstance(chunks, Zoned) or not has_zone(dtype):
             return None
-        numbers = range(chunks.schema.grid.chunk_count)
-        layout = self._make_layout()
-        packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
-        return Zones.parse(packed, dtype)
+        if self._zones is None:
+            numbers = range(chunks.schema.grid.chunk_count)
+            layout = self._make_layout()
+            packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
+            self._zones = Zones.parse(packed, dtype)
+        return self._zones
 
     def compared(
-        self, comparison: str, item: NDArray[Any], rows: range
+        self, comparisons: Sequence[tuple[str, NDArray[Any]]], rows: range
     ) -> NDArray[np.bool_] | None:
-        """Tell of which rows a comparison with an item of the array's own type is true.
+        """Tell of which rows comparisons with items of the array's own type are true, all of them.
 
         None where only the caller can: the kernel knows numbers and times, one for each row.
         """
@@ -267,7 +273,8 @@ class Engine:
         ):
             return None
         found = np.empty(len(rows), np.bool_)
-        troubles = layout.compare(found, rows.start, comparison, item.tobytes(), self._threads)
+        packed = [(comparison, item.tobytes()) for comparison, item in comparisons]
+        troubles = layout.compare(found, rows.start, packed, self._threads)
         self._judge(troubles or [])
         return found
 

@@ -4,8 +4,9 @@ Knows which expressions are made of such comparisons: of one column with one val
 ``and``, ``or``, ``not`` and their like. Refuses everything else, which is evaluated from columns.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +19,21 @@ from ingot.sheet import Sheet
 __all__ = ["compared", "item_of"]
 
 Mask = NDArray[np.bool_]
+Test: TypeAlias = tuple[str, NDArray[Any]]
 
 
 def compared(sheet: Sheet, expression: Expression, rows: range) -> Mask | None:
     """Return of which rows an expression is true; None when the kernel cannot tell."""
     if isinstance(expression, Compare):
-        return _compared_column(sheet, expression, rows)
+        return _all_true(sheet, (expression,), rows)
     if isinstance(expression, Unary) and expression.operator in ("~", "not"):
         inner = compared(sheet, expression.operand, rows)
         return None if inner is None else np.logical_not(inner, out=inner)
-    if isinstance(expression, Combine):
-        return _joined(sheet, expression.operator, expression.operands, rows)
-    if isinstance(expression, Binary) and expression.operator in _WORDS:
-        sides = expression.left, expression.right
-        return _joined(sheet, _WORDS[expression.operator], sides, rows)
+    word = _word(expression)
+    if word == "and":
+        return _all_true(sheet, tuple(_sides(expression)), rows)
+    if word is not None:
+        return _joined(word, (compared(sheet, side, rows) for side in _parts(expression)))
     return None
 
 
@@ -66,28 +68,67 @@ _JOINS: dict[str, Callable[..., Mask]] = {
 }
 
 
-def _joined(
-    sheet: Sheet, operator: str, operands: tuple[Expression, ...], rows: range
-) -> Mask | None:
-    result: Mask | None = None
-    for operand in operands:
-        found = compared(sheet, operand, rows)
+def _word(expression: Expression) -> str | None:
+    """Return how an expression joins its parts, if it does."""
+    if isinstance(expression, Combine):
+        return expression.operator
+    return _WORDS.get(expression.operator) if isinstance(expression, Binary) else None
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    if isinstance(expression, Combine):
+        return expression.operands
+    return (expression.left, expression.right) if isinstance(expression, Binary) else ()
+
+
+def _sides(expression: Expression) -> Iterator[Expression]:
+    """Yield what must all be true for an expression to be true."""
+    if _word(expression) != "and":
+        yield expression
+        return
+    for part in _parts(expression):
+        yield from _sides(part)
+
+
+def _all_true(sheet: Sheet, expressions: Sequence[Expression], rows: range) -> Mask | None:
+    """Return of which rows all are true; a column is decoded once for all its comparisons."""
+    tests: dict[str, list[Test]] = {}
+    others: list[Expression] = []
+    for expression in expressions:
+        if not isinstance(expression, Compare):
+            others.append(expression)
+            continue
+        found = _test(sheet, expression)
         if found is None:
             return None
-        result = found if result is None else _JOINS[operator](result, found, out=result)
+        tests.setdefault(found[0], []).append(found[1])
+    rest = (compared(sheet, each, rows) for each in others)
+    columns = (sheet.engine(name).compared(each, rows) for name, each in tests.items())
+    return _joined("and", chain(rest, columns))
+
+
+def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
+    result: Mask | None = None
+    for mask in masks:
+        if mask is None:
+            return None
+        result = mask if result is None else _JOINS[word](result, mask, out=result)
+        if word == "and" and not result.any():
+            # What follows cannot make any of them true; that it has an answer was checked before.
+            return result
     return result
 
 
-def _compared_column(sheet: Sheet, expression: Compare, rows: range) -> Mask | None:
+def _test(sheet: Sheet, expression: Compare) -> tuple[str, Test] | None:
+    """Return the column that is compared, and with what; None when the kernel cannot do that."""
     operator, column, value = expression.operator, expression.left, expression.right
     if isinstance(column, Literal):
         operator, column, value = MIRRORED[operator], value, column
     if not isinstance(column, Column) or not isinstance(value, Literal):
         return None
-    engine = sheet.engine(column.name)
-    dtype = engine.chunks.schema.dtype
+    dtype = sheet.chunks(column.name).schema.dtype
     adapted = adapt(operator, value.value, dtype)
     if isinstance(adapted, bool):
-        return np.full(len(rows), adapted)
+        return None
     item = item_of(adapted[1], dtype)
-    return None if item is None else engine.compared(adapted[0], item, rows)
+    return None if item is None else (column.name, (adapted[0], item))

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.query.comparing import compared
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.zones import Span, Zones, survey
@@ -47,8 +48,8 @@ def find(sheet: Sheet, expression: Expression) -> Rows:
     for span, mask in _looked(sheet, expression):
         if mask is None or mask.all():
             parts.append(range(span.start, span.stop))
-        elif mask.any():
-            parts.append(np.flatnonzero(mask) + span.start)
+        else:
+            parts += _numbered(mask, span.start)
     return _joined(parts)
 
 
@@ -77,14 +78,19 @@ def _looked(
 ) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
     """Yield the runs of rows that can match, with what is true of each row; None if all do."""
     names = column_names(expression)
+    simple = True
     for span in survey(expression, _zones(sheet, names), sheet.rows):
         if span.certain:
             yield span, None
             continue
         for block in _blocks(sheet, names, span):
             rows = range(block.start, block.stop)
-            columns = {name: gather(sheet, name, rows) for name in names}
-            yield block, matches(expression, columns, len(rows))
+            mask = compared(sheet, expression, rows) if simple else None
+            if mask is None:
+                simple = False
+                columns = {name: gather(sheet, name, rows) for name in names}
+                mask = matches(expression, columns, len(rows))
+            yield block, mask
 
 
 def _blocks(sheet: Sheet, names: tuple[str, ...], span: Span) -> Iterator[Span]:
@@ -110,6 +116,15 @@ def _zones(sheet: Sheet, names: tuple[str, ...]) -> dict[str, Zones]:
             rows = engine.chunks.schema.chunks[0]
             found[name] = Zones(rows, sheet.rows, zones.low, zones.high, zones.nulls, zones.known)
     return found
+
+
+def _numbered(mask: NDArray[np.bool_], start: int) -> list[Rows]:
+    """Return the numbers of the rows that a mask marks, as a range where they follow each other."""
+    found = np.flatnonzero(mask)
+    if not len(found):
+        return []
+    first, last = int(found[0]) + start, int(found[-1]) + start
+    return [range(first, last + 1) if last - first < len(found) else found + start]
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from ingot.errors import UnsafeError
 from ingot.stores import lock
+from ingot.stores.exchange import exchanged, placed
 from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
@@ -74,6 +75,12 @@ class Inside(Protocol):
 
         Where a folder has the name, it is removed before, if there are no files in it.
         """
+
+    def replace(self, source: str, key: str) -> None:
+        """Do the same, in two steps perhaps: what had the name may be `source` for a while."""
+
+    def place(self, source: str, key: str) -> None:
+        """Do the same, but `source`, while it is there, is always the new file."""
 
     def unlink(self, key: str) -> bool:
         """Remove a name, or a folder without files; tell whether it was there."""
@@ -269,6 +276,18 @@ class _Folder:
                 os.rename(old, name, src_dir_fd=place, dst_dir_fd=place)
 
         self._beside(key, rename)
+
+    def replace(self, source: str, key: str) -> None:
+        old = source.rpartition("/")[2]
+        if self._beside(key, lambda name, place: exchanged(old, name, place)):
+            self.unlink(source)
+        else:
+            self.rename(source, key)
+
+    def place(self, source: str, key: str) -> None:
+        old = source.rpartition("/")[2]
+        if not self._beside(key, lambda name, place: placed(old, name, place)):
+            self.rename(source, key)
 
     def unlink(self, key: str) -> bool:
         folder, _, name = key.rpartition("/")

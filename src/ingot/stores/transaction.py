@@ -229,11 +229,11 @@ class Transaction:
     def _perform_one(self, phase: str, outcome: Outcome) -> None:
         self._touched = True
         if isinstance(outcome, Put):
-            self._rename(self._staged[phase, outcome.key], outcome.key)
+            self._rename(self._staged[phase, outcome.key], outcome.key, phase)
             del self._staged[phase, outcome.key]
             self._lasting.add(outcome.key)
         elif isinstance(outcome, Move):
-            self._rename(outcome.source, outcome.key)
+            self._rename(outcome.source, outcome.key, phase)
         elif isinstance(outcome, Delete):
             self._unlink(outcome.key)
         else:
@@ -385,7 +385,7 @@ class Transaction:
             elif isinstance(entry, Written):
                 self._write_into(_patches(key, entries))
             elif self._inside.size(entry.staged) is not None:
-                self._rename(entry.staged, key)
+                self._rename(entry.staged, key, "apply")
         self._sync_folders()
         self._unlink(self._dataset.journal)
         self._sync_folders()
@@ -406,10 +406,16 @@ class Transaction:
 
     # Names and syncs
 
-    def _rename(self, source: str, key: str) -> None:
+    def _rename(self, source: str, key: str, phase: str = "publish") -> None:
         self._touched = True
         self._forget_folder(key)
-        self._inside.rename(source, key)
+        if phase == "prepare" and not self._sync:
+            # Nobody knows the staged name yet, so it may be that of the old file for a while.
+            self._inside.replace(source, key)
+        elif phase == "apply" and not self._sync:
+            self._inside.place(source, key)
+        else:
+            self._inside.rename(source, key)
         self._changed[key.rpartition("/")[0]] = None
 
     def _unlink(self, key: str) -> None:

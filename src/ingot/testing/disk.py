@@ -20,6 +20,7 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
+from ingot.stores.exchange import second_name
 from ingot.stores.lock import State
 from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent
@@ -263,6 +264,31 @@ class Disk:
         if self._step(f"rename {key}"):
             self._change(folder, ((old, None), (name, self._names[folder][old])))
             self._done()
+
+    def replace(self, source: str, key: str) -> None:
+        """Exchange two names of a folder, then remove the first; without the second, rename."""
+        folder, _, name = key.rpartition("/")
+        old, names = source.rpartition("/")[2], self._names[folder]
+        if name not in names or old not in names:
+            self.rename(source, key)
+            return
+        if self._step(f"exchange {key}"):
+            self._change(folder, ((old, names[name]), (name, names[old])))
+            self._done()
+        self.unlink(source)
+
+    def place(self, source: str, key: str) -> None:
+        """Let a file have a second name, exchange that with the key, and remove what is left."""
+        folder, _, name = key.rpartition("/")
+        old, names = source.rpartition("/")[2], self._names[folder]
+        if name not in names or old not in names:
+            self.rename(source, key)
+            return
+        if self._step(f"link {source}"):
+            self._change(folder, ((second_name(old), names[old]),))
+            self._done()
+        self.replace(source.removesuffix(old) + second_name(old), key)
+        self.unlink(source)
 
     def unlink(self, key: str) -> bool:
         """Remove a name."""

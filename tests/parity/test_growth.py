@@ -1,0 +1,131 @@
+"""Chunks that grow at their end, beside chunks that were written at once, by both kernels."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import ingot
+from ingot.codecs.zones import zone_of
+from ingot.errors import CorruptionError
+from ingot.formats.superchunk import zone_in
+from tests.kernels import needs_native
+from tests.places import use_kernel
+
+CHUNK = 20_000
+CODECS = ["blosc:lz4:5:shuffle:4096", "blosc:zstd:1:bitshuffle:4096", "blosc:lz4:0:noshuffle"]
+KINDS = ["i1", "<i4", ">i4", "u8", "f2", "f4", "f8", "M8[ns]", "S7", "S256", "<U3", ">U3", "c16"]
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    use_kernel(request.param, monkeypatch)
+    return str(request.param)
+
+
+def items(dtype: str, count: int, order: str) -> NDArray[Any]:
+    """Return items that ascend, or do not, or are none at all here and there."""
+    numbers = np.arange(count)
+    if order == "mixed":
+        numbers = np.random.default_rng(5).permutation(count)
+    kind = np.dtype(dtype).kind
+    if kind in "SU":
+        return np.char.zfill((numbers % 1000).astype("U3"), 3).astype(dtype)
+    data: NDArray[Any] = (numbers // 200).astype(dtype)
+    if order == "gaps" and kind in "fM":
+        data[:9000] = np.nan if kind == "f" else np.datetime64("NaT")
+        data[11_000::3] = data[0]
+    return data
+
+
+def chunk_files(folder: Path) -> list[bytes]:
+    files = sorted(folder.glob("data/*.blp"), key=lambda path: int(path.stem[2:]))
+    return [path.read_bytes() for path in files]
+
+
+@pytest.mark.parametrize("order", ["ascending", "mixed", "gaps"])
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("dtype", KINDS)
+def test_pieces_make_the_chunks_of_the_whole(
+    dtype: str, codec: str, order: str, kernel: str, tmp_path: Path
+) -> None:
+    data = items(dtype, 25_000, order)
+    keywords: dict[str, Any] = {"format": "bcolz", "chunks": CHUNK, "codec": codec}
+    grown = ingot.array(data[:8191], tmp_path / "grown", **keywords)
+    for start, stop in [(8191, 8192), (8192, 9000), (9000, 16_384), (16_384, 25_000)]:
+        grown.append(data[start:stop])
+    np.testing.assert_array_equal(grown[:], data, strict=True)
+    for number, file in enumerate(chunk_files(tmp_path / "grown")):
+        zone = zone_of(data[number * CHUNK : (number + 1) * CHUNK])
+        assert zone_in(file, number) == (b"" if zone is None else zone.pack(data.dtype))
+
+
+@needs_native
+def test_full_blocks_keep_their_bytes(tmp_path: Path) -> None:
+    data = np.random.default_rng(1).integers(0, 50, 30_000).cumsum()
+    for level in (1, 9):
+        codec = f"blosc:lz4:{level}:shuffle:8192"
+        path = tmp_path / str(level)
+        ingot.array(data[:20_000], path, format="bcolz", chunks=40_000, codec=codec)
+    (fast,), (small,) = chunk_files(tmp_path / "1"), chunk_files(tmp_path / "9")
+    # Whoever encodes all of it again leaves blocks of another level.
+    assert _blocks(fast)[:19] != _blocks(small)[:19]
+    (tmp_path / "9" / "data" / "__0.blp").write_bytes(fast)
+    grown = ingot.open(tmp_path / "9", "r+")
+    grown.append(data[20_000:])
+    (after,) = chunk_files(tmp_path / "9")
+    assert _blocks(after)[:19] == _blocks(fast)[:19]
+    assert _blocks(after)[19] != _blocks(fast)[19]
+    np.testing.assert_array_equal(grown[:], data)
+
+
+def _blocks(file: bytes) -> list[bytes]:
+    chunk = file[16:]
+    nbytes, blocksize, cbytes = np.frombuffer(chunk[4:16], "<u4").tolist()
+    count = -(-nbytes // blocksize)
+    starts = [*np.frombuffer(chunk[16 : 16 + 4 * count], "<u4").tolist(), cbytes]
+    return [chunk[start:stop] for start, stop in pairwise(starts)]
+
+
+@needs_native
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 9000), min_size=1, max_size=8),
+    width=st.sampled_from([(), (3,)]),
+    step=st.sampled_from([1, -1, 2]),
+)
+def test_any_pieces_are_read_back(
+    lengths: list[int], width: tuple[int, ...], step: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    row = int(np.prod(width, dtype=int))
+    data = np.arange(2 * sum(lengths) * row, dtype="i4").reshape(-1, *width)[::step]
+    data = data[: sum(lengths)]
+    array = ingot.array(data[:0], tmp_path_factory.mktemp("a") / "a", format="bcolz", chunks=CHUNK)
+    start = 0
+    for length in lengths:
+        array.append(data[start : start + length])
+        start += length
+    np.testing.assert_array_equal(array[:], data, strict=True)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.9])
+def test_nothing_is_added_to_a_damaged_chunk(place: float, kernel: str, tmp_path: Path) -> None:
+    array = ingot.array(
+        np.arange(9000),
+        tmp_path / "a",
+        format="bcolz",
+        chunks=CHUNK,
+        codec="blosc:lz4:5:shuffle:4096",
+    )
+    (path,) = (tmp_path / "a" / "data").glob("*.blp")
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 255
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError):
+        array.append(np.arange(10))
+    assert path.read_bytes() == data
