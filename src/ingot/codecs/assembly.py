@@ -47,6 +47,8 @@ SPLITS = ("auto", "always", "never")
 """When ``compress2`` cuts blocks into one stream per byte of the item."""
 
 _DEFAULT_BLOCK_BYTES = 128 << 10
+_STREAM_BYTES = 32 << 10
+_WIDEST_BLOCK_BYTES = 512 << 10
 _SMALLEST_COMPRESSED = 32
 # How many items a block must have for streams to be worth one each, by codec; each zlib stream
 # brings tables of its own.
@@ -136,6 +138,11 @@ def compress2(
         return special.pack(kind, source.size, typesize, source[:typesize].tobytes())
     block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
     splits = _splits_2(split, codec, level, pipeline, block_bytes)
+    # Each stream of a block is worth a length of its own.
+    wider = min(_WIDEST_BLOCK_BYTES, _STREAM_BYTES * typesize)
+    if splits and not blocksize and wider > block_bytes:
+        block_bytes = min(wider // (8 * typesize) * (8 * typesize), source.size)
+        splits = _splits_2(split, codec, level, pipeline, block_bytes)
     body = b""
     if level and source.size >= _SMALLEST_COMPRESSED:
         writer = _Writer(pipeline, codec, level, block_bytes, splits, runs=True, dictionary=known)
