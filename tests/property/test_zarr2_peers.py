@@ -210,7 +210,7 @@ def test_filters_go_both_ways(
     zlib = {"id": "zlib", "level": 1}
     with folder_with(kernel_name) as folder:
         codec = [parse_stage(config) for config in [*filters, zlib]]
-        ingot.array(data, folder, chunks=(3, 4), codec=codec, order=order)
+        ingot.array(data, folder, chunks=(3, 4), codec=codec, order=order, format="zarr2")
         theirs = zarr.open_array(folder, mode="r", zarr_format=2)
         np.testing.assert_array_equal(theirs[...], data)
     with folder_with(kernel_name) as folder:
@@ -234,7 +234,7 @@ def test_filters_go_both_ways(
 @given(texts=st.lists(st.text(), max_size=8), chunk=st.integers(1, 9))
 def test_text_of_any_length_goes_both_ways(kernel_name: str, texts: list[str], chunk: int) -> None:
     with folder_with(kernel_name) as folder:
-        ingot.array(np.array(texts, np.dtypes.StringDType()), folder, chunks=chunk)
+        ingot.array(np.array(texts, np.dtypes.StringDType()), folder, chunks=chunk, format="zarr2")
         assert zarr.open_array(folder, mode="r", zarr_format=2)[...].tolist() == texts
     with folder_with(kernel_name) as folder:
         array = zarr.create_array(
@@ -257,7 +257,7 @@ def test_lengths_change_in_turns(
 ) -> None:
     """zarr-python leaves the end of edge chunks as it is when an array shrinks."""
     with folder_with(kernel_name) as folder:
-        ours = ingot.array(np.arange(1, first + 1), folder, chunks=chunk)
+        ours = ingot.array(np.arange(1, first + 1), folder, chunks=chunk, format="zarr2")
         theirs = zarr.open_array(folder, mode="r+", zarr_format=2)
         theirs.resize((second,))
         ours = ingot.open(folder, "r+")
