@@ -83,6 +83,7 @@ class Example:
             fill=self.fill,
             order=self.order,
             dimension_separator=self.separator,
+            format="zarr2",
         )
         array[self.box] = self.data[self.box]
 
