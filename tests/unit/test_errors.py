@@ -19,6 +19,7 @@ EXPECTED_BASES = {
     "MemberError": KeyError,
     "ExistsError": FileExistsError,
     "SelectionError": IndexError,
+    "ColumnError": KeyError,
     "KernelError": ImportError,
 }
 
