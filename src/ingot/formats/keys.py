@@ -78,6 +78,8 @@ def removals(
     >>> removals(MemoryStore(), KeyTemplate(suffix=".blosc"), (3,), (2,))
     (Delete(key='2.blosc'),)
     """
+    if all(map(int.__le__, inside, outside)):
+        return ()
     found = leaving(store, template, inside, outside)
     return tuple(Delete(template.key(coords)) for coords in found)
 

@@ -31,14 +31,14 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import all_removed, leaving, strays
+from ingot.formats.keys import all_removed, removals, staged, strays
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.sharding import sharded
 from ingot.formats.shards import inner_map
 from ingot.formats.zarr3_document import NODE, ArrayMetadata, GroupMetadata, KeyEncoding, Metadata
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Feature, Put, Store
+from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
 __all__ = ["Zarr3Format", "Zarr3Map", "checked_path", "default_stages", "documented"]
 
@@ -98,13 +98,7 @@ class Zarr3Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        template = self.template
-        return Commit(
-            publish=tuple(
-                Delete(template.key(coords)) if data is None else Put(template.key(coords), data)
-                for coords, data in encoded.items()
-            )
-        )
+        return staged(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr3Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -117,9 +111,9 @@ class Zarr3Map:
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
-            prepare=self._removals(new, old),
+            prepare=removals(self.store, self.template, new, old),
             publish=self._documented(metadata),
-            cleanup=self._removals(old, new),
+            cleanup=removals(self.store, self.template, old, new),
         )
         return Zarr3Map(self.store, metadata, self.path), commit
 
@@ -139,14 +133,6 @@ class Zarr3Map:
         changes = {self.path: metadata.document}
         followed = zarr3_copies.followed(self.store, above(self.path), changes)
         return Put(prefix(self.path) + NODE, zarr3_document.pack(metadata)), *followed
-
-    def _removals(self, inside: Coords, outside: Coords) -> tuple[Edit, ...]:
-        """Return the removal of all chunks in the grid `inside` that are not in `outside`."""
-        if all(map(int.__le__, inside, outside)):
-            return ()
-        template = self.template
-        found = leaving(self.store, template, inside, outside)
-        return tuple(Delete(template.key(coords)) for coords in found)
 
 
 class Zarr3Format:

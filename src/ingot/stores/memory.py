@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ingot.errors import CorruptionError, NotFoundError
+from ingot.errors import NotFoundError
+from ingot.stores.outcome import patched
 from ingot.stores.state import Look
 from ingot.stores.store import (
     Buffer,
@@ -168,9 +169,4 @@ def _moved(value: bytes | None, move: Move) -> bytes:
 def _patched(value: bytes | None, patch: Patch) -> bytes:
     if value is None:
         raise NotFoundError(f"memory: no key {patch.key!r} to patch")
-    if patch.start > len(value):
-        raise CorruptionError(
-            f"memory: key {patch.key!r} holds {len(value)} bytes, a patch starts at {patch.start}"
-        )
-    data = bytes(patch.data)
-    return value[: patch.start] + data + value[patch.start + len(data) :]
+    return patched(value, patch, "memory")

@@ -7,7 +7,8 @@ the store below is not touched, but for values too large to be kept in memory, w
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ingot.errors import CorruptionError, NotFoundError
+from ingot.errors import NotFoundError
+from ingot.stores.outcome import patched
 from ingot.stores.state import stateful
 from ingot.stores.store import (
     Buffer,
@@ -143,12 +144,7 @@ class PendingStore:
         (value,) = self.read([Extent(edit.key)])
         if value is None:
             raise NotFoundError(f"{self.location}: {edit.key!r} is not there to be patched")
-        if edit.start > len(value):
-            raise CorruptionError(
-                f"{edit.key!r}: a patch from {edit.start}, but {len(value)} bytes are stored"
-            )
-        data = bytes(edit.data)
-        return value[: edit.start] + data + value[edit.start + len(data) :]
+        return patched(value, edit, self.location)
 
     def _stays(self, name: str) -> bool:
         """Tell whether something below is still there: a folder is while one of its keys is."""
