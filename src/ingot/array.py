@@ -318,7 +318,7 @@ class Array:
 
         def build(now: Engine) -> Step:
             if now is engine:
-                return Step(engine, early)
+                return Step(engine.settled(), early)
             engine.discard(early)
             return changes.assigned(now, select(now.shape), value)
 

@@ -159,6 +159,13 @@ def test_columns_are_live_arrays(place: Place) -> None:
     assert ingot.open(place)["i"].attrs["unit"] == "m"
 
 
+def test_a_query_sees_what_took_the_place_of_whole_chunks(place: Place) -> None:
+    table = ingot.table({"a": np.zeros(8, "i4")}, place, chunks=2)
+    assert len(table.where("a > 5").rows()) == 0, "the zone maps are known now"
+    table["a"][...] = np.arange(8)
+    np.testing.assert_array_equal(table.where("a > 5").rows(), [6, 7])
+
+
 def test_a_column_alone_cannot_grow(place: Place) -> None:
     table = make(place)
     before = content(place)

@@ -19,6 +19,7 @@ from ingot.errors import CorruptionError, LimitError, NotFoundError, ReadOnlyErr
 from ingot.stores import archive
 from ingot.stores.archive import Directory, Member
 from ingot.stores.local import FileStore
+from ingot.stores.outcome import patched
 from ingot.stores.root import Root
 from ingot.stores.state import NEVER, Look
 from ingot.stores.store import (
@@ -386,12 +387,7 @@ def _patched(edit: Patch, draft: _Draft, opened: _Opened | None, where: str, mos
     if isinstance(value, Member):
         assert opened is not None
         value = opened.value(value, most)
-    if edit.start > len(value):
-        raise CorruptionError(
-            f"{where}: {edit.key!r} holds {len(value)} bytes, a patch begins at {edit.start}"
-        )
-    data = bytes(edit.data)
-    return value[: edit.start] + data + value[edit.start + len(data) :]
+    return patched(value, edit, where)
 
 
 def _packed(draft: _Draft, opened: _Opened | None) -> bytearray:
