@@ -61,6 +61,7 @@ from ingot.stores import (
     ZipStore,
     read_state,
 )
+from ingot.stores.dataset import WHOLE
 from ingot.stores.state import change, read_numbered
 from ingot.table import Table
 
@@ -382,24 +383,35 @@ def outermost(folder: str, *, quick: bool = False) -> Part | None:
 
     The dataset is the outermost folder whose parts reach to this one. Its lock and its journal are
     those of all of them. `quick` stops at the first folder without a mark, which is enough for what
-    is there: only parts that a journal is yet to make may lie below such a folder.
+    is there: only parts that a journal is yet to make may lie below such a folder, and those of
+    formats that have such folders between.
     """
     place, inner = os.path.realpath(folder), ""
-    found = None
-    while True:
+    found, owners = None, _OWNERS
+    while owners:
         place, name = os.path.split(place)
         if not name:
             return found
         inner = f"{name}/{inner}" if inner else name
-        owners = [owner for owner in _OWNERS if _has_part(owner, place, inner)]
-        if owners:
-            found = Part(owners[-1], place, inner)
+        having = [owner for owner in owners if _has_part(owner, place, inner)]
+        if having:
+            found = Part(having[-1], place, inner)
         elif quick:
-            return found
+            owners = tuple(owner for owner in owners if _reaches(owner, place))
+    return found
+
+
+def _reaches(owner: Owner, folder: str) -> bool:
+    """Tell whether a folder may lie between a whole and its parts without a mark."""
+    return owner.between is not None and f"/{owner.between}/" in f"{folder}/"
 
 
 def _has_part(owner: Owner, folder: str, inner: str) -> bool:
-    if not os.access(f"{folder}/{owner.mark}", os.F_OK):
+    marks = [owner.mark]
+    if owner.between is not None and inner.startswith(f"{owner.between}/"):
+        # Folders like these need not be of a whole at all, unless a writer has taken it for one.
+        marks.append(WHOLE.lock)
+    if not any(os.access(f"{folder}/{mark}", os.F_OK) for mark in marks):
         return False
     try:
         return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))

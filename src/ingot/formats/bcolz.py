@@ -15,7 +15,14 @@ from ingot.formats.bcolz_array import (
     read_documents,
 )
 from ingot.formats.bcolz_metadata import SIZES, STORAGE
-from ingot.formats.bcolz_table import ROOTDIRS, create_table, holds_column, lies_in_data, open_table
+from ingot.formats.bcolz_table import (
+    DATA,
+    ROOTDIRS,
+    create_table,
+    holds_column,
+    lies_in_data,
+    open_table,
+)
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.formats.row_shards import SHARDS, open_shards
@@ -45,6 +52,7 @@ class BcolzFormat:
     )
     settings: ClassVar[tuple[str, ...]] = ()
     mark: ClassVar[str] = ROOTDIRS
+    between: ClassVar[str | None] = DATA
 
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
@@ -55,7 +63,8 @@ class BcolzFormat:
         if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
             return open_shards(store, path)
         if not found.is_array and lies_in_data(store, path):
-            return TableNode(open_table(store, path))
+            part = bool(path) and holds_column(store, path)
+            return TableNode(open_table(store, path, part=part))
         array = open_array(store, path, found)
         if path and holds_column(store, path):
             return ArrayNode(ColumnMap.of(array))

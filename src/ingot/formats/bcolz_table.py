@@ -40,6 +40,7 @@ from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 
 __all__ = [
+    "DATA",
     "ROOTDIRS",
     "BcolzTable",
     "create_table",
@@ -48,11 +49,11 @@ __all__ = [
     "open_table",
 ]
 
+DATA: Final = "data"
 ROOTDIRS: Final = "__rootdirs__"
 
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
-_DATA: Final = "data"
 _WIDEST: Final = 255
 # Names that something else in a table's folder has.
 _TAKEN: Final = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock"})
@@ -264,31 +265,33 @@ def lies_in_data(store: Store, path: str = "", depth: int = 0) -> bool:
     return found.is_array or lies_in_data(store, folder, depth + 1)
 
 
-def holds_column(store: Store, path: str) -> bool:
-    """Tell whether a folder above `path` is a table that has it for a column, maybe a nested one.
+def holds_column(store: Store, path: str, table: str = "") -> bool:
+    """Tell whether a table has a folder for a column, maybe in nested tables.
 
     >>> from ingot.stores import MemoryStore
-    >>> holds_column(MemoryStore({"t/__rootdirs__": b'{"names": ["price"]}'}), "t/price")
+    >>> holds_column(MemoryStore({"__rootdirs__": b'{"names": ["price"]}'}), "data/price")
     True
     """
-    folder, _, name = path.rpartition("/")
-    if not name:
-        return False
-    if folder.rpartition("/")[2] == _DATA and not _names(store, folder):
-        folder = folder.rpartition("/")[0]
-    return name in _names(store, folder)
+    for place in _column_places(store, table):
+        if path == place or (path.startswith(f"{place}/") and holds_column(store, path, place)):
+            return True
+    return False
 
 
-def _names(store: Store, folder: str) -> tuple[str, ...]:
-    """Return the columns that the document in a folder names; none where there is none."""
-    key = prefix(folder) + ROOTDIRS
+def _column_places(store: Store, table: str) -> Iterator[str]:
+    """Yield where the columns of a table may lie; nothing where no table is."""
+    key = prefix(table) + ROOTDIRS
     (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
-    if data is None:
-        return ()
-    try:
-        return _parse_names(document.parse_object(data, key), key)
-    except IngotError:
-        return ()
+    if data is not None:
+        try:
+            values = document.parse_object(data, key)
+            for name in _parse_names(values, key):
+                yield from _places(table, name, values)
+        except IngotError:
+            return  # Who opens the table itself is told what is wrong with it.
+    elif lies_in_data(store, table):
+        folder = _data(store, table)
+        yield from (f"{folder}/{name}" for name in _folders(store, folder))
 
 
 def _data(store: Store, path: str) -> str:
@@ -296,7 +299,7 @@ def _data(store: Store, path: str) -> str:
 
     A nested column holds only folders.
     """
-    inner = prefix(path) + _DATA
+    inner = prefix(path) + DATA
     return inner if not path or _folders(store, inner) else path
 
 
@@ -376,7 +379,7 @@ def _open_columns(
 def _places(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
     start = prefix(path)
     yield start + name
-    yield f"{start}{_DATA}/{name}"
+    yield f"{start}{DATA}/{name}"
     dirs = values.get("dirs")
     place = dirs.get(name) if isinstance(dirs, dict) else None
     if isinstance(place, str):

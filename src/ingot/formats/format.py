@@ -404,6 +404,14 @@ class Owner(Format, Protocol):
         """The name of a file that lies in every folder of which others are parts."""
         ...
 
+    @property
+    def between(self) -> str | None:
+        """The name that folders without a mark have between a whole and its parts, if any.
+
+        A folder with such a one in it may be a whole without a mark, once somebody wrote to it.
+        """
+        ...
+
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether what a store holds has a part at a path, or might get one there."""
         ...

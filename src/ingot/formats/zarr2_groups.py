@@ -28,6 +28,7 @@ class Zarr2Hierarchy(Zarr2Format):
     """Zarr version 2 with its groups."""
 
     mark: ClassVar[str] = GROUP
+    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""

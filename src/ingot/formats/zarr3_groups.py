@@ -22,6 +22,7 @@ class Zarr3Hierarchy(Zarr3Format):
     """Zarr version 3 with its groups."""
 
     mark: ClassVar[str] = NODE
+    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""

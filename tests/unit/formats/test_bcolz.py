@@ -537,6 +537,81 @@ def test_a_column_by_itself_has_the_journal_and_the_lock_of_its_table(
     assert pickle.loads(pickle.dumps(column))[2] == 50
 
 
+def laid_out(layout: str, folder: Path) -> dict[str, Path]:
+    """Make a table of nine rows as an older layout has it; return the folders of its columns."""
+    source = MemoryStore()
+    filled(source, {"a": design(wish(9)), "n": {"x": design(wish(9))}}, rows=9)
+    files = content(source)
+    if layout == "dirs":
+        rootdirs = {"names": ["a", "n"], "dirs": {"a": "/home/somebody/table/col_a"}}
+        put(folder, moved(files, a="col_a") | {"__rootdirs__": json.dumps(rootdirs).encode()})
+        return {"a": folder / "col_a", "n.x": folder / "n" / "x"}
+    files = moved(files, a="data/a", n="data/n")
+    if layout == "unnamed":
+        files = {key: data for key, data in files.items() if "__rootdirs__" not in key}
+    put(folder, files)
+    return {"a": folder / "data" / "a", "n.x": folder / "data" / "n" / "x"}
+
+
+@pytest.mark.parametrize("layout", ["data", "unnamed", "dirs"])
+def test_columns_of_older_layouts_have_the_lock_of_their_table(
+    tmp_path: Path, kernel: str, layout: str
+) -> None:
+    folder = tmp_path / "table"
+    columns = laid_out(layout, folder)
+    (folder / ".lock").unlink(missing_ok=True)
+    table = ingot.open(folder, "r+")
+    table.attrs["season"] = 1
+    for name, place in columns.items():
+        column = ingot.open(place, "r+")
+        column[2:7] = 50
+        assert table[name][:].tolist() == [1, 2, 50, 50, 50, 50, 50, 8, 9]
+        with pytest.raises(UnsupportedError, match="is a column"):
+            column.append([1])
+    assert [path.parent for path in folder.rglob(".lock")] == [folder]
+    nested = ingot.open(columns["n.x"].parent, "r+")
+    with pytest.raises(UnsupportedError, match="is a column"):
+        nested.resize(3)
+
+
+@pytest.mark.parametrize("layout", ["data", "unnamed", "dirs"])
+def test_columns_of_older_layouts_have_the_journal_of_their_table(
+    tmp_path: Path, kernel: str, layout: str
+) -> None:
+    folder = tmp_path / "table"
+    columns = laid_out(layout, folder)
+    table = ingot.open(folder, "r+")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            table.update(slice(1), dict.fromkeys(columns, 70))
+    assert (folder / ".commit").exists()
+    for place in columns.values():
+        assert ingot.open(place)[0] == 70
+    assert (folder / ".commit").exists()
+
+
+def test_arrays_in_a_folder_called_data_are_on_their_own(tmp_path: Path, kernel: str) -> None:
+    """They look like the columns of a table, and are none unless somebody used them so."""
+    for name in "ab":
+        ingot.array(np.arange(9), tmp_path / "data" / name, format="bcolz")
+    array = ingot.open(tmp_path / "data" / "a", "r+")
+    array.append([9])
+    assert len(array) == 10
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_table_below_another_that_does_not_name_it_is_on_its_own(
+    tmp_path: Path, kernel: str
+) -> None:
+    outer, inner = tmp_path / "outer", tmp_path / "outer" / "left"
+    filled(outer, {"a": design(wish(9))}, rows=9)
+    filled(inner, {"b": design(wish(3))}, rows=3)
+    (inner / ".lock").unlink()
+    ingot.open(inner / "b", "r+")[0] = 5
+    assert (inner / ".lock").exists()
+
+
 def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel: str) -> None:
     folder = tmp_path / "table"
     filled(folder, {"a": design(wish(9)), "b": design(wish(9))}, rows=9)
