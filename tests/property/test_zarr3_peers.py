@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import ingot
 from ingot.codecs.bytes import Blosc, Gzip
 from ingot.codecs.checksums import Crc32c
-from ingot.codecs.codec import Stage, parse_spelling
+from ingot.codecs.codec import Stage, parse_spelling, parse_stage
 from ingot.codecs.strings import VlenBytes
 from tests.kernels import on_each_kernel
 from tests.places import use_kernel
@@ -253,6 +253,21 @@ def test_codecs_of_numcodecs_are_read(
         np.testing.assert_array_equal(
             zarr.open_array(folder, mode="r", zarr_format=3)[...], found, strict=True
         )
+
+
+@on_each_kernel
+@pytest.mark.parametrize(
+    ("dtype", "filters"), FILTERS, ids=["+".join(f["id"] for f in fs) for _, fs in FILTERS]
+)
+def test_zarr_reads_the_codecs_of_numcodecs_that_we_write(
+    kernel_name: str, dtype: str, filters: list[dict[str, Any]]
+) -> None:
+    data = items(dtype, (7, 6))
+    with folder_with(kernel_name) as folder:
+        codec = [parse_stage(config) for config in filters]
+        ours = ingot.array(data, folder, chunks=(3, 4), codec=codec, format="zarr3")
+        theirs = zarr.open_array(folder, mode="r", zarr_format=3)
+        np.testing.assert_array_equal(theirs[...], ours[...], strict=True)
 
 
 @on_each_kernel

@@ -662,6 +662,61 @@ def test_we_read_groups_and_copies_of_zarr(tmp_path: Path, version: int) -> None
     assert again["x/y"][...].tolist() == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_copies_that_zarr_spells_differently_are_true(tmp_path: Path, version: int) -> None:
+    """zarr-python spells out in copies what our documents leave to their defaults."""
+    zarr = pytest.importorskip("zarr")
+    root = ingot.group(tmp_path / "root", format=f"zarr{version}")
+    root.array("a", np.arange(10.0), chunks=3, fill=np.nan, attrs={"units": "m"})
+    root.array("b/c", [[True, False]], chunks=1, codec="zstd:3")
+    zarr.consolidate_metadata(str(tmp_path / "root"), zarr_format=version)
+    key, name = {2: (".zmetadata", "a/.zarray"), 3: ("zarr.json", "a")}[version]
+    document = json.loads((tmp_path / "root" / key).read_bytes())
+    copies = document["metadata"] if version == 2 else document["consolidated_metadata"]["metadata"]
+    real = name if version == 2 else "a/zarr.json"
+    assert copies[name] != json.loads((tmp_path / "root" / real).read_bytes())
+    assert root.consolidated is True
+    copies[name]["fill_value"] = 0
+    (tmp_path / "root" / key).write_text(json.dumps(document))
+    assert root.consolidated is False
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "value", "same"),
+    [
+        (2, "dimension_separator", ".", True),
+        (2, "dimension_separator", "/", False),
+        (2, "filters", [], True),
+        (2, "filters", [{"id": "crc32"}], False),
+        (2, "compressor", {"id": "unheard of"}, False),
+        (2, "note", "of another program", False),
+        (3, "storage_transformers", [], True),
+        (3, "storage_transformers", [{"name": "unheard of"}], False),
+        (3, "dimension_names", None, True),
+        (3, "dimension_names", ["x"], False),
+        (3, "chunk_key_encoding", "default", True),
+        (3, "chunk_key_encoding", "v2", False),
+        (3, "attributes", {"n": 1}, False),
+        (3, "note", {"must_understand": False}, False),
+        (3, "node_type", "group", False),
+    ],
+)
+def test_copies_are_compared_by_what_they_say(
+    version: int, field: str, value: Any, same: bool
+) -> None:
+    store = MemoryStore()
+    root = ingot.group(store, format=f"zarr{version}")
+    root.array("a", [1, 2, 3], codec="none")
+    root.consolidate()
+    key = {2: ".zmetadata", 3: "zarr.json"}[version]
+    [data] = store.read([Extent(key)])
+    document = json.loads(data or b"")
+    copies = document["metadata"] if version == 2 else document["consolidated_metadata"]["metadata"]
+    copies[{2: "a/.zarray", 3: "a"}[version]][field] = value
+    put(store, {key: json.dumps(document).encode()})
+    assert root.consolidated is same
+
+
 # Arrays of other axes in the same place -----------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from ingot.errors import IngotError
 from ingot.formats import copies, document, nodes
 from ingot.formats.format import Copies, GroupNode
 from ingot.formats.paths import above, normalised, prefix
@@ -14,10 +15,12 @@ from ingot.formats.zarr2 import (
     ARRAY,
     ATTRS,
     GROUP,
+    ArrayMetadata,
     Zarr2Format,
     documented,
     pack_attrs,
     pack_group,
+    parse_array,
 )
 from ingot.stores.store import Commit, Extent, Put, Store
 
@@ -65,7 +68,9 @@ class Zarr2Hierarchy(Zarr2Format):
         found = copies.read(store, path)
         if found is None:
             return None
-        return Copies(copies.differences(_told(found), _told(self._documents(store, path))))
+        real = self._documents(store, path)
+        stale = copies.differences(_told(found), _told(real))
+        return Copies(tuple(key for key in stale if not _same(found.get(key), real.get(key))))
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that makes copies of all documents at a group and below it."""
@@ -95,3 +100,21 @@ def _told(documents: Mapping[str, Any]) -> dict[str, Any]:
         elif value or name != ATTRS:
             found[key] = value
     return found
+
+
+def _same(copy: Any, real: Any) -> bool:
+    """Tell whether two documents of arrays say the same, though they spell it differently."""
+    try:
+        # Some programs spell out in copies what a document leaves to its defaults.
+        return bool(copy and real) and _respelled(copy) == _respelled(real)
+    except IngotError:
+        return False
+
+
+def _respelled(values: Mapping[str, Any]) -> bytes:
+    """Return the document of an array that says the same as we would spell it."""
+    metadata = parse_array(document.pack(dict(values), ARRAY, bare_nan=True))
+    plain = ArrayMetadata.of(metadata.schema, metadata.separator).document
+    kept = {key: value for key, value in values.items() if key not in plain}
+    said = {**plain, **kept, "dimension_separator": metadata.separator}
+    return document.pack(said, ARRAY, bare_nan=True)

@@ -234,8 +234,9 @@ def _misplaced(found: Extension, stage: Stage) -> FormatError:
 def _spelled(stage: Stage, ndim: int) -> dict[str, Any]:
     name, configuration = stage.name, _configuration(stage, ndim)
     if configuration is None:
-        name = _FOREIGN + stage.name
-        configuration = {key: value for key, value in stage.config().items() if key != "id"}
+        config = {key: value for key, value in stage.config().items() if key != "id"}
+        # Readers of these names want a configuration, be it empty.
+        return {"name": _FOREIGN + name, "configuration": config}
     return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ingot.errors import IngotError
 from ingot.formats import document
 from ingot.formats.paths import above, prefix
-from ingot.formats.zarr3_document import NODE
+from ingot.formats.zarr3_document import NODE, respelled
 from ingot.stores.store import Extent, Put, Store
 
 __all__ = ["FIELD", "bare", "children", "differences", "followed", "parse", "with_copies"]
@@ -102,12 +102,19 @@ def differences(copies: Mapping[str, Any], real: Mapping[str, Any]) -> tuple[str
 
 
 def _same(copy: Mapping[str, Any], real: Mapping[str, Any]) -> bool:
-    # As text, in which numbers that are none equal themselves. No attributes are empty ones.
-    texts = [
-        document.pack({"attributes": {}, **bare(each)}, FIELD, bare_nan=True)
-        for each in (copy, real)
-    ]
-    return texts[0] == texts[1]
+    # As text, in which numbers that are none equal themselves.
+    copy, real = bare(copy), bare(real)
+    if _text(copy) == _text(real):
+        return True
+    try:
+        # Some programs spell out in copies what a document leaves to its defaults.
+        return _text(respelled(copy)) == _text(respelled(real))
+    except IngotError:
+        return False
+
+
+def _text(values: Mapping[str, Any]) -> bytes:
+    return document.pack(dict(values), FIELD, bare_nan=True)
 
 
 def _read(store: Store, path: str) -> dict[str, Any] | None:

@@ -41,6 +41,7 @@ __all__ = [
     "Metadata",
     "pack",
     "parse",
+    "respelled",
 ]
 
 NODE: Final = "zarr.json"
@@ -199,6 +200,25 @@ def pack(metadata: Metadata) -> bytes:
     """
     # What another program has written as NaN stays; attributes of ours have been checked.
     return document.pack(metadata.document, NODE, bare_nan=True)
+
+
+def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document that says the same as we would spell it, or complain about it.
+
+    >>> respelled({"zarr_format": 3, "node_type": "group", "attributes": {}})
+    {'zarr_format': 3, 'node_type': 'group'}
+    """
+    metadata = parse(document.pack(dict(values), NODE, bare_nan=True))
+    if isinstance(metadata, GroupMetadata):
+        attrs, known, plain = metadata.attrs, _GROUP_FIELDS, GroupMetadata().document
+    else:
+        attrs, known = metadata.schema.attrs, _ARRAY_FIELDS
+        # What others have put into attributes need not be what we would put there.
+        bare = metadata.schema.described({})
+        plain = {**ArrayMetadata.of(bare, metadata.encoding).document, "attributes": {}}
+    kept = {key: value for key, value in values.items() if key not in known}
+    said = {**plain, **kept, "attributes": dict(attrs)}
+    return {key: value for key, value in said.items() if value or key != "attributes"}
 
 
 # Arrays of one hierarchy often have the very same document, and programs open them again and again.
