@@ -441,7 +441,8 @@ mod tests {
     #[test]
     fn overlapping_blocks_are_refused() {
         let source = sample(100_000);
-        let recipe = Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 1000 };
+        let recipe =
+            Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 1000, gain: 0 };
         let mut chunk = packed(&source, recipe);
         let first: [u8; 4] = chunk[16..20].try_into().unwrap();
         for block in 1..100 {

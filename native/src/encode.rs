@@ -29,6 +29,9 @@ pub struct Recipe {
     pub typesize: usize,
     /// 0 leaves it to the policy.
     pub blocksize: usize,
+    /// A stream that does not shrink by one byte in so many is stored as it is; 0 when every
+    /// byte counts.
+    pub gain: usize,
 }
 
 impl Recipe {
@@ -57,6 +60,20 @@ impl Recipe {
         let wanted = if self.blocksize == 0 { BLOCK_BYTES } else { self.blocksize };
         self.blocksize = (wanted / unit * unit).max(self.typesize).min(nbytes.max(1));
         Ok(self)
+    }
+
+    /// What most streams have to gain so that reading them stays fast: below that, the copies of
+    /// LZ4 are so short that undoing them takes longer than reading what they save.
+    pub fn swift(mut self) -> Self {
+        const GAIN: usize = 8;
+        self.gain = if self.codec == Codec::Lz4 && self.level <= 5 { GAIN } else { 0 };
+        self
+    }
+
+    /// The most bytes that a compressed stream of `size` bytes may have.
+    fn ceiling(&self, size: usize) -> usize {
+        // One byte less than the input: a stream that does not shrink is stored as it is.
+        size - size.checked_div(self.gain).unwrap_or(0).max(1)
     }
 
     /// One stream per byte of the item: what fast codecs gain from, and what lets partial
@@ -318,8 +335,7 @@ fn pack_streams(filtered: &[u8], recipe: &Recipe, out: &mut Packer, codecs: &mut
     for (number, stream) in filtered.chunks_exact(filtered.len() / streams).enumerate() {
         let space = out.space(4 + stream.len())?;
         let (size, packed) = space.split_at_mut(4);
-        // One byte less than the input: a stream that does not shrink is stored as it is.
-        let room = stream.len() - 1;
+        let room = recipe.ceiling(stream.len());
         let bit = 1u32.checked_shl(number as u32).unwrap_or(0);
         let shrunk = if *raw & bit != 0 && !looks_better(codecs, recipe, stream, packed) {
             None
@@ -372,4 +388,41 @@ fn filter_block<'a>(
     };
     filtered[items.len()..].copy_from_slice(tail);
     Ok(filtered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::packed;
+
+    /// Noise of which each piece of 64 bytes repeats the first bytes of the one before.
+    fn repetitive(repeated: usize) -> Vec<u8> {
+        let mut state = 1_u32;
+        let mut source: Vec<u8> = Vec::new();
+        for _ in 0..64 {
+            let before = source.len().saturating_sub(64);
+            let copied = if source.is_empty() { 0 } else { repeated };
+            source.extend_from_within(before..before + copied);
+            source.extend((copied..64).map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            }));
+        }
+        source
+    }
+
+    #[test]
+    fn streams_that_gain_little_are_stored_as_they_are() {
+        let recipe =
+            Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 4096, gain: 0 };
+        let stream = |source: &[u8], recipe: Recipe| packed(source, recipe).len() - HEADER_BYTES - 8;
+        let (little, much) = (repetitive(10), repetitive(32));
+        let thrifty = stream(&little, recipe);
+        assert!((4096 * 7 / 8..4096).contains(&thrifty), "{thrifty}");
+        assert_eq!(packed(&little, recipe.swift()).len(), 4096 + HEADER_BYTES);
+        assert_eq!(stream(&much, recipe.swift()), stream(&much, recipe));
+        assert!(stream(&much, recipe) < 4096 * 7 / 8);
+        let strong = Recipe { level: 9, ..recipe };
+        assert!(packed(&little, strong.swift()).len() < 4096);
+    }
 }

@@ -91,7 +91,7 @@ impl<'a> Recipe<'a> {
 
     fn settle_sizes(&mut self, nbytes: usize) -> Outcome<()> {
         let Self { codec, level, typesize, blocksize, .. } = *self;
-        let sizes = encode::Recipe { codec, level, filter: Filter::None, typesize, blocksize };
+        let sizes = encode::Recipe { codec, level, filter: Filter::None, typesize, blocksize, gain: 0 };
         let sizes = sizes.settled(nbytes, EXTENDED_BYTES)?;
         (self.typesize, self.blocksize) = (sizes.typesize, sizes.blocksize);
         Ok(())

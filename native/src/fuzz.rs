@@ -87,7 +87,7 @@ fn first_version(source: &[u8], codec: Codec) -> Vec<Vec<u8>> {
     let mut chunks = Vec::new();
     for filter in [Filter::None, Filter::Shuffle, Filter::Bitshuffle] {
         for (typesize, blocksize) in [(1, 0), (4, 1000), (8, 2048)] {
-            let recipe = encode::Recipe { codec, level: 5, filter, typesize, blocksize };
+            let recipe = encode::Recipe { codec, level: 5, filter, typesize, blocksize, gain: 0 };
             let mut chunk = Packer::default();
             encode::encode(source, recipe, &mut chunk, &mut Scratch::default(), 1, &Watch::unasked()).unwrap();
             chunks.push(chunk.bytes().to_vec());

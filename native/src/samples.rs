@@ -21,7 +21,7 @@ pub fn recipes(typesize: usize) -> Vec<Recipe> {
     for codec in [Codec::BloscLz, Codec::Lz4, Codec::Zstd, Codec::Zlib, Codec::Snappy] {
         for filter in [Filter::None, Filter::Shuffle, Filter::Bitshuffle] {
             for blocksize in [0, 700, 4096] {
-                recipes.push(Recipe { codec, level: 5, filter, typesize, blocksize });
+                recipes.push(Recipe { codec, level: 5, filter, typesize, blocksize, gain: 0 });
             }
         }
     }

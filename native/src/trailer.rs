@@ -175,7 +175,7 @@ mod tests {
 
     fn packed(level: u8) -> Vec<u8> {
         let source: Vec<u8> = (0..10_000_usize).map(|index| (index / 7) as u8).collect();
-        let recipe = Recipe { codec: Codec::Lz4, level, filter: Filter::None, typesize: 1, blocksize: 3000 };
+        let recipe = Recipe { codec: Codec::Lz4, level, filter: Filter::None, typesize: 1, blocksize: 3000, gain: 0 };
         let mut packer = Packer::default();
         encode(&source, recipe, &mut packer, &mut Scratch::default(), 1, &Watch::unasked()).unwrap();
         packer.bytes().to_vec()

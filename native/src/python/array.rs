@@ -66,7 +66,8 @@ impl PyLayout {
             "blosc" => {
                 let codec = streams::Codec::parse(codec)?;
                 let level = u8::try_from(level).unwrap_or(u8::MAX);
-                Coding::Blosc(Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize })
+                let recipe = Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize, gain: 0 };
+                Coding::Blosc(if framing.is_some() { recipe.swift() } else { recipe })
             }
             "lz4" => Coding::Stream(Whole::Lz4 { acceleration: level }),
             "zlib" => Coding::Stream(Whole::Zlib { level }),

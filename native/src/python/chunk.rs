@@ -188,7 +188,7 @@ pub fn compress<'py>(
     threads: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let filter = parse_filter(filter)?;
-    let recipe = Recipe { codec: streams::Codec::parse(codec)?, level, filter, typesize, blocksize };
+    let recipe = Recipe { codec: streams::Codec::parse(codec)?, level, filter, typesize, blocksize, gain: 0 };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
     pack(py, |chunk, kept, watch| encode::encode(source, recipe, chunk, &mut kept.tools.scratch, threads, watch))
