@@ -6,6 +6,7 @@ one. Columns inside of nested tables have their names joined by dots.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
 from ingot.stores.pending import PendingStore
-from ingot.stores.state import NEVER
+from ingot.stores.state import NEVER, copied, discard
 from ingot.stores.store import Commit, Edit, Store
 
 __all__ = [
@@ -353,13 +354,25 @@ def dropped(sheet: Sheet, name: str) -> Turn:
 def renamed(sheet: Sheet, old: str, new: str) -> Turn:
     """Return what it leads to when a column gets another name."""
     _check_own(sheet, old)
-    table, commit = read_again(sheet).renamed(old, new)
-    return Sheet(table, sheet.options), commit
+    table, copies, commit = read_again(sheet).renamed(old, new)
+    return Sheet(table, sheet.options), _with_copies(commit, sheet.table.store, copies)
 
 
 def read_again(sheet: Sheet) -> TableMap:
     """Return the map of the table with the columns as they are now, by the store itself."""
     return sheet.table.reopened(sheet.table.store)
+
+
+def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Commit:
+    """Return a commit that also prepares keys with the values of others, which keep theirs."""
+    edits: list[Edit] = []
+    try:
+        for key, source in copies.items():
+            edits.append(copied(store, source, key))
+    except BaseException:
+        discard(store, edits)
+        raise
+    return replace(commit, prepare=(*commit.prepare, *edits))
 
 
 def _check_own(sheet: Sheet, name: str) -> None:

@@ -18,7 +18,7 @@ from ingot.growth import appended
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, MemoryStore, Store
-from ingot.stores.state import Stateful
+from ingot.stores.state import Stateful, copied
 from ingot.testing import Scenario
 
 Change = Callable[[Engine], Commit]
@@ -207,6 +207,15 @@ def add(name: str, position: int | None = None) -> TableChange:
     return build
 
 
+def rename(old: str, new: str) -> TableChange:
+    def build(found: BcolzTable) -> Commit:
+        _, copies, commit = found.renamed(old, new)
+        edits = [copied(found.store, source, key) for key, source in copies.items()]
+        return Commit((*commit.prepare, *edits), commit.publish, commit.cleanup)
+
+    return build
+
+
 TABLES: dict[str, Scenario] = {
     "append": table(everywhere(append(50, 51))),
     "trim": table(everywhere(resize(1), shrinking=True)),
@@ -215,7 +224,7 @@ TABLES: dict[str, Scenario] = {
     "add": table(add("c")),
     "add in front": table(add("c", 0)),
     "drop": table(lambda found: found.dropped("a")[1]),
-    "rename": table(lambda found: found.renamed("a", "z")[1]),
+    "rename": table(rename("a", "z")),
     "drop, add": table(lambda found: found.dropped("b")[1], add("b")),
     "describe": table(lambda found: found.described({"of": "many"})[1]),
 }

@@ -121,21 +121,18 @@ class BcolzTable:
         removed = tuple(Delete(key) for key in _keys(self.store, self._folder(name)))
         return table, Commit(publish=(names,), cleanup=removed)
 
-    def renamed(self, old: str, new: str) -> "tuple[BcolzTable, Commit]":
-        """Return the map with a column under another name; its files are copied there."""
+    def renamed(self, old: str, new: str) -> "tuple[BcolzTable, Mapping[str, str], Commit]":
+        """Return the map with a column under another name, and which keys become which.
+
+        They have both names until the document has the new one.
+        """
         self._check_there(old)
         if old == new:
-            return self, Commit()
+            return self, {}, Commit()
         _check_new(new, self.columns)
         source, target = self._folder(old), prefix(self.path) + new
-        keys = list(_keys(self.store, source))
+        copies = {target + key.removeprefix(source): key for key in _keys(self.store, source)}
         strays = tuple(Delete(key) for key in _keys(self.store, target))
-        found = self.store.read([Extent(key) for key in keys])
-        copies = tuple(
-            Put(target + key.removeprefix(source), data)
-            for key, data in zip(keys, found, strict=True)
-            if data is not None
-        )
         columns = {
             (new if name == old else name): (
                 _moved(column, source, target) if name == old else column
@@ -143,8 +140,8 @@ class BcolzTable:
             for name, column in self.columns.items()
         }
         table, names = self._with(columns)
-        cleanup = tuple(map(Delete, keys))
-        return table, Commit(prepare=strays + copies, publish=(names,), cleanup=cleanup)
+        cleanup = tuple(map(Delete, copies.values()))
+        return table, copies, Commit(prepare=strays, publish=(names,), cleanup=cleanup)
 
     def removed(self) -> Commit:
         """Return the commit that removes the table with all of its columns."""

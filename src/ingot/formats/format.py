@@ -252,8 +252,12 @@ class TableMap(Protocol):
         """Return the map without a column, and the commit that removes it."""
         ...
 
-    def renamed(self, old: str, new: str) -> tuple["TableMap", Commit]:
-        """Return the map with a column under another name, and the commit that moves it."""
+    def renamed(self, old: str, new: str) -> tuple["TableMap", Mapping[str, str], Commit]:
+        """Return the map with a column under another name, and the commit that moves it.
+
+        Between them are the keys that the column will have, each with the one that it has: their
+        values are put there after what the commit prepares, and before it publishes.
+        """
         ...
 
     def removed(self) -> Commit:

@@ -197,7 +197,7 @@ class ShardedTable:
         """Complain."""
         _refuse(self.store)
 
-    def renamed(self, old: str, new: str) -> "tuple[ShardedTable, Commit]":
+    def renamed(self, old: str, new: str) -> "tuple[ShardedTable, Mapping[str, str], Commit]":
         """Complain."""
         _refuse(self.store)
 

@@ -1,6 +1,7 @@
-"""Two names of a folder that change places in one step.
+"""Two names of a file, and two names of a folder that change places in one step.
 
-Knows the system's call for that, and says where there is none. Refuses to know what the files are.
+Knows the system's calls for that, and says where there are none. Refuses to know what the files
+are.
 
 Why it pays where nothing has to last: when a file takes the place of another by a plain rename,
 ext4 writes it back at once, and frees the blocks of the other. After an exchange neither happens
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["exchanged", "placed", "second_name"]
+__all__ = ["exchanged", "linked", "placed", "second_name"]
 
 _EXCHANGE: Final = 2
 
@@ -30,6 +31,19 @@ def exchanged(one: str, other: str, folder: int) -> bool:
         return False
     # Whatever the call complains of, a rename will meet as well, and say.
     return call(folder, os.fsencode(one), folder, os.fsencode(other), _EXCHANGE) == 0
+
+
+def linked(old: str, origin: int, name: str, folder: int) -> bool:
+    """Give a plain file of one open folder a second name in another; False where that cannot be."""
+    if os.link not in os.supports_dir_fd or not _is_plain(old, origin):
+        return False
+    try:
+        os.link(old, name, src_dir_fd=origin, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False  # No second names here, or no more of them; a copy is the same to readers.
+    return True
 
 
 def placed(one: str, other: str, folder: int) -> bool:

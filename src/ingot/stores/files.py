@@ -4,7 +4,7 @@ Knows how each of them is done below a real directory; refuses to know in which 
 commit. The order is what tests must be able to see, cut short and disturb, so a store is handed
 its files (`Files`) and calls nothing else.
 
-Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `rename` and
+Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `link`, `rename` and
 `unlink`. A change lasts when the `sync` of the file, or the `sync_folder` of its folder, returns.
 """
 
@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from ingot.errors import UnsafeError
 from ingot.stores import lock
-from ingot.stores.exchange import exchanged, placed
+from ingot.stores.exchange import exchanged, linked, placed
 from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
@@ -69,6 +69,9 @@ class Inside(Protocol):
 
     def close_file(self, file: int) -> None:
         """Close a file; an error here is an error of what was written."""
+
+    def link(self, source: str, key: str) -> bool:
+        """Give a file a second name; False, and nothing done, where that is not possible."""
 
     def rename(self, source: str, key: str) -> None:
         """Give a file the place of another name in its folder, in one step.
@@ -264,6 +267,16 @@ class _Folder:
             os.close(file)  # May fail too: some file systems report a full disk only here.
         except OSError as error:
             raise self._root.failure(key, error) from error
+
+    def link(self, source: str, key: str) -> bool:
+        folder, _, old = source.rpartition("/")
+        origin = self._root.open_folder(self._inside, folder)
+        if origin is None:
+            return False
+        try:
+            return self._beside(key, lambda name, place: linked(old, origin, name, place))
+        finally:
+            os.close(origin)
 
     def rename(self, source: str, key: str) -> None:
         old = source.rpartition("/")[2]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.errors import NotFoundError, ReadOnlyError, UnsafeError
 from ingot.stores.dataset import WHOLE, Dataset
 from ingot.stores.files import Files, Inside, LocalFiles
 from ingot.stores.journal import checksum
@@ -39,6 +39,8 @@ from ingot.stores.store import (
 from ingot.stores.transaction import Transaction, read_journal
 
 __all__ = ["FileStore", "LocalStore"]
+
+_PIECE: Final = 1 << 24
 
 
 class LocalStore:
@@ -189,6 +191,23 @@ class LocalStore:
         finally:
             inside.close()
         return Move(source, key, memoryview(data).nbytes, checksum(data))
+
+    def copy(self, source: str, key: str) -> Move:
+        """Put the value of `source` aside, and return the edit that makes it that of `key` too.
+
+        Where a file can have two names nothing is copied: files are replaced, never written to.
+        """
+        self._check(Commit(publish=(Put(key, b""),)))
+        aside = staged_key(key, self._files.transaction())
+        inside = self._files.create(sync=False)
+        try:
+            inside.make_folder(key.rpartition("/")[0])
+            # A name that leads to the file already would let the rename do nothing.
+            if inside.size(key) is not None or not inside.link(check_key(source), aside):
+                _copy(inside, source, aside, self.location)
+        finally:
+            inside.close()
+        return Move(aside, key)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that nobody will apply."""
@@ -415,3 +434,17 @@ class FileStore:
 
     def _owns(self, key: str) -> bool:
         return key == self.key or is_staged(key, self.key)
+
+
+def _copy(inside: Inside, source: str, aside: str, where: str) -> None:
+    """Write the bytes of one file into a new one, a piece at a time."""
+    size = inside.size(source)
+    if size is None:
+        raise NotFoundError(f"{where}: no key {source!r} to be copied")
+    file = inside.open_new(aside)
+    try:
+        for start in range(0, size, _PIECE):
+            (piece,) = inside.read(source, [Extent(source, start, _PIECE)]) or (b"",)
+            inside.write(file, start, piece)
+    finally:
+        inside.close_file(file)

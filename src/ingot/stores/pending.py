@@ -9,7 +9,7 @@ from typing import Final
 
 from ingot.errors import NotFoundError
 from ingot.stores.outcome import patched
-from ingot.stores.state import stateful
+from ingot.stores.state import copied, stateful
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -111,6 +111,15 @@ class PendingStore:
                 edit = self._kept(edit)
             self._forget(edit.key)
             self._edits[edit.key] = edit
+
+    def copy(self, source: str, key: str) -> Edit:
+        """Return the edit that makes the value that `source` will have that of `key` too."""
+        edit = self._edits.get(check_key(source))
+        if isinstance(edit, Put):
+            return Put(key, edit.data)
+        if isinstance(edit, Delete):
+            raise NotFoundError(f"{self.location}: {source!r} is not there to be copied")
+        return copied(self._below, source if edit is None else edit.source, key)
 
     def commit(self) -> Commit:
         """Return all changes as one commit for the store below."""

@@ -9,14 +9,17 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from ingot.stores.store import Buffer, Commit, Durability, Edit, Store
+from ingot.errors import NotFoundError
+from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Put, Store
 
 __all__ = [
     "ATTEMPTS",
     "NEVER",
+    "Copying",
     "Look",
     "Stateful",
     "change",
+    "copied",
     "discard",
     "number_of",
     "read_numbered",
@@ -130,6 +133,30 @@ def change(
         return states.change(build, durability=durability)
     store.apply(build(store), durability=durability)
     return None
+
+
+@runtime_checkable
+class Copying(Protocol):
+    """A store that can give a key the value of another without holding it."""
+
+    def copy(self, source: str, key: str) -> Edit:
+        """Put the value of `source` aside, and return the edit that makes it that of `key` too."""
+        ...
+
+
+def copied(store: Store, source: str, key: str) -> Edit:
+    """Return the edit that makes the value of `source` that of `key` too, put aside if possible.
+
+    >>> from ingot.stores import MemoryStore
+    >>> copied(MemoryStore({"a": b"alpha"}), "a", "b")
+    Put('b', 5 bytes)
+    """
+    if isinstance(store, Copying):
+        return store.copy(source, key)
+    (data,) = store.read([Extent(source)])
+    if data is None:
+        raise NotFoundError(f"{store.location}: no key {source!r} to be copied")
+    return Put(key, data)
 
 
 def discard(store: Store, edits: Iterable[Edit]) -> None:

@@ -255,6 +255,17 @@ class Disk:
     def close_file(self, file: int) -> None:
         """Close a file."""
 
+    def link(self, source: str, key: str) -> bool:
+        """Give a file a second name."""
+        folder, _, name = key.rpartition("/")
+        file = self._find(source)
+        if file is None:
+            return False
+        if self._step(f"link {key}"):
+            self._change(folder, ((name, file),))
+            self._done()
+        return True
+
     def rename(self, source: str, key: str) -> None:
         """Move a name within its folder."""
         folder, _, name = key.rpartition("/")

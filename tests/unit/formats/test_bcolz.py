@@ -39,6 +39,7 @@ from ingot.formats.format import (
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
+from ingot.stores.state import copied
 from ingot.stores.transaction import Transaction
 from tests.places import Place, content, put, store_at
 
@@ -414,8 +415,9 @@ def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
     assert isinstance(column, ArrayNode)
     edits = _counted(column.chunks, 3)  # type: ignore[arg-type]
     store.apply(Commit((*commit.prepare, *edits), commit.publish))
-    renamed, commit = open_table(store).renamed("a", "first")
-    store.apply(commit)
+    renamed, copies, commit = open_table(store).renamed("a", "first")
+    edits = tuple(copied(store, source, key) for key, source in copies.items())
+    store.apply(Commit((*commit.prepare, *edits), commit.publish, commit.cleanup))
     assert renamed.names == open_table(store).names == ("first", "c", "b")
     assert renamed.columns["first"].chunks.path == "first"  # type: ignore[union-attr]
     dropped, commit = open_table(store).dropped("b")

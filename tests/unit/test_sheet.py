@@ -1,0 +1,91 @@
+"""What the changes of a table cost: what need not be written anew is not."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+
+ROWS = 1000
+
+
+def made(path: Path) -> ingot.Table:
+    return ingot.table({"a": np.arange(ROWS), "n": {"x": np.arange(ROWS) * 2}}, path, chunks=100)
+
+
+def files(folder: Path) -> dict[str, int]:
+    """Return which file each name below a folder leads to."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.stat().st_ino for path in found}
+
+
+@pytest.mark.parametrize(("old", "new"), [("a", "b"), ("n", "m")])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_column_keeps_its_files_under_another_name(
+    tmp_path: Path, old: str, new: str, grouped: bool
+) -> None:
+    table = made(tmp_path / "table")
+    before = files(tmp_path / "table" / old)
+    if grouped:
+        with table.transaction():
+            table.rename_column(old, "between")
+            table.rename_column("between", new)
+    else:
+        table.rename_column(old, new)
+    assert files(tmp_path / "table" / new) == before
+    assert not list((tmp_path / "table").rglob(".g-*"))
+    assert files(tmp_path / "table" / old) == {}
+    again = ingot.open(tmp_path / "table")
+    leaf = new if old == "a" else f"{new}.x"
+    assert again[leaf][:].tolist() == (np.arange(ROWS) * (1 if old == "a" else 2)).tolist()
+
+
+def test_files_are_copied_where_they_cannot_have_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no links here")
+
+    table = made(tmp_path / "table")
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, refuse})
+    table.rename_column("a", "b")
+    assert table["b"][:].tolist() == list(range(ROWS))
+    assert not list((tmp_path / "table").rglob(".g-*"))
+
+
+def test_what_an_earlier_try_left_is_not_in_the_way(tmp_path: Path) -> None:
+    """A writer that died after preparing leaves second names of the files themselves."""
+    folder = tmp_path / "table"
+    table = made(folder)
+    for path in [each for each in (folder / "a").rglob("*") if each.is_file()]:
+        place = folder / "b" / path.relative_to(folder / "a")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.link(path, place)
+    table.rename_column("a", "b")
+    assert table["b"][:].tolist() == list(range(ROWS))
+    assert not list(folder.rglob(".g-*"))
+
+
+def test_a_rename_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "table"
+    table = made(folder)
+    link, calls = os.link, []
+
+    def fail_later(*names: object, **places: object) -> None:
+        calls.append(names)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        link(*names, **places)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "link", fail_later)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, fail_later})
+    with pytest.raises(KeyboardInterrupt):
+        table.rename_column("a", "b")
+    assert table.names == ("a", "n")
+    assert files(folder / "b") == {}
+    assert table["a"][:].tolist() == list(range(ROWS))
