@@ -97,10 +97,13 @@ class Handle(Generic[Value]):
         with self._stateful.hold() as view:
             return use(self._load(view))
 
-    def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
+    def change(
+        self, build: Callable[[Value], tuple[Value, Commit]], *, again: bool = False
+    ) -> None:
         """Apply the commit that `build` returns with the value that it leads to.
 
-        `build` is given the value while no other writer is at work.
+        `build` is given the value while no other writer is at work. If `again`, the value that it
+        returns is not to be used, and is loaded when it is needed.
         """
         if self._held is not None:
             raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
@@ -114,7 +117,7 @@ class Handle(Generic[Value]):
                 return commit
 
             number = change(self.store, built, durability=self.durability)
-            self._loaded = made[-1], number
+            self._loaded = (None, NEVER) if again else (made[-1], number)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

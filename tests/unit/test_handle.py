@@ -210,3 +210,13 @@ def test_a_snapshot_of_an_array(tmp_path: Path) -> None:
         assert sum(len(block) for _, block in array.blocks(nbytes=16)) == 5
     ingot.open(writer, "r+").append([5])
     assert len(array) == 6
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_what_a_snapshot_refuses_leaves_nothing_behind(tmp_path: Path, format: str) -> None:
+    array = ingot.array(np.arange(6), tmp_path / "a", chunks=2, format=format)
+    before = sorted(tmp_path.rglob("*"))
+    with array.snapshot(), pytest.raises(ReadOnlyError):
+        array[...] = 7
+    assert sorted(tmp_path.rglob("*")) == before
+    assert array[...].tolist() == list(range(6))
