@@ -310,23 +310,22 @@ class Array:
     def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
         engine = self._writable().value
         selection = select(engine.shape)
-        if not engine.replaces(selection):
-            self._change(lambda now: changes.assigned(now, select(now.shape), value))
-            return
-        # Nothing is kept of these chunks, so several writers may encode theirs side by side.
-        early = engine.written(selection, value)
+        # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
+        early = [engine.written(selection, value)] if engine.replaces(selection) else []
 
         def build(now: Engine) -> Step:
-            if now is engine:
-                return Step(engine.settled(), early)
-            engine.discard(early)
+            if early and now is engine:
+                return Step(engine.settled(), early.pop())
             return changes.assigned(now, select(now.shape), value)
 
         try:
             self._change(build)
         except NotFoundError:
             # A writer that cleaned up after a dead one has swept away what was staged.
-            self._change(lambda now: changes.assigned(now, select(now.shape), value))
+            self._change(build)
+        finally:
+            for commit in early:  # Somebody else came first, or it never was our turn.
+                engine.discard(commit)
 
     def _describe(self, change: Change) -> None:
         def build(engine: Engine) -> Step:

@@ -7,7 +7,7 @@ to change it in a writer's turn. Refuses to know what is read: the value of a ha
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 
 from ingot.errors import ReadOnlyError
@@ -43,8 +43,11 @@ class Handle(Generic[Value]):
     __slots__ = (
         "_closed",
         "_held",
+        "_holders",
+        "_holding",
         "_load",
         "_loaded",
+        "_release",
         "_stateful",
         "_turns",
         "durability",
@@ -68,6 +71,9 @@ class Handle(Generic[Value]):
         self._held: tuple[Value] | None = None
         self._closed: str | None = None
         self._turns = threading.RLock()
+        self._holders = 0
+        self._holding = threading.Lock()
+        self._release = ExitStack()
 
     @property
     def value(self) -> Value:
@@ -97,10 +103,13 @@ class Handle(Generic[Value]):
         with self._stateful.hold() as view:
             return use(self._load(view))
 
-    def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
+    def change(
+        self, build: Callable[[Value], tuple[Value, Commit]], *, again: bool = False
+    ) -> None:
         """Apply the commit that `build` returns with the value that it leads to.
 
-        `build` is given the value while no other writer is at work.
+        `build` is given the value while no other writer is at work. If `again`, the value that it
+        returns is not to be used, and is loaded when it is needed.
         """
         if self._held is not None:
             raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
@@ -114,22 +123,26 @@ class Handle(Generic[Value]):
                 return commit
 
             number = change(self.store, built, durability=self.durability)
-            self._loaded = made[-1], number
+            self._loaded = (None, NEVER) if again else (made[-1], number)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Stay on one state, for all threads; writers, in other processes too, wait for the end."""
-        if self._held is not None or self._stateful is None:
+        """Stay on one state, for all threads; writers, in other processes too, wait for the end.
+
+        Snapshots that overlap are on the same state, until the last of them ends.
+        """
+        with self._holding:
+            if not self._holders:
+                self._hold()
+            self._holders += 1
+        try:
             yield
-            return
-        self._check_open()
-        with self._stateful.hold() as view:
-            look = self._stateful.look()
-            self._held = (self._at(look) if view is self.store else self._load(view),)
-            try:
-                yield
-            finally:
-                self._held = None
+        finally:
+            with self._holding:
+                self._holders -= 1
+                if not self._holders:
+                    self._held = None
+                    self._release.close()
 
     def refresh(self) -> None:
         """Load the value anew, whatever was read before."""
@@ -141,6 +154,16 @@ class Handle(Generic[Value]):
         """Let go of everything; later calls complain that `name` is closed."""
         self._closed = name
         self._loaded = None, NEVER
+
+    def _hold(self) -> None:
+        if self._stateful is None:
+            return
+        self._check_open()
+        with ExitStack() as stack:
+            view = stack.enter_context(self._stateful.hold())
+            look = self._stateful.look()
+            self._held = (self._at(look) if view is self.store else self._load(view),)
+            self._release = stack.pop_all()
 
     def _at(self, look: Look | None) -> Value:
         """Return the value of the state that was looked at, if it still is that one."""

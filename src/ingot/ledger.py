@@ -108,21 +108,25 @@ class Ledger(Generic[Value]):
         if not commit.edits:
             return
 
+        waiting = [store]
+
         def build(now: Value) -> tuple[Value, Commit]:
             if now is not begun:
                 raise LockedError(
                     f"{self._handle.store.location}: another writer has committed since the "
                     "transaction began; nothing was changed"
                 )
+            # From here on it is for the store below to remove what was put aside, or to need it:
+            # a change that fails late is decided already.
+            waiting.clear()
             return after, commit
 
         try:
-            self._handle.change(build)
-        except BaseException:
-            store.discard()
-            raise
-        # The value that came out of the transaction still reads through it.
-        self._handle.refresh()
+            # The value that came out of the transaction still reads through it.
+            self._handle.change(build, again=True)
+        finally:
+            for each in waiting:
+                each.discard()
 
     def _current(self) -> Handle[Value]:
         pending = self._pending

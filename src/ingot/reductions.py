@@ -166,7 +166,7 @@ def _presented(result: NDArray[Any], axes: tuple[int, ...], out: Out, keepdims: 
     if not keepdims:
         result = result.squeeze(axes)
     if out is None:
-        return result if keepdims else result[()]
+        return result[()]
     if out.shape != result.shape:
         raise ValueError(f"out has shape {out.shape}, the result has {result.shape}")
     np.copyto(out, result, casting="same_kind")

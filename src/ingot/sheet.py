@@ -315,7 +315,11 @@ def filled(
     edits: list[Edit] = []
     for name, chunks in maps.items():
         engine = Engine(chunks, options)
-        edits += engine.written(parse(..., engine.shape), columns[name]).edits
+        try:
+            edits += engine.written(parse(..., engine.shape), columns[name]).edits
+        except BaseException:
+            engine.discard(Commit(publish=tuple(edits)))
+            raise
     return Commit((*commit.prepare, *edits), commit.publish, commit.cleanup)
 
 

@@ -1,6 +1,8 @@
 """A handle is on the committed state, whoever commits, and stays on one when told so."""
 
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import ingot
 from ingot.errors import LockedError, NotFoundError, ReadOnlyError
 from ingot.handle import Handle
-from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -141,12 +143,56 @@ def test_a_snapshot_stays(store: MemoryStore | LocalStore) -> None:
         assert handle.value == b"1"
         with pytest.raises(ReadOnlyError, match="snapshot"):
             handle.change(lambda value: (value, Commit()))
-        if isinstance(store, LocalStore):
-            with pytest.raises(LockedError):
-                put(store, a=b"2")
     put(store, a=b"3")
     assert handle.value == b"3"
     assert load.loads == 0
+
+
+def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with handle.snapshot():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert entered.wait(10)
+    with handle.snapshot():
+        leave.set()
+        other.join(10)
+        # The first one has ended; nobody may write before this one does.
+        writer = threading.Thread(target=lambda: suppressed(lambda: put(store, a=b"2")))
+        writer.start()
+        writer.join(0.2)
+        assert handle.read(lambda _: store.read([Extent("a")])) == [b"1"]
+        with pytest.raises(ReadOnlyError):
+            handle.change(lambda value: (value, Commit()))
+    writer.join(10)
+    handle.change(lambda value: (b"3", Commit(publish=(Put("a", b"3"),))))
+    assert handle.value == b"3"
+
+
+def suppressed(call: Callable[[], None]) -> None:
+    with suppress(LockedError):
+        call()
+
+
+def test_a_snapshot_stays_for_other_handles_of_its_thread(
+    store: MemoryStore | LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_WAIT", 0.05)
+    put(store, a=b"1")
+    one, other = Handle(store, Counted()), Handle(store, Counted())
+    with one.snapshot():
+        with pytest.raises(LockedError, match=r"held|locked"):
+            other.change(lambda value: (b"2", Commit(publish=(Put("a", b"2"),))))
+        assert store.read([Extent("a")]) == [b"1"]
+    other.change(lambda value: (b"2", Commit(publish=(Put("a", b"2"),))))
+    assert one.value == b"2"
 
 
 def test_a_closed_handle_says_so(store: MemoryStore | LocalStore) -> None:
@@ -210,3 +256,13 @@ def test_a_snapshot_of_an_array(tmp_path: Path) -> None:
         assert sum(len(block) for _, block in array.blocks(nbytes=16)) == 5
     ingot.open(writer, "r+").append([5])
     assert len(array) == 6
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_what_a_snapshot_refuses_leaves_nothing_behind(tmp_path: Path, format: str) -> None:
+    array = ingot.array(np.arange(6), tmp_path / "a", chunks=2, format=format)
+    before = sorted(tmp_path.rglob("*"))
+    with array.snapshot(), pytest.raises(ReadOnlyError):
+        array[...] = 7
+    assert sorted(tmp_path.rglob("*")) == before
+    assert array[...].tolist() == list(range(6))

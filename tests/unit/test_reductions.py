@@ -212,3 +212,13 @@ def test_text_and_objects_are_reduced_as_a_whole() -> None:
     numbers = ingot.create(shape=3, dtype=object, codec="json2", chunks=1)
     numbers[...] = [1, 2.5, 3]
     assert (numbers.sum(), numbers.max(), numbers.mean()) == (6.5, 3, pytest.approx(6.5 / 3))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_array_without_axes_gives_one_item(method: str) -> None:
+    data = np.array(7, "i4")
+    array = ingot.array(data)
+    for keepdims in (False, True):
+        found, expected = (getattr(each, method)(keepdims=keepdims) for each in (array, data))
+        assert found == expected
+        assert type(found) is type(expected)

@@ -1,5 +1,7 @@
 """The table, in memory and on disk, on both kernels."""
 
+import errno
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from ingot.errors import (
 )
 from ingot.sharding import shard
 from ingot.stores import LocalStore
+from ingot.stores.pending import PendingStore
 from tests.places import Place, content, put
 
 NewPlace = Callable[[], Place]
@@ -597,6 +600,33 @@ def fail_inside(table: ingot.Table) -> None:
         table.append(data(500))
         table.drop_column("i")
         raise ZeroDivisionError
+
+
+def test_a_transaction_that_fails_when_it_is_decided_keeps_what_was_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ingot.table({"a": np.arange(10), "b": np.arange(10.0)}, tmp_path / "t", chunks=4)
+    monkeypatch.setattr(PendingStore.__init__, "__kwdefaults__", {"most": 0})
+    real = os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        if target.endswith(".blp"):
+            raise OSError(errno.EIO, "Input/output error")
+        real(source, target, **named)
+
+    transaction = table.transaction()
+    transaction.__enter__()
+    table.append({"a": [10, 11], "b": [10.0, 11.0]})
+    table["b"][0] = -1
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(OSError, match="Input/output error"):
+            transaction.__exit__(None, None, None)
+    expected = {"a": np.arange(12), "b": np.array([-1.0, *range(1, 12)])}
+    assert_holds(ingot.open(tmp_path / "t"), expected)
+    table.append({"a": [12], "b": [12.0]})
+    assert len(ingot.open(tmp_path / "t")) == 13
+    assert not list(tmp_path.rglob(".g-*"))
 
 
 def test_transactions_inside_of_each_other_are_one(place: Place) -> None:

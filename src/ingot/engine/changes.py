@@ -97,7 +97,7 @@ def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, N
 def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]]]:
     """Yield the chunks that are new or longer when rows are added, where none may be absent."""
     old, new = engine.chunks.schema.grid, after.chunks.schema.grid
-    if new.shape[0] <= old.shape[0]:
+    if new.shape[0] <= old.shape[0] or not new.chunk_count:
         return
     first = old.shape[0] // new.chunk[0]
     for number in range(first, new.counts[0]):

@@ -180,9 +180,12 @@ def _blosc_cost(
     wanted = touched_blocks(row, shape, recipe.axes, schema.dtype.itemsize, header)
     if header.memcpyed or not total:
         return stored, None
-    starts = np.frombuffer(head or b"", "<i4", offset=_HEADER_BYTES)[:total]
-    if len(wanted) == total or len(starts) < total:
-        return stored, (len(wanted), total)
+    table = (head or b"")[header.data_start - 4 * total : header.data_start]
+    if wanted[-1] >= total or len(wanted) == total or len(table) < 4 * total:
+        return stored, (min(len(wanted), total), total)
+    starts = np.frombuffer(table, "<i4")
+    if starts.min() < header.data_start or starts.max() >= size:
+        return stored, None  # Reading will say what is wrong with them.
     ends = np.append(np.sort(starts), size)
     sizes = ends[np.searchsorted(ends, starts, side="right")] - starts
     return stored - size + header.data_start + int(sizes[wanted].sum()), (len(wanted), total)

@@ -168,7 +168,11 @@ class LocalStore:
 
         def built() -> Commit:
             commit = build(self)
-            self._check(commit)
+            try:
+                self._check(commit)
+            except BaseException:
+                self.discard(commit.edits)
+                raise
             return commit
 
         return self._work(built, durability)

@@ -4,12 +4,13 @@ Knows how to keep values for as long as the store lives; refuses to know any pla
 process. Pickling copies the content: there is no path by which another process could find it.
 """
 
+import errno
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from ingot.errors import NotFoundError
+from ingot.errors import LockedError, NotFoundError
 from ingot.stores.outcome import patched
 from ingot.stores.state import Look
 from ingot.stores.store import (
@@ -31,6 +32,8 @@ from ingot.stores.store import (
 
 __all__ = ["MemoryStore"]
 
+_WAIT: Final = 10.0
+
 
 class MemoryStore:
     """Keys and bytes in a dictionary, safe to use from several threads.
@@ -51,8 +54,7 @@ class MemoryStore:
     ) -> None:
         self._values = {check_key(key): bytes(value) for key, value in (content or {}).items()}
         self._writable = writable
-        self._writing = threading.RLock()
-        self._sequence = 0
+        self._begin()
 
     @property
     def features(self) -> Feature:
@@ -85,13 +87,16 @@ class MemoryStore:
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit, one writer at a time; nothing here outlives the process anyway."""
+        """Carry out a commit, one writer at a time; nothing here outlives the process anyway.
+
+        Of a phase that fails, or is interrupted, nothing takes effect.
+        """
         check_commit(self, commit)
-        with self._writing:
+        with self._alone():
             self._sequence += 1
             try:
-                for edit in commit.edits:
-                    self._perform(edit)
+                for phase in (commit.prepare, commit.publish, commit.cleanup):
+                    self._carry_out(phase)
             finally:
                 self._sequence += 1
 
@@ -111,14 +116,23 @@ class MemoryStore:
 
     @contextmanager
     def hold(self) -> Iterator[Store]:
-        """Give this store, while no other thread changes it."""
+        """Give this store, which nobody changes as long as the block runs: writers wait for it.
+
+        It may end in another thread than it began in.
+        """
         with self._writing:
+            self._held += 1
+        try:
             yield self
+        finally:
+            with self._writing:
+                self._held -= 1
+                self._writing.notify_all()
 
     def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
         """Apply the commit that `build` returns while no other thread writes."""
         check_commit(self, Commit())
-        with self._writing:
+        with self._alone():
             self.apply(build(self))
             return self._sequence
 
@@ -136,7 +150,35 @@ class MemoryStore:
         return {"_values": dict(self._values), "_writable": self._writable}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _writing=threading.RLock(), _sequence=0)
+        self.__dict__.update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._writing = threading.Condition()
+        self._held = 0
+        self._sequence = 0
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Wait for other writers, and for those who hold the state."""
+        with self._writing:
+            if not self._writing.wait_for(lambda: not self._held, _WAIT):
+                text = f"memory: held by a reader, in a snapshot perhaps; waited {_WAIT:g} s"
+                raise LockedError(errno.EAGAIN, text)
+            yield
+
+    def _carry_out(self, edits: Sequence[Edit]) -> None:
+        changed = {edit.key for edit in edits}
+        changed |= {edit.source for edit in edits if isinstance(edit, Move)}
+        before = {key: self._values[key] for key in changed if key in self._values}
+        try:
+            for edit in edits:
+                self._perform(edit)
+        except BaseException:
+            for key in changed:
+                self._values.pop(key, None)
+            self._values.update(before)
+            raise
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))

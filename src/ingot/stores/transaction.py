@@ -132,6 +132,9 @@ class Transaction:
 
     def carry_out(self, commit: Commit) -> None:
         """Carry out a commit; what fails before it is decided leaves the old state."""
+        # Who hands over a commit hands over what was put aside for it.
+        sources = (edit.source for edit in commit.edits if isinstance(edit, Move))
+        self._staged.update({("aside", source): source for source in sources})
         try:
             prepare, early = compose(commit.prepare)
             publish, late = compose(commit.publish)
@@ -362,10 +365,15 @@ class Transaction:
         put = Put(name, journal_bytes.pack(journal))
         self._stage({"journal": (put,)})
         self._turn.begin_apply()
-        self._rename(self._staged["journal", name], name)
+        # Entries speak of these names. Even when nobody knows whether the journal has its own, as
+        # after a signal in between, they are not ours to remove any more.
+        staged, self._staged = self._staged, {}
+        try:
+            self._rename(staged["journal", name], name)
+        except OSError:
+            self._staged = staged
+            raise
         self.decided = True
-        # Entries speak of these names; whatever happens, they are not ours to remove any more.
-        self._staged.clear()
         self._sync_folders()
         self._turn.bump()
 

@@ -103,3 +103,11 @@ def test_a_failure_on_the_way_leaves_nothing_aside(tmp_path) -> None:  # type: i
     with pytest.raises(RuntimeError):
         engine(store, window_bytes=10).staged(chunks())
     assert list(store.names(hidden=True)) == [".zarray"]
+
+
+def test_arrays_of_rows_without_items_grow_and_shrink() -> None:
+    array = ingot.create(shape=(3, 0), dtype="i4", chunks=2, format="bcolz")
+    for rows in (9, 1, 4):
+        array.resize((rows, 0))
+        assert array.shape == (rows, 0)
+        assert array[...].shape == (rows, 0)

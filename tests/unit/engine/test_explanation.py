@@ -1,7 +1,9 @@
 """What a selection is said to cost is what it costs."""
 
 import numpy as np
+import pytest
 
+import ingot
 from ingot import blosc
 from ingot.codecs.codec import ChunkSpec, parse_spelling
 from ingot.engine.run import Engine
@@ -9,6 +11,7 @@ from ingot.formats.zarr2 import Zarr2Format, build_chain
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
+from ingot.stores import Commit, Extent, Put
 from ingot.stores.memory import MemoryStore
 
 
@@ -55,3 +58,23 @@ def test_nothing_costs_nothing() -> None:
 def test_index_arrays_are_explained_by_chunk() -> None:
     told = engine("zlib:1").explain(parse(([0, 127, 1], [0, 2047, 1]), (128, 2048)))
     assert sorted((cost.coords, cost.items) for cost in told.costs) == [((0, 0), 2), ((1, 1), 1)]
+
+
+@pytest.mark.parametrize("place", [4, 8, 16, 28])
+def test_damaged_chunks_are_explained_or_refused_by_name(place: int) -> None:
+    made = engine("blosc:lz4:5:shuffle:65536")
+    key = parse((3, slice(0, 100)), (128, 2048))
+    (chunk,) = made.chunks.store.read([Extent("0.0")])
+    for value in (0, 1, 255, 65536, 2**31 - 1, 2**32 - 1):
+        damaged = bytearray(chunk)
+        damaged[place : place + 4] = value.to_bytes(4, "little")
+        made.chunks.store.apply(Commit(publish=(Put("0.0", bytes(damaged)),)))
+        (cost,) = made.explain(key).costs
+        assert 0 <= cost.read <= cost.stored
+
+
+def test_small_chunks_of_any_size_are_explained() -> None:
+    for length in range(1, 40):
+        array = ingot.array(np.arange(length) // 9, format="zarr2", codec="blosc:lz4:5:shuffle")
+        (cost,) = array.explain().costs
+        assert cost.read == cost.stored == array.stored_bytes

@@ -545,3 +545,53 @@ def test_a_folder_in_the_way_is_noticed_before_anything_is_decided(tmp_path: Pat
     assert store.read([Extent("x"), Extent("link")]) == [b"new", b"new"]
     assert (tmp_path / "full" / "deeper" / "file").read_bytes() == b"of others"
     assert list(store.names(hidden=True)) == ["full/", "link", "x"]
+
+
+# What was put aside
+
+
+def _asides(store: LocalStore, folder: Path) -> tuple[Commit, list[str]]:
+    store.apply(_put(x=b"there is a lock file now"))
+    before = _everything(folder)
+    moves = store.stage("a", b"new"), store.stage("b", b"new")
+    assert len(_everything(folder)) == len(before) + 2
+    return Commit(publish=moves), before
+
+
+def test_a_commit_that_fails_removes_what_was_put_aside_for_it(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, before = _asides(store, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", _full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            store.apply(commit)
+    assert _everything(tmp_path) == before
+    commit, _ = _asides(store, tmp_path)
+    refused = Commit(publish=(*commit.publish, Put(".lock", b"")))
+    with pytest.raises(UnsafeError):
+        store.change(lambda _: refused)
+    assert _everything(tmp_path) == before
+
+
+def test_a_signal_after_the_journal_has_its_name_costs_nothing(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, before = _asides(store, tmp_path)
+    real = os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        real(source, target, **named)
+        if target == ".commit":
+            raise KeyboardInterrupt
+
+    more = Commit(publish=(*commit.publish, Put("c", b"new")))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            store.apply(more)
+    keys = [Extent(key) for key in "abc"]
+    assert store.view().read(keys) == [b"new"] * 3
+    store.apply(_put(d=b"next"))
+    assert store.read(keys) == [b"new"] * 3
+    assert _everything(tmp_path) == sorted([*before, "b", "c", "d"])

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from ingot.errors import ReadOnlyError, UnsafeError
-from ingot.stores import Commit, Extent, Feature, MemoryStore, Patch, Put
+from ingot.errors import NotFoundError, ReadOnlyError, UnsafeError
+from ingot.stores import Commit, Delete, Extent, Feature, MemoryStore, Patch, Put
 
 
 def test_content_is_checked_and_copied() -> None:
@@ -47,3 +47,12 @@ def test_a_store_for_reading_does_not_write() -> None:
         store.apply(Commit(publish=(Put("a", b"new"),)))
     assert store.read([Extent("a")]) == [b"old"]
     assert repr(store) == "MemoryStore(1 keys)"
+
+
+def test_a_phase_that_fails_has_no_effect() -> None:
+    store = MemoryStore({"a": b"old", "c": b"old"})
+    edits = Put("a", b"new"), Put("b", b"new"), Delete("c"), Patch("d", 0, b"new")
+    with pytest.raises(NotFoundError):
+        store.apply(Commit(prepare=(Put("e", b"new"),), publish=edits))
+    keys = [Extent(key) for key in "abcde"]
+    assert store.read(keys) == [b"old", None, b"old", None, b"new"]
