@@ -45,6 +45,11 @@ impl Root {
         }
     }
 
+    /// Make the folder, and those above it.
+    pub fn make(path: &Path) -> Outcome<()> {
+        std::fs::create_dir_all(path).map_err(|error| failed(&error, "making folder", &path.display().to_string()))
+    }
+
     /// The whole of the regular file that `key` names; `None` when there is none.
     pub fn extent<'a>(&self, key: &'a str) -> Outcome<Option<Extent<'a>>> {
         let file = match self.open_beneath(key) {

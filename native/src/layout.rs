@@ -147,6 +147,31 @@ impl Drop for Tools {
 }
 
 impl Layout {
+    /// The same array in another shape; `None` for what has to be made anew.
+    pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
+        if self.sharding.is_some() || shape.len() != self.shape.len() {
+            return None;
+        }
+        Some(Self {
+            root: self.root.clone(),
+            prefix: self.prefix.clone(),
+            separator: self.separator.clone(),
+            suffix: self.suffix.clone(),
+            scalar: self.scalar.clone(),
+            leading: self.leading,
+            shape,
+            chunk: self.chunk.clone(),
+            axes: self.axes.clone(),
+            itemsize: self.itemsize,
+            chain: self.chain,
+            framing: self.framing.map(|framing| Framing { short, ..framing }),
+            seals: self.seals.renewed(),
+            fill: self.fill.clone(),
+            chunk_bytes: self.chunk_bytes,
+            sharding: None,
+        })
+    }
+
     pub fn key(&self, coords: &[usize]) -> String {
         let mut key = self.prefix.clone();
         for (axis, coord) in coords.iter().take(self.leading).enumerate() {

@@ -129,6 +129,11 @@ impl Job<'_> {
 
 impl Layout {
     fn folder(&self) -> Outcome<Root> {
+        if let Some(root) = Root::open(&self.root)? {
+            return Ok(root);
+        }
+        // A new array has no folder before its first chunk.
+        Root::make(&self.root)?;
         match Root::open(&self.root)? {
             Some(root) => Ok(root),
             None => Err(Fault::new(Kind::Argument, format!("{} is no folder", self.root.display()))),

@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 7
+ABI = 8
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -154,6 +154,9 @@ class Layout(Protocol):
         threads: int,
     ) -> "tuple[int, list[Trouble]] | None":
         """Read a box into ``out``; None if all was well, else the absent chunks and troubles."""
+
+    def resized(self, shape: "Sequence[int]", short: tuple[int, int] | None) -> "Layout":
+        """Return the same array in another shape; ``short`` is as for a new one. Not for shards."""
 
     def read_outer(
         self,

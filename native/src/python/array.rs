@@ -120,6 +120,15 @@ impl PyLayout {
         Ok(Self(layout))
     }
 
+    /// The same array in another shape, and with another chunk that is still as short as it
+    /// was; nothing is known of its files.
+    fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> PyResult<Self> {
+        match self.0.resized(shape, short) {
+            Some(layout) => Ok(Self(layout)),
+            None => Err(PyValueError::new_err("an array in shards, or of another number of axes")),
+        }
+    }
+
     /// Read the box that begins at `starts` and goes on by `steps` into `out`, whose shape it
     /// has. `None` when every chunk was there and sound; else how many chunks were absent
     /// (their part holds the fill value) and what was wrong with which.
@@ -239,8 +248,6 @@ impl PyLayout {
         let buffer = PyUntypedBuffer::get(values)?;
         let (memory, origin) = buffers::readable(&buffer)?;
         self.check_itemsize(&buffer)?;
-        // A new array has no folder before its first chunk.
-        std::fs::create_dir_all(&self.0.root)?;
         let (staged, found) = detached(py, |kept, watch| {
             let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
             job.stage(first..last.min(job.files()), threads, transaction, &mut kept.tools, watch)

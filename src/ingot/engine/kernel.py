@@ -6,6 +6,7 @@ commits and what a missing chunk means.
 """
 
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import Any, Final
 
 import numpy as np
@@ -121,6 +122,25 @@ def native_layout(
     )
 
 
+def resized_layout(
+    layout: native.Layout | EllipsisType | None, chunks: ChunkMap, before: ChunkMap
+) -> native.Layout | EllipsisType:
+    """Return what `native_layout` would, from the layout of an array that was the same but longer.
+
+    An ellipsis where that has to be asked.
+    """
+    old, new = before.schema, chunks.schema
+    if layout is None or layout is ... or new.edges or sharded_of(chunks) is not None:
+        return ...
+    # Whoever changes no more than the shape keeps the rest as it is.
+    same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype
+    if not same or new.chunks != old.chunks or chunks.template != before.template:
+        return ...
+    if not new.shape or chunks.store is not before.store:
+        return ...
+    return layout.resized(new.shape, None if new.padded else _short(new, old))
+
+
 def read_outer(
     layout: native.Layout,
     out: NDArray[Any],
@@ -182,9 +202,12 @@ def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple
 
     That is how items are ordered, and the chunk that is still as short as it was, with its rows.
     """
+    return schema.dtype.kind, schema.dtype.str.startswith(">"), _short(schema, before)
+
+
+def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:
     number, rows = divmod(before.shape[0], schema.chunks[0])
-    short = (number, rows) if rows and before.shape[0] < schema.shape[0] else None
-    return schema.dtype.kind, schema.dtype.str.startswith(">"), short
+    return (number, rows) if rows and before.shape[0] < schema.shape[0] else None
 
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:

@@ -103,7 +103,9 @@ class Engine:
 
     def following(self, chunks: ChunkMap) -> "Engine":
         """Return an engine that writes towards the state of `chunks` while this one is stored."""
-        return Engine(chunks, self.options, before=self.chunks)
+        engine = Engine(chunks, self.options, before=self.chunks)
+        engine._layout = kernel.resized_layout(self._layout, chunks, self.chunks)
+        return engine
 
     def settled(self) -> "Engine":
         """Return the engine for the state that was written towards, once it is stored."""
@@ -114,6 +116,8 @@ class Engine:
         # A layout of chunks that are cut at the edge knows where the edge was before.
         if same or self.chunks.schema.padded:
             engine._layout = self._layout
+        else:
+            engine._layout = kernel.resized_layout(self._layout, self.chunks, self.chunks)
         return engine
 
     def discard(self, commit: Commit) -> None:

@@ -191,7 +191,10 @@ class Metadata:
         if storage.auto and not old and storage.dtype != _OBJECT:
             best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
             storage = storage if best == storage.chunklen else storage.recut(best)
-        return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
+        if storage is not self.storage:
+            return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
+        schema = self.schema.resized((rows, *element))
+        return Metadata(storage, _counted(self.sizes, schema), schema)
 
     def described(self, attrs: Mapping[str, Any]) -> "Metadata":
         """Return the metadata with other attributes."""

@@ -8,12 +8,22 @@ beyond their type. Refuses to know what the keys mean.
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn
 
 from ingot.claims import shown
 from ingot.errors import CorruptionError, FormatError, LimitError
 
-__all__ = ["DEEPEST", "LARGEST", "pack", "pack_line", "parse", "parse_object"]
+__all__ = [
+    "DEEPEST",
+    "LARGEST",
+    "pack",
+    "pack_around",
+    "pack_integers",
+    "pack_line",
+    "parse",
+    "parse_object",
+]
 
 LARGEST: Final = 2**24
 """The most bytes of a document."""
@@ -25,6 +35,7 @@ _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
 _MOST_DIGITS: Final = 20
 _GONE: Final = object()
+_PLACE: Final = "\0the value of this member\0"
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.S)
 
 
@@ -81,6 +92,32 @@ def pack(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
     }
     """
     return _packed(value, where, indent=4, sort_keys=True, allow_nan=bare_nan)
+
+
+def pack_around(
+    values: Mapping[str, Any], name: str, where: str, *, bare_nan: bool = False
+) -> tuple[bytes, bytes] | None:
+    """Return what `pack` puts before and behind the value of one member, whatever that is.
+
+    None where the place cannot be told. For documents that follow each other and differ in little.
+
+    >>> pack_around({"b": 1, "a": [2]}, "a", "attributes")
+    (b'{\\n    "a": ', b',\\n    "b": 1\\n}')
+    """
+    packed = pack({**values, name: _PLACE}, where, bare_nan=bare_nan)
+    parts = packed.split(json.dumps(_PLACE).encode())
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def pack_integers(numbers: Iterable[int]) -> bytes:
+    """Return a list of integers as `pack` spells that of a member.
+
+    >>> head, tail = pack_around({"a": [], "b": 1}, "a", "attributes")
+    >>> head + pack_integers([2, 3]) + tail == pack({"a": [2, 3], "b": 1}, "attributes")
+    True
+    """
+    lines = ",\n        ".join(map(str, numbers))
+    return f"[\n        {lines}\n    ]".encode("ascii") if lines else b"[]"
 
 
 def pack_line(value: Any, where: str, *, bare_nan: bool = False) -> bytes:

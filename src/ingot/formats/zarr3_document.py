@@ -106,6 +106,8 @@ class ArrayMetadata:
     schema: ArraySchema
     encoding: KeyEncoding
     document: Mapping[str, Any]
+    around: tuple[bytes, bytes] | None = field(default=None, repr=False, compare=False)
+    """What is packed before and behind the shape, once another shape was asked for."""
 
     @classmethod
     def of(cls, schema: ArraySchema, encoding: KeyEncoding) -> "ArrayMetadata":
@@ -142,7 +144,9 @@ class ArrayMetadata:
         values = {**self.document, "shape": list(shape)}
         if schema.edges:
             values["chunk_grid"] = zarr3_grids.pack(Cut(schema.chunks, schema.edges))
-        return replace(self, schema=schema, document=values)
+            return ArrayMetadata(schema, self.encoding, values)
+        around = self.around or document.pack_around(values, "shape", NODE, bare_nan=True)
+        return ArrayMetadata(schema, self.encoding, values, around)
 
     def described(self, attrs: Mapping[str, Any]) -> "ArrayMetadata":
         """Return the metadata with other attributes."""
@@ -150,6 +154,7 @@ class ArrayMetadata:
             self,
             schema=self.schema.described(attrs),
             document={**self.document, "attributes": _checked_attrs(attrs)},
+            around=None,
         )
 
 
@@ -198,6 +203,9 @@ def pack(metadata: Metadata) -> bytes:
     >>> pack(GroupMetadata()).decode()
     '{\\n    "node_type": "group",\\n    "zarr_format": 3\\n}'
     """
+    if isinstance(metadata, ArrayMetadata) and metadata.around is not None:
+        head, tail = metadata.around
+        return head + document.pack_integers(metadata.schema.shape) + tail
     # What another program has written as NaN stays; attributes of ours have been checked.
     return document.pack(metadata.document, NODE, bare_nan=True)
 

@@ -27,10 +27,7 @@ def exchanged(one: str, other: str, folder: int) -> bool:
     The second one must be a plain file that is there already.
     """
     call = _call()
-    if call is None or not _is_plain(other, folder):
-        return False
-    # Whatever the call complains of, a rename will meet as well, and say.
-    return call(folder, os.fsencode(one), folder, os.fsencode(other), _EXCHANGE) == 0
+    return call is not None and _is_plain(other, folder) and _done(call, one, other, folder)
 
 
 def linked(old: str, origin: int, name: str, folder: int) -> bool:
@@ -52,14 +49,15 @@ def placed(one: str, other: str, folder: int) -> bool:
     The first is a staged name. False, and nothing done, where that is not possible. At every time
     the first name, if there is one, is that of the file: who finds it there finds what he expects.
     """
-    if _call() is None or not _is_plain(other, folder):
+    call = _call()
+    if call is None or not _is_plain(other, folder):
         return False
     second = second_name(one)
     try:
         os.link(one, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError:
         return False  # No second names here, or one that somebody left.
-    done = exchanged(second, other, folder)
+    done = _done(call, second, other, folder)
     os.unlink(second, dir_fd=folder)
     if done:
         os.unlink(one, dir_fd=folder)
@@ -74,6 +72,13 @@ def second_name(staged: str) -> str:
     """
     mark, transaction, name = staged.split("-", 2)
     return f"{mark}-{transaction}.x-{name}"
+
+
+def _done(
+    call: Callable[[int, bytes, int, bytes, int], int], one: str, other: str, at: int
+) -> bool:
+    # Whatever the call complains of, a rename will meet as well, and say.
+    return call(at, os.fsencode(one), at, os.fsencode(other), _EXCHANGE) == 0
 
 
 def _is_plain(name: str, folder: int) -> bool:

@@ -11,7 +11,6 @@ Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `
 import errno
 import os
 import stat
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -24,13 +23,9 @@ from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent, check_key
-from ingot.stores.syncs import sync_data, sync_file_system, sync_folder
+from ingot.stores.syncs import start_writing, sync_data, sync_file_system, sync_folder
 
 __all__ = ["Files", "Inside", "LocalFiles"]
-
-
-if sys.platform != "win32":
-    pass
 
 Result = TypeVar("Result")
 
@@ -63,6 +58,9 @@ class Inside(Protocol):
 
     def write(self, file: int, start: int, data: Buffer) -> None:
         """Write all of `data`."""
+
+    def start(self, file: int) -> None:
+        """Let the content of the file be on its way to where it lasts, which promises nothing."""
 
     def sync(self, file: int) -> None:
         """Return when the content of the file lasts."""
@@ -254,6 +252,9 @@ class _Folder:
             _write_at(file, start, data)
         except OSError as error:
             raise self._root.failure(self._keys[file], error) from error
+
+    def start(self, file: int) -> None:
+        start_writing(file)
 
     def sync(self, file: int) -> None:
         try:

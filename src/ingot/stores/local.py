@@ -36,7 +36,8 @@ from ingot.stores.store import (
     is_staged,
     staged_key,
 )
-from ingot.stores.transaction import Transaction, read_journal
+from ingot.stores.transaction import Transaction
+from ingot.stores.verification import read_journal
 
 __all__ = ["FileStore", "LocalStore"]
 

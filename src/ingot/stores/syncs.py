@@ -10,11 +10,24 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from typing import Final
 
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["sync_data", "sync_file_system", "sync_folder"]
+__all__ = ["start_writing", "sync_data", "sync_file_system", "sync_folder"]
+
+_WRITE: Final = 2
+
+
+def start_writing(file: int) -> None:
+    """Have the system begin to write a file back, where it can be asked for; nothing is promised.
+
+    Whatever goes wrong, the sync of the file will meet as well, and say.
+    """
+    call = _system_start()
+    if call is not None:
+        call(file, 0, 0, _WRITE)
 
 
 def sync_data(file: int) -> None:
@@ -41,6 +54,17 @@ def _sync_drive(file: int) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOTTY):
             raise
         os.fsync(file)
+
+
+@functools.cache
+def _system_start() -> Callable[[int, int, int, int], int] | None:
+    if sys.platform != "linux":
+        return None
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+        call.restype = ctypes.c_int
+    return call
 
 
 @functools.cache

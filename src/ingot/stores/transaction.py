@@ -4,7 +4,8 @@ Knows the order of writes, syncs and renames; refuses to know how each is done, 
 and what the bytes mean. The order:
 
 1. What a writer before left undone is finished, or swept away.
-2. Every new value is written under a staged name in the folder of its key; then all are synced.
+2. Every new value is written under a staged name in the folder of its key, the journal with them
+   if it is known already; then all are synced.
 3. `prepare`: renames, patches and removals, then their folders are synced.
 4. `publish`. When one rename or one removal is all, that is it. Otherwise a journal gets its name:
    from then on the commit is decided, and whoever comes next can finish it.
@@ -19,7 +20,7 @@ import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from ingot.errors import NotFoundError
@@ -30,29 +31,15 @@ from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
 from ingot.stores.obstacle import check_clear
 from ingot.stores.outcome import Outcome, Patches, check_reach, compose
-from ingot.stores.store import Commit, Delete, Extent, Move, Patch, Put, staged_key
-from ingot.stores.verification import summed, verify
+from ingot.stores.store import Commit, Delete, Move, Patch, Put, staged_key
+from ingot.stores.verification import read_journal, summed, verify
 
-__all__ = ["Transaction", "read_journal"]
+__all__ = ["Transaction"]
 
 _MOST_OPEN: Final = 128
 # From so many files on, syncing the whole file system is faster than each of them.
 _MANY: Final = 16
 _SMALL: Final = 1 << 20
-
-
-def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
-    """Return the commit that is decided and not yet known to be applied, if there is one."""
-    name = dataset.journal
-    if inside.size(name) is None:
-        return None
-    found = inside.read(name, [Extent(name, 0, journal_bytes.LARGEST)])
-    if found is None:
-        return None
-    journal = journal_bytes.parse(found[0], f"{where}: {name!r}")
-    for entry in journal.entries:
-        dataset.check(entry.key, where)
-    return journal
 
 
 class Transaction:
@@ -62,12 +49,15 @@ class Transaction:
     """
 
     __slots__ = (
+        "_all_last",
         "_changed",
         "_count",
         "_dataset",
         "_inside",
+        "_journal",
         "_known",
         "_lasting",
+        "_made",
         "_name",
         "_staged",
         "_sync",
@@ -98,8 +88,12 @@ class Transaction:
         # By phase and key: one key may get another value in each phase.
         self._staged: dict[tuple[str, str], str] = {}
         self._count = 0
-        # What this commit has written and synced itself.
+        # Staged names whose values last, and those that this commit gives itself.
         self._lasting: set[str] = set()
+        self._made: set[str] = set()
+        self._journal: Journal | None = None
+        # Whether all that was staged lasts, names included.
+        self._all_last = False
         self._known = set() if known is None else known
         self._changed: dict[str, None] = {}
         self._touched = False
@@ -140,7 +134,9 @@ class Transaction:
             publish, late = compose(commit.publish)
             cleanup, last = compose(commit.cleanup)
             self._check_room(commit)
-            self._stage({"prepare": prepare, "publish": publish})
+            self._made = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
+            journal = None if late else self._foreseen(publish)
+            self._stage({"prepare": prepare, "publish": publish}, journal)
             self._perform("prepare", early, prepare)
             self._publish(late, publish)
             if cleanup or last:
@@ -176,27 +172,49 @@ class Transaction:
 
     # New values
 
-    def _stage(self, phases: Mapping[str, Sequence[Outcome]]) -> None:
-        """Write all new values, then sync all, as many at a time as may be open."""
+    def _stage(
+        self,
+        phases: Mapping[str, Sequence[Outcome]],
+        journal: Callable[[], Put] | None = None,
+    ) -> None:
+        """Write all new values, and the journal; then make all last, and what was staged before."""
         puts = [
             (phase, outcome)
             for phase, outcomes in phases.items()
             for outcome in outcomes
             if isinstance(outcome, Put)
         ]
-        for first in range(0, len(puts), _MOST_OPEN):
+        sources = self._unsynced(chain.from_iterable(phases.values()))
+        many = len(sources) > _MANY
+        for first in range(0, max(len(puts), 1), _MOST_OPEN):
             files: list[int] = []
             try:
                 for phase, put in puts[first : first + _MOST_OPEN]:
                     files.append(self._write_new(phase, put))
-                for file in files if self._sync else ():
-                    self._sync_file(file)
+                if first + _MOST_OPEN >= len(puts):
+                    files += [] if many else map(self._opened, sources)
+                    files += [] if journal is None else [self._write_new("journal", journal())]
+                self._sync_files([] if many else files)
                 while files:
                     self._inside.close_file(files.pop())
             finally:
                 for file in files:
                     with suppress(OSError):
                         self._inside.close_file(file)
+        if many:
+            self._sync_all()
+            self._changed.clear()
+        self._all_last = many
+        self._lasting.update(sources)
+
+    def _unsynced(self, outcomes: Iterable[Outcome]) -> list[str]:
+        """Return under which names values wait that others staged, if they have to last."""
+        moves = (outcome for outcome in outcomes if self._sync and isinstance(outcome, Move))
+        return [
+            move.source
+            for move in moves
+            if move.source not in self._made and move.source not in self._lasting
+        ]
 
     def _write_new(self, phase: str, put: Put) -> int:
         self._make_folder(put.key)
@@ -276,33 +294,23 @@ class Transaction:
     def _settle_sources(self, outcomes: Iterable[Outcome]) -> None:
         """Make values last that were staged before this commit, and the folders they are in."""
         moves = [outcome for outcome in outcomes if isinstance(outcome, Move)]
-        if not moves:
-            return
         for move in moves:
-            if self._inside.size(move.source) is None:
+            if move.source not in self._lasting and self._inside.size(move.source) is None:
                 raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
-        if not self._sync:
-            return
-        if len(moves) > _MANY:
-            self._sync_all()
+        if not self._sync or self._all_last:
             return
         for move in moves:
-            if move.source not in self._lasting:
-                self._sync_named(move.source)
             # Whoever staged it may have made any of the folders on the way to it.
             folder = move.key.rpartition("/")[0]
             above = [folder] if folder in self._known else _folders(move.key)
             self._changed.update(dict.fromkeys(above))
             self._known.update(above)
 
-    def _sync_named(self, key: str) -> None:
+    def _opened(self, key: str) -> int:
         opened = self._inside.open_old(key)
         if opened is None:
-            raise NotFoundError(f"{self._where}: no key {key!r} to be kept")
-        try:
-            self._sync_file(opened[0])
-        finally:
-            self._inside.close_file(opened[0])
+            raise NotFoundError(f"{self._where}: no key {key!r} to take a place")
+        return opened[0]
 
     # What readers see
 
@@ -321,9 +329,30 @@ class Transaction:
             check_clear(self._inside, outcome.key, leaving)
             if isinstance(outcome, Delete):
                 leaving.add(outcome.key)
-        journal = Journal(self._name, tuple(self._entries(outcomes)))
-        self._decide(journal)
-        self._apply(journal, sync=self._sync)
+        put = None if self._journal else self._recorded(outcomes)
+        # Entries speak of names that must last.
+        self._sync_folders()
+        if put is not None:
+            self._stage({"journal": (put,)})
+        self._decide()
+        assert self._journal is not None
+        self._apply(self._journal, sync=self._sync)
+
+    def _foreseen(self, outcomes: Sequence[Outcome]) -> Callable[[], Put] | None:
+        """Return the journal, to be packed when all is staged, if it cannot depend on `prepare`."""
+        for outcome in outcomes:
+            if not isinstance(outcome, Put | Move):
+                return None
+            if isinstance(outcome, Move) and (
+                None in (outcome.size, outcome.checksum) or outcome.source in self._made
+            ):
+                return None
+        return None if len(outcomes) < 2 else partial(self._recorded, outcomes)
+
+    def _recorded(self, outcomes: Iterable[Outcome]) -> Put:
+        """Return the journal of outcomes, which waits to be decided from now on."""
+        self._journal = Journal(self._name, tuple(self._entries(outcomes)))
+        return Put(self._dataset.journal, journal_bytes.pack(self._journal))
 
     def _switch(self, outcomes: Sequence[Outcome]) -> None:
         """Publish by one rename or one removal, once all that was prepared lasts."""
@@ -345,12 +374,14 @@ class Transaction:
                 size = memoryview(outcome.data).nbytes
                 staged = self._staged["publish", outcome.key]
                 yield Placed(outcome.key, staged, size, checksum(outcome.data))
-                self._changed[outcome.key.rpartition("/")[0]] = None
+                if not self._all_last:
+                    self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Move):
                 known = outcome.size, outcome.checksum
                 fact = summed(self._inside, outcome.source) if None in known else known
                 yield Placed(outcome.key, outcome.source, *fact)  # type: ignore[arg-type]
-                self._changed[outcome.key.rpartition("/")[0]] = None
+                if not self._all_last:
+                    self._changed[outcome.key.rpartition("/")[0]] = None
             elif isinstance(outcome, Delete):
                 yield Removed(outcome.key)
             else:
@@ -358,18 +389,15 @@ class Transaction:
                 for patch in outcome.patches:
                     yield Written(patch.key, patch.start, bytes(patch.data), size)
 
-    def _decide(self, journal: Journal) -> None:
+    def _decide(self) -> None:
         """Give the journal its name, once all that it speaks of lasts."""
-        self._sync_folders()
         name = self._dataset.journal
-        put = Put(name, journal_bytes.pack(journal))
-        self._stage({"journal": (put,)})
         self._turn.begin_apply()
         # Entries speak of these names. Even when nobody knows whether the journal has its own, as
         # after a signal in between, they are not ours to remove any more.
         staged, self._staged = self._staged, {}
         try:
-            self._rename(staged["journal", name], name)
+            self._rename(staged["journal", name], name, "journal")
         except OSError:
             self._staged = staged
             raise
@@ -414,11 +442,11 @@ class Transaction:
 
     # Names and syncs
 
-    def _rename(self, source: str, key: str, phase: str = "publish") -> None:
+    def _rename(self, source: str, key: str, phase: str) -> None:
         self._touched = True
         self._forget_folder(key)
-        if phase == "prepare" and not self._sync:
-            # Nobody knows the staged name yet, so it may be that of the old file for a while.
+        if phase in ("prepare", "publish") and not self._sync:
+            # Nobody knows the staged name, so it may be that of the old file for a while.
             self._inside.replace(source, key)
         elif phase == "apply" and not self._sync:
             self._inside.place(source, key)
@@ -440,6 +468,14 @@ class Transaction:
         for folder in list(self._changed) if self._sync else ():
             self._guarded(partial(self._inside.sync_folder, folder))
         self._changed.clear()
+
+    def _sync_files(self, files: Sequence[int]) -> None:
+        if self._sync:
+            # When all are on their way, the first one that is waited for mostly brings the others.
+            for file in files if len(files) > 1 else ():
+                self._inside.start(file)
+            for file in files:
+                self._sync_file(file)
 
     def _sync_file(self, file: int) -> None:
         self._guarded(partial(self._inside.sync, file))

@@ -1,4 +1,4 @@
-"""Whether what is stored is what a journal speaks of.
+"""The journal that is stored, and whether it speaks of what else is.
 
 Knows sizes and checksums of files, and what a journal says of them. Refuses to change anything: a
 journal that does not fit is a matter for people, not a guess.
@@ -9,13 +9,29 @@ from itertools import groupby
 from typing import Final
 
 from ingot.errors import CorruptionError
+from ingot.stores import journal as journal_bytes
+from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Written, checksum
 from ingot.stores.store import Extent
 
-__all__ = ["summed", "verify"]
+__all__ = ["read_journal", "summed", "verify"]
 
 _PIECE: Final = 1 << 24
+
+
+def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
+    """Return the commit that is decided and not yet known to be applied, if there is one."""
+    name = dataset.journal
+    if inside.size(name) is None:
+        return None
+    found = inside.read(name, [Extent(name, 0, journal_bytes.LARGEST)])
+    if found is None:
+        return None
+    journal = journal_bytes.parse(found[0], f"{where}: {name!r}")
+    for entry in journal.entries:
+        dataset.check(entry.key, where)
+    return journal
 
 
 def verify(journal: Journal, inside: Inside, where: str) -> None:
