@@ -9,7 +9,8 @@ itself, and a parity test keeps both ways equal.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
+from operator import floordiv, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -131,13 +132,20 @@ class PointRow:
 Row: TypeAlias = BoxRow | PointRow
 
 
-def rows(selection: Selection, grid: ChunkGrid) -> Iterator[Row]:
+def rows(
+    selection: Selection, grid: ChunkGrid, unit: tuple[int, ...] | None = None
+) -> Iterator[Row]:
     """Cut a selection by chunks, one row after the other; chunks ascend for steps that do.
+
+    With `unit`, blocks of so many chunks along each axis come one after the other.
 
     >>> from ingot.selection import parse
     >>> grid = ChunkGrid((10,), (4,), padded=True)
     >>> [(row.coords, row.source) for row in rows(parse(slice(2, 6), (10,)), grid)]
     [((0,), (slice(2, 4, 1),)), ((1,), (slice(0, 2, 1),))]
+    >>> grid = ChunkGrid((2, 4), (1, 1), padded=True)
+    >>> [row.coords for row in rows(parse(..., (2, 4)), grid, (2, 2))][:5]
+    [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2)]
     """
     if 0 in selection.engine_shape:
         return iter(())
@@ -148,12 +156,16 @@ def rows(selection: Selection, grid: ChunkGrid) -> Iterator[Row]:
                 for start, count, step, chunk in zip(
                     selection.starts, selection.counts, selection.steps, grid.axes, strict=True
                 )
-            ]
+            ],
+            unit,
         )
     if isinstance(selection, OrthogonalSelection):
         axes = zip(selection.axes, grid.axes, strict=True)
-        return _box_rows([_parts(axis, chunk) for axis, chunk in axes])
-    return _point_rows(selection, grid)
+        return _box_rows([_parts(axis, chunk) for axis, chunk in axes], unit)
+    points = _point_rows(selection, grid)
+    if unit is None:
+        return points
+    return iter(sorted(points, key=lambda row: tuple(map(floordiv, row.coords, unit))))
 
 
 def coordinates(rows: Sequence[Row], ndim: int) -> NDArray[np.int64]:
@@ -175,13 +187,29 @@ def count_rows(selection: Selection, grid: ChunkGrid) -> int:
     return sum(1 for _ in rows(selection, grid))
 
 
-def _box_rows(axes: list[list[Part]]) -> Iterator[BoxRow]:
+def _box_rows(axes: list[list[Part]], unit: tuple[int, ...] | None) -> Iterator[BoxRow]:
     if not axes:
         yield BoxRow((), (), (), ())
         return
-    for parts in product(*axes):
-        # The fields of a part are those of a row: turning rows of parts into columns is all.
-        yield BoxRow(*zip(*parts, strict=True))
+    for block in _blocks(axes, unit):
+        for parts in product(*block):
+            # The fields of a part are those of a row: turning rows of parts into columns is all.
+            yield BoxRow(*zip(*parts, strict=True))
+
+
+def _blocks(
+    axes: list[list[Part]], unit: tuple[int, ...] | None
+) -> Iterator[tuple[list[Part], ...]]:
+    """Yield the parts of each axis, those of one block after those of another."""
+    if unit is None:
+        yield tuple(axes)
+        return
+    grouped = []
+    for parts, each in zip(axes, unit, strict=True):
+        numbers = [part.chunk // each for part in parts]
+        groups = groupby(zip(numbers, parts, strict=True), itemgetter(0))
+        grouped.append([[part for _, part in group] for _, group in groups])
+    yield from product(*grouped)
 
 
 def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[PointRow]:

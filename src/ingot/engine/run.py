@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import floordiv
 from types import EllipsisType
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explanation import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, Zoned, files_of
+from ingot.formats.format import ChunkMap, Coords, files_of, zoned_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
@@ -110,7 +111,7 @@ class Engine:
     def settled(self) -> "Engine":
         """Return the engine for the state that was written towards, once it is stored."""
         same = self._before is self.chunks
-        if same and self._cache is None and not isinstance(self.chunks, Zoned):
+        if same and self._cache is None and zoned_of(self.chunks) is None:
             return self
         engine = Engine(self.chunks, self.options)
         # A layout of chunks that are cut at the edge knows where the edge was before.
@@ -142,8 +143,8 @@ class Engine:
         if type(selection) is OrthogonalSelection and layout is not None:
             result = np.empty(selection.engine_shape, self._plain)
             if result.size:
-                read = kernel.read_outer
-                if isinstance(self.chunks, Zoned) and kernel.picks_rows(selection.axes, self.shape):
+                read, zoned = kernel.read_outer, zoned_of(self.chunks) is not None
+                if zoned and kernel.picks_rows(selection.axes, self.shape):
                     read = kernel.read_scattered
                 self._judge(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
@@ -183,8 +184,9 @@ class Engine:
         layout = self._make_layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
-        rows = plan.rows(selection, self.chunks.schema.grid)
-        return self.staged(self._changed(rows, values))
+        unit = self._unit()
+        rows = plan.rows(selection, self.chunks.schema.grid, unit)
+        return self.staged(self._changed(rows, values), unit)
 
     def replaces(self, selection: Selection) -> bool:
         """Tell whether a selection has whole chunks only, so that nothing of them is kept.
@@ -227,21 +229,31 @@ class Engine:
             chunk[common] = old[common]
         return chunk
 
-    def staged(self, chunks: Iterable[tuple[Coords, NDArray[Any]]]) -> Commit:
-        """Return the commit that stores some chunks; what does not fit the window is put aside."""
+    def staged(
+        self,
+        chunks: Iterable[tuple[Coords, NDArray[Any]]],
+        unit: tuple[int, ...] | None = None,
+    ) -> Commit:
+        """Return the commit that stores some chunks; what does not fit the window is put aside.
+
+        With `unit`, blocks of so many chunks come one after the other, and each has a key to
+        itself; without it, only a chunk that has one can be stored before the others are known.
+        """
         store, schema = self.chunks.store, self.chunks.schema
         most = self.options.limits.window_bytes
+        if unit is None and self.chunks.template is not None:
+            unit = (1,) * len(schema.shape)
         waiting: dict[Coords, bytes | None] = {}
         aside: list[Edit] = []
-        held = 0
+        held, block = 0, None
         try:
             for coords, chunk in chunks:
-                data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
-                held += 0 if data is None else len(data)
-                # Only where a chunk is all that its key holds can it be stored without the others.
-                if held > most and self.chunks.template is not None:
+                before, block = block, unit and tuple(map(floordiv, coords, unit))
+                if held > most and block != before:
                     aside += _put_aside(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
+                data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
+                held += 0 if data is None else len(data)
         except BaseException:
             discard(store, aside)
             raise
@@ -250,11 +262,11 @@ class Engine:
 
     def zones(self) -> Zones | None:
         """Return what the zone maps of all chunks say; None where chunks have none."""
-        chunks, dtype = self.chunks, self._dtype
-        if not isinstance(chunks, Zoned) or not has_zone(dtype):
+        chunks, dtype = zoned_of(self.chunks), self._dtype
+        if chunks is None or not has_zone(dtype):
             return None
         if self._zones is None:
-            numbers = range(chunks.schema.grid.chunk_count)
+            numbers = range(self.chunks.schema.grid.chunk_count)
             layout = self._make_layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
             self._zones = Zones.parse(packed, dtype)
@@ -269,12 +281,7 @@ class Engine:
         """
         layout, dtype = self._make_layout(), self._dtype
         plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
-        if (
-            layout is None
-            or len(self.shape) != 1
-            or not plain
-            or not isinstance(self.chunks, Zoned)
-        ):
+        if layout is None or len(self.shape) != 1 or not plain or zoned_of(self.chunks) is None:
             return None
         found = np.empty(len(rows), np.bool_)
         packed = [(comparison, item.tobytes()) for comparison, item in comparisons]
@@ -337,6 +344,13 @@ class Engine:
             discard(store, edits)
             raise
         return edits
+
+    def _unit(self) -> tuple[int, ...] | None:
+        """The number of chunks along each axis that share a key; None where all of them do."""
+        files = files_of(self.chunks)
+        if files.template is None:
+            return None
+        return tuple(map(floordiv, files.schema.chunks, self.chunks.schema.chunks))
 
     def _files(self) -> "Engine":
         """The same array with a chunk for every file that is written."""

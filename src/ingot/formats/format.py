@@ -46,6 +46,7 @@ __all__ = [
     "Zoned",
     "files_of",
     "sharded_of",
+    "zoned_of",
 ]
 
 
@@ -183,6 +184,16 @@ def sharded_of(chunks: ChunkMap) -> Sharded | None:
 def _is_sharded(kind: type) -> bool:
     # Asking a protocol takes longer than many reads.
     return hasattr(kind, "shards") and hasattr(kind, "levels")
+
+
+def zoned_of(chunks: ChunkMap) -> Zoned | None:
+    """Return a map as one whose chunks may have zone maps; None when they do not."""
+    return cast(Zoned, chunks) if _is_zoned(type(chunks)) else None
+
+
+@functools.cache
+def _is_zoned(kind: type) -> bool:
+    return hasattr(kind, "zones")
 
 
 @dataclass(frozen=True, slots=True)

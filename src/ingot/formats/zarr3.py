@@ -217,11 +217,13 @@ class Zarr3Format:
         chunks = Zarr3Map(store, metadata, path)
         # What an array that was here before left behind, if it was not removed to the end.
         left = strays(store, chunks.template, len(schema.shape))
-        return ArrayNode(inner_map(chunks)), Commit(left, documented(store, path, metadata))
+        return ArrayNode(inner_map(chunks)), Commit(left, documented(store, path, metadata, data))
 
 
-def documented(store: Store, path: str, metadata: Metadata) -> tuple[Put, ...]:
-    """Return what makes a node, and the groups above it, all at once."""
+def documented(
+    store: Store, path: str, metadata: Metadata, data: bytes | None = None
+) -> tuple[Put, ...]:
+    """Return what makes a node, and the groups above it, all at once; `data` is its document."""
     made: dict[str, Metadata] = {}
     for group in above(path):
         try:
@@ -231,8 +233,9 @@ def documented(store: Store, path: str, metadata: Metadata) -> tuple[Put, ...]:
             continue
         if not isinstance(found, GroupMetadata):
             raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
-    made[path] = metadata
     puts = [Put(prefix(place) + NODE, zarr3_document.pack(each)) for place, each in made.items()]
+    puts.append(Put(prefix(path) + NODE, zarr3_document.pack(metadata) if data is None else data))
+    made[path] = metadata
     changes = {place: each.document for place, each in made.items()}
     followed = zarr3_copies.followed(store, above(path), changes, gone=path if path else None)
     return (*puts, *followed)

@@ -1,5 +1,7 @@
 """What changes of an array leave in the store."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import ingot
 from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.formats.zarr2 import Zarr2Format
+from ingot.formats.zarr3 import Zarr3Format
 from ingot.options import Limits, Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Move, Put
@@ -111,3 +114,53 @@ def test_arrays_of_rows_without_items_grow_and_shrink() -> None:
         array.resize((rows, 0))
         assert array.shape == (rows, 0)
         assert array[...].shape == (rows, 0)
+
+
+KEYS = {
+    "index arrays": np.s_[np.arange(63, -1, -1)],
+    "a step": np.s_[::3, ::-1],
+    "points": (np.arange(64), np.arange(64) * 100),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_shards_are_put_aside_one_by_one_and_each_once(tmp_path, name: str) -> None:  # type: ignore[no-untyped-def]
+    layout = {"chunks": (4, 1 << 10), "shards": (16, 1 << 12), "codec": "none", "format": "zarr3"}
+    store = LocalStore(tmp_path, writable=True)
+    expected = np.random.default_rng(4).integers(1, 255, (64, 1 << 13), dtype="u1")
+    ingot.array(expected, store, **layout)
+    # With a cache nothing is left to the native kernel.
+    options = Options(cache_bytes=1, limits=Limits(window_bytes=1))
+    small = Engine(Zarr3Format().open(store).chunks, options)
+    selection = parse(KEYS[name], expected.shape)
+    expected[KEYS[name]] += 1
+    commit = small.written(selection, expected[KEYS[name]])
+    keys = [edit.key for edit in commit.publish]
+    assert len(set(keys)) == len(keys) > 3
+    assert sum(isinstance(edit, Put) for edit in commit.publish) == 1
+    store.apply(commit)
+    assert (ingot.open(store)[...] == expected).all()
+
+
+def test_an_assignment_holds_few_shards_at_a_time(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    shard = 16 << 14
+    options = Options(durability="process", limits=Limits(window_bytes=1 << 16))
+    array = ingot.create(
+        tmp_path / "array",
+        shape=(64, 1 << 15),
+        dtype="u1",
+        chunks=(4, 1 << 13),
+        shards=(16, 1 << 14),
+        codec="none",
+        options=options,
+    )
+    values = np.random.default_rng(5).integers(0, 255, array.shape, dtype="u1")
+    tracemalloc.start()
+    try:
+        array[np.arange(64)] = values
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert values.nbytes == 8 * shard
+    assert peak < 4 * shard
+    assert (array[...] == values).all()
