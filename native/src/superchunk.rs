@@ -41,12 +41,12 @@ impl Due {
     fn rows(&self, header: &Header) -> Outcome<usize> {
         let rows = header.nbytes / self.row_bytes;
         if !header.nbytes.is_multiple_of(self.row_bytes) || !(self.least..=self.most).contains(&rows) {
+            let most = if self.most > self.least { format!(", or up to {}", self.most) } else { String::new() };
             return corrupt!(
-                "Blosc chunk: nbytes claims {} bytes, {} rows of {} bytes are due, or up to {}",
+                "Blosc chunk: nbytes claims {} bytes, {} rows of {} bytes are due{most}",
                 header.nbytes,
                 self.least,
-                self.row_bytes,
-                self.most
+                self.row_bytes
             );
         }
         Ok(rows)
@@ -58,7 +58,7 @@ fn check_frame(file: &[u8]) -> Outcome<()> {
         return corrupt!("super-chunk: a head needs {FRAME_BYTES} bytes, {} are stored", file.len());
     };
     if frame[..4] != FRAME[..4] {
-        return malformed!("super-chunk: it begins with {:?}, not with \"blpk\"", &frame[..4]);
+        return malformed!("super-chunk: it begins with b'{}', not with b'blpk'", frame[..4].escape_ascii());
     }
     if frame[4] != FRAME[4] {
         return unsupported!("super-chunk: version {} is unknown", frame[4]);

@@ -76,7 +76,7 @@ impl<'a> Trailer<'a> {
     /// Parse all bytes behind a chunk.
     pub fn parse(bytes: &'a [u8]) -> Outcome<Self> {
         if bytes.len() < LEAST || &bytes[..4] != MAGIC {
-            return corrupt!("chunk trailer: {} bytes behind the chunk are none", bytes.len());
+            return corrupt!("chunk trailer: {} bytes behind the chunk are no trailer", bytes.len());
         }
         let foot = bytes.len() - FOOT;
         if word(bytes, foot) as usize != bytes.len() {

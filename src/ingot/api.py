@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import creation
@@ -48,7 +47,7 @@ from ingot.formats.zarr2_groups import Zarr2Hierarchy
 from ingot.formats.zarr3_groups import Zarr3Hierarchy
 from ingot.group import Group, State, group_handle
 from ingot.options import Options
-from ingot.rows import check_lengths, columns_of, flattened
+from ingot.rows import arrays_of, check_lengths
 from ingot.sheet import Sheet, created
 from ingot.sheet import opened as opened_table
 from ingot.stores import (
@@ -250,7 +249,7 @@ def table(
     creation.check_layout(chosen, layout)
     place = _placed(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or Options()
-    given = {name: np.asarray(each) for name, each in flattened(columns_of(columns)).items()}
+    given = arrays_of(columns)
     check_lengths(given)
     wish = ColumnsWish(chunks, codec, options=options, layout=layout)
     schema, described = wish.schema(chosen, given), converted(attrs or {})

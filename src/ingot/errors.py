@@ -55,6 +55,11 @@ class IngotError(Exception):
     True
     """
 
+    def add_note(self, note: str) -> None:
+        """Add a note, unless it is there: places of several levels may say the same."""
+        if note not in getattr(self, "__notes__", ()):
+            super().add_note(note)
+
 
 class FormatError(IngotError, ValueError):
     """The bytes do not follow the format they claim to be in.

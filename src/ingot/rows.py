@@ -17,6 +17,7 @@ from ingot.errors import SelectionError
 from ingot.interop import arrow, pandas
 
 __all__ = [
+    "arrays_of",
     "check_lengths",
     "columns_of",
     "fitted",
@@ -70,6 +71,17 @@ def flattened(columns: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def arrays_of(data: object) -> dict[str, NDArray[Any]]:
+    """Return the columns of anything that has some as arrays, nested ones under names with dots.
+
+    >>> arrays_of({"a": [[1], [2, 3]]})
+    Traceback (most recent call last):
+    ValueError: column 'a': its items have not one shape
+    """
+    given = flattened(columns_of(data))
+    return {name: _made(values, name) for name, values in given.items()}
+
+
 def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
     """Return rows as columns that a table of that layout takes in, every column of it once.
 
@@ -116,9 +128,11 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     if dtype == np.dtype(object):
         return _objects(values, shape)
     array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
-    if array.shape[1:] != shape or not array.ndim:
+    if not array.ndim:
+        raise ValueError(f"column {name!r} is one value, not an array of them")
+    if array.shape[1:] != shape:
         raise ValueError(
-            f"column {name!r} has items of shape {list(shape)}, not an array of {array.shape}"
+            f"column {name!r}: values of shape {array.shape} are not rows of items of shape {shape}"
         )
     if array.dtype == dtype:
         return array
@@ -218,6 +232,15 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
     return _dug(row[first], rest)
 
 
+def _made(values: object, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        if "inhomogeneous" in str(error):
+            raise ValueError(f"column {name!r}: its items have not one shape") from None
+        raise ValueError(f"column {name!r}: {error}") from None
+
+
 def _array(values: object, dtype: DType, name: str) -> NDArray[Any]:
     try:
         if dtype.kind in "MmV" and not hasattr(values, "__array__"):
@@ -243,7 +266,8 @@ def _check_kept(array: NDArray[Any], cast: NDArray[Any], name: str) -> None:
         same = (cast == array) | ((cast != cast) & (array != array))
     if not same.all():
         wrong = array[tuple(index[0] for index in np.nonzero(~same))]
-        raise ValueError(f"column {name!r} of {cast.dtype} cannot hold {wrong!s}")
+        shown = repr(wrong.item()) if array.dtype.kind in "SU" else str(wrong)
+        raise ValueError(f"column {name!r} of {cast.dtype} cannot hold {shown}")
 
 
 def _objects(values: object, shape: Shape) -> NDArray[Any]:

@@ -5,6 +5,7 @@ are found (the query does), how a change becomes a commit (the sheet does), and 
 committed one (the handle does).
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Self
@@ -28,7 +29,7 @@ from ingot.ledger import Ledger
 from ingot.lens import Held
 from ingot.options import Options
 from ingot.query.expr import Expression
-from ingot.rows import check_lengths, columns_of, flattened, row_dtype, spread, taken
+from ingot.rows import arrays_of, check_lengths, columns_of, flattened, row_dtype, spread, taken
 from ingot.sharding import Target, cut
 from ingot.sheet import Sheet, Turn
 from ingot.stores.store import Commit, Store
@@ -231,7 +232,7 @@ class Table:
         >>> table.append([(2, "y"), (3, "z")])
         >>> table.append({"a": 4.5, "b": "!"})
         Traceback (most recent call last):
-        ValueError: column 'a' has items of shape [], not an array of ()
+        ValueError: column 'a' is one value, not an array of them
         >>> table["a"][:]
         array([1, 2, 3])
         """
@@ -315,9 +316,9 @@ class Table:
         >>> table["a"][:]
         array([1, 2, 0, 0])
         """
-        if rows < 0:
+        if (count := operator.index(rows)) < 0:
             raise ValueError(f"rows is {rows}, at least 0 is needed")
-        self._change(lambda sheet: sheets.resized(sheet, int(rows)))
+        self._change(lambda sheet: sheets.resized(sheet, count))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(key, str):
@@ -349,12 +350,11 @@ class Table:
         ('b', 'a')
         """
         owner, name = self._owner(name)
-        given = flattened(columns_of({name: values}))
-        if not given:
+        columns = arrays_of({name: values})
+        if not columns:
             raise ValueError(f"column {name!r} would be a table without columns")
 
         def build(sheet: Sheet) -> Turn:
-            columns = {leaf: np.asarray(each) for leaf, each in given.items()}
             check_lengths(columns, sheet.rows if sheet.names else None)
             wish = ColumnsWish(chunks, codec, fill, attrs, sheet.options)
             schema = wish.schema(self._format, columns)
@@ -476,7 +476,7 @@ class Table:
         outer, _, last = name.rpartition(".")
         if not outer or name in self.names:
             return self, name
-        owner = self._column(outer)
+        owner = self._column(outer) if all(name.split(".")) else None
         if not isinstance(owner, Table):
             raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
         return owner, last

@@ -80,9 +80,11 @@ class Engine:
         before: ChunkMap | None = None,
     ) -> None:
         if chunks.schema.chain.serializer.runs_code and not options.allow_pickle:
+            what = repr(chunks.path) if chunks.path else "the array"
             raise UnsafeError(
-                f"{chunks.store.location}: reading these objects runs whatever code the files "
-                "hold; Options(allow_pickle=True) allows it"
+                f"{chunks.store.location}: {what} is of Python objects, "
+                "which are stored as pickles; reading them runs whatever code the files hold; "
+                "Options(allow_pickle=True) allows both"
             )
         self.chunks = chunks
         self.options = options

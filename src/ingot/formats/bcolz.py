@@ -7,6 +7,7 @@ to know either: `bcolz_array` and `bcolz_table` do.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ingot.errors import NotFoundError
 from ingot.formats.bcolz_array import (
     ColumnMap,
     create_array,
@@ -65,6 +66,9 @@ class BcolzFormat:
         if not found.is_array and lies_in_data(store, path):
             part = bool(path) and holds_column(store, path)
             return TableNode(open_table(store, path, part=part))
+        if not found.is_array:
+            known = ", ".join(prefix(path) + mark for mark in self.signature.markers)
+            raise NotFoundError(f"{store.location}: none of {known}")
         array = open_array(store, path, found)
         if path and holds_column(store, path):
             return ArrayNode(ColumnMap.of(array))

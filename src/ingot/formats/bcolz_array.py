@@ -226,7 +226,7 @@ def open_array(store: Store, path: str = "", found: Documents | None = None) -> 
             raise FormatError(f"{storage} is missing: the type of the items is lost")
         if found.sizes is None:
             raise CorruptionError(f"{sizes} is missing: the number of rows is lost")
-        attrs = parse_attrs(found.attrs, prefix(path) + ATTRS)
+        attrs = parse_attrs(found.attrs, f"{store.location}: {prefix(path)}{ATTRS}")
         metadata = Metadata.parse(found.storage, found.sizes, attrs, (storage, sizes))
     except IngotError as error:
         error.add_note(f"in {store.location}")

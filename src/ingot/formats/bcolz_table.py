@@ -225,7 +225,8 @@ def open_table(store: Store, path: str = "", depth: int = 0, *, part: bool = Fal
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
-    return BcolzTable(store, columns, parse_attrs(attrs, keys[1]), path, folders, values, part)
+    described = parse_attrs(attrs, f"{store.location}: {keys[1]}")
+    return BcolzTable(store, columns, described, path, folders, values, part)
 
 
 def create_table(

@@ -134,9 +134,10 @@ class SuperchunkChain(CodecChain):
             return wanted
         rows, rest = divmod(header.nbytes, size)
         if rest or not wanted <= rows <= self.rows:
+            most = f", or up to {self.rows}" if self.rows > wanted else ""
             raise CorruptionError(
                 f"Blosc chunk: nbytes claims {header.nbytes} bytes, {wanted} rows of {size} bytes "
-                f"are due, or up to {self.rows}"
+                f"are due{most}"
             )
         return rows
 

@@ -101,7 +101,7 @@ def parse(data: Buffer) -> Trailer:
     """
     view = memoryview(data)
     if len(view) < LEAST_BYTES or bytes(view[:4]) != MAGIC:
-        raise CorruptionError(f"chunk trailer: {len(view)} bytes behind the chunk are none")
+        raise CorruptionError(f"chunk trailer: {len(view)} bytes behind the chunk are no trailer")
     length, checksum = _FOOT.unpack_from(view, len(view) - _FOOT.size)
     if length != len(view):
         raise CorruptionError(
