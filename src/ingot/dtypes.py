@@ -17,7 +17,16 @@ import numpy as np
 from ingot.claims import Claims, shown
 from ingot.errors import FormatError, LimitError, UnsupportedError
 
-__all__ = ["LARGEST_ITEM", "TEXT", "DType", "claimed", "is_variable", "pack", "parse"]
+__all__ = [
+    "LARGEST_ITEM",
+    "TEXT",
+    "DType",
+    "claimed",
+    "is_variable",
+    "narrow_bits",
+    "pack",
+    "parse",
+]
 
 DType: TypeAlias = np.dtype[Any]
 
@@ -42,6 +51,19 @@ _SIZES = {
 _UNITS = frozenset(
     {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"}
 )
+
+
+# What NumPy answers of types that other packages have added.
+_FROM_OTHERS = 2
+_NARROW = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 
 
 def parse(claim: object, where: str = "dtype") -> DType:
@@ -93,6 +115,15 @@ def claimed(claims: Claims, key: str, default: DType | None = None) -> DType:
     if claim is None and default is not None:
         return default
     return parse(claim, f"{claims.where}: {key}")
+
+
+def narrow_bits(dtype: DType) -> int | None:
+    """Return how many bits items have that do not fill the byte they take in memory, else None.
+
+    >>> narrow_bits(np.dtype("u1")) is None
+    True
+    """
+    return _NARROW.get(dtype.type.__name__) if dtype.isbuiltin == _FROM_OTHERS else None
 
 
 def is_variable(dtype: DType) -> bool:

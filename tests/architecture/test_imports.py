@@ -70,6 +70,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("codecs.*",)}
 DYNAMIC: Mapping[str, str] = {
     "native": "the kernel is chosen at first use",
     "codecs.codec": "codecs are loaded by name when they are first met",
+    "formats.zarr3_codecs": "codecs that few files name are loaded when they are first met",
 }
 
 

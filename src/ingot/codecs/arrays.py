@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
-from ingot.claims import Claims
+from ingot.claims import MOST_AXES, Claims
 from ingot.codecs.codec import ChunkSpec, Filter, register
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError
@@ -26,6 +26,7 @@ __all__ = [
     "FixedScaleOffset",
     "PackBits",
     "Quantize",
+    "Reshape",
     "Transpose",
 ]
 
@@ -72,6 +73,67 @@ class Transpose(Filter):
         if len(order) != ndim:
             raise FormatError(f"transpose: an order of {len(order)} axes for {ndim}")
         return order
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape(Filter):
+    """The same items in the same order, along other axes.
+
+    Each of them is told by its length, by the axes that it takes together, or is what is left, -1.
+
+    >>> Reshape(((0, 1), -1, 3)).encode(np.zeros((2, 5, 4, 3))).shape
+    (10, 4, 3)
+    """
+
+    name: ClassVar[str] = "reshape"
+    shape: tuple[int | tuple[int, ...], ...]
+
+    @classmethod
+    def parse(cls, claims: Claims) -> Self:
+        """Return the stage that a file claims."""
+        shape = claims.value("shape")
+        if not isinstance(shape, list) or len(shape) > MOST_AXES:
+            raise claims.wrong("shape", shape, f"a list of at most {MOST_AXES} axes")
+        for axis in shape:
+            together = axis if isinstance(axis, list) else [0]
+            alone = isinstance(axis, list) or (type(axis) is int and (axis == -1 or axis > 0))
+            if not alone or not all(type(each) is int and each >= 0 for each in together):
+                raise claims.wrong("shape", shape, "of lengths, lists of axes and -1")
+        claims.finish()
+        return cls(tuple(tuple(axis) if isinstance(axis, list) else axis for axis in shape))
+
+    def encoded(self, spec: ChunkSpec) -> ChunkSpec:
+        """Return the spec with the other axes, if they have as many items."""
+        return ChunkSpec(self._lengths(spec.shape), spec.dtype, spec.fill)
+
+    def encode(self, array: Array) -> Array:
+        """Return the array with the other axes."""
+        return array.reshape(self._lengths(array.shape))
+
+    def decode(self, array: Array, spec: ChunkSpec) -> Array:
+        """Return the array with its own axes."""
+        return array.reshape(spec.shape)
+
+    def _lengths(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        taken = [axis for each in self.shape if isinstance(each, tuple) for axis in each]
+        known = sorted({*taken}) == taken and max(taken, default=-1) < len(shape)
+        if not known or self.shape.count(-1) > 1:
+            raise FormatError(f"reshape: {list(self.shape)} are no axes for those of {shape}")
+        lengths = [
+            math.prod(shape[axis] for axis in each) if isinstance(each, tuple) else each
+            for each in self.shape
+        ]
+        if -1 in lengths:
+            lengths[lengths.index(-1)] = math.prod(shape) // max(-math.prod(lengths), 1)
+        whole = all(
+            math.prod(lengths[:at]) == math.prod(shape[: each[0]])
+            and math.prod(lengths[at + 1 :]) == math.prod(shape[each[-1] + 1 :])
+            for at, each in enumerate(self.shape)
+            if isinstance(each, tuple) and each
+        )
+        if not whole or math.prod(lengths) != math.prod(shape):
+            raise FormatError(f"reshape: {list(self.shape)} does not cut {shape} into whole axes")
+        return tuple(lengths)
 
 
 @register

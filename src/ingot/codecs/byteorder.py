@@ -58,7 +58,7 @@ class Bytes(Serializer):
 
     def plain(self, dtype: DType) -> bool:
         """Tell whether items are stored as they lie in memory."""
-        return byte_order(dtype) in (None, self.endian or "little")
+        return byte_order(dtype) in (None, self.endian or "little") and _meant(dtype) is None
 
     def encode(self, array: NDArray[Any]) -> Buffer:
         """Return the bytes of an array; its memory where nothing has to be swapped."""
@@ -70,8 +70,27 @@ class Bytes(Serializer):
         """Return the items; a view of `data` where nothing has to be swapped."""
         if self.plain(spec.dtype):
             return Raw().decode(data, spec)
+        meant = _meant(spec.dtype)
+        if meant is not None:
+            data = (np.frombuffer(data, np.uint8).reshape(-1, len(meant)) & meant).data.cast("B")
         stored = np.frombuffer(data, in_order(spec.dtype, self.endian or "little"))
         return stored.astype(spec.dtype).reshape(spec.shape)
+
+
+def _meant(dtype: DType) -> NDArray[np.uint8] | None:
+    """Return which bits of an item mean something; None when all do, as in most types."""
+    if dtype.names is None:
+        bits = dtypes.narrow_bits(dtype)
+        return None if bits is None else np.array([(1 << bits) - 1], np.uint8)
+    parts = {name: _meant(dtype[name]) for name in dtype.names}
+    if all(part is None for part in parts.values()):
+        return None
+    meant = np.full(dtype.itemsize, 255, np.uint8)
+    for name, part in parts.items():
+        if part is not None:
+            start = dtype.fields[name][1]  # type: ignore[index]
+            meant[start : start + len(part)] = part
+    return meant
 
 
 def byte_order(dtype: DType) -> Endian | Literal["mixed"] | None:

@@ -4,6 +4,7 @@ Knows which stage each name means, in which order stages may stand, and how a ch
 Refuses to know how any stage works. Names that begin with ``numcodecs.`` are those of version 2.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -40,6 +41,9 @@ _USUAL_GZIP: Final = 6
 
 # Plain names beside the specified ones whose configuration is that of version 2.
 _SHARED: Final = frozenset({"bitround", "zlib", "bz2", "fletcher32", "adler32"})
+
+# Names that few files have, of codecs that take longer to import than all others of this format.
+_RARE: Final = frozenset({"packbits", "reshape", "scale_offset", "cast_value"})
 
 
 def parse_chain(claim: object, spec: ChunkSpec, where: str = "codecs") -> CodecChain:
@@ -113,6 +117,9 @@ def _stage(found: Extension, spec: ChunkSpec) -> Stage | None:
             return _parse_sharding(found, spec)
         if name in _PARSERS:
             return _PARSERS[name](found.claims(), spec)
+        if name in _RARE:
+            rare: Stage = _values().PARSERS[name](found.claims(), spec)
+            return rare
         if name in _SHARED or name.startswith(_FOREIGN):
             return _parse_shared(found)
     except IngotError as error:
@@ -184,6 +191,10 @@ _PARSERS: Final[Mapping[str, Callable[[Claims, ChunkSpec], Stage]]] = {
     "vlen-utf8": lambda claims, spec: VlenUtf8.parse(claims),
     "vlen-bytes": lambda claims, spec: VlenBytes.parse(claims),
 }
+
+
+def _values() -> Any:
+    return importlib.import_module("ingot.formats.zarr3_values")
 
 
 def _parse_sharding(found: Extension, spec: ChunkSpec) -> Sharding:
@@ -261,4 +272,7 @@ def _configuration(stage: Stage, ndim: int) -> dict[str, Any] | None:
     if stage.name == "zstd":
         return {"checksum": False} | {k: v for k, v in stage.config().items() if k != "id"}
     plain = isinstance(stage, VlenUtf8 | VlenBytes) or stage == Crc32c()
+    if stage.name in _RARE:
+        found: dict[str, Any] | None = _values().configuration(stage)
+        return found
     return {} if plain else None

@@ -270,6 +270,7 @@ def _parse_array(claims: Claims, values: dict[str, Any]) -> ArrayMetadata:
     fill = take(lambda: zarr3_fills.parse(value("fill_value"), dtype, f"{where}: fill_value"), None)
     take(lambda: _check_shards(chain, cut, where), None)
     complaints.settle()
+    _check_fill(chain, ChunkSpec(cut.chunks, dtype, fill), where)
     schema = ArraySchema(
         shape,
         dtype,
@@ -356,6 +357,18 @@ def _check_shards(chain: CodecChain, cut: Cut, where: str) -> None:
         inner = chain.serializer.inner_chunks[axis]
         if edges is not None and (edges.lengths % inner).any():
             raise FormatError(f"{where}: chunk_grid: inner chunks of {inner} do not divide shards")
+
+
+def _check_fill(chain: CodecChain, spec: ChunkSpec, where: str) -> None:
+    """Complain about filters that make of the fill value something from which it does not return.
+
+    Where inner chunks are absent from a shard behind them, what they make of it is read.
+    """
+    try:
+        for stage in chain.filters:
+            spec = stage.encoded(spec)
+    except FormatError as error:
+        raise FormatError(f"{where}: fill_value: {error}") from None
 
 
 def _checked_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:

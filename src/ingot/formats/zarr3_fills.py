@@ -16,7 +16,7 @@ from ingot.claims import shown
 from ingot.dtypes import DType
 from ingot.errors import FormatError
 from ingot.formats import fills
-from ingot.formats.zarr3_types import is_extra
+from ingot.formats.zarr3_types import is_extra, pair_part
 
 __all__ = ["pack", "parse"]
 
@@ -51,7 +51,7 @@ def pack(fill: Any, dtype: DType) -> Any:
     """
     if dtype == np.dtype(object):
         return fills.pack_bytes(bytes(fill or b""))
-    if dtype.names is not None:
+    if dtype.names is not None and pair_part(dtype) is None:
         item = np.asarray(fill, dtype)
         return {name: pack(item[name], dtype[name]) for name in dtype.names}
     if dtype.kind == "T":
@@ -138,6 +138,8 @@ def _content(claim: object) -> bytes:
 
 def _halves(dtype: DType) -> DType | None:
     """Return the type of the two parts of a complex number."""
+    if dtype.names is not None:
+        return pair_part(dtype)
     if dtype.kind == "c":
         return np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
     if not is_extra(dtype) or not dtype.type.__name__.endswith("complex32"):

@@ -19,7 +19,7 @@ from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.formats import extension
 from ingot.formats.extension import Extension
 
-__all__ = ["is_extra", "normalised", "pack", "parse"]
+__all__ = ["is_extra", "normalised", "pack", "pair_part", "parse"]
 
 _CORE: Final[Mapping[str, DType]] = {
     name: np.dtype(name)
@@ -49,6 +49,12 @@ _EXTRA: Final = {
     "complex_float16": "complex32",
     "complex_bfloat16": "bcomplex32",
 }
+# Floats so short that nothing in NumPy holds two of them as one number: pairs do.
+_PARTS: Final = frozenset(
+    name for name in _EXTRA if name.startswith(("float4_", "float6_", "float8_"))
+)
+_COMPLEX: Final = "complex_"
+_HALVES: Final = ("real", "imag")
 _RAW: Final = re.compile(r"r([1-9][0-9]{0,10})", re.A)
 _UNITS: Final = {
     **{unit: unit for unit in ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs")},
@@ -63,7 +69,8 @@ _LARGEST_SCALE: Final = 2**31 - 1
 def parse(claim: object, where: str = "data_type") -> DType:
     """Return the type that a file claims; `where` names the claim in errors.
 
-    Bytes of any length are objects: there is nothing in NumPy that would hold them.
+    Bytes of any length are objects: there is nothing in NumPy that would hold them. Complex numbers
+    of parts of a byte each are structures, with the fields ``real`` and ``imag``.
 
     >>> parse("r24"), parse({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}})
     (dtype('V3'), dtype('<U2'))
@@ -81,8 +88,9 @@ def parse(claim: object, where: str = "data_type") -> DType:
         dtype = _extra(_EXTRA[name], where)
     elif match := _RAW.fullmatch(name):
         dtype = _parse_raw(int(match.group(1)), where)
-    elif name.startswith("complex_"):
-        raise UnsupportedError(f"{where}: there is no type in NumPy that holds {shown(name)}")
+    elif name.removeprefix(_COMPLEX) in _PARTS and name.startswith(_COMPLEX):
+        part = _extra(name.removeprefix(_COMPLEX), where)
+        dtype = np.dtype([(half, part) for half in _HALVES])
     else:
         raise UnsupportedError(f"{where}: {shown(name)} is unknown")
     claims.finish()
@@ -103,6 +111,9 @@ def pack(dtype: DType) -> str | dict[str, Any]:
         return dtype.newbyteorder("=").name
     if is_extra(dtype):
         return _packed_extra(dtype)
+    part = pair_part(dtype)
+    if part is not None:
+        return _COMPLEX + _packed_extra(part)
     if dtype.names is not None:
         fields = [{"name": name, "data_type": pack(dtype[name])} for name in dtype.names]
         return _named("struct", fields=fields)
@@ -134,6 +145,18 @@ def is_extra(dtype: DType) -> bool:
     False
     """
     return dtype.isbuiltin == 2
+
+
+def pair_part(dtype: DType) -> DType | None:
+    """Return the type of both parts of complex numbers that NumPy holds as pairs, else None.
+
+    >>> pair_part(np.dtype([("real", "f4"), ("imag", "f4")])) is None
+    True
+    """
+    if dtype.names != _HALVES or dtype["real"] != dtype["imag"]:
+        return None
+    part: DType = dtype["real"]
+    return part if is_extra(part) and part.type.__name__ in _PARTS else None
 
 
 def _parse_struct(found: Extension, claims: Claims) -> DType:

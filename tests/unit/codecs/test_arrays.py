@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ingot import dtypes
-from ingot.codecs.arrays import BitRound, Categorize, Delta, PackBits, Transpose
+from ingot.claims import Claims
+from ingot.codecs.arrays import BitRound, Categorize, Delta, PackBits, Reshape, Transpose
 from ingot.codecs.codec import ChunkSpec, CodecChain, Filter, assemble, parse_stage
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 
@@ -224,3 +225,67 @@ def test_unknown_fields_are_refused(name: str) -> None:
     fields = {key: known[key] for key in keys.get(name, ["encode_dtype", "decode_dtype"])}
     with pytest.raises(UnsupportedError, match="'more'"):
         parse_stage({"id": name, "more": 1} | fields)
+
+
+# Axes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("claim", "shape", "expected"),
+    [
+        ([[0, 1], [2], 3], (100, 50, 64, 3), (5000, 64, 3)),
+        ([-1], (2, 3, 4), (24,)),
+        ([24], (2, 3, 4), (24,)),
+        ([4, -1], (2, 3, 4), (4, 6)),
+        ([[0], -1], (2, 3, 4), (2, 12)),
+        ([1, [0], 1, [1, 2], 1], (2, 3, 4), (1, 2, 1, 12, 1)),
+        ([[]], (1, 1), (1,)),
+        # Axes of one item are in nobody's way.
+        ([[0], [2]], (2, 1, 3), (2, 3)),
+        ([], (), ()),
+        ([1, 1], (), (1, 1)),
+        ([], (1, 1), ()),
+    ],
+)
+def test_other_axes(claim: Any, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    stage = Reshape.parse(Claims("reshape", {"shape": claim}))
+    spec = ChunkSpec(shape, np.dtype("i4"), 7)
+    assert stage.encoded(spec) == ChunkSpec(expected, np.dtype("i4"))
+    assert stage.encoded(spec).fill == 7
+    array = np.arange(np.prod(shape, dtype=int), dtype="i4").reshape(shape)
+    stored = stage.encode(array)
+    np.testing.assert_array_equal(stored, array.reshape(expected), strict=True)
+    np.testing.assert_array_equal(stage.decode(stored, spec), array, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("claim", "shape"),
+    [
+        ([23], (2, 3, 4)),
+        ([5, -1], (2, 3, 4)),
+        ([-1, -1], (2, 3, 4)),
+        ([[1], [0]], (2, 3)),
+        ([[1, 0]], (2, 3)),
+        ([[0], [0]], (2, 2)),
+        ([[0], [2]], (2, 4, 3)),
+        ([[0, 2], -1], (2, 3, 4)),
+        ([3, [0]], (3, 3)),
+        ([[1], 2], (2, 3)),
+        ([[3]], (2, 3)),
+        ([10**30, -1], (2, 3)),
+    ],
+)
+def test_axes_that_do_not_follow(claim: Any, shape: tuple[int, ...]) -> None:
+    stage = Reshape.parse(Claims("reshape", {"shape": claim}))
+    with pytest.raises(FormatError, match="reshape"):
+        stage.encoded(ChunkSpec(shape, np.dtype("i4")))
+
+
+@pytest.mark.parametrize(
+    "claim", [None, 5, "x", {}, [0], [-2], [1.0], [True], ["1"], [[-1]], [[True]], [None], [1] * 33]
+)
+def test_what_are_no_axes(claim: Any) -> None:
+    with pytest.raises(FormatError, match="shape"):
+        Reshape.parse(Claims("reshape", {"shape": claim}))
+    with pytest.raises(UnsupportedError, match="order"):
+        Reshape.parse(Claims("reshape", {"shape": [1], "order": "F"}))
