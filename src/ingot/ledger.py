@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from ingot.errors import LockedError
 from ingot.handle import Handle
 from ingot.stores.pending import PendingStore
+from ingot.stores.state import number_of, stateful
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Ledger"]
@@ -35,13 +36,14 @@ class Ledger(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_handle", "_load", "_owner", "_pending", "_transactions")
+    __slots__ = ("_begun", "_handle", "_load", "_owner", "_pending", "_transactions")
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
         self._load = load
         self._pending: Handle[Value] | None = None
         self._owner: int | None = None
+        self._begun: int | None = None
         self._transactions = threading.Lock()
 
     @property
@@ -57,15 +59,20 @@ class Ledger(Generic[Value]):
     @property
     def value(self) -> Value:
         """The value now."""
-        return self._current().value
+        return self.read(_same)
 
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Return what `use` makes of the value, and of what it reads meanwhile, of one state."""
-        return self._current().read(use)
+        if not self._is_inside():
+            return self._handle.read(use)
+        return self._unmoved(lambda pending: pending.read(use))
 
     def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
         """Apply the commit that `build` returns, or keep it until the transaction ends."""
-        self._current().change(build)
+        if self._is_inside():
+            self._unmoved(lambda pending: pending.change(build))
+        else:
+            self._handle.change(build)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
@@ -85,17 +92,19 @@ class Ledger(Generic[Value]):
 
         Inside of another one it is a part of that.
         """
-        if self._owner == threading.get_ident():
+        if self._is_inside():
             yield
             return
         with self._transactions:
+            self._begun = self._settled_number()
             begun = self._handle.value
             store = PendingStore(self._handle.store)
             self._pending = Handle(store, self._load, durability=self._handle.durability)
             self._owner = threading.get_ident()
             try:
                 yield
-                after = self._pending.value
+                changed = store.commit().edits
+                after = self._unmoved(lambda pending: pending.value) if changed else begun
             except BaseException:
                 store.discard()
                 raise
@@ -107,15 +116,11 @@ class Ledger(Generic[Value]):
         commit = store.commit()
         if not commit.edits:
             return
-
         waiting = [store]
 
         def build(now: Value) -> tuple[Value, Commit]:
             if now is not begun:
-                raise LockedError(
-                    f"{self._handle.store.location}: another writer has committed since the "
-                    "transaction began; nothing was changed"
-                )
+                raise self._overtaken()
             # From here on it is for the store below to remove what was put aside, or to need it:
             # a change that fails late is decided already.
             waiting.clear()
@@ -128,8 +133,44 @@ class Ledger(Generic[Value]):
             for each in waiting:
                 each.discard()
 
+    def _settled_number(self) -> int | None:
+        """Return the number of the committed state; what was decided before is done by then."""
+        states = stateful(self._handle.store)
+        if states is None:
+            return None
+        look = states.look()
+        if look is not None and not look.settled:
+            return states.change(lambda _: Commit(), durability=self.durability)
+        return number_of(look)
+
+    def _unmoved(self, use: Callable[[Handle[Value]], Result]) -> Result:
+        """Use the state to be; what it stands on must not have changed since it began."""
+        assert self._pending is not None
+        states = stateful(self._handle.store)
+        try:
+            result = use(self._pending)
+        except Exception as error:
+            # What is missing or does not fit may be what another writer has just changed.
+            if states is not None and number_of(states.look()) != self._begun:
+                raise self._overtaken() from error
+            raise
+        if states is not None and number_of(states.look()) != self._begun:
+            raise self._overtaken()
+        return result
+
+    def _overtaken(self) -> LockedError:
+        return LockedError(
+            f"{self._handle.store.location}: another writer has committed since the transaction "
+            "began; nothing was changed"
+        )
+
+    def _is_inside(self) -> bool:
+        return self._pending is not None and self._owner == threading.get_ident()
+
     def _current(self) -> Handle[Value]:
         pending = self._pending
-        if pending is not None and self._owner == threading.get_ident():
-            return pending
-        return self._handle
+        return pending if pending is not None and self._is_inside() else self._handle
+
+
+def _same(value: Value) -> Value:
+    return value

@@ -661,6 +661,47 @@ def test_a_transaction_does_not_undo_what_others_did(place: Place) -> None:
     assert_holds(table, joined(data(), data(1)))
 
 
+def test_a_transaction_that_was_overtaken_is_told_so_at_once(place: Place) -> None:
+    table, other = make(place), ingot.open(place, "r+")
+    calls: list[Callable[[], object]] = [
+        lambda: table["i"][:],
+        lambda: len(table),
+        lambda: table.where("i < 5").rows(),
+        lambda: table.append(data(1)),
+        lambda: table["i"].__setitem__(0, 1),
+    ]
+    for number, call in enumerate(calls):
+        with table.transaction():
+            assert len(table["i"][:]) == ROWS - 100 * number
+            # What the transaction goes by is no longer there, or is that of another state.
+            other.resize(ROWS - 100 * (number + 1))
+            with pytest.raises(LockedError, match="another writer"):
+                call()
+    assert len(table) == ROWS - 500
+
+
+def test_a_transaction_begins_with_what_a_dead_writer_had_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ingot.table({"a": np.arange(10), "b": np.arange(10)}, tmp_path / "t", chunks=4)
+    other, real = ingot.open(tmp_path / "t", "r+"), os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        real(source, target, **named)
+        if target == ".commit":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            other.update(slice(None), {"a": np.arange(10) + 50, "b": np.arange(10) + 70})
+    with table.transaction():
+        assert table["a"][:].tolist() == list(range(50, 60))
+        table["a"][0] = 0
+    assert table["a"][:].tolist() == [0, *range(51, 60)]
+    assert table["b"][:].tolist() == list(range(70, 80))
+
+
 def test_read_only_means_read_only(place: Place) -> None:
     make(place)
     before = content(place)
