@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,6 +65,16 @@ impl Root {
         }
         let length = usize::try_from(facts.len()).unwrap_or(usize::MAX);
         Ok(Some(Extent { key, file: Arc::new(file), offset: 0, length }))
+    }
+
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// Whether anything has this name, as seen from the folder; what cannot be seen may be there.
+    pub fn may_have(&self, name: &str) -> bool {
+        let there = rustix::fs::statat(&self.folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        !matches!(there, Err(Errno::NOENT | Errno::NOTDIR))
     }
 
     /// Write `bytes` as a new file; nothing may be there yet. Folders on the way are made.

@@ -7,6 +7,7 @@ mod buffers;
 mod chain;
 mod copies;
 mod decode;
+mod documents;
 mod encode;
 mod extended;
 mod extension;

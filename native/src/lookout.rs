@@ -3,10 +3,10 @@
 //! Knows how to keep the file open and to notice that another one has taken its place. Refuses to
 //! know what the bytes mean.
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, open, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::pread;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,6 +16,8 @@ pub const SEEN: usize = 32;
 /// So many files are kept open in all; beyond, each look opens and closes its own.
 const MOST_HELD: usize = 256;
 static HELD: AtomicUsize = AtomicUsize::new(0);
+
+const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 /// A place where a file may be, and the file that was there at the last look.
 pub struct Lookout {
@@ -41,19 +43,24 @@ impl Lookout {
 
     /// Return the first bytes of the file; None when it is absent, shorter, or no plain file.
     pub fn look(&self) -> Option<[u8; SEEN]> {
+        self.look_along(CWD, &self.path)
+    }
+
+    /// The same for a file of which the folder is open; it must be the folder of the path.
+    pub fn look_inside(&self, folder: BorrowedFd<'_>) -> Option<[u8; SEEN]> {
+        self.look_along(folder, Path::new(self.path.file_name()?))
+    }
+
+    fn look_along(&self, folder: BorrowedFd<'_>, path: &Path) -> Option<[u8; SEEN]> {
         let mut held = self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Ok(there) = statat(CWD, &self.path, AtFlags::SYMLINK_NOFOLLOW) else {
-            *held = None;
-            return None;
-        };
         if let Some(kept) = held.as_ref() {
             // As long as it is open, no other file gets its number.
-            if kept.identity == identity(&there) {
-                return first_bytes(&kept.file);
+            match statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(there) if kept.identity == identity(&there) => return first_bytes(&kept.file),
+                _ => *held = None,
             }
-            *held = None;
         }
-        let file = self.open()?;
+        let file = openat(folder, path, READING, Mode::empty()).ok()?;
         let bytes = first_bytes(&file);
         let identity = identity(&fstat(&file).ok()?);
         if HELD.fetch_add(1, Ordering::Relaxed) < MOST_HELD {
@@ -62,11 +69,6 @@ impl Lookout {
             HELD.fetch_sub(1, Ordering::Relaxed);
         }
         bytes
-    }
-
-    fn open(&self) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        open(&self.path, flags, Mode::empty()).ok()
     }
 }
 

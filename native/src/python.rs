@@ -59,5 +59,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress2, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
+    module.add_function(wrap_pyfunction!(lookout::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

@@ -20,13 +20,12 @@ import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     Coords: TypeAlias = tuple[int, ...]
     Trouble: TypeAlias = tuple[Coords, str, BaseException]
     Staged: TypeAlias = tuple[Coords, str, str | None, int, int]
+    Piece: TypeAlias = tuple[str, int, int | None]
 
 __all__ = [
     "ABI",
@@ -54,7 +54,7 @@ ABI = 8
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
-_BUILD_RECORD = Path(__file__).with_name("_build.json")
+_BUILD_RECORD = os.path.join(os.path.dirname(__file__), "_build.json")
 _REBUILD = "reinstall Ingot (pip install --force-reinstall --no-cache-dir), or ./run in a checkout"
 
 
@@ -198,6 +198,21 @@ class Layout(Protocol):
         """Read the zone maps of chunks that have trailers; empty where there is none."""
 
 
+class Lookout(Protocol):
+    """A place to look at a lock file from; only the native kernel has it."""
+
+    def look(self) -> "tuple[int, bool] | None":
+        """Return the sequence number, and whether the state is certain; None without a file."""
+
+    def glance(
+        self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
+    ) -> "tuple[int | None, list[bytes | None]] | None":
+        """Return the sequence number, and pieces of files that were read while nobody wrote.
+
+        None where that takes longer, and where one of the names `above` is in the folder above.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A kernel, and why it is this one.
@@ -228,15 +243,24 @@ def make_layout(**arguments: Any) -> Layout | None:
     return cast(Layout, chosen.module.Layout(**arguments))  # type: ignore[attr-defined]
 
 
-def make_lookout(
-    path: str, magic: bytes, system: bytes, settled: bytes
-) -> "Callable[[], tuple[int, bool] | None] | None":
+def make_lookout(path: str, magic: bytes, system: bytes, settled: bytes) -> Lookout | None:
     """Return the way to look at a lock file at little cost, or None when the twin runs."""
     chosen = choice()
     if chosen.name != "native":
         return None
-    lookout = chosen.module.Lookout(path, magic, system, settled)  # type: ignore[attr-defined]
-    return cast("Callable[[], tuple[int, bool] | None]", lookout.look)
+    return cast(Lookout, chosen.module.Lookout(path, magic, system, settled))  # type: ignore[attr-defined]
+
+
+def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":
+    """Return short pieces of files below a folder (key, start, length); None for absent files.
+
+    None altogether when the twin runs, and where only the longer way can say what is there: a piece
+    is large, or something is no plain file.
+    """
+    chosen = choice()
+    if chosen.name != "native":
+        return None
+    return cast("list[bytes | None] | None", chosen.module.read_pieces(root, pieces))  # type: ignore[attr-defined]
 
 
 def reason() -> str:
@@ -322,7 +346,8 @@ class _BuildRecord:
 
 def _read_build_record() -> _BuildRecord:
     try:
-        record = json.loads(_BUILD_RECORD.read_bytes())
+        with open(_BUILD_RECORD, "rb") as file:
+            record = json.load(file)
     except FileNotFoundError:
         return _BuildRecord("Ingot runs from its sources and was never built", failed=False)
     except (OSError, ValueError) as error:

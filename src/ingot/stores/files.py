@@ -16,6 +16,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
+from ingot import native
 from ingot.errors import UnsafeError
 from ingot.stores import lock
 from ingot.stores.exchange import exchanged, linked, placed
@@ -125,11 +126,12 @@ class Files(Protocol):
 class LocalFiles:
     """The files below a directory of the local file system."""
 
-    __slots__ = ("_lookouts", "_root")
+    __slots__ = ("_kept", "_lookouts", "_root")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root: Final = Root(path)
         self._lookouts: dict[str, Callable[[], Look | None]] = {}
+        self._kept: dict[str, native.Lookout | None] = {}
 
     def __reduce__(self) -> tuple[type["LocalFiles"], tuple[str]]:
         return LocalFiles, (self._root.path,)
@@ -160,8 +162,38 @@ class LocalFiles:
         """Look at the sequence number without any lock; None when there is no lock file."""
         lookout = self._lookouts.get(name)
         if lookout is None:
-            lookout = self._lookouts[name] = lock.lookout(f"{self._root.path}/{name}")
+            lookout = self._look_from(name)
         return lookout()
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None] | None:
+        """Return short extents, each of a file of its own, by one call; None when it takes more."""
+        try:
+            return native.read_pieces(self._root.path, _pieces(extents))
+        except OverflowError:
+            return None  # Beyond 64 bits there is nothing, which is for others to find out.
+
+    def glance(
+        self, name: str, journal: str, above: Sequence[str], extents: Sequence[Extent]
+    ) -> tuple[int | None, list[bytes | None]] | None:
+        """Return the sequence number, and what was read with it while nobody wrote, by one call.
+
+        `name` is the lock file. None when it takes more than a call, and where one of the names
+        `above` lies in the folder above.
+        """
+        if name not in self._lookouts:
+            self._look_from(name)
+        kept = self._kept[name]
+        if kept is None:
+            return None
+        try:
+            return kept.glance(self._root.path, journal, above, _pieces(extents))
+        except OverflowError:
+            return None
+
+    def _look_from(self, name: str) -> Callable[[], Look | None]:
+        look, self._kept[name] = lock.lookout(f"{self._root.path}/{name}")
+        self._lookouts[name] = look
+        return look
 
 
 class _Folder:
@@ -403,6 +435,10 @@ class _Folder:
             return False
         os.close(descriptor)
         return True
+
+
+def _pieces(extents: Sequence[Extent]) -> list[tuple[str, int, int | None]]:
+    return [(extent.key, extent.start, extent.length) for extent in extents]
 
 
 def _remove_empty(name: str, place: int) -> None:

@@ -42,6 +42,8 @@ from ingot.stores.verification import read_journal
 __all__ = ["FileStore", "LocalStore"]
 
 _PIECE: Final = 1 << 24
+# What one call reads at once: beyond it, what that saves is little beside the work.
+_MOST_AT_ONCE: Final = 16
 
 
 class LocalStore:
@@ -85,8 +87,9 @@ class LocalStore:
         self._failure: str | None = None
         self._known: Final[set[str]] = set()
         self._left: int | None = None
+        self._local: Final = self._files if isinstance(self._files, LocalFiles) else None
         features = Feature.RANGES | Feature.LIST
-        if isinstance(self._files, LocalFiles):
+        if self._local is not None:
             features |= Feature.NATIVE
         if writable:
             features |= Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
@@ -112,6 +115,10 @@ class LocalStore:
         wanted: dict[str, list[int]] = {}
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
+        if self._local is not None and len(wanted) == len(extents) <= _MOST_AT_ONCE:
+            pieces = self._local.read(extents)
+            if pieces is not None:
+                return pieces
         found: list[bytes | None] = [None] * len(extents)
         inside = self._files.enter()
         if inside is None:
@@ -239,6 +246,21 @@ class LocalStore:
     def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
         return self._files.look(self._dataset.lock)
+
+    def glance(
+        self, extents: Sequence[Extent], *, above: Sequence[str] = ()
+    ) -> tuple[int | None, list[bytes | None]] | None:
+        """Return the number of the committed state, and what `read` would return of it.
+
+        For the usual case alone: nobody writes, the extents are short, each of a plain file of its
+        own, and none of the names `above` lies in the folder above this one. Else None, and only
+        the longer way (`ingot.stores.state`) can tell.
+        """
+        if self._local is None:
+            return None
+        for extent in extents:
+            check_key(extent.key)
+        return self._local.glance(self._dataset.lock, self._dataset.journal, above, extents)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""

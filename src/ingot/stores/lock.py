@@ -151,17 +151,18 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
         os.close(file)  # The dataset was replaced while we waited: begin with the new one.
 
 
-def lookout(path: str) -> Callable[[], Look | None]:
-    """Return `look` for one path; the native kernel keeps the file open between its calls."""
-    look_natively = native.make_lookout(path, _MAGIC, _system(), bytes(_SETTLED))
-    if look_natively is None:
-        return functools.partial(look, path)
+def lookout(path: str) -> tuple[Callable[[], Look | None], native.Lookout | None]:
+    """Return `look` for one path, and what the native kernel keeps open between its calls."""
+    kept = native.make_lookout(path, _MAGIC, _system(), bytes(_SETTLED))
+    if kept is None:
+        return functools.partial(look, path), None
+    look_natively = kept.look
 
     def look_at() -> Look | None:
         found = look_natively()
         return None if found is None else _LOOK(found)
 
-    return look_at
+    return look_at, kept
 
 
 def look(path: str) -> Look | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot import native
 from ingot.errors import ReadOnlyError, UnsafeError
 from ingot.stores import (
     Commit,
@@ -19,6 +20,7 @@ from ingot.stores import (
     Patch,
     Put,
     files,
+    lock,
     staged_key,
 )
 from ingot.stores import root as root_module
@@ -32,6 +34,12 @@ WRITING = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
 def store(tmp_path: Path) -> LocalStore:
     (tmp_path / "a").write_bytes(b"0123456789")
     return LocalStore(tmp_path, writable=True)
+
+
+@pytest.fixture
+def _long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has extents read as where the native kernel is not there, or does not take them."""
+    monkeypatch.setattr(native, "read_pieces", lambda root, pieces: None)
 
 
 def _put(**values: bytes) -> Commit:
@@ -95,6 +103,7 @@ def test_each_key_is_opened_once(store: LocalStore, monkeypatch: pytest.MonkeyPa
     assert sorted(opened) == ["a", "b", "c"]
 
 
+@pytest.mark.usefixtures("_long_way")
 def test_reads_go_on_where_the_system_stops(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +112,7 @@ def test_reads_go_on_where_the_system_stops(
     assert store.read([Extent("a"), Extent("a", 1, 7)]) == [b"0123456789", b"1234567"]
 
 
+@pytest.mark.usefixtures("_long_way")
 def test_a_file_cut_while_it_is_read_is_short(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +127,7 @@ def test_a_file_cut_while_it_is_read_is_short(
     assert store.read([Extent("a", 1, 9)]) == [b"12345"]
 
 
+@pytest.mark.usefixtures("_long_way")
 def test_no_more_is_asked_for_than_is_stored(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +143,7 @@ def test_no_more_is_asked_for_than_is_stored(
     assert asked == [2]
 
 
+@pytest.mark.usefixtures("_long_way")
 def test_an_error_while_reading_names_the_key(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +154,81 @@ def test_an_error_while_reading_names_the_key(
     with pytest.raises(OSError, match=f"{store.root}/a") as caught:
         store.read([Extent("b"), Extent("a")])
     assert caught.value.errno == errno.EIO
+
+
+SHORT = [Extent("a"), Extent("b", 0, 4), Extent("c/d", 2, 1), Extent("a/b"), Extent("e", 7)]
+
+
+@pytest.mark.skipif(native.choice().name != "native", reason="the twin reads one by one")
+@pytest.mark.parametrize("extents", [SHORT, SHORT[:1], [], [Extent("a", 2**62, 2**63)]])
+def test_short_extents_are_the_same_at_once_and_one_by_one(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, extents: list[Extent]
+) -> None:
+    store.apply(Commit(publish=(Put("c/d", b"xyz"), Put("e", b"12"))))
+    asked = []
+    real = native.read_pieces
+
+    def watch(root: str, pieces: list[tuple[str, int, int | None]]) -> list[bytes | None] | None:
+        asked.append(real(root, pieces))
+        return asked[-1]
+
+    monkeypatch.setattr(native, "read_pieces", watch)
+    found = store.read(extents)
+    assert asked == [found]
+    monkeypatch.setattr(native, "read_pieces", lambda root, pieces: None)
+    assert store.read(extents) == found
+
+
+def test_what_is_unusual_takes_the_long_way(store: LocalStore, tmp_path: Path) -> None:
+    large = bytes(range(256)) * 1024
+    store.apply(_put(large=large))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "out").symlink_to("../elsewhere")
+    (tmp_path / "link").symlink_to("a")
+    assert store.read([Extent("large"), Extent("link")]) == [large, b"0123456789"]
+    assert store.read([Extent("large", 9, 2**70)]) == [large[9:]]
+    for key, text in (("pipe", "a pipe"), ("folder", "a folder"), ("out", "leads out")):
+        assert store.glance([Extent(key)]) is None
+        assert store.glance([Extent(key, 2**64)]) is None
+        with pytest.raises(UnsafeError, match=f"{store.root}: key '{key}': .*{text}"):
+            store.read([Extent("a"), Extent(key)])
+
+
+# At a glance
+
+
+@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no glance")
+def test_a_glance_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> None:
+    wanted = [Extent("a"), Extent("b")]
+    assert store.glance(wanted) == (None, [b"0123456789", None])
+    store.apply(_put(a=b"x", b=b"yz"))
+    look = store.look()
+    assert look is not None
+    assert store.glance(wanted) == (look.sequence, [b"x", b"yz"])
+    assert LocalStore(tmp_path).glance(wanted, above=("absent",)) == (look.sequence, [b"x", b"yz"])
+    assert store.glance([Extent("large", 0, 2**30)]) == (look.sequence, [None])
+
+
+def test_a_glance_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
+    inner = LocalStore(tmp_path / "inner", writable=True)
+    wanted = [Extent("b")]
+    assert inner.glance(wanted) is None
+    inner.apply(_put(b=b"yz"))
+    assert inner.glance(wanted, above=("zarr.json", "a")) is None
+    assert inner.glance([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",)) is not None
+    with pytest.raises(UnsafeError, match="leaves its folder"):
+        inner.glance([Extent("../a")])
+    for state in (lock.State.BUSY, lock.State.UNKNOWN):
+        with (tmp_path / "inner" / ".lock").open("r+b") as file:
+            file.seek(24)
+            file.write(bytes([state]))
+        assert inner.glance(wanted) is None
+    # Media that cannot be written have no lock file, and may have a journal all the same.
+    (tmp_path / "inner" / ".lock").unlink()
+    assert inner.glance(wanted) == (None, [b"yz"])
+    (tmp_path / "inner" / ".commit").symlink_to("nowhere")
+    assert inner.glance(wanted) is None
 
 
 def test_names_that_cannot_be_keys_are_not_listed(store: LocalStore, tmp_path: Path) -> None:
