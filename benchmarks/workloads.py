@@ -12,6 +12,7 @@ from benchmarks import (
     encode,
     extended,
     four,
+    imports,
     many,
     memory,
     overhead,
@@ -37,6 +38,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "shards": shards.run,
     "tables": tables.run,
     "commits": commits.run,
+    "imports": imports.run,
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
@@ -57,7 +59,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, commits, chunks, scaling, all
+arrays, four, many, memory, shards, tables, commits, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

@@ -10,14 +10,20 @@ True
 True
 """
 
-from ingot import errors
-from ingot.api import array, create, formats, group, open, table
-from ingot.array import Array
-from ingot.codecs import blosc
-from ingot.group import Group
-from ingot.options import Limits, Options
-from ingot.table import Table
-from ingot.views import View
+import sys
+from typing import TYPE_CHECKING
+
+from ingot.package import Package
+
+if TYPE_CHECKING:
+    from ingot import errors
+    from ingot.api import array, create, formats, group, open, table
+    from ingot.array import Array
+    from ingot.codecs import blosc
+    from ingot.group import Group
+    from ingot.options import Limits, Options
+    from ingot.table import Table
+    from ingot.views import View
 
 __all__ = [
     "Array",
@@ -38,3 +44,6 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# Names that checkers of types see above are loaded when they are first used.
+sys.modules[__name__].__class__ = Package

@@ -8,7 +8,7 @@ the committed one (the handle does).
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,10 +17,10 @@ from ingot import reductions
 from ingot.attributes import Attributes, Change
 from ingot.blocks import BLOCK_BYTES, block_rows, block_shape, blocks
 from ingot.codecs.codec import Stage
+from ingot.deferred import deferred
 from ingot.display import Info, array_info
 from ingot.dtypes import DType
 from ingot.engine import changes
-from ingot.engine.changes import Step
 from ingot.engine.explanation import Explanation
 from ingot.engine.run import Engine
 from ingot.engines import opened
@@ -35,8 +35,12 @@ from ingot.orthogonal import OrthogonalIndex
 from ingot.reductions import Axis, Out, Source
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
-from ingot.sharding import Target, cut
 from ingot.stores.store import Store
+
+if TYPE_CHECKING:
+    from ingot import sharding
+else:
+    sharding = deferred("ingot.sharding")
 
 __all__ = ["Array", "Mode"]
 
@@ -250,7 +254,7 @@ class Array:
         """
         return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
 
-    def shard(self, count: int, path: Target) -> None:
+    def shard(self, count: int, path: "sharding.Target") -> None:
         """Cut the array by rows into `count` datasets at `path`, which open as one again.
 
         Each is an array of the format bcolz, in a folder of its own; so must this one be.
@@ -263,7 +267,7 @@ class Array:
         (['shard-00000/', 'shard-00001/', 'shards.json'], array([2, 3, 4]))
         """
         with self.snapshot():
-            cut(ArrayNode(self._chunks), count, path, self._handle.value.options)
+            sharding.cut(ArrayNode(self._chunks), count, path, self._handle.value.options)
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -282,7 +286,7 @@ class Array:
         array([[1, 2], [3, 4], [5, 6]])
         """
 
-        def build(engine: Engine) -> Step:
+        def build(engine: Engine) -> changes.Step:
             place, items, shape = appended(values, engine.chunks.schema, axis)
             return changes.grown(engine, shape, place, items)
 
@@ -300,7 +304,7 @@ class Array:
         """
         wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
 
-        def build(engine: Engine) -> Step:
+        def build(engine: Engine) -> changes.Step:
             schema = engine.chunks.schema
             lengths = ChunkGrid(wanted, schema.chunks, schema.padded).shape
             return changes.resized(engine, lengths)
@@ -313,9 +317,9 @@ class Array:
         # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
         early = [engine.written(selection, value)] if engine.replaces(selection) else []
 
-        def build(now: Engine) -> Step:
+        def build(now: Engine) -> changes.Step:
             if early and now is engine:
-                return Step(engine.settled(), early.pop())
+                return changes.Step(engine.settled(), early.pop())
             return changes.assigned(now, select(now.shape), value)
 
         try:
@@ -328,14 +332,14 @@ class Array:
                 engine.discard(commit)
 
     def _describe(self, change: Change) -> None:
-        def build(engine: Engine) -> Step:
+        def build(engine: Engine) -> changes.Step:
             attrs = dict(engine.chunks.schema.attrs)
             change(attrs)
             return changes.described(engine, attrs)
 
         self._change(build)
 
-    def _change(self, build: Callable[[Engine], Step]) -> None:
+    def _change(self, build: Callable[[Engine], changes.Step]) -> None:
         self._writable().change(build)
 
     def _writable(self) -> Held[Engine]:
@@ -483,11 +487,9 @@ class Array:
 
 
 def _source(engine: Engine) -> Source:
-    schema = engine.chunks.schema
+    schema, shape = engine.chunks.schema, engine.shape
     # Not a single item but an array, even without axes.
-    return Source(
-        schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), engine.shape))
-    )
+    return Source(schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), shape)))
 
 
 def _reopened(

@@ -11,7 +11,7 @@ from tests.architecture.source import Module, package_modules
 # From the bottom up. A module imports lower rows, and its own row only inside one folder. Names
 # stand for themselves; a name with a star for the rest of its folder. ``ingot`` is the package.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("errors", "edges"),
+    ("deferred", "edges", "errors", "package"),
     ("claims", "grid", "key", "native", "options"),
     ("blocks", "codecs.recipe", "dtypes", "selection"),
     ("codecs.codec", "stores.store", "query.expr", "query.parse"),
@@ -21,13 +21,13 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     ("lens", "interop.arrow", "interop.pandas"),
     ("attributes", "display", "footprint", "growth", "handle", "orthogonal", "reductions", "rows"),
-    ("appender", "engines", "ledger", "sharding"),
+    ("appender", "engines", "ledger", "places", "sharding"),
     ("sheet",),
     ("array", "query.*"),
     ("creation", "views"),
     ("columns",),
     ("table", "ragged"),
-    ("group", "convert", "interop.*", "compat.*"),
+    ("group", "convert", "interop.*", "compat.*", "tables"),
     ("api",),
     ("ingot",),
     ("demo", "testing.*"),
@@ -70,7 +70,10 @@ SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("codecs.*",)}
 DYNAMIC: Mapping[str, str] = {
     "native": "the kernel is chosen at first use",
     "codecs.codec": "codecs are loaded by name when they are first met",
+    "deferred": "what few programs need is loaded by its first use",
     "formats.zarr3_codecs": "codecs that few files name are loaded when they are first met",
+    "formats.registry": "formats are loaded by name when they are first met",
+    "package": "public names are loaded when they are first asked for",
 }
 
 
@@ -182,6 +185,22 @@ def dynamic(modules: Iterable[Module]) -> list[str]:
     ]
 
 
+def unstated(modules: Iterable[Module]) -> list[str]:
+    """List what is put off (`ingot.deferred`) and not stated for checkers of types.
+
+    What is stated is held to the levels and the walls like every other import.
+    """
+    return [
+        f"{module.name}:{node.lineno} puts off {ast.unparse(node.args[0])} and does not state it"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "deferred"
+        and ast.unparse(node.args[0])
+        not in {repr(imported.target) for imported in module.imports()}
+    ]
+
+
 def stray(modules: Iterable[Module]) -> list[str]:
     """List the imports of a confined package outside the module it belongs to."""
     problems = []
@@ -195,6 +214,19 @@ def stray(modules: Iterable[Module]) -> list[str]:
     return problems
 
 
+_REEXPORTS = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
+
+
+def is_for_types(node: ast.stmt) -> bool:
+    """Say whether a statement imports for checkers of types, and does nothing when it runs."""
+    return (
+        isinstance(node, ast.If)
+        and ast.unparse(node.test) == "TYPE_CHECKING"
+        and not node.orelse
+        and all(isinstance(each, ast.Import | ast.ImportFrom) for each in node.body)
+    )
+
+
 def wandering(modules: Iterable[Module]) -> list[str]:
     """List what package files do besides re-exporting their own folder."""
     problems = []
@@ -202,7 +234,7 @@ def wandering(modules: Iterable[Module]) -> list[str]:
         if not module.is_package:
             continue
         for node in module.tree.body:
-            if not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.Assign):
+            if not (isinstance(node, _REEXPORTS) or is_for_types(node)):
                 problems.append(f"{module.name}:{node.lineno}: a package only re-exports")
         if module.name != "ingot":
             for imported in module.imports():
@@ -216,7 +248,7 @@ def unlisted(modules: Iterable[Module]) -> list[str]:
     return [module.name for module in modules if level(module.name) is None]
 
 
-RULES = (unlisted, upward, walled, cycles, hidden, dynamic, stray, wandering)
+RULES = (unlisted, upward, walled, cycles, hidden, dynamic, unstated, stray, wandering)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -256,10 +288,14 @@ VIOLATIONS = [
     (hidden, [ERRORS, module("array", "def f():\n    from ingot import errors")]),
     (hidden, [module("array", "class A:\n    def f(self):\n        import pandas")]),
     (dynamic, [module("array", "import importlib\nimportlib.import_module('pandas')")]),
+    (unstated, [module("api", "tables = deferred('ingot.tables')")]),
+    (unstated, [module("api", "import ingot.table\ntables = deferred('ingot.tables')")]),
     (stray, [module("demo", "from rich.table import Table")]),
     (stray, [module("schema", "import numcodecs")]),
     (wandering, [module("codecs", "import ingot.errors", is_package=True)]),
     (wandering, [module("codecs", "def f(): ...", is_package=True)]),
+    (wandering, [module("ingot", "if TYPE_CHECKING:\n    f()", is_package=True)]),
+    (wandering, [module("ingot", "if FAST:\n    import ingot.api", is_package=True)]),
 ]
 
 
@@ -278,8 +314,9 @@ ALLOWED = [
     module("codecs", "from ingot.codecs.blosc import compress", is_package=True),
     module("schema", "import ingot.codecs.codec"),
     module("api", "from ingot.codecs import blosc"),
-    module("ingot", "from ingot.api import open", is_package=True),
+    module("ingot", "if TYPE_CHECKING:\n    from ingot.api import open", is_package=True),
     module("cli", "import typer, ingot"),
+    module("array", "import ingot.errors\nerrors = deferred('ingot.errors')"),
 ]
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.api import outermost
 from ingot.errors import (
     ExistsError,
     FormatError,
@@ -29,6 +28,7 @@ from ingot.formats import copies
 from ingot.formats.format import Copies, GroupNode
 from ingot.formats.zarr2_groups import Zarr2Hierarchy
 from ingot.formats.zarr3_groups import Zarr3Hierarchy
+from ingot.places import outermost
 from ingot.stores import Commit, Extent, Feature, LocalStore, MemoryStore, Store, ZipStore
 from tests.places import Place, content, put
 

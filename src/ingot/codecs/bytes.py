@@ -7,22 +7,28 @@ anything but what their format allows are corrupt; numcodecs would ignore some o
 
 import base64
 import binascii
-import bz2
-import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
 
 from ingot.claims import Claims, shown
-from ingot.codecs import blosc
 from ingot.codecs.codec import Buffer, Compressor, Recipe, register
-from ingot.codecs.header import HEADER_BYTES, LARGEST_BLOCK, ChunkHeader
+from ingot.codecs.header import CODECS, HEADER_BYTES, LARGEST_BLOCK, ChunkHeader
 from ingot.codecs.shuffle import shuffle, unshuffle
+from ingot.deferred import deferred
 from ingot.errors import CorruptionError, FormatError, LimitError
+
+if TYPE_CHECKING:
+    import bz2
+    import gzip
+
+    from ingot.codecs import blosc
+else:
+    blosc, bz2, gzip = deferred("ingot.codecs.blosc"), deferred("bz2"), deferred("gzip")
 
 __all__ = ["Base64", "Blosc", "Bz2", "Gzip", "Lzma", "Shuffle", "Zlib"]
 
@@ -60,7 +66,7 @@ class Blosc(Compressor):
         else:
             number = claims.integer("shuffle", 1, low=_AUTO, high=2)
         return cls(
-            cname=claims.choice("cname", blosc.CODECS, "lz4"),
+            cname=claims.choice("cname", tuple(CODECS), "lz4"),
             clevel=claims.integer("clevel", 5, high=9),
             shuffle=number,
             blocksize=claims.integer("blocksize", 0, high=LARGEST_BLOCK),

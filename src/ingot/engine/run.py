@@ -8,7 +8,6 @@ a larger one. Refuses to know any particular store, format or codec.
 
 import math
 import os
-import secrets
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import floordiv
@@ -329,7 +328,7 @@ class Engine:
         if self._plain is not self._dtype:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
-        transaction = secrets.token_hex(8)
+        transaction = os.urandom(8).hex()
         edits: list[Edit] = []
         try:
             count = self._files().count_chunks(selection)

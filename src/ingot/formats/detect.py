@@ -5,6 +5,7 @@ by names and suffixes, which people change.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from ingot.errors import UnsafeError
@@ -32,10 +33,9 @@ def detect(
     >>> detect(MemoryStore({"a/.zgroup": b"{}"}), [Zarr2Format()]) is None
     True
     """
-    candidates = list(formats)
     if file is None:
-        return _detect_folder(store, candidates, prefix(path))
-    return _detect_file(store, candidates, file)
+        return _detect_folder(store, formats, prefix(path))
+    return _detect_file(store, list(formats), file)
 
 
 def looked_for(formats: Iterable[Format]) -> str:
@@ -48,16 +48,20 @@ def looked_for(formats: Iterable[Format]) -> str:
     return ", ".join(f"{each.name} ({_marks(each.signature)})" for each in formats)
 
 
-def _detect_folder(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
-    # Most datasets are of the first formats, and each marker that is looked for has its price.
-    for some in (formats[:_LIKELY], formats[_LIKELY:]):
+def _detect_folder(store: Store, formats: Iterable[Format], lead: str) -> Format | None:
+    # Most datasets are of the first formats; to load the others, and to look for their markers, has
+    # its price.
+    waiting, seen = iter(formats), list[Format]()
+    for count in (_LIKELY, None):
+        some = list(islice(waiting, count))
         found = _marked(store, some, lead)
         if found is not None:
             return found
+        seen += some
     if Feature.LIST not in store.features:
         return None
     folder = lead.removesuffix("/")
-    looking = ((each, each.signature.looks) for each in formats)
+    looking = ((each, each.signature.looks) for each in seen)
     return next(
         (each for each, looks in looking if looks is not None and looks(store, folder)), None
     )

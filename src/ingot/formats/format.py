@@ -27,6 +27,7 @@ __all__ = [
     "Column",
     "Coords",
     "Copies",
+    "Documented",
     "Format",
     "GroupNode",
     "Hierarchy",
@@ -388,6 +389,23 @@ class Format(Protocol):
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[Node, Commit]:
         """Return a new array, and the commit that makes it."""
+        ...
+
+
+@runtime_checkable
+class Documented(Format, Protocol):
+    """A format in which a few small files, read at once, tell what lies at a path."""
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The names of the files."""
+        ...
+
+    def told(self, store: Store, path: str, found: Sequence[bytes | None]) -> Node | None:
+        """Return what the documents at `path` tell, None for absent ones; None if there is nothing.
+
+        They are whole, or longer than any document may be.
+        """
         ...
 
 

@@ -322,25 +322,37 @@ class Zarr2Format:
     name: ClassVar[str] = "zarr2"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
     signature: ClassVar[Signature] = Signature(markers=(ARRAY, GROUP))
+    documents: ClassVar[tuple[str, ...]] = (ARRAY, GROUP, ATTRS)
     settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator")
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = normalised(path)
-        names = [prefix(path) + name for name in (ARRAY, GROUP, ATTRS)]
+        names = [prefix(path) + name for name in self.documents]
+        node = self.told(store, path, _read(store, names))
+        if node is None:
+            raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
+        return node
+
+    def told(
+        self, store: Store, path: str, found: Sequence[bytes | None]
+    ) -> ArrayNode | GroupNode | None:
+        """Return the array or group that documents tell."""
+        array, group, attrs = found
+        if array is None and group is None:
+            return None
+        names = [prefix(path) + name for name in self.documents]
         try:
-            array, group, attrs = _read(store, names)
             described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:
                 metadata = parse_array(array, described, names[0])
                 return ArrayNode(Zarr2Map(store, metadata, path))
-            if group is not None:
-                parse_group(group, names[1])
-                return GroupNode(path, tuple(_children(store, path)), described)
+            assert group is not None
+            parse_group(group, names[1])
+            return GroupNode(path, tuple(_children(store, path)), described)
         except IngotError as error:
             error.add_note(f"in {store.location}")
             raise
-        raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""

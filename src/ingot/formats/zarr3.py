@@ -141,6 +141,7 @@ class Zarr3Format:
     name: ClassVar[str] = "zarr3"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
     signature: ClassVar[Signature] = Signature(markers=(NODE,))
+    documents: ClassVar[tuple[str, ...]] = (NODE,)
     settings: ClassVar[tuple[str, ...]] = (
         "order",
         "checksum",
@@ -153,10 +154,14 @@ class Zarr3Format:
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = normalised(path)
-        metadata = _read(store, path)
-        if isinstance(metadata, GroupMetadata):
-            return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
-        return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
+        return _node(store, path, _read(store, path))
+
+    def told(
+        self, store: Store, path: str, found: Sequence[bytes | None]
+    ) -> ArrayNode | GroupNode | None:
+        """Return the array or group that a document tells."""
+        [data] = found
+        return None if data is None else _node(store, path, _parse(store, path, data))
 
     def design(
         self,
@@ -261,11 +266,21 @@ def _read(store: Store, path: str) -> Metadata:
     (data,) = store.read([Extent(key, 0, document.LARGEST + 1)])
     if data is None:
         raise NotFoundError(f"{store.location}: no {key}")
+    return _parse(store, path, data)
+
+
+def _parse(store: Store, path: str, data: bytes) -> Metadata:
     try:
-        return zarr3_document.parse(data, key)
+        return zarr3_document.parse(data, prefix(path) + NODE)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
+
+
+def _node(store: Store, path: str, metadata: Metadata) -> ArrayNode | GroupNode:
+    if isinstance(metadata, GroupMetadata):
+        return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
+    return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
 
 
 def _array(metadata: Metadata) -> ArrayMetadata:

@@ -11,13 +11,18 @@ publish: Put('sizes', 1 byte)
 """
 
 import enum
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from ingot.deferred import deferred
 from ingot.errors import FormatError, ReadOnlyError, UnsafeError, UnsupportedError
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = deferred("hashlib")
 
 __all__ = [
     "Buffer",

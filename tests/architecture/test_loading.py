@@ -1,0 +1,126 @@
+"""What is loaded when: importing the package is free, and who opens an array pays for arrays.
+
+Times would differ from run to run; the modules that a new process has loaded do not.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+
+# What opening an array must not load: (a pattern, why it can wait).
+WAITING = (
+    ("ingot.formats.bcolz*", "for datasets of bcolz"),
+    ("ingot.formats.row_shards", "for datasets of bcolz"),
+    ("ingot.formats.zarr[01]", "for datasets of these versions"),
+    ("ingot.formats.pickled", "for datasets of the first versions"),
+    ("ingot.query*", "for tables"),
+    ("ingot.table*", "for tables"),
+    ("ingot.views", "for tables"),
+    ("ingot.sheet", "for tables"),
+    ("ingot.columns", "for tables"),
+    ("ingot.interop*", "for other libraries"),
+    ("ingot.sharding", "for cutting a dataset into shards"),
+    ("ingot.codecs.blosc", "the native kernel decodes chunks"),
+    ("ingot.codecs.blocks", "the native kernel decodes chunks"),
+    ("ingot.codecs.reference", "the native kernel decodes chunks"),
+    ("ingot.codecs.foreign", "for the long tail of codecs"),
+    ("ingot.testing*", "for tests"),
+    ("ingot.cli", "for the command"),
+    *((name, "heavy") for name in ("numcodecs*", "pandas", "pyarrow", "msgpack", "typer", "rich")),
+    *((name, "heavy") for name in ("hashlib", "secrets", "random", "bz2", "gzip", "pathlib")),
+    *((name, "heavy") for name in ("asyncio", "concurrent*", "tempfile", "urllib*", "inspect")),
+)
+
+
+def loaded(code: str) -> set[str]:
+    """Return the modules that code has loaded in a new process, beside those of NumPy."""
+    program = (
+        "import sys, json, numpy\n"
+        "before = set(sys.modules)\n"
+        f"{code}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment.pop("INGOT_KERNEL", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def too_early(modules: set[str]) -> list[str]:
+    """List the modules that could have waited, and for what."""
+    return [
+        f"{name}: {why}"
+        for name in sorted(modules)
+        for pattern, why in WAITING
+        if fnmatchcase(name, pattern)
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    values = np.arange(1000).reshape(10, 100)
+    ingot.array(values, tmp_path / "zarr3", chunks=(5, 50))
+    ingot.array(values, tmp_path / "zarr2", chunks=(5, 50), format="zarr2")
+    ingot.table({"a": values[0]}, tmp_path / "table")
+    return tmp_path
+
+
+def test_importing_loads_next_to_nothing() -> None:
+    assert loaded("import ingot") == {"ingot", "ingot.package"}
+
+
+@pytest.mark.parametrize("format", ["zarr3", "zarr2"])
+@pytest.mark.parametrize("use", ["", "[2:4, 1]"])
+def test_who_opens_an_array_pays_for_arrays(place: Path, format: str, use: str) -> None:
+    modules = loaded(f"import ingot; ingot.open({str(place / format)!r}){use}")
+    assert "ingot.array" in modules
+    if "ingot._native" not in modules:
+        pytest.skip("the twin needs what the native kernel has in itself")
+    assert too_early(modules) == []
+    if format == "zarr3":
+        assert not any(name.startswith("ingot.formats.zarr2") for name in modules)
+
+
+def test_who_creates_an_array_pays_for_arrays(tmp_path: Path) -> None:
+    code = f"import ingot; ingot.array([1, 2, 3], {str(tmp_path / 'new')!r})[:]"
+    modules = loaded(code)
+    if "ingot._native" not in modules:
+        pytest.skip("the twin needs what the native kernel has in itself")
+    assert too_early(modules) == []
+
+
+def test_what_waits_is_there_when_it_is_used(place: Path) -> None:
+    modules = loaded(f"import ingot; ingot.open({str(place / 'table')!r}).read(where='a > 3')")
+    assert {"ingot.table", "ingot.query.parse", "ingot.formats.bcolz"} <= modules
+    assert {each.partition(": ")[0] for each in too_early(modules)} >= {"ingot.sheet"}
+
+
+def test_public_names_are_there_in_every_order() -> None:
+    names = sorted(ingot.__all__)
+    checks = "; ".join(
+        f"assert getattr(ingot, {name!r}).__name__.endswith({name!r})"
+        for name in names
+        if name != "__version__"
+    )
+    for first in ("ingot.table", "ingot.formats.zarr2"):
+        loaded(f"import {first}, ingot; {checks}; assert set({names}) <= set(dir(ingot))")
+        loaded(f"import ingot; {checks}; import {first}; {checks}")
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'ingot' has no attribute 'zarr4'"):
+        ingot.zarr4  # type: ignore[attr-defined] # noqa: B018
