@@ -5,6 +5,7 @@
 mod blosclz;
 mod buffers;
 mod chain;
+mod comparison;
 mod copies;
 mod decode;
 mod encode;
@@ -33,6 +34,7 @@ mod scatter;
 mod scattered;
 mod scratch;
 mod seals;
+mod search;
 mod shard_reading;
 mod shard_staging;
 mod shards;

@@ -138,7 +138,7 @@ class Engine:
             if 0 not in counts:
                 report = layout.read(result, selection.starts, selection.steps, self._threads)
                 if report is not None:
-                    self._judge(report[1])
+                    self.judge(report[1])
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
@@ -148,7 +148,7 @@ class Engine:
                 read, zoned = kernel.read_outer, zoned_of(self.chunks) is not None
                 if zoned and kernel.picks_rows(selection.axes, self.shape):
                     read = kernel.read_scattered
-                self._judge(read(layout, result, selection.axes, self._threads))
+                self.judge(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
@@ -172,7 +172,7 @@ class Engine:
             plain = box if self._plain is self._dtype else box.view(self._plain)
             report = layout.read(plain, selection.starts, selection.steps, self._threads)
             if report is not None:
-                self._judge(report[1])
+                self.judge(report[1])
 
     def written(self, selection: Selection, value: object) -> Commit:
         """Return the commit that assigns to a selection as NumPy would.
@@ -274,22 +274,9 @@ class Engine:
             self._zones = Zones.parse(packed, dtype)
         return self._zones
 
-    def compared(
-        self, comparisons: Sequence[tuple[str, NDArray[Any]]], rows: range
-    ) -> NDArray[np.bool_] | None:
-        """Tell of which rows comparisons with items of the array's own type are true, all of them.
-
-        None where only the caller can: the kernel knows numbers and times, one for each row.
-        """
-        layout, dtype = self._make_layout(), self._dtype
-        plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
-        if layout is None or len(self.shape) != 1 or not plain or zoned_of(self.chunks) is None:
-            return None
-        found = np.empty(len(rows), np.bool_)
-        packed = [(comparison, item.tobytes()) for comparison, item in comparisons]
-        troubles = layout.compare(found, rows.start, packed, self._threads)
-        self._judge(troubles or [])
-        return found
+    def layout(self) -> native.Layout | None:
+        """Return how the native kernel sees the array; None where it cannot do all of it."""
+        return self._make_layout()
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
@@ -341,7 +328,7 @@ class Engine:
                     Delete(key) if source is None else Move(source, key, size, checksum)
                     for _, key, source, size, checksum in staged
                 ]
-                self._judge(troubles)
+                self.judge(troubles)
         except BaseException:
             discard(store, edits)
             raise
@@ -359,7 +346,7 @@ class Engine:
         files = files_of(self.chunks)
         return self if files is self.chunks else Engine(files, self.options)
 
-    def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
+    def judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
         if troubles:
             coords, key, error = min(troubles, key=lambda trouble: trouble[0])
