@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 8
+ABI = 9
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}

@@ -222,12 +222,22 @@ def test_damage_is_found_in_whatever_column_is_needed(kernel: str, tmp_path: Pat
         # The other one reads chunks whole, already for their zone maps.
         assert table.where("(a < 10_000) & (b == 7)").rows()[:2].tolist() == [7, 97]
     for ask in (lambda view: view.rows(), lambda view: view.count()):
-        with pytest.raises(CorruptionError, match="CRC-32C of the block") as caught:
-            ask(table.where("(a % 1 == 0) & (b == 7)"))
-        assert any("__1.blp" in note for note in caught.value.__notes__)
-        with pytest.raises(CorruptionError, match="CRC-32C of the block") as caught:
-            ask(table.where("(a != 3) & (b == 7)"))
-        assert any("__1.blp" in note for note in caught.value.__notes__)
+        for where in ("(a % 1 == 0) & (b == 7)", "(a != 3) & (b == 7)"):
+            with pytest.raises(CorruptionError, match="CRC-32C of the block") as caught:
+                ask(table.where(where))
+            assert any("__1.blp" in note for note in caught.value.__notes__)
+
+
+def test_a_damaged_zone_map_is_found_where_it_lies(kernel: str, tmp_path: Path) -> None:
+    table = ingot.table({"a": items("i8")}, tmp_path / "t", chunks=CHUNK)
+    chunk = tmp_path / "t" / "a" / "data" / "__1.blp"
+    data = bytearray(chunk.read_bytes())
+    data[-20] ^= 255
+    chunk.write_bytes(data)
+    with pytest.raises(CorruptionError, match="CRC-32C of the trailer") as caught:
+        table.where("a == 7").rows()
+    told = [str(caught.value), *getattr(caught.value, "__notes__", ())]
+    assert any("__1.blp" in text for text in told)
 
 
 def test_a_query_sees_what_was_changed_since_the_last_one(kernel: str, tmp_path: Path) -> None:
