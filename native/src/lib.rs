@@ -5,6 +5,7 @@
 mod blosclz;
 mod buffers;
 mod chain;
+mod comparison;
 mod copies;
 mod decode;
 mod documents;
@@ -34,6 +35,7 @@ mod scatter;
 mod scattered;
 mod scratch;
 mod seals;
+mod search;
 mod shard_reading;
 mod shard_staging;
 mod shards;

@@ -112,7 +112,10 @@ impl Layout {
             }
             let key = self.key(&[*number]);
             match root.as_ref().map_or(Ok(None), |root| root.extent(&key))? {
-                Some(extent) => zones.push(superchunk::zone(&extent, &self.due(*number, false), &mut tools.buffers)?),
+                Some(extent) => {
+                    let zone = superchunk::zone(&extent, &self.due(*number, false), &mut tools.buffers);
+                    zones.push(zone.map_err(|fault| Fault::new(fault.kind, format!("{key}: {}", fault.text)))?);
+                }
                 None => return corrupt!("{key} is missing"),
             }
         }

@@ -123,6 +123,14 @@ class Layout:
         comparisons: Sequence[tuple[str, bytes]],
         threads: int,
     ) -> list[Trouble] | None: ...
+    def search(
+        self,
+        comparisons: Sequence[tuple[str, bytes]],
+        others: Sequence[tuple[Layout, Sequence[tuple[str, bytes]]]],
+        spans: Sequence[tuple[int, int]],
+        numbers: bool,
+        threads: int,
+    ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]: ...
 
 class Lookout:
     def __new__(cls, path: str, magic: bytes, system: bytes, settled: bytes) -> Self: ...

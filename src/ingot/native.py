@@ -194,6 +194,20 @@ class Layout(Protocol):
     ) -> "list[Trouble] | None":
         """Say in ``out`` of which rows from ``start`` on all comparisons are true."""
 
+    def search(
+        self,
+        comparisons: "Sequence[tuple[str, bytes]]",
+        others: "Sequence[tuple[Layout, Sequence[tuple[str, bytes]]]]",
+        spans: "Sequence[tuple[int, int]]",
+        numbers: bool,
+        threads: int,
+    ) -> "tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]":
+        """Count the rows of which all comparisons are true, here and with other arrays.
+
+        Their numbers as 64-bit integers come next, if these are wanted, then what was wrong with
+        which array, this one being number 0.
+        """
+
     def zones(self, numbers: "Sequence[int]") -> list[bytes]:
         """Read the zone maps of chunks that have trailers; empty where there is none."""
 

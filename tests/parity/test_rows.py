@@ -161,6 +161,85 @@ def test_joined_comparisons_are_those_of_numpy(
     assert table.where(expression).count() == np.count_nonzero(expected)
 
 
+COLUMNS = {
+    "a": ("i4", 15_000, "blosc:lz4:5:shuffle"),
+    "b": ("f8", 7000, "blosc:lz4:5:shuffle"),
+    "c": ("u2", 40_000, "blosc:zstd:3:bitshuffle"),
+    "d": ("i8", 6000, "blosc:lz4:0"),
+    "e": ("u1", 15_000, "blosc:blosclz:5:noshuffle"),
+}
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> tuple[ingot.Table, dict[str, Any]]:
+    """A table whose columns have chunks, codecs and types of their own."""
+    chance = np.random.default_rng(5)
+    columns = {
+        name: chance.integers(0, 200, ROWS).astype(dtype) for name, (dtype, _, _) in COLUMNS.items()
+    }
+    # Some chunks are known to match, some not to, without a look.
+    columns["b"][20_000:] += 1000
+    chunks = {name: length for name, (_, length, _) in COLUMNS.items()}
+    codecs = {name: codec for name, (_, _, codec) in COLUMNS.items()}
+    path = tmp_path_factory.mktemp("table") / "t"
+    return ingot.table(columns, path, chunks=chunks, codec=codecs), columns
+
+
+@needs_native
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(list(COLUMNS)),
+            st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+            st.sampled_from([0, 1, 100, 198, 199, 1000, 1190]),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_columns_of_all_kinds_are_searched_together(
+    uneven: tuple[ingot.Table, dict[str, Any]], tests: list[tuple[str, str, int]]
+) -> None:
+    table, columns = uneven
+    text = " & ".join(f"({name} {operator} {value})" for name, operator, value in tests)
+    expected = np.ones(ROWS, np.bool_)
+    for name, operator, value in tests:
+        expected &= eval(f"column {operator} {value}", {"column": columns[name].astype("f8")})
+    found = table.where(text)
+    np.testing.assert_array_equal(found.rows(), np.flatnonzero(expected))
+    assert found.count() == np.count_nonzero(expected)
+
+
+def test_damage_is_found_in_whatever_column_is_needed(kernel: str, tmp_path: Path) -> None:
+    numbers = np.arange(ROWS)
+    table = ingot.table({"a": numbers, "b": numbers % 90}, tmp_path / "t", chunks=CHUNK)
+    chunk = tmp_path / "t" / "b" / "data" / "__1.blp"
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 255
+    chunk.write_bytes(data)
+    if kernel == "native":
+        # The other one reads chunks whole, already for their zone maps.
+        assert table.where("(a < 10_000) & (b == 7)").rows()[:2].tolist() == [7, 97]
+    for ask in (lambda view: view.rows(), lambda view: view.count()):
+        for where in ("(a % 1 == 0) & (b == 7)", "(a != 3) & (b == 7)"):
+            with pytest.raises(CorruptionError, match="CRC-32C of the block") as caught:
+                ask(table.where(where))
+            assert any("__1.blp" in note for note in caught.value.__notes__)
+
+
+def test_a_damaged_zone_map_is_found_where_it_lies(kernel: str, tmp_path: Path) -> None:
+    table = ingot.table({"a": items("i8")}, tmp_path / "t", chunks=CHUNK)
+    chunk = tmp_path / "t" / "a" / "data" / "__1.blp"
+    data = bytearray(chunk.read_bytes())
+    data[-20] ^= 255
+    chunk.write_bytes(data)
+    with pytest.raises(CorruptionError, match="CRC-32C of the trailer") as caught:
+        table.where("a == 7").rows()
+    told = [str(caught.value), *getattr(caught.value, "__notes__", ())]
+    assert any("__1.blp" in text for text in told)
+
+
 def test_a_query_sees_what_was_changed_since_the_last_one(kernel: str, tmp_path: Path) -> None:
     table = ingot.table({"a": np.arange(ROWS), "b": np.arange(ROWS)}, tmp_path / "t", chunks=CHUNK)
     assert len(table.where("a > 50000").rows()) == 0

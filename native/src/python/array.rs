@@ -4,10 +4,11 @@ use super::call::detached;
 use super::chunk::parse_filter;
 use crate::buffers;
 use crate::chain::{Chain, Coding};
+use crate::comparison::{Comparison, Test};
 use crate::encode::Recipe;
 use crate::layout::{Layout, Report, Trouble};
-use crate::scattered::Comparison;
 use crate::seals::{Seals, Verify};
+use crate::search::{self, Condition};
 use crate::shards::Sharding;
 use crate::staging::Staged;
 use crate::streams::{self, Whole};
@@ -16,7 +17,7 @@ use crate::zone::Items;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use std::path::PathBuf;
 
 /// Coordinates and key of each chunk; the key of its staged image, or `None` for nothing but
@@ -28,6 +29,11 @@ type Troubles = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
 /// The kind of items, whether their highest byte comes first, and the chunk that is still as
 /// short as it was, with its rows.
 type PyFraming = (char, bool, Option<(usize, usize)>);
+
+/// Operators, each with an item to compare with.
+type Comparisons = Vec<(String, Vec<u8>)>;
+/// How many rows were found, their numbers, and what was wrong with which array.
+type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Troubles)>);
 
 /// Where the chunks of an array lie below a folder, and how they are coded.
 #[pyclass(frozen, name = "Layout")]
@@ -210,16 +216,10 @@ impl PyLayout {
         py: Python<'_>,
         out: &Bound<'_, PyAny>,
         start: usize,
-        comparisons: Vec<(String, Vec<u8>)>,
+        comparisons: Comparisons,
         threads: usize,
     ) -> PyResult<Option<Troubles>> {
-        let mut tests = Vec::with_capacity(comparisons.len());
-        for (comparison, value) in comparisons {
-            let Some(parsed) = Comparison::parse(&comparison) else {
-                return Err(PyValueError::new_err(format!("{comparison:?} is no comparison")));
-            };
-            tests.push((parsed, value));
-        }
+        let tests = parse_tests(comparisons)?;
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::writable(&buffer)?;
         let found = detached(py, |kept, watch| {
@@ -228,6 +228,30 @@ impl PyLayout {
             self.0.compare(start, &tests, out, threads, &mut kept.tools, watch)
         })?;
         if found.is_empty() { Ok(None) } else { troubles(py, found).map(Some) }
+    }
+
+    /// How many rows of `spans` there are of which all comparisons are true, those with this
+    /// array and with `others` of the same length; their numbers, if these are wanted; and what
+    /// was wrong with which array, this one being the first.
+    fn search(
+        &self,
+        py: Python<'_>,
+        comparisons: Comparisons,
+        others: Vec<(Py<Self>, Comparisons)>,
+        spans: Vec<(usize, usize)>,
+        numbers: bool,
+        threads: usize,
+    ) -> PyResult<PyMatches> {
+        let mut conditions = vec![Condition { layout: &self.0, tests: parse_tests(comparisons)? }];
+        for (other, comparisons) in &others {
+            conditions.push(Condition { layout: &other.get().0, tests: parse_tests(comparisons.clone())? });
+        }
+        let spans: Vec<_> = spans.into_iter().map(|(start, stop)| start..stop).collect();
+        let found =
+            detached(py, |kept, watch| search::find(&conditions, &spans, numbers, threads, &mut kept.tools, watch))?;
+        let rows = if numbers { Some(joined(py, found.count, &found.numbers)?) } else { None };
+        let wrong = found.troubles.into_iter().map(|(number, trouble)| Ok((number, troubles(py, vec![trouble])?)));
+        Ok((found.count, rows, wrong.collect::<PyResult<_>>()?))
     }
 
     /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
@@ -280,6 +304,30 @@ impl PyLayout {
 fn parse_sharding((counts, at_start, big, sealed): (Vec<usize>, bool, bool, bool)) -> PyResult<Sharding> {
     Sharding::new(counts, at_start, big, sealed)
         .ok_or_else(|| PyValueError::new_err("a shard of that shape cannot be had"))
+}
+
+fn parse_tests(comparisons: Comparisons) -> PyResult<Vec<Test>> {
+    let mut tests = Vec::with_capacity(comparisons.len());
+    for (comparison, value) in comparisons {
+        let Some(parsed) = Comparison::parse(&comparison) else {
+            return Err(PyValueError::new_err(format!("{comparison:?} is no comparison")));
+        };
+        tests.push((parsed, value));
+    }
+    Ok(tests)
+}
+
+/// The numbers of all parts, one behind the other.
+fn joined(py: Python<'_>, count: usize, parts: &[Vec<i64>]) -> PyResult<Py<PyByteArray>> {
+    let made = PyByteArray::new_with(py, 8 * count, |mut out| {
+        for number in parts.iter().flatten() {
+            let (place, rest) = out.split_at_mut(8);
+            place.copy_from_slice(&number.to_ne_bytes());
+            out = rest;
+        }
+        Ok(())
+    })?;
+    Ok(made.unbind())
 }
 
 fn told(py: Python<'_>, report: Report) -> PyResult<Option<(usize, Troubles)>> {

@@ -8,11 +8,12 @@ a larger one. Refuses to know any particular store, format or codec.
 
 import math
 import os
+import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import floordiv
 from types import EllipsisType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,8 @@ __all__ = ["Engine"]
 _ROW_BYTES: Final = 2048
 # Staged chunks take no memory but for their names; the kernel's threads never wait in between.
 _STAGED_AT_ONCE: Final = 1 << 16
+# A file that was changed just now may be changed again without its time telling; nanoseconds.
+_SETTLED_AFTER: Final = 100_000_000
 
 
 class Engine:
@@ -137,7 +140,7 @@ class Engine:
             if 0 not in counts:
                 report = layout.read(result, selection.starts, selection.steps, self._threads)
                 if report is not None:
-                    self._judge(report[1])
+                    self.judge(report[1])
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
@@ -147,7 +150,7 @@ class Engine:
                 read, zoned = kernel.read_outer, zoned_of(self.chunks) is not None
                 if zoned and kernel.picks_rows(selection.axes, self.shape):
                     read = kernel.read_scattered
-                self._judge(read(layout, result, selection.axes, self._threads))
+                self.judge(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
         result = np.empty(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
@@ -171,7 +174,7 @@ class Engine:
             plain = box if self._plain is self._dtype else box.view(self._plain)
             report = layout.read(plain, selection.starts, selection.steps, self._threads)
             if report is not None:
-                self._judge(report[1])
+                self.judge(report[1])
 
     def written(self, selection: Selection, value: object) -> Commit:
         """Return the commit that assigns to a selection as NumPy would.
@@ -211,9 +214,9 @@ class Engine:
         """Yield those of some chunks that are stored, each whole and perhaps read-only."""
         chosen = iter(coords)
         while window := list(islice(chosen, self._window())):
-            for place, (location, data) in zip(window, self._fetch(window), strict=True):
-                with _Place(self.chunks, place, location):
-                    chunk = self._decoded(place, location, data)
+            for place, fetched in zip(window, self._fetch(window), strict=True):
+                with _Place(self.chunks, place, fetched.location):
+                    chunk = self._decoded(place, fetched)
                 if chunk is not None:
                     yield place, chunk
 
@@ -273,22 +276,9 @@ class Engine:
             self._zones = Zones.parse(packed, dtype)
         return self._zones
 
-    def compared(
-        self, comparisons: Sequence[tuple[str, NDArray[Any]]], rows: range
-    ) -> NDArray[np.bool_] | None:
-        """Tell of which rows comparisons with items of the array's own type are true, all of them.
-
-        None where only the caller can: the kernel knows numbers and times, one for each row.
-        """
-        layout, dtype = self._make_layout(), self._dtype
-        plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
-        if layout is None or len(self.shape) != 1 or not plain or zoned_of(self.chunks) is None:
-            return None
-        found = np.empty(len(rows), np.bool_)
-        packed = [(comparison, item.tobytes()) for comparison, item in comparisons]
-        troubles = layout.compare(found, rows.start, packed, self._threads)
-        self._judge(troubles or [])
-        return found
+    def layout(self) -> native.Layout | None:
+        """Return how the native kernel sees the array; None where it cannot do all of it."""
+        return self._make_layout()
 
     def explain(self, selection: Selection) -> Explanation:
         """Tell what reading a selection will cost, without reading it."""
@@ -340,7 +330,7 @@ class Engine:
                     Delete(key) if source is None else Move(source, key, size, checksum)
                     for _, key, source, size, checksum in staged
                 ]
-                self._judge(troubles)
+                self.judge(troubles)
         except BaseException:
             discard(store, edits)
             raise
@@ -358,7 +348,7 @@ class Engine:
         files = files_of(self.chunks)
         return self if files is self.chunks else Engine(files, self.options)
 
-    def _judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
+    def judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
         if troubles:
             coords, key, error = min(troubles, key=lambda trouble: trouble[0])
@@ -370,9 +360,9 @@ class Engine:
         rows = plan.rows(selection, self.chunks.schema.grid)
         while window := list(islice(rows, self._window())):
             fetched = self._fetch([row.coords for row in window])
-            for row, (location, data) in zip(window, fetched, strict=True):
-                with _Place(self.chunks, row.coords, location):
-                    chunk = self._decoded(row.coords, location, data)
+            for row, each in zip(window, fetched, strict=True):
+                with _Place(self.chunks, row.coords, each.location):
+                    chunk = self._decoded(row.coords, each)
                     row.place(result, fill if chunk is None else row.take(chunk))
 
     def _changed(
@@ -385,9 +375,9 @@ class Engine:
             coords = [row.coords for row in kept]
             fetched = dict(zip(coords, self._fetch(coords), strict=True))
             for row in window:
-                location, data = fetched.pop(row.coords, (_NOWHERE, None))
-                with _Place(self.chunks, row.coords, location):
-                    chunk = self.blank(row.coords, self._decoded(row.coords, location, data))
+                each = fetched.pop(row.coords, _NOTHING)
+                with _Place(self.chunks, row.coords, each.location):
+                    chunk = self.blank(row.coords, self._decoded(row.coords, each))
                     row.put(chunk, row.pick(values))
                 yield row.coords, chunk
 
@@ -397,37 +387,36 @@ class Engine:
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
         return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
 
-    def _fetch(
-        self, coords: Sequence[Coords]
-    ) -> list[tuple[Location, bytes | NDArray[Any] | None]]:
+    def _fetch(self, coords: Sequence[Coords]) -> list["_Fetched"]:
         """Return where chunks lie in the stored state, and their bytes, or a cached chunk."""
         chunks = self._before
         counts = chunks.schema.grid.counts
         # Beyond the grid there is nothing, whatever a larger array before this one has left there.
         inside = [n for n, place in enumerate(coords) if all(map(int.__lt__, place, counts))]
         table = np.array([coords[n] for n in inside], np.int64).reshape(len(inside), len(counts))
-        found: list[tuple[Location, bytes | NDArray[Any] | None]] = [(_NOWHERE, None)] * len(coords)
-        wanted: list[tuple[int, Extent]] = []
+        found = [_NOTHING] * len(coords)
+        wanted: list[tuple[int, Extent, Hashable]] = []
         for n, location in zip(inside, chunks.locate(table), strict=True):
             if isinstance(location, Inline):
-                found[n] = location, location.data
+                found[n] = _Fetched(location, location.data)
             elif isinstance(location, Constant):
-                found[n] = location, None
+                found[n] = _Fetched(location, None)
             else:
-                cached = self._cached(coords[n], location)
-                found[n] = location, cached
+                # Before the bytes are read: whatever takes their place then has another one.
+                identity = self._identity(location)
+                cached = self._cached(coords[n], identity)
+                found[n] = _Fetched(location, cached)
                 if cached is None:
-                    wanted.append((n, location))
-        data = chunks.store.read([extent for _, extent in wanted])
-        for (n, extent), each in zip(wanted, data, strict=True):
-            found[n] = extent, each
+                    wanted.append((n, location, identity))
+        data = chunks.store.read([extent for _, extent, _ in wanted])
+        for (n, extent, identity), each in zip(wanted, data, strict=True):
+            found[n] = _Fetched(extent, each, identity)
         return found
 
-    def _decoded(
-        self, coords: Coords, location: Location, data: bytes | NDArray[Any] | None
-    ) -> NDArray[Any] | None:
+    def _decoded(self, coords: Coords, fetched: "_Fetched") -> NDArray[Any] | None:
         """Return a chunk that may be read-only; None where there is only the fill value."""
         schema = self._before.schema
+        location, data, identity = fetched
         if isinstance(location, Constant):
             return np.broadcast_to(
                 np.asarray(location.value, schema.dtype), schema.spec(coords).shape
@@ -437,32 +426,39 @@ class Engine:
         if data is None or isinstance(data, np.ndarray):
             return data
         limit = self.options.limits.chunk_bytes
-        identity = self._identity(location)
         chunk = kernel.decode(data, schema, schema.spec(coords), limit)
-        # Asked for before and after decoding: the bytes were read in between.
         if self._cache is not None and identity is not None:
             self._cache.keep(coords, identity, chunk)
         return chunk
 
-    def _cached(self, coords: tuple[int, ...], location: Extent) -> NDArray[Any] | None:
-        if self._cache is None:
+    def _cached(self, coords: Coords, identity: Hashable) -> NDArray[Any] | None:
+        if self._cache is None or identity is None:
             return None
-        identity = self._identity(location)
-        return None if identity is None else self._cache.find(coords, identity)
+        return self._cache.find(coords, identity)
 
-    def _identity(self, location: Location) -> Hashable:
+    def _identity(self, location: Extent) -> Hashable:
         """Return what changes when the bytes of a chunk may have changed; None if nothing tells."""
         store = self.chunks.store
-        if not isinstance(location, Extent) or Feature.NATIVE not in store.features:
+        if self._cache is None or Feature.NATIVE not in store.features:
             return None
         try:
             facts = os.stat(os.path.join(store.root, location.key))  # type: ignore[attr-defined]
         except OSError:
             return None
+        if time.time_ns() - facts.st_mtime_ns < _SETTLED_AFTER:
+            return None
         return facts.st_ino, facts.st_mtime_ns, facts.st_size, location.start, location.length
 
 
-_NOWHERE: Final = Inline(b"")
+class _Fetched(NamedTuple):
+    """Where a chunk lies, its bytes or the chunk itself, and what tells if they have changed."""
+
+    location: Location
+    data: bytes | NDArray[Any] | None
+    identity: Hashable = None
+
+
+_NOTHING: Final = _Fetched(Inline(b""), None)
 
 
 def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:

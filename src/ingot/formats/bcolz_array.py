@@ -88,10 +88,14 @@ class BcolzMap:
         """Return the zone maps of chunks, b"" for those that have none."""
         keys = [self.template.key((number,)) for number in numbers]
         found = self.store.read([Extent(key) for key in keys])
-        return [
-            b"" if data is None else zone_in(data, number)
-            for number, data in zip(numbers, found, strict=True)
-        ]
+        zones = []
+        for number, key, data in zip(numbers, keys, found, strict=True):
+            try:
+                zones.append(b"" if data is None else zone_in(data, number))
+            except IngotError as error:
+                error.add_note(f"in {key!r} of {self.store.location}")
+                raise
+        return zones
 
     def reopened(self, store: Store) -> "BcolzMap":
         """Return the map of the same array as `store` has it now."""

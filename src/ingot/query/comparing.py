@@ -6,20 +6,34 @@ Knows which expressions are made of such comparisons: of one column with one val
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
+from ingot.engine.finding import Comparison, Condition, comparable, mark
 from ingot.query.expr import Binary, Column, Combine, Compare, Expression, Literal, Unary
 from ingot.query.literals import MIRRORED, adapt
 from ingot.sheet import Sheet
 
-__all__ = ["compared", "item_of"]
+__all__ = ["compared", "conditions", "item_of"]
 
 Mask = NDArray[np.bool_]
-Test: TypeAlias = tuple[str, NDArray[Any]]
+
+
+def conditions(sheet: Sheet, expression: Expression) -> list[Condition] | None:
+    """Return the comparisons that an expression joins by ``and``, by column.
+
+    None when it is made of anything else, or the kernel cannot make one of them.
+    """
+    tests: dict[str, list[Comparison]] = {}
+    for side in _sides(expression):
+        found = _test(sheet, side) if isinstance(side, Compare) else None
+        if found is None:
+            return None
+        tests.setdefault(found[0], []).append(found[1])
+    return [(sheet.engine(name), each) for name, each in tests.items()]
 
 
 def compared(sheet: Sheet, expression: Expression, rows: range) -> Mask | None:
@@ -92,7 +106,7 @@ def _sides(expression: Expression) -> Iterator[Expression]:
 
 def _all_true(sheet: Sheet, expressions: Sequence[Expression], rows: range) -> Mask | None:
     """Return of which rows all are true; a column is decoded once for all its comparisons."""
-    tests: dict[str, list[Test]] = {}
+    tests: dict[str, list[Comparison]] = {}
     others: list[Expression] = []
     for expression in expressions:
         if not isinstance(expression, Compare):
@@ -103,7 +117,7 @@ def _all_true(sheet: Sheet, expressions: Sequence[Expression], rows: range) -> M
             return None
         tests.setdefault(found[0], []).append(found[1])
     rest = (compared(sheet, each, rows) for each in others)
-    columns = (sheet.engine(name).compared(each, rows) for name, each in tests.items())
+    columns = (mark((sheet.engine(name), each), rows) for name, each in tests.items())
     return _joined("and", chain(rest, columns))
 
 
@@ -119,16 +133,19 @@ def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
     return result
 
 
-def _test(sheet: Sheet, expression: Compare) -> tuple[str, Test] | None:
+def _test(sheet: Sheet, expression: Compare) -> tuple[str, Comparison] | None:
     """Return the column that is compared, and with what; None when the kernel cannot do that."""
     operator, column, value = expression.operator, expression.left, expression.right
     if isinstance(column, Literal):
         operator, column, value = MIRRORED[operator], value, column
     if not isinstance(column, Column) or not isinstance(value, Literal):
         return None
-    dtype = sheet.chunks(column.name).schema.dtype
+    engine = sheet.engine(column.name)
+    dtype = engine.chunks.schema.dtype
     adapted = adapt(operator, value.value, dtype)
     if isinstance(adapted, bool):
         return None
     item = item_of(adapted[1], dtype)
-    return None if item is None else (column.name, (adapted[0], item))
+    if item is None or not comparable(engine):
+        return None
+    return column.name, (adapted[0], item)

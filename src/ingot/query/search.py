@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.query.comparing import compared
+from ingot.engine import finding
+from ingot.query.comparing import compared, conditions
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.zones import Span, Zones, survey
@@ -44,22 +45,24 @@ def check(sheet: Sheet, expression: Expression) -> None:
 def find(sheet: Sheet, expression: Expression) -> Rows:
     """Return the rows that match."""
     check(sheet, expression)
-    parts: list[Rows] = []
-    for span, mask in _looked(sheet, expression):
-        if mask is None or mask.all():
-            parts.append(range(span.start, span.stop))
-        else:
-            parts += _numbered(mask, span.start)
-    return _joined(parts)
+    spans = _surveyed(sheet, expression)
+    asked = conditions(sheet, expression)
+    if asked is None:
+        return _joined(list(_numbered_masks(sheet, expression, spans)))
+    numbers = finding.find(asked, _uncertain(spans))
+    return _joined(list(_numbered(numbers, spans)))
 
 
 def count(sheet: Sheet, expression: Expression) -> int:
     """Return how many rows match; their numbers are not kept."""
     check(sheet, expression)
-    return sum(
-        span.stop - span.start if mask is None else int(np.count_nonzero(mask))
-        for span, mask in _looked(sheet, expression)
-    )
+    spans = _surveyed(sheet, expression)
+    asked = conditions(sheet, expression)
+    sure = sum(span.stop - span.start for span in spans if span.certain)
+    if asked is not None:
+        return sure + finding.count(asked, _uncertain(spans))
+    looked = _looked(sheet, expression, spans)
+    return sure + sum(int(np.count_nonzero(mask)) for _, mask in looked if mask is not None)
 
 
 def gather(sheet: Sheet, name: str, rows: Rows | slice) -> NDArray[Any]:
@@ -73,13 +76,22 @@ def gather(sheet: Sheet, name: str, rows: Rows | slice) -> NDArray[Any]:
     return values
 
 
+def _surveyed(sheet: Sheet, expression: Expression) -> list[Span]:
+    """Return the runs of rows that can match."""
+    return survey(expression, _zones(sheet, column_names(expression)), sheet.rows)
+
+
+def _uncertain(spans: list[Span]) -> list[tuple[int, int]]:
+    return [(span.start, span.stop) for span in spans if not span.certain]
+
+
 def _looked(
-    sheet: Sheet, expression: Expression
+    sheet: Sheet, expression: Expression, spans: list[Span]
 ) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
-    """Yield the runs of rows that can match, with what is true of each row; None if all do."""
+    """Yield runs of rows with what is true of each row; None if all match."""
     names = column_names(expression)
     simple = True
-    for span in survey(expression, _zones(sheet, names), sheet.rows):
+    for span in spans:
         if span.certain:
             yield span, None
             continue
@@ -118,13 +130,32 @@ def _zones(sheet: Sheet, names: tuple[str, ...]) -> dict[str, Zones]:
     return found
 
 
-def _numbered(mask: NDArray[np.bool_], start: int) -> list[Rows]:
-    """Return the numbers of the rows that a mask marks, as a range where they follow each other."""
-    found = np.flatnonzero(mask)
-    if not len(found):
-        return []
-    first, last = int(found[0]) + start, int(found[-1]) + start
-    return [range(first, last + 1) if last - first < len(found) else found + start]
+def _numbered_masks(sheet: Sheet, expression: Expression, spans: list[Span]) -> Iterator[Rows]:
+    """Yield the rows that match, run by run."""
+    for span, mask in _looked(sheet, expression, spans):
+        if mask is None or mask.all():
+            yield range(span.start, span.stop)
+        else:
+            yield from _shortened(np.flatnonzero(mask) + span.start)
+
+
+def _numbered(numbers: NDArray[np.int64], spans: list[Span]) -> Iterator[Rows]:
+    """Yield rows run by run: all of those that are certain, of the others those in `numbers`."""
+    ends = np.searchsorted(numbers, [span.stop for span in spans]).tolist()
+    first = 0
+    for span, end in zip(spans, ends, strict=True):
+        if span.certain:
+            yield range(span.start, span.stop)
+        else:
+            yield from _shortened(numbers[first:end])
+        first = end
+
+
+def _shortened(numbers: NDArray[np.int64]) -> Iterator[Rows]:
+    """Yield numbers, as a range where they follow each other; nothing where there are none."""
+    if len(numbers):
+        first, last = int(numbers[0]), int(numbers[-1])
+        yield range(first, last + 1) if last - first < len(numbers) else numbers
 
 
 def _joined(parts: list[Rows]) -> Rows:

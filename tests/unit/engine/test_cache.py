@@ -1,7 +1,15 @@
 """The cache forgets what it must, and what it can do without."""
 
-import numpy as np
+import os
+import time
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+
+import ingot
+from ingot.engine import kernel
 from ingot.engine.cache import ChunkCache
 
 
@@ -42,3 +50,42 @@ def test_forgetting() -> None:
     cache.clear()
     assert cache.find("b", 0) is None
     assert cache.used == 0
+
+
+@pytest.mark.parametrize(("age", "seen"), [(0, 9), (10, 1)])
+def test_files_that_were_changed_just_now_are_read_again(
+    age: int, seen: int, tmp_path: Path
+) -> None:
+    """Such a file may change again while its time stays the same; an older one may not."""
+    path = tmp_path / "a"
+    ingot.array(np.full(5, 1, "u1"), path, format="zarr2", codec="none")
+    chunk = path / "0"
+    written = time.time_ns() - age * 10**9
+    os.utime(chunk, ns=(written, written))
+    array = ingot.open(path, options=ingot.Options(cache_bytes=1000))
+    assert array[0] == 1
+    with chunk.open("r+b") as file:
+        file.write(bytes([9] * 5))
+    os.utime(chunk, ns=(written, written))
+    assert array[0] == seen
+
+
+def test_what_took_the_place_of_bytes_while_they_were_read_is_not_taken_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    ingot.array(np.full(5, 1, "u1"), path, format="zarr2", codec="none")
+    chunk = path / "0"
+    os.utime(chunk, ns=(10**18, 10**18))
+    array = ingot.open(path, options=ingot.Options(cache_bytes=1000))
+    decode = kernel.decode
+
+    def overtaken(*arguments: Any) -> Any:
+        chunk.write_bytes(bytes([9] * 5))
+        os.utime(chunk, ns=(10**18 + 1, 10**18 + 1))
+        return decode(*arguments)
+
+    monkeypatch.setattr(kernel, "decode", overtaken)
+    assert array[0] == 1
+    monkeypatch.undo()
+    assert array[0] == 9

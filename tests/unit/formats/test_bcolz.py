@@ -81,7 +81,7 @@ def test_new_arrays_have_the_documents_that_bcolz_writes(place: Place) -> None:
     found = content(place)
     storage = json.loads(found["meta/storage"])
     # The only thing that bcolz does not write, and does not look at.
-    assert storage.pop("x_blocksize") == 32 << 10
+    assert storage.pop("x_blocksize") == 16 << 10
     assert storage == {
         "dtype": "int32",
         "cparams": {"clevel": 5, "shuffle": 1, "cname": "lz4", "quantize": 0},
