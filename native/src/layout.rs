@@ -21,7 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Below this much decoded data a second thread costs more than it brings.
-const WORTH_A_THREAD: usize = 1 << 20;
+pub const WORTH_A_THREAD: usize = 1 << 20;
 
 /// A usual size of blocks, which are decoded whole.
 const BLOCK_BYTES: usize = 128 << 10;

@@ -199,9 +199,14 @@ impl Region {
     /// The memory of the whole box, when it is one run on both sides.
     #[allow(clippy::mut_from_ref, reason = "as for `piece`")]
     pub fn as_one_piece(&self) -> Option<&mut [u8]> {
+        self.one_place().map(|(offset, bytes)| self.piece(offset, bytes))
+    }
+
+    /// The same as a place in the destination: where it begins, and its bytes.
+    pub fn one_place(&self) -> Option<(isize, usize)> {
         let run = self.run(0);
         let one = self.axes.len() == 1 && run.is_dense(self.itemsize);
-        one.then(|| self.piece(run.offset, run.items * self.itemsize))
+        one.then(|| (run.offset, run.items * self.itemsize))
     }
 
     /// Write `item` to every place of the box.

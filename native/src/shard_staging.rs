@@ -3,13 +3,17 @@
 //!
 //! Threads share the chunks of a few shards at a time. Whoever encodes the last chunk of a
 //! shard writes its image: chunks in C order, and the index.
+//!
+//! A shard that is all there is to write, and whose chunks lie in the memory as they are stored,
+//! is written from there. One of several goes into a journal with its checksum, so that bytes
+//! which the caller changes meanwhile must not come between the two: those are copied first.
 
 use crate::fault::{Fault, Kind, Outcome};
 use crate::files::Root;
-use crate::layout::{Job, Part, Tools, Trouble};
+use crate::layout::{Job, Part, Tools, Trouble, WORTH_A_THREAD};
 use crate::scratch::{out_of_memory, room};
 use crate::shards::{Cut, Shard, Sharding, Touched};
-use crate::staging::{Image, Staged, in_order};
+use crate::staging::{Image, Staged, in_order, is_all};
 use crate::watch::Watch;
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -23,8 +27,7 @@ struct Staging<'a> {
     transaction: &'a str,
     cut: Cut<'a>,
     last: usize,
-    /// Into how many pieces of work a shard is divided.
-    pieces: usize,
+    threads: usize,
     queue: Mutex<Queue<'a>>,
     /// Memory of shards that are written.
     spare: Mutex<Vec<Vec<u8>>>,
@@ -57,12 +60,20 @@ struct Progress {
     failed: bool,
 }
 
-/// Chunks that were encoded one after the other: the number of each, and where its bytes lie
-/// here; none for one that holds nothing but fill.
+/// Chunks that were encoded one after the other: the number of each, and where its bytes lie;
+/// none for one that holds nothing but fill.
 #[derive(Default)]
 struct Encoded {
     bytes: Vec<u8>,
-    chunks: Vec<(usize, Option<Range<usize>>)>,
+    chunks: Vec<(usize, Option<Lying>)>,
+}
+
+/// Where the bytes of a chunk lie.
+enum Lying {
+    /// Among those that were encoded with it.
+    Here(Range<usize>),
+    /// In the memory of the caller, from an offset on.
+    There(isize, usize),
 }
 
 impl Job<'_> {
@@ -87,7 +98,7 @@ impl Job<'_> {
             transaction,
             cut: sharding.cut(self),
             last: shards.end,
-            pieces: if shards.len() >= 2 * threads { 1 } else { 2 * threads },
+            threads,
             queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
             spare: Mutex::default(),
             staged: Mutex::default(),
@@ -117,7 +128,7 @@ impl<'a> Staging<'a> {
             queue.beginning -= 1;
             if let Some(making) = begun? {
                 let rows = making.touched.rows();
-                let size = rows.div_ceil(self.pieces);
+                let size = rows.div_ceil(self.pieces(making.number));
                 let starts = (0..rows).step_by(size).rev();
                 queue.pieces.extend(starts.map(|start| (Arc::clone(&making), start..rows.min(start + size))));
             }
@@ -129,6 +140,17 @@ impl<'a> Staging<'a> {
             std::thread::yield_now();
         }
         Ok(waiting)
+    }
+
+    /// Into how many pieces of work a shard is divided: the last ones are shared, so that no
+    /// thread waits long for another.
+    fn pieces(&self, number: usize) -> usize {
+        if number + self.threads < self.last { 1 } else { 2 * self.threads }
+    }
+
+    /// Whether there is only this one shard to write.
+    fn is_alone(&self) -> bool {
+        self.cut.count() == 1
     }
 
     /// Find out what a shard holds now, where that matters.
@@ -166,12 +188,19 @@ impl<'a> Staging<'a> {
         // Only what is written to becomes memory; to grow step by step would copy it each time.
         let most = rows.len().saturating_mul(self.job.layout.chunk_bytes);
         encoded.bytes.try_reserve(most).map_err(|_| out_of_memory(most))?;
-        let count = rows.len();
+        let (count, memory) = (rows.len(), self.job.memory());
         let mut failed = false;
         for row in rows {
             let parts = making.touched.row(row);
             let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
             let number = self.sharding.number(&parts);
+            if self.is_alone()
+                && let Some((offset, size)) = self.job.find_plain(&parts)?
+            {
+                let filled = is_all(memory.piece(offset, size), &self.job.layout.fill);
+                encoded.chunks.push((number, (!filled).then_some(Lying::There(offset, size))));
+                continue;
+            }
             let old = || match &making.old {
                 Some(shard) => Ok(shard.index.range(number)?.map(|range| shard.extent(range))),
                 None => Ok(None),
@@ -179,10 +208,10 @@ impl<'a> Staging<'a> {
             let bytes = &mut encoded.bytes;
             let keep = |chunk: &[u8]| {
                 bytes.extend_from_slice(chunk);
-                Ok(bytes.len() - chunk.len()..bytes.len())
+                Ok(Lying::Here(bytes.len() - chunk.len()..bytes.len()))
             };
             match self.job.encode_row(old, &coords, &parts, tools, keep) {
-                Ok(range) => encoded.chunks.push((number, range)),
+                Ok(lying) => encoded.chunks.push((number, lying)),
                 Err(fault) => {
                     self.note(&parts, self.job.layout.key(&making.touched.coords), fault)?;
                     failed = true;
@@ -221,10 +250,15 @@ impl<'a> Staging<'a> {
     }
 
     fn write(&self, making: &Making<'_>, done: &[Encoded]) -> Outcome<Option<Image>> {
+        let memory = self.job.memory();
         let mut chunks: HashMap<usize, Option<&[u8]>> = HashMap::new();
-        for encoded in done {
-            for (number, range) in &encoded.chunks {
-                chunks.insert(*number, range.clone().map(|range| &encoded.bytes[range]));
+        for Encoded { bytes, chunks: made } in done {
+            for (number, lying) in made {
+                let found = lying.as_ref().map(|lying| match lying {
+                    Lying::Here(range) => &bytes[range.clone()],
+                    Lying::There(offset, size) => memory.piece(*offset, *size),
+                });
+                chunks.insert(*number, found);
             }
         }
         let kept = match &making.old {
@@ -262,13 +296,14 @@ impl<'a> Staging<'a> {
 
     fn write_pieces(&self, coords: &[usize], pieces: &[&[u8]]) -> Outcome<Image> {
         let key = self.job.layout.staged_key(coords, self.transaction);
-        let mut checksum = libdeflater::Crc::new();
-        for piece in pieces {
-            checksum.update(piece);
-        }
+        let size = pieces.iter().map(|piece| piece.len()).sum();
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        self.root.write_pieces(&key, &mut slices)?;
-        Ok(Image { key, size: pieces.iter().map(|piece| piece.len()).sum(), checksum: checksum.sum() })
+        let write = || self.root.write_pieces(&key, &mut slices);
+        // The system copies the bytes on one thread; where another is idle, it sums them up.
+        let helpers = if self.is_alone() && size >= WORTH_A_THREAD { self.threads - 1 } else { 0 };
+        let (written, checksum) = beside(helpers > 0, write, || checksum(pieces));
+        written?;
+        Ok(Image { key, size, checksum })
     }
 
     /// Note what went wrong with a chunk; the caller's own mistakes are handed on.
@@ -280,6 +315,26 @@ impl<'a> Staging<'a> {
         self.troubles.lock().expect("no thread panics").push(Trouble { coords, key, fault });
         Ok(())
     }
+}
+
+/// Do both, side by side if that is worth a thread and the machine has one to give.
+fn beside<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn() -> B + Sync) -> (A, B) {
+    if !worth {
+        return (first(), second());
+    }
+    std::thread::scope(|scope| {
+        let helper = std::thread::Builder::new().spawn_scoped(scope, &second).ok();
+        let made = first();
+        (made, helper.map_or_else(&second, |helper| helper.join().expect("no thread panics")))
+    })
+}
+
+fn checksum(pieces: &[&[u8]]) -> u32 {
+    let mut sum = libdeflater::Crc::new();
+    for piece in pieces {
+        sum.update(piece);
+    }
+    sum.sum()
 }
 
 /// What stays of an old shard: its bytes, and for each chunk its place and that of the bytes

@@ -76,6 +76,15 @@ impl Job<'_> {
         Ok((staged, troubles.into_inner().expect("no thread panics")))
     }
 
+    /// Where in the memory a whole chunk lies just as it is stored: its offset, and its bytes.
+    pub fn find_plain(&self, parts: &[Part]) -> Outcome<Option<(isize, usize)>> {
+        let Layout { chain, framing, chunk_bytes, .. } = self.layout;
+        if !matches!(chain.coding, Coding::Raw) || chain.sealed || framing.is_some() {
+            return Ok(None);
+        }
+        Ok(self.region(parts)?.one_place().filter(|(_, bytes)| bytes == chunk_bytes))
+    }
+
     /// Encode one chunk; `old` finds what is stored of it now, if that is needed.
     pub fn encode_row<'f, T>(
         &self,

@@ -117,17 +117,17 @@ class Array:
     @property
     def codec(self) -> tuple[Stage, ...]:
         """The codecs that a chunk goes through; `ingot.create` takes them as they are."""
-        schema = self._schema
-        ndim = len(schema.shape)
-        filters: list[Stage] = [
-            # The order of the items is told by itself, and is no codec in most formats.
-            stage
-            for stage in schema.chain.filters
-            if not (schema.order == "F" and stage.axes(ndim) is not None)
-        ]
-        chain = schema.chain
-        serializer = () if chain.serializer.plain(schema.dtype) else (chain.serializer,)
-        return (*filters, *serializer, *chain.compressors)
+        return self._schema.codec
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """What the axes are called; None where nobody said it, or the format cannot.
+
+        >>> import ingot
+        >>> ingot.create(shape=(3, 4), dtype="f8", dimension_names=["time", None]).dimension_names
+        ('time', None)
+        """
+        return self._schema.dimension_names
 
     @property
     def fill(self) -> Any:

@@ -135,6 +135,10 @@ def array_info(
         "fill": str(schema.fill),
         "nbytes": size_text(schema.nbytes),
     }
+    if schema.dimension_names is not None:
+        rows["axes"] = ", ".join(
+            "unnamed" if n is None else repr(n) for n in schema.dimension_names
+        )
     if stored is not None:
         rows["stored"] = _stored_text(schema.nbytes, stored)
     rows["attrs"] = ", ".join(schema.attrs) or "none"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from ingot import dtypes
-from ingot.codecs.codec import ChunkSpec, CodecChain
+from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import DType
 from ingot.edges import Edges
 from ingot.grid import ChunkGrid
@@ -53,6 +53,18 @@ class ArraySchema:
         object.__setattr__(self, "grid", grid)
         if self.edges:
             object.__setattr__(self, "chunks", grid.chunk)
+
+    @property
+    def codec(self) -> tuple[Stage, ...]:
+        """What a chunk goes through apart from what every chunk does: as it is asked for."""
+        # The order of the items is told by itself, and is no codec in most formats.
+        reversing = self.order == "F"
+        ndim, chain = len(self.shape), self.chain
+        filters = [
+            each for each in chain.filters if not (reversing and each.axes(ndim) is not None)
+        ]
+        serializer = () if chain.serializer.plain(self.dtype) else (chain.serializer,)
+        return (*filters, *serializer, *chain.compressors)
 
     def spec(self, coords: tuple[int, ...]) -> ChunkSpec:
         """Return what the chunk at `coords` decodes to."""

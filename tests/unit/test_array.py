@@ -583,6 +583,24 @@ def test_a_closed_array_says_so(place: Place) -> None:
     assert ingot.open(place)[0] == 1
 
 
+def test_axes_have_names(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    path, names = str(tmp_path / "ours"), ("time", None)
+    array = ingot.create(path, shape=(3, 4), dtype="i2", dimension_names=names, format="zarr3")
+    array.append(np.ones((2, 4), "i2"))
+    assert zarr.open_array(path, mode="r").metadata.dimension_names == names
+    assert ingot.open(path).dimension_names == array.dimension_names == names
+    assert "axes    'time', unnamed" in repr(array.info)
+    theirs = str(tmp_path / "theirs")
+    zarr.create_array(theirs, shape=(2,), dtype="u1", dimension_names=["x"], zarr_format=3)
+    assert ingot.open(theirs).dimension_names == ("x",)
+    nameless = ingot.create(shape=2, dtype="u1")
+    assert nameless.dimension_names is None
+    assert "axes" not in repr(nameless.info)
+    with pytest.raises(TypeError, match="zarr2 has no setting 'dimension_names'"):
+        ingot.create(shape=2, dtype="u1", dimension_names=["x"], format="zarr2")
+
+
 def test_info_names_everything(place: Place) -> None:
     array = ingot.array(numbered(4, 4), place, chunks=(2, 2), attrs={"<units>": "m"})
     text = repr(array.info)

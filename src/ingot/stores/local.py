@@ -11,7 +11,7 @@ one, and a reader that opened the old one keeps it.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from ingot.errors import NotFoundError, ReadOnlyError, UnsafeError
@@ -190,19 +190,31 @@ class LocalStore:
 
         Nobody needs a turn for that: the name is new, and nothing speaks of it.
         """
+        return self.stage_pieces(key, (data,))
+
+    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
+        """Do the same with a value that is never in memory as a whole: its pieces in order."""
         self._check(Commit(publish=(Put(key, b""),)))
         source = staged_key(key, self._files.transaction())
+        size = sum_of_all = 0
         inside = self._files.create(sync=False)
         try:
             inside.make_folder(key.rpartition("/")[0])
             file = inside.open_new(source)
             try:
-                inside.write(file, 0, data)
+                for piece in pieces:
+                    inside.write(file, size, piece)
+                    size += memoryview(piece).nbytes
+                    sum_of_all = checksum(piece, sum_of_all)
+            except BaseException:
+                with suppress(OSError):
+                    inside.unlink(source)
+                raise
             finally:
                 inside.close_file(file)
         finally:
             inside.close()
-        return Move(source, key, memoryview(data).nbytes, checksum(data))
+        return Move(source, key, size, sum_of_all)
 
     def copy(self, source: str, key: str) -> Move:
         """Put the value of `source` aside, and return the edit that makes it that of `key` too.
@@ -430,9 +442,13 @@ class FileStore:
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value for the file under a staged name."""
+        return self.stage_pieces(key, (data,))
+
+    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
+        """Do the same with a value that is never in memory as a whole: its pieces in order."""
         if not self._owns(key):
             raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
-        return self._folder.stage(key, data)
+        return self._folder.stage_pieces(key, pieces)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that nobody will apply."""

@@ -5,7 +5,8 @@ archive that takes the place of the old one in a single step. Refuses to know th
 structure, which `archive` does, and whose turn it is to write, which `local` does.
 
 Members are written as they are, since chunks are compressed already. Members that a commit does not
-touch are copied as they are stored. The new archive is put together in memory.
+touch are copied as they are stored, piece by piece: the new archive is never in memory as a whole,
+only what the commit itself holds is.
 """
 
 import os
@@ -42,6 +43,7 @@ from ingot.stores.store import (
 __all__ = ["ZipStore"]
 
 _WINDOW: Final = 2**16
+_PIECE: Final = 2**20
 _MOST_INFLATED: Final = 2**28
 
 _Identity: TypeAlias = tuple[int, ...]
@@ -131,8 +133,11 @@ class ZipStore:
             commit = build(self)
             check_commit(self, commit)
             with self._opened() as opened:
-                data = _rewritten(opened, commit, self.location, failures, self._most)
-            return Commit() if data is None else Commit(publish=(Put(self._file.key, data),))
+                draft = _drafted(opened, commit, self.location, failures, self._most)
+                if draft is None:
+                    return Commit()
+                pieces = _gathered(_packed(draft, opened))
+                return Commit(publish=(self._file.stage_pieces(self._file.key, pieces),))
 
         self._file.change(rewritten, durability=durability)
         if failures:
@@ -140,7 +145,7 @@ class ZipStore:
         return NEVER
 
     def stage(self, key: str, data: Buffer) -> Put:
-        """Return the edit itself: a new archive is put together in memory."""
+        """Return the edit itself: there is no place in an archive for what is not part of it."""
         return Put(check_key(key), data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
@@ -251,9 +256,10 @@ class _Opened:
         assert found is not None
         return found
 
-    def stored(self, member: Member) -> bytes:
-        """Return the bytes of a member as they are stored."""
-        return self._data(member, 0, member.stored)
+    def stored(self, member: Member) -> Iterator[bytes]:
+        """Yield the bytes of a member as they are stored."""
+        for start in range(0, member.stored, _PIECE):
+            yield self._data(member, start, min(_PIECE, member.stored - start))
 
     def _cut(self, member: Member, extent: Extent) -> bytes:
         end = _end(extent, member)
@@ -343,14 +349,14 @@ def _folders(names: Mapping[str, object]) -> dict[str, list[str]]:
     return {folder: sorted(below) for folder, below in found.items()}
 
 
-def _rewritten(
+def _drafted(
     opened: _Opened | None,
     commit: Commit,
     where: str,
     failures: list[BaseException],
     most: int,
-) -> bytearray | None:
-    """Return the archive after a commit; None when nothing changes. Adds what went wrong."""
+) -> _Draft | None:
+    """Return the members after a commit; None when nothing changes. Adds what went wrong."""
     draft: _Draft = dict(opened.contents.directory.members) if opened else {}
     before = dict(draft)
     for phase in (commit.prepare, commit.publish, commit.cleanup):
@@ -362,9 +368,7 @@ def _rewritten(
             failures.append(error)
             break
         draft = changed
-    if draft == before:
-        return None
-    return _packed(draft, opened)
+    return None if draft == before else draft
 
 
 def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:
@@ -390,21 +394,38 @@ def _patched(edit: Patch, draft: _Draft, opened: _Opened | None, where: str, mos
     return patched(value, edit, where)
 
 
-def _packed(draft: _Draft, opened: _Opened | None) -> bytearray:
-    data = bytearray()
+def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
+    """Yield the archive of some members."""
+    end = 0
     members = []
     for name, value in draft.items():
         if isinstance(value, Member):
             assert opened is not None
-            content = opened.stored(value)
-            member = replace(value, name=name, offset=len(data))
+            member, content = replace(value, name=name, offset=end), opened.stored(value)
         else:
-            content = value
-            crc = zlib.crc32(content)
-            member = Member(name, len(content), len(content), crc, offset=len(data))
-        data += archive.pack_header(member)
-        data += content
+            size = len(value)
+            member = Member(name, size, size, zlib.crc32(value), offset=end)
+            content = iter((value,))
+        head = archive.pack_header(member)
+        yield head
+        yield from content
+        end += len(head) + member.stored
         members.append(member)
     comment = opened.contents.directory.comment if opened else b""
-    data += archive.pack_directory(members, len(data), comment)
-    return data
+    yield archive.pack_directory(members, end, comment)
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in pieces that are worth a system call."""
+    small: list[bytes] = []
+    held = 0
+    for piece in pieces:
+        if held + len(piece) >= _PIECE:
+            # Not joined with the large piece: that would be a copy of it.
+            yield b"".join(small)
+            yield piece
+            small, held = [], 0
+        else:
+            small.append(piece)
+            held += len(piece)
+    yield b"".join(small)

@@ -403,3 +403,39 @@ class TestIndexes:
         assert again.indexes is chunks.indexes is chunks.resized((3, 3))[0].indexes
         assert chunks.described({"a": 1})[0].schema.attrs == {"a": 1}
         assert inner_map(chunks.shards).schema.chunks == (2, 3)
+
+
+VALUES = np.arange(1, 61, dtype="<u2").reshape(6, 10)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [VALUES, np.asfortranarray(VALUES), np.repeat(VALUES, 2, 1)[:, ::2], VALUES[::-1][::-1]],
+    ids=["C", "F", "every other", "turned twice"],
+)
+def test_a_shard_alone_is_written_from_the_memory_of_its_caller(
+    tmp_path: Path, values: Any
+) -> None:
+    """What the bytes of one shard are, whichever way the items lie in memory."""
+    values = values.copy(order="K")
+    values[2:4] = 0
+    values.flags.writeable = False
+    array = ingot.create(
+        tmp_path / "array",
+        shape=(6, 10),
+        dtype="<u2",
+        chunks=(2, 10),
+        shards=(8, 10),
+        codec="none",
+        checksum=False,
+        format="zarr3",
+    )
+    array[...] = values
+    stored = (tmp_path / "array/c/0/0").read_bytes()
+    index = np.frombuffer(stored[-68:-4], "<u8").tolist()
+    absent = 2**64 - 1
+    assert index == [0, 40, absent, absent, 40, 40, absent, absent]
+    assert stored[:-68] == VALUES[:2].tobytes() + VALUES[4:].tobytes()
+    array[:2] = 7
+    assert (array[:2] == 7).all()
+    assert (array[2:] == values[2:]).all()

@@ -7,6 +7,7 @@ import random
 import stat
 import struct
 import threading
+import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from ingot.errors import (
 from ingot.stores import Commit, Delete, Extent, Put, Store, ZipStore, read_state
 from ingot.stores import archive as archive_module
 from ingot.stores.archive import Member, pack_directory, pack_header
+from ingot.stores.store import is_staged
 
 TEXT = b"the quick brown fox " * 50
 
@@ -149,6 +151,37 @@ def test_members_beyond_32_bits(path: Path) -> None:
     store = ZipStore(path)
     assert store.size("large") == size
     assert store.read([Extent("last"), Extent("large", size - 2)]) == [b"end", b"\0\0"]
+
+
+def test_a_commit_never_holds_the_whole_archive(path: Path) -> None:
+    large = np.random.default_rng(2).bytes(3 << 20)
+    content = {f"c/{number}": large[number:] for number in range(8)}
+    store = ZipStore(path, writable=True)
+    store.apply(Commit(publish=tuple(Put(key, data) for key, data in content.items())))
+    tracemalloc.start()
+    try:
+        store.apply(Commit(publish=(Put("c/0", b"new"), Put("d", b""), Delete("c/1"))))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(large) < path.stat().st_size / 5
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.read("c/0") == b"new"
+        assert archive.read("c/7") == content["c/7"]
+        assert sorted(archive.namelist()) == ["c/0", *(f"c/{n}" for n in range(2, 8)), "d"]
+
+
+def test_a_member_that_cannot_be_copied_leaves_the_archive_as_it_is(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"alpha"), Put("b", b"beta"))))
+    data = path.read_bytes()
+    damaged = data.replace(b"PK\x03\x04", b"PK\x03\x03")
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptionError, match="no header at byte 0"):
+        store.apply(Commit(publish=(Put("c", b"gamma"),)))
+    assert path.read_bytes() == damaged
+    assert [name for name in os.listdir(path.parent) if is_staged(name)] == []
 
 
 # States ------------------------------------------------------------------------------------------
