@@ -7,13 +7,13 @@ know where the bytes come from: a ``read(start, length)`` function brings them.
 
 import operator
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from ingot import native
-from ingot.codecs.blocks import locate_dictionary, parse_starts
+from ingot.codecs.blocks import LARGEST_DICTIONARY, locate_dictionary, parse_starts
 from ingot.codecs.header import (
     EXTENDED_HEADER_BYTES,
     HEADER_BYTES,
@@ -47,7 +47,8 @@ class LazyChunk:
     """A chunk without its blocks: what is needed to fetch and decode some of them.
 
     ``prefix`` is the stored chunk up to its first block (with the dictionary, where there is one;
-    a value, where that is all). ``number`` and ``offset`` are the chunk's place in a frame.
+    a value, where that is all). ``number`` and ``offset`` are the chunk's place in a frame. What
+    was parsed from the lazy layout has no dictionary yet: it is fetched with the blocks.
 
     >>> from ingot import blosc
     >>> stored = blosc.compress(bytes(range(250)) * 400, filters=[], blocksize=10_000)
@@ -84,7 +85,7 @@ class LazyChunk:
 
     @classmethod
     def parse(cls, lazy: "Buffer") -> "LazyChunk":
-        """Read the lazy layout; a chunk with a dictionary does not hold it there.
+        """Read the lazy layout, in which a dictionary has no place.
 
         Only C-Blosc2's own header, with 32 bytes, can say that it is lazy.
         """
@@ -95,8 +96,6 @@ class LazyChunk:
         flags = marked.extension.blosc2_flags & ~LAZY
         header = replace(marked, extension=replace(marked.extension, blosc2_flags=flags))
         header.check_decodable()
-        if header.has_dictionary:
-            raise UnsupportedError("lazy Blosc chunk: its dictionary is not part of the layout")
         count = _lazy_blocks(header)
         trailer = header.header_bytes + 4 * count
         if len(raw) != trailer + _TRAILER.size + 4 * count:
@@ -140,7 +139,8 @@ class LazyChunk:
             return ()
         if header.memcpyed:
             return ((header.header_bytes + begin, end - begin),)
-        return tuple(_join((self.starts[i], self.sizes[i]) for i in self._needed(begin, end)))
+        blocks = [(self.starts[i], self.sizes[i]) for i in self._needed(begin, end)]
+        return tuple(_join([*self._missing(), *blocks]))
 
     def read(self, read: Read, start: int, stop: int, *, limit: int = LARGEST_CHUNK) -> bytes:
         """Fetch and decode items ``start`` to ``stop``; ``limit`` holds for the whole chunk."""
@@ -156,9 +156,29 @@ class LazyChunk:
             size = self.header.typesize
             return bytes(kernel.decompress_slice(self.prefix, begin // size, end // size))
         needed = self._needed(begin, end)
-        part = bytes(kernel.decompress(self._extract(needed, fetched), None, 1, limit))
+        whole = self._completed(fetched)
+        part = bytes(kernel.decompress(whole._extract(needed, fetched), None, 1, limit))
         before = 0 if self.header.variable else self.header.block_bytes * self._skipped(needed)
         return part[begin - before : end - before]
+
+    def _missing(self) -> list[Extent]:
+        """Return where the dictionary lies, if it was not fetched yet: in front of all blocks."""
+        start = self.header.data_start
+        if not self.header.has_dictionary or len(self.prefix) > start:
+            return []
+        return [(start, min(min(self.starts) - start, 4 + LARGEST_DICTIONARY))]
+
+    def _completed(self, fetched: dict[int, bytes]) -> "LazyChunk":
+        """Return the chunk with its dictionary."""
+        for start, length in self._missing():
+            prefix = self.prefix + _cut(fetched, start, length).ljust(4, b"\0")
+            place = locate_dictionary(self.header, prefix)
+            if place is None or place.offset + place.nbytes > start + length:
+                raise CorruptionError(
+                    f"Blosc chunk: the dictionary reaches into the block at {start + length}"
+                )
+            return replace(self, prefix=prefix[: place.offset + place.nbytes])
+        return self
 
     def _bytes_between(self, start: int, stop: int) -> tuple[int, int]:
         first, last = operator.index(start), operator.index(stop)
@@ -251,7 +271,7 @@ def _sizes(starts: tuple[int, ...], cbytes: int) -> tuple[int, ...]:
     return tuple(following[start] - start for start in starts)
 
 
-def _join(extents: Iterator[Extent]) -> Iterator[Extent]:
+def _join(extents: Iterable[Extent]) -> Iterator[Extent]:
     """Yield the extents in order, close neighbours as one."""
     start = end = -1
     for at, length in sorted(extents):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec
+from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, sharded_of
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
@@ -23,6 +24,7 @@ __all__ = [
     "encode",
     "fill_item",
     "native_layout",
+    "new_result",
     "picks_rows",
     "plain_dtype",
     "read_outer",
@@ -57,6 +59,19 @@ def encode(chunk: NDArray[Any], schema: ArraySchema, number: int = 0) -> bytes |
     if schema.sparse and _is_all_fill(chunk, schema):
         return None
     return schema.chain.encode(chunk, number)
+
+
+def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array for what is to be read, or complain that there is no room for it.
+
+    >>> new_result((2**40, 2**20), np.dtype("f8"))
+    Traceback (most recent call last):
+    ingot.errors.LimitError: a result of (1099511627776, 1048576) items of float64: array is too ...
+    """
+    try:
+        return np.empty(shape, dtype)
+    except (ValueError, MemoryError) as error:
+        raise LimitError(f"a result of {shape} items of {dtype}: {error}") from None
 
 
 def fill_item(schema: ArraySchema) -> NDArray[Any]:

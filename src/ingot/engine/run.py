@@ -136,7 +136,7 @@ class Engine:
             layout = self._make_layout()
         if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
-            result = np.empty(counts, self._plain)
+            result = kernel.new_result(counts, self._plain)
             if 0 not in counts:
                 report = layout.read(result, selection.starts, selection.steps, self._threads)
                 if report is not None:
@@ -145,14 +145,14 @@ class Engine:
                 result = result.view(self._dtype)
             return selection.finish(result)
         if type(selection) is OrthogonalSelection and layout is not None:
-            result = np.empty(selection.engine_shape, self._plain)
+            result = kernel.new_result(selection.engine_shape, self._plain)
             if result.size:
                 read, zoned = kernel.read_outer, zoned_of(self.chunks) is not None
                 if zoned and kernel.picks_rows(selection.axes, self.shape):
                     read = kernel.read_scattered
                 self.judge(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
-        result = np.empty(selection.engine_shape, self._dtype)
+        result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
 

@@ -158,8 +158,54 @@ def test_what_has_no_lazy_layout_is_not_packed() -> None:
     for name in ("Blosc 1", "zeros"):
         with pytest.raises(UnsupportedError):
             LazyChunk.build(Source(CHUNKS[name][0]).read).pack()
-    with pytest.raises(UnsupportedError, match="dictionary is not part"):
-        LazyChunk.parse(LazyChunk.build(Source(CHUNKS["a dictionary"][0]).read).pack())
+
+
+def test_a_dictionary_is_fetched_with_the_blocks() -> None:
+    """It has no place in the layout, but its own in front of the blocks."""
+    stored, data = CHUNKS["a dictionary"]
+    built = LazyChunk.build(Source(stored).read)
+    parsed = LazyChunk.parse(built.pack())
+    assert parsed.pack() == built.pack()
+    starts = struct.unpack_from("<10i", stored, 32)
+    dictionary = (72, min(starts) - 72)
+    assert dictionary[1] == 4 + 999
+    for start, stop in ((0, 20_000), (4500, 4600), (19_999, 20_000)):
+        source = Source(stored)
+        assert parsed.read(source.read, start, stop) == data[start * 4 : stop * 4]
+        assert source.requests == list(parsed.explain(start, stop))
+        assert source.requests[0][0] == dictionary[0]
+    assert parsed.explain(5, 5) == ()
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1000, 32_769, 2**31 - 1])
+def test_a_dictionary_that_lies(size: int) -> None:
+    stored, _ = CHUNKS["a dictionary"]
+    parsed = LazyChunk.parse(LazyChunk.build(Source(stored).read).pack())
+    lying = stored[:72] + struct.pack("<i", size) + stored[76:]
+    with pytest.raises(CorruptionError, match="the dictionary"):
+        parsed.read(Source(lying).read, 4500, 4600)
+
+
+def test_no_more_than_a_dictionary_is_fetched() -> None:
+    stored, data = CHUNKS["a dictionary"]
+    gap = 10**6
+    starts = struct.unpack_from("<10i", stored, 32)
+    first = min(starts)
+    moved = bytearray(stored[:first] + bytes(gap) + stored[first:])
+    struct.pack_into("<10i", moved, 32, *(start + gap for start in starts))
+    struct.pack_into("<i", moved, 12, len(moved))
+    parsed = LazyChunk.parse(LazyChunk.build(Source(bytes(moved)).read).pack())
+    source = Source(bytes(moved))
+    assert parsed.read(source.read, 4500, 4600) == data[18_000:18_400]
+    assert source.requests[0] == (72, 4 + 32_768)
+
+
+def test_no_room_for_a_dictionary() -> None:
+    stored, _ = CHUNKS["shuffled"]
+    packed = bytearray(LazyChunk.build(Source(stored).read).pack())
+    packed[31] |= 0x01
+    with pytest.raises(CorruptionError, match="the dictionary"):
+        LazyChunk.parse(packed).read(Source(stored).read, 0, 10)
 
 
 def test_damaged_layouts_are_refused() -> None:
