@@ -85,8 +85,19 @@ class Handle(Generic[Value]):
 
         `use` is called again when the state changed before it returned.
         """
-        if self._held is not None or self._stateful is None:
+        if self._stateful is None:
             return use(self._unwatched())
+        held = self._held
+        if held is not None:
+            try:
+                result = use(held[0])
+            except Exception:
+                if self._held is held:
+                    raise
+            else:
+                # In another thread the snapshot may have ended meanwhile.
+                if self._held is held:
+                    return result
         look_again = self._stateful.look
         for _ in range(ATTEMPTS):
             look = look_again()
@@ -201,8 +212,6 @@ class Handle(Generic[Value]):
         return self._load(store)
 
     def _unwatched(self) -> Value:
-        if self._held is not None:
-            return self._held[0]
         value, number = self._loaded
         if number == NEVER:
             self._check_open()

@@ -176,6 +176,35 @@ def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | Loc
     assert handle.value == b"3"
 
 
+def test_what_is_read_while_a_snapshot_of_another_thread_ends_is_of_one_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with handle.snapshot():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert entered.wait(10)
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            leave.set()
+            other.join(10)
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
 def suppressed(call: Callable[[], None]) -> None:
     with suppress(LockedError):
         call()
