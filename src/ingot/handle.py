@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful
+from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful, switches
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Handle"]
@@ -101,6 +101,8 @@ class Handle(Generic[Value]):
         look_again = self._stateful.look
         for _ in range(ATTEMPTS):
             look = look_again()
+            if switches(look):
+                break
             number = number_of(look)
             try:
                 result = use(self._at(look))

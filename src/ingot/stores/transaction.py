@@ -353,12 +353,11 @@ class Transaction:
         """Publish by one rename or one removal, once all that was prepared lasts."""
         if self._touched:
             self._sync_folders()
-        self._turn.begin_apply()
-        for outcome in outcomes:
-            self._perform_one("publish", outcome)
-        self.decided = True
-        self._sync_folders()
-        self._turn.bump()
+        with self._turn.switch():
+            for outcome in outcomes:
+                self._perform_one("publish", outcome)
+            self.decided = True
+            self._sync_folders()
 
     def _is_done(self, outcome: Outcome) -> bool:
         return isinstance(outcome, Delete) and self._inside.size(outcome.key) is None
