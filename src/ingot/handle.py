@@ -107,8 +107,10 @@ class Handle(Generic[Value]):
             try:
                 result = use(self._at(look))
             except Exception:
-                # What is missing or does not fit may be what a writer has just changed.
-                if number_of(look_again()) == number:
+                # What is missing or does not fit may be what a writer has just changed, or what it
+                # prepares: that fits what is there already, but not what was read of it before.
+                again = look_again()
+                if number_of(again) == number and (again is None or again.settled):
                     raise
             else:
                 if number_of(look_again()) == number:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.errors import LockedError, NotFoundError, ReadOnlyError
+from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
 from ingot.handle import Handle
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
 from ingot.stores.state import switches
@@ -239,6 +239,27 @@ def test_what_is_read_before_and_after_a_rename_is_not_of_one_state(
     assert calls == [b"1", b"2"]
     writer.join(10)
     assert handle.value == b"2"
+
+
+def test_what_fails_while_a_writer_prepares_is_tried_again(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    handle, tries = Handle(store, Counted()), []
+
+    def use(value: bytes | None) -> int:
+        tries.append(value)
+        if len(tries) == 1:
+            raise CorruptionError("an index and a chunk of two shards")
+        return len(tries)
+
+    def build(_: Store) -> Commit:
+        assert handle.read(use) == 2
+        return Commit()
+
+    store.change(build)
+    tries.clear()
+    with pytest.raises(CorruptionError):
+        handle.read(use)
 
 
 def test_a_rename_that_fails_keeps_no_reader_waiting(
