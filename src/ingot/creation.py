@@ -82,7 +82,9 @@ class Wish:
         ((2,), dtype('int16'), {'order': 'F'})
         """
         dtype = wishes.get("dtype")
-        items = np.asarray(data, None if dtype is None else _dtype(dtype))
+        kind = None if dtype is None else _dtype(dtype)
+        single = isinstance(data, str) and kind is not None
+        items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
         layout = {name: wishes[name] for name in wishes if name not in own and name != "dtype"}
         chosen = {name: wishes[name] for name in wishes if name in own}

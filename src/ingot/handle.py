@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful
+from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful, switches
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Handle"]
@@ -85,17 +85,32 @@ class Handle(Generic[Value]):
 
         `use` is called again when the state changed before it returned.
         """
-        if self._held is not None or self._stateful is None:
+        if self._stateful is None:
             return use(self._unwatched())
+        held = self._held
+        if held is not None:
+            try:
+                result = use(held[0])
+            except Exception:
+                if self._held is held:
+                    raise
+            else:
+                # In another thread the snapshot may have ended meanwhile.
+                if self._held is held:
+                    return result
         look_again = self._stateful.look
         for _ in range(ATTEMPTS):
             look = look_again()
+            if switches(look):
+                break
             number = number_of(look)
             try:
                 result = use(self._at(look))
             except Exception:
-                # What is missing or does not fit may be what a writer has just changed.
-                if number_of(look_again()) == number:
+                # What is missing or does not fit may be what a writer has just changed, or what it
+                # prepares: that fits what is there already, but not what was read of it before.
+                again = look_again()
+                if number_of(again) == number and (again is None or again.settled):
                     raise
             else:
                 if number_of(look_again()) == number:
@@ -201,8 +216,6 @@ class Handle(Generic[Value]):
         return self._load(store)
 
     def _unwatched(self) -> Value:
-        if self._held is not None:
-            return self._held[0]
         value, number = self._loaded
         if number == NEVER:
             self._check_open()

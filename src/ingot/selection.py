@@ -445,6 +445,10 @@ def _spread(
         filled = np.empty(shape, dtype=dtype)
         filled[() if scalar else ...] = value
         return filled
+    if dtype is not None and dtype.kind == "T" and isinstance(value, str):
+        # Converting single text, NumPy drops zeros at its end; assigning it, it does not.
+        value, text = np.empty((), dtype), value
+        value[()] = text
     array = np.asarray(value, dtype=dtype)
     if scalar and array.ndim:
         raise ValueError("setting an array element with a sequence.")

@@ -167,6 +167,17 @@ def test_every_type_of_fixed_size_survives(place: Place, format: str, dtype: Any
     assert ingot.open(place)[...].tobytes() == data.tobytes()
 
 
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_text_keeps_zeros_at_its_end(place: Place, format: str) -> None:
+    array = ingot.create(place, shape=4, dtype=str, chunks=2, format=format, fill="a\0")
+    array[:2] = "a"
+    array[2] = "b\0"
+    assert array[...].tolist() == ["a", "a", "b\0", "a\0"]
+    array[...] = "\0"
+    assert ingot.open(place)[...].tolist() == ["\0"] * 4
+    assert ingot.array("c\0", dtype=str, format=format)[()] == "c\0"
+
+
 def test_text_of_any_length(place: Place) -> None:
     array = ingot.create(place, shape=5, dtype=str, chunks=2)
     array[1:4] = ["", "déjà vu", "x" * 1000]

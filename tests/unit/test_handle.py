@@ -1,5 +1,7 @@
 """A handle is on the committed state, whoever commits, and stays on one when told so."""
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,9 +11,10 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.errors import LockedError, NotFoundError, ReadOnlyError
+from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
 from ingot.handle import Handle
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
+from ingot.stores.state import switches
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -174,6 +177,108 @@ def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | Loc
     writer.join(10)
     handle.change(lambda value: (b"3", Commit(publish=(Put("a", b"3"),))))
     assert handle.value == b"3"
+
+
+def test_what_is_read_while_a_snapshot_of_another_thread_ends_is_of_one_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with handle.snapshot():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert entered.wait(10)
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            leave.set()
+            other.join(10)
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_what_is_read_before_and_after_a_rename_is_not_of_one_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    renamed, go_on, real = threading.Event(), threading.Event(), os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        real(source, target, **named)
+        if target == "a":
+            renamed.set()
+            assert go_on.wait(10)
+
+    monkeypatch.setattr(os, "rename", rename)
+    writer = threading.Thread(target=lambda: put(store, a=b"2"))
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            writer.start()
+            assert renamed.wait(10)
+            # The writer goes on when this reader has looked again, and waits for it.
+            threading.Timer(0.2, go_on.set).start()
+        return value, store.read([Extent("a")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+    writer.join(10)
+    assert handle.value == b"2"
+
+
+def test_what_fails_while_a_writer_prepares_is_tried_again(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    handle, tries = Handle(store, Counted()), []
+
+    def use(value: bytes | None) -> int:
+        tries.append(value)
+        if len(tries) == 1:
+            raise CorruptionError("an index and a chunk of two shards")
+        return len(tries)
+
+    def build(_: Store) -> Commit:
+        assert handle.read(use) == 2
+        return Commit()
+
+    store.change(build)
+    tries.clear()
+    with pytest.raises(CorruptionError):
+        handle.read(use)
+
+
+def test_a_rename_that_fails_keeps_no_reader_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: str, target: str, **named: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            put(store, a=b"2")
+    assert not switches(store.look())
+    load = Counted()
+    handle = Handle(store, load)
+    assert [handle.value for _ in range(3)] == [b"1"] * 3
+    assert load.loads == 1
 
 
 def suppressed(call: Callable[[], None]) -> None:

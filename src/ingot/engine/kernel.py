@@ -227,7 +227,8 @@ def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:
     if schema.variable:
-        return bool((chunk == schema.fill).all()) if chunk.dtype.kind == "T" else False
+        # Not with the text itself: NumPy would drop zeros at its end.
+        return bool((chunk == fill_item(schema)).all()) if chunk.dtype.kind == "T" else False
     item = fill_item(schema).tobytes()
     # Byte for byte, so that -0.0 and the payloads of NaN survive.
     flat = np.ascontiguousarray(chunk).reshape(-1).view(np.uint8)

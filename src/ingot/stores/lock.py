@@ -27,12 +27,13 @@ import struct
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ingot import native
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores.state import Look
+from ingot.stores.state import SWITCHING, Look
 
 if sys.platform == "win32":
     import msvcrt
@@ -89,6 +90,9 @@ class Turn(Protocol):
     def begin_apply(self) -> None:
         """Wait until no reader holds the state as it is."""
 
+    def switch(self) -> AbstractContextManager[None]:
+        """Begin to apply, and tell readers to wait: what they read in the block may not fit."""
+
     def mark(self, state: State) -> None:
         """Say what is left behind."""
 
@@ -122,6 +126,10 @@ class Alone:
 
     def begin_apply(self) -> None:
         """Wait for nobody."""
+
+    def switch(self) -> AbstractContextManager[None]:
+        """Tell nobody."""
+        return contextlib.nullcontext()
 
     def mark(self, state: State) -> None:
         """Keep in mind what is left behind."""
@@ -263,14 +271,15 @@ class _WriterTurn(_Held):
             self.sequence = int.from_bytes(os.urandom(4), "little") << 16
             self.found = State.NEW if created else State.UNKNOWN
         else:
-            _, self.sequence, system, state = _HEAD.unpack(data)
+            _, sequence, system, state = _HEAD.unpack(data)
+            self.sequence = sequence % SWITCHING
             known = system == _system() and state in (State.CLEAN, State.LOOSE, State.BUSY)
             self.found = State(state) if known else State.UNKNOWN
         _write(file, self._record(State.BUSY), 0)
         super().__init__(file, _dup_for_flock(folder))
 
     def bump(self) -> None:
-        self.sequence = (self.sequence + 1) % 2**64
+        self.sequence = (self.sequence + 1) % SWITCHING
         _write(self._file, self.sequence.to_bytes(8, "little"), _SEQUENCE_AT)
 
     def begin_apply(self) -> None:
@@ -278,6 +287,18 @@ class _WriterTurn(_Held):
             deadline = time.monotonic() + self._wait
             _wait(self._file, self._place, _APPLY, True, deadline, self._wait, self._where)
             self._applying = True
+
+    @contextlib.contextmanager
+    def switch(self) -> Iterator[None]:
+        self.begin_apply()
+        _write(self._file, (self.sequence | SWITCHING).to_bytes(8, "little"), _SEQUENCE_AT)
+        try:
+            yield
+        except OSError:
+            # It has happened or it has not: either way the state stays from now on.
+            self.bump()
+            raise
+        self.bump()
 
     def mark(self, state: State) -> None:
         _write(self._file, bytes([state]), _STATE_AT)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ingot.errors import CorruptionError, NotFoundError
 from ingot.stores.store import Buffer, Delete, Edit, Move, Patch, Put
 
-__all__ = ["Outcome", "Patches", "check_reach", "compose", "patched"]
+__all__ = ["Outcome", "Patches", "bytes_to_write", "check_reach", "compose", "patched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,16 @@ def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ..
         else:
             found[edit.key] = _added(before, edit)
     return tuple(found.values()), tuple(early)
+
+
+def bytes_to_write(edits: Iterable[Edit]) -> int:
+    """Return for how many bytes edits need room; a patch is written to the journal first.
+
+    >>> bytes_to_write([Put("a", b"012"), Patch("b", 1, b"xy"), Delete("c")])
+    7
+    """
+    written = (edit for edit in edits if isinstance(edit, Put | Patch))
+    return sum(memoryview(e.data).nbytes * (1 + isinstance(e, Patch)) for e in written)
 
 
 def patched(value: Buffer, patch: Patch, where: str) -> bytes:

@@ -15,6 +15,7 @@ from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Put, St
 __all__ = [
     "ATTEMPTS",
     "NEVER",
+    "SWITCHING",
     "Copying",
     "Look",
     "Stateful",
@@ -25,6 +26,7 @@ __all__ = [
     "read_numbered",
     "read_state",
     "stateful",
+    "switches",
 ]
 
 Result = TypeVar("Result")
@@ -34,6 +36,9 @@ ATTEMPTS: Final = 5
 
 NEVER: Final = -1
 """The number of no state."""
+
+SWITCHING: Final = 1 << 63
+"""Part of the number while one state becomes the next: what is read then may be of either."""
 
 
 class Look(NamedTuple):
@@ -102,6 +107,8 @@ def read_numbered(store: Store, read: Callable[[Store], Result]) -> tuple[Result
         return read(store), None
     for _ in range(ATTEMPTS):
         look = states.look()
+        if switches(look):
+            break
         before = number_of(look)
         view = store if look is not None and look.settled else states.view()
         try:
@@ -185,6 +192,15 @@ def stateful(store: Store) -> Stateful | None:
 def _is_stateful(kind: type) -> bool:
     # Asking a protocol takes longer than the look at a lock file that the answer is needed for.
     return issubclass(kind, Stateful)
+
+
+def switches(look: Look | None) -> bool:
+    """Tell whether one state was just becoming the next, or its writer died at that.
+
+    >>> switches(Look(7, settled=False)), switches(Look(7 + SWITCHING, settled=False))
+    (False, True)
+    """
+    return look is not None and look[0] >= SWITCHING
 
 
 def number_of(look: Look | None) -> int | None:

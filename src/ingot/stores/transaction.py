@@ -30,7 +30,7 @@ from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
 from ingot.stores.obstacle import check_clear
-from ingot.stores.outcome import Outcome, Patches, check_reach, compose
+from ingot.stores.outcome import Outcome, Patches, bytes_to_write, check_reach, compose
 from ingot.stores.store import Commit, Delete, Move, Patch, Put, staged_key
 from ingot.stores.verification import read_journal, summed, verify
 
@@ -160,13 +160,8 @@ class Transaction:
             return  # The next writer finds the state as it is, and sweeps.
 
     def _check_room(self, commit: Commit) -> None:
-        # A patch of published bytes is in the journal first.
-        sizes = [memoryview(edit.data).nbytes for edit in commit.edits if isinstance(edit, Put)]
-        patches = [edit for edit in commit.edits if isinstance(edit, Patch)]
-        need = sum(sizes) + 2 * sum(memoryview(patch.data).nbytes for patch in patches)
-        if need < _SMALL:
-            return
-        free = self._inside.free_bytes()
+        need = bytes_to_write(commit.edits)
+        free = None if need < _SMALL else self._inside.free_bytes()
         if free is not None and need > free:
             raise OSError(errno.ENOSPC, f"{need} bytes to write, {free} are free", self._where)
 
@@ -358,12 +353,11 @@ class Transaction:
         """Publish by one rename or one removal, once all that was prepared lasts."""
         if self._touched:
             self._sync_folders()
-        self._turn.begin_apply()
-        for outcome in outcomes:
-            self._perform_one("publish", outcome)
-        self.decided = True
-        self._sync_folders()
-        self._turn.bump()
+        with self._turn.switch():
+            for outcome in outcomes:
+                self._perform_one("publish", outcome)
+            self.decided = True
+            self._sync_folders()
 
     def _is_done(self, outcome: Outcome) -> bool:
         return isinstance(outcome, Delete) and self._inside.size(outcome.key) is None

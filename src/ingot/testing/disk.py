@@ -9,20 +9,22 @@ may have happened or not, in any combination. Refuses to know what is stored; it
 >>> disk = Disk({"a": b"old"})
 >>> LocalStore(disk, writable=True).apply(Commit(publish=(Put("a", b"new"),)))
 >>> disk.steps
-['create .g-0000000000000001.0-a', 'write', 'sync', 'rename a', 'sync folder .', 'bump', 'mark']
+['create .g-0000000000000001.0-a', 'write', 'sync', 'switch', 'rename a', 'sync folder .', 'bump',
+'mark']
 >>> [dict(image.files) for image in disk.images()]
 [{'a': b'new'}]
 """
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
 from ingot.stores.exchange import second_name
 from ingot.stores.lock import State
-from ingot.stores.state import Look
+from ingot.stores.state import SWITCHING, Look
 from ingot.stores.store import Buffer, Extent
 
 __all__ = ["Disk", "Image"]
@@ -393,11 +395,24 @@ class _DiskTurn:
 
     def bump(self) -> None:
         if self._disk._step("bump"):
-            self._disk.sequence += 1
+            self._disk.sequence = self._disk.sequence % SWITCHING + 1
             self._disk._done()
 
     def begin_apply(self) -> None:
         self._disk.applying = True
+
+    @contextmanager
+    def switch(self) -> Iterator[None]:
+        self.begin_apply()
+        if self._disk._step("switch"):
+            self._disk.sequence |= SWITCHING
+            self._disk._done()
+        try:
+            yield
+        except OSError:
+            self.bump()
+            raise
+        self.bump()
 
     def mark(self, state: State) -> None:
         if self._disk._step("mark"):
