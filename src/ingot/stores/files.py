@@ -8,7 +8,6 @@ Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `
 `unlink`. A change lasts when the `sync` of the file, or the `sync_folder` of its folder, returns.
 """
 
-import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from ingot.stores.root import Root
 from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent, check_key
 from ingot.stores.syncs import start_writing, sync_data, sync_file_system, sync_folder
+from ingot.stores.transfer import read_extent, write_at
 
 __all__ = ["Files", "Inside", "LocalFiles"]
 
@@ -214,7 +214,7 @@ class _Folder:
             return None
         descriptor, size = opened
         try:
-            return [_read_extent(descriptor, size, extent) for extent in extents]
+            return [read_extent(descriptor, size, extent) for extent in extents]
         except OSError as error:
             raise self._root.failure(key, error) from error
         finally:
@@ -281,7 +281,7 @@ class _Folder:
 
     def write(self, file: int, start: int, data: Buffer) -> None:
         try:
-            _write_at(file, start, data)
+            write_at(file, start, data)
         except OSError as error:
             raise self._root.failure(self._keys[file], error) from error
 
@@ -472,41 +472,6 @@ def _make_folders(path: str, *, sync: bool) -> None:
                 sync_folder(parent)
             finally:
                 os.close(parent)
-
-
-def _read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
-    # Only what is stored is asked for: the length of an extent is a claim, perhaps a file's.
-    available = max(size - extent.start, 0)
-    length = available if extent.length is None else min(extent.length, available)
-    if length == 0:
-        return b""
-    data = os.pread(descriptor, length, extent.start)
-    if len(data) == length or not data:
-        return data
-    return _read_on(descriptor, data, length, extent.start)
-
-
-def _read_on(descriptor: int, data: bytes, length: int, start: int) -> bytes:
-    """Read what a system call left unread (it takes 2 GiB at most), to the end or `length`."""
-    pieces, count = [data], len(data)
-    while data and count < length:
-        data = os.pread(descriptor, length - count, start + count)
-        pieces.append(data)
-        count += len(data)
-    return b"".join(pieces)
-
-
-def _write_at(descriptor: int, start: int, data: Buffer) -> None:
-    view = memoryview(data)
-    if view.nbytes == 0:
-        return
-    view = view.cast("B")
-    written = 0
-    while written < len(view):
-        count = os.pwrite(descriptor, view[written:], start + written)
-        if count == 0:
-            raise OSError(errno.EIO, "nothing was written")
-        written += count
 
 
 def _is_name(name: str) -> bool:
