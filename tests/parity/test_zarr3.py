@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ingot
 from ingot.codecs.codec import parse_spelling
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError
@@ -89,6 +90,36 @@ def test_every_way_finds_damage(
     for engine in ways.values():
         with pytest.raises(CorruptionError, match="crc32c"):
             engine.read(parse((0, 0, 0), SHAPE))
+
+
+# A block as it is, in the frame of today and in that of version 0.7, whose blocks begin with the
+# most significant byte and end with an empty one.
+TODAY = bytes.fromhex("28b52ffd 20 04 210000") + b"1234"
+VERSION_07 = bytes.fromhex("27b52ffd 20 04 400004") + b"abcd" + bytes.fromhex("c00000")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [VERSION_07 * 2, VERSION_07 + TODAY, TODAY + VERSION_07],
+    ids=["old ones", "an old one first", "an old one last"],
+)
+def test_every_way_refuses_frames_from_before_zstandard_was_settled(
+    frames: bytes, tmp_path: Path
+) -> None:
+    array = ingot.create(
+        tmp_path / "a", shape=8, dtype="u1", chunks=8, codec="zstd:3", checksum=False
+    )
+    array[...] = 1
+    chunk = tmp_path / "a/c/0"
+    chunk.write_bytes(TODAY * 2)
+    # With a cache nothing is left to the native kernel.
+    ways = [ingot.open(tmp_path / "a", options=Options(cache_bytes=size)) for size in (0, 1)]
+    for way in ways:
+        assert way[...].tobytes() == b"12341234"
+    chunk.write_bytes(frames)
+    for way in ways:
+        with pytest.raises(IngotError):
+            way[...]
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, 4])
