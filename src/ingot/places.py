@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -136,6 +137,8 @@ class Found(NamedTuple):
 def find(path: Path, format: str | None, *, writable: bool) -> Found:
     """Return what lies at a path, of `format` if that is said; complain if it is nothing known."""
     place = placed(path, format, writable=writable, quick=True)
+    if isinstance(place.store, LocalStore):
+        place.store.check_journal()
 
     def read(view: Store) -> tuple[Format, Node]:
         chosen = named(format) if format is not None else _detected(place, view)
@@ -261,10 +264,13 @@ def _has_part(name: str, folder: str, inner: str) -> bool:
     if not any(os.access(f"{folder}/{mark}", os.F_OK) for mark in marks):
         return False
     owner = cast(Owner, FORMATS[name])
-    try:
-        return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))
-    except (IngotError, OSError):
-        return False  # Nothing that cannot be read is a whole that it would be part of.
+    store = LocalStore(folder)
+    with suppress(IngotError, OSError):
+        return read_state(store, lambda view: owner.has_part(view, inner))
+    # Of a whole with a damaged journal it is still a part: who opens it is to be told of that.
+    with suppress(IngotError, OSError):
+        return owner.has_part(store, inner)
+    return False  # Nothing that cannot be read is a whole that it would be part of.
 
 
 def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:

@@ -21,9 +21,12 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_ino for path in found}
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
     found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in found
+    }
 
 
 def test_an_append_writes_as_much_to_a_long_table_as_to_a_short_one(tmp_path: Path) -> None:

@@ -255,6 +255,17 @@ class LocalStore:
 
     # One committed state
 
+    def check_journal(self) -> None:
+        """Complain about what lies in the place of the journal and is none.
+
+        Nobody looks there while the lock file says that no commit is half done, so whoever opens
+        a directory asks once.
+        """
+        if os.access(f"{self.root}/{self._dataset.journal}", os.F_OK):
+            with self._entered() as inside:
+                if inside is not None:
+                    read_journal(inside, self._dataset, self.location)
+
     def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
         return self._files.look(self._dataset.lock)
