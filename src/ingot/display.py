@@ -27,6 +27,8 @@ __all__ = [
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'
 
+_ITEM = 'style="text-align:left;padding-right:1em;white-space:nowrap"'
+
 _LONGEST_ITEM: Final = 20
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -278,7 +280,7 @@ def _listed(values: NDArray[Any], count: int) -> tuple[str, ...]:
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:
-    cells = "".join(f"<{tag} {_LEFT}>{_escaped(text)}</{tag}>" for text in texts)
+    cells = "".join(f"<{tag} {_ITEM}>{_escaped(text)}</{tag}>" for text in texts)
     return f"<tr>{cells}</tr>"
 
 

@@ -57,7 +57,7 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 # The formats whose datasets can be told at a glance, and what lies above a dataset of them that is
 # part of another one.
 _DOCUMENTED: Final = ("zarr3", "zarr2")
-_MARKS: Final = [OWNERS[name][0] for name in _DOCUMENTED]
+_MARKS: Final = [mark for name in _DOCUMENTED for mark in OWNERS[name][0]]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -256,11 +256,10 @@ def _reaches(name: str, folder: str) -> bool:
 
 
 def _has_part(name: str, folder: str, inner: str) -> bool:
-    mark, between = OWNERS[name]
-    marks = [mark]
+    marks, between = OWNERS[name]
     if between is not None and inner.startswith(f"{between}/"):
         # Folders like these need not be of a whole at all, unless a writer has taken it for one.
-        marks.append(WHOLE.lock)
+        marks = (*marks, WHOLE.lock)
     if not any(os.access(f"{folder}/{mark}", os.F_OK) for mark in marks):
         return False
     owner = cast(Owner, FORMATS[name])
