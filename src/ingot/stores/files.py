@@ -18,7 +18,6 @@ from typing import Final, Protocol, TypeVar
 from ingot import native
 from ingot.errors import UnsafeError
 from ingot.stores import lock
-from ingot.stores.descriptors import read_extent, write_at
 from ingot.stores.exchange import exchanged, linked, placed
 from ingot.stores.lock import Hold, Turn
 from ingot.stores.root import Root
