@@ -53,18 +53,26 @@ impl Root {
     /// The whole of the regular file that `key` names; `None` when there is none.
     pub fn extent<'a>(&self, key: &'a str) -> Outcome<Option<Extent<'a>>> {
         let file = match self.open_beneath(key) {
-            Ok(file) => File::from(file),
+            Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::XDEV | Errno::LOOP) => return refuse(key, "leads out of the dataset"),
             Err(Errno::NXIO | Errno::NODEV | Errno::ISDIR) => return refuse(key, "is not a regular file"),
             Err(error) => return Err(system(error, "opening", key)),
         };
-        let facts = file.metadata().map_err(|error| failed(&error, "looking at", key))?;
-        if !facts.is_file() {
-            return refuse(key, "is not a regular file");
+        Extent::of(key, file).map(Some)
+    }
+
+    /// The same for one file of a folder that nothing else is wanted from: where no folder lies
+    /// between and no link is followed, the folder need not be opened.
+    pub fn extent_in<'a>(folder: &Path, key: &'a str) -> Outcome<Option<Extent<'a>>> {
+        if !key.contains('/') && !matches!(key, "" | "." | "..") {
+            match rustix::fs::open(folder.join(key), READING | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(file) => return Extent::of(key, file).map(Some),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+                Err(_) => {} // A link may lead to a file inside; whatever else it is, is said below.
+            }
         }
-        let length = usize::try_from(facts.len()).unwrap_or(usize::MAX);
-        Ok(Some(Extent { key, file: Arc::new(file), offset: 0, length }))
+        Self::open(folder)?.map_or(Ok(None), |root| root.extent(key))
     }
 
     pub fn folder(&self) -> BorrowedFd<'_> {
@@ -217,7 +225,18 @@ pub struct Extent<'a> {
     pub length: usize,
 }
 
-impl Extent<'_> {
+impl<'a> Extent<'a> {
+    /// The whole of an open file, if it is a regular one.
+    fn of(key: &'a str, file: OwnedFd) -> Outcome<Self> {
+        let file = File::from(file);
+        let facts = file.metadata().map_err(|error| failed(&error, "looking at", key))?;
+        if !facts.is_file() {
+            return refuse(key, "is not a regular file");
+        }
+        let length = usize::try_from(facts.len()).unwrap_or(usize::MAX);
+        Ok(Self { key, file: Arc::new(file), offset: 0, length })
+    }
+
     /// Only the `length` bytes from `offset` on, or all to the end.
     pub fn narrowed(self, offset: u64, length: Option<usize>) -> Outcome<Self> {
         let left = (self.length as u64).saturating_sub(offset) as usize;

@@ -8,7 +8,7 @@
 use crate::chain::Chain;
 use crate::encode::Packer;
 use crate::fault::{Fault, Kind, Outcome};
-use crate::files::{Buffers, Root};
+use crate::files::{Buffers, Extent, Root};
 use crate::picks::{self, Pick};
 use crate::scatter::{Axis, Destination, Region};
 use crate::scratch::Scratch;
@@ -372,7 +372,8 @@ impl Job<'_> {
         if let Some(sharding) = &self.layout.sharding {
             return self.read_shards(sharding, threads, tools, watch);
         }
-        let root = Root::open(&self.layout.root)?;
+        let alone = self.rows == 1;
+        let root = if alone { None } else { Root::open(&self.layout.root)? };
         let absent = AtomicUsize::new(0);
         let troubles = Mutex::new(Vec::new());
         let next = AtomicUsize::new(0);
@@ -384,7 +385,12 @@ impl Job<'_> {
             let parts = self.row(row);
             let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
             let key = self.layout.key(&coords);
-            match self.read_row(root.as_ref(), &key, &parts, tools) {
+            let extent = match &root {
+                Some(root) => root.extent(&key),
+                None if alone => Root::extent_in(&self.layout.root, &key),
+                None => Ok(None),
+            };
+            match extent.and_then(|extent| self.read_row(extent, &parts, tools)) {
                 Ok(true) => {}
                 Ok(false) => {
                     absent.fetch_add(1, Ordering::Relaxed);
@@ -394,16 +400,13 @@ impl Job<'_> {
             }
             Ok(true)
         };
-        let threads = if self.rows == 1 { 1 } else { self.threads(threads, self.work()?) };
+        let threads = if alone { 1 } else { self.threads(threads, self.work()?) };
         watch.share(threads, tools, work)?;
         Ok(Report { absent: absent.into_inner(), troubles: troubles.into_inner().expect("no thread panics") })
     }
 
-    fn read_row(&self, root: Option<&Root>, key: &str, parts: &[Part], tools: &mut Tools) -> Outcome<bool> {
-        let extent = match root {
-            Some(root) => root.extent(key)?,
-            None => None,
-        };
+    /// Read what a row wants of its chunk, or fill it; whether the chunk is there.
+    fn read_row(&self, extent: Option<Extent<'_>>, parts: &[Part], tools: &mut Tools) -> Outcome<bool> {
         let Tools { scratch, buffers, chunk, around, .. } = tools;
         let Layout { chain, seals, chunk_bytes, fill, .. } = self.layout;
         let number = parts.first().map_or(0, |part| part.chunk);

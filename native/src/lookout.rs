@@ -70,6 +70,13 @@ impl Lookout {
         }
         bytes
     }
+
+    /// The first bytes of the file that was there at the last look, if it is still open. Less
+    /// than a look: another file may be there by now.
+    pub fn last_seen(&self) -> Option<[u8; SEEN]> {
+        let held = self.held.try_lock().ok()?;
+        held.as_ref().and_then(|kept| first_bytes(&kept.file))
+    }
 }
 
 /// Device and number; how wide these are differs between systems.
@@ -98,8 +105,10 @@ mod tests {
         let lookout = Lookout::new(path.clone());
         assert_eq!(lookout.look(), None);
         fs::write(&path, [1; SEEN]).unwrap();
+        assert_eq!(lookout.last_seen(), None);
         assert_eq!(lookout.look(), Some([1; SEEN]));
         fs::write(&path, [2; SEEN]).unwrap();
+        assert_eq!(lookout.last_seen(), Some([2; SEEN]));
         assert_eq!(lookout.look(), Some([2; SEEN]));
         fs::write(folder.join("other"), [3; SEEN + 1]).unwrap();
         fs::rename(folder.join("other"), &path).unwrap();

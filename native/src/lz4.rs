@@ -237,8 +237,9 @@ mod tests {
         }
     }
 
-    /// A block of `tokens` tokens, most of them possible: distances and lengths of all kinds.
-    fn block(tokens: usize, next: &mut impl FnMut(usize) -> usize) -> (Vec<u8>, usize) {
+    /// A block of `tokens` tokens, most of them possible: distances and lengths of all kinds. One
+    /// in so many has literals.
+    fn block(tokens: usize, rarity: usize, next: &mut impl FnMut(usize) -> usize) -> (Vec<u8>, usize) {
         let (mut stream, mut made) = (Vec::new(), 0);
         let lengthen = |stream: &mut Vec<u8>, length: usize| {
             if length >= 15 {
@@ -247,9 +248,9 @@ mod tests {
             }
         };
         for number in 0..=tokens {
-            let literals = if number == 0 || next(3) == 0 { 1 + next(20) } else { 0 };
+            let literals = if number == 0 || number == tokens || next(rarity) == 0 { 1 + next(20) } else { 0 };
             let literals = if next(40) == 0 { literals + 200 } else { literals };
-            let length = if next(8) == 0 { next(300) } else { next(15) };
+            let length = if next(2 * rarity) == 0 { next(300) } else { next(15) };
             stream.push((literals.min(15) << 4 | length.min(15)) as u8);
             lengthen(&mut stream, literals);
             stream.extend((0..literals).map(|byte| (byte * 7 + number) as u8));
@@ -296,7 +297,7 @@ mod tests {
         // Under a sanitizer everything takes long.
         let rounds = if cfg!(debug_assertions) { 240 } else { 3000 };
         for round in 0..rounds {
-            let (mut stream, size) = block(1 + round % 300 * 10, &mut next);
+            let (mut stream, size) = block(1 + round % 300 * 10, [3, 60][round % 2], &mut next);
             let at = next(stream.len());
             match round % 6 {
                 0 => stream.truncate(at),

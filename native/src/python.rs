@@ -49,7 +49,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 9)?;
+    module.add("ABI", 10)?;
     module.add_class::<array::PyLayout>()?;
     module.add_class::<lookout::PyLookout>()?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;

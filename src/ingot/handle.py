@@ -11,7 +11,16 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, Generic, TypeVar
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.state import ATTEMPTS, NEVER, Look, change, number_of, stateful, switches
+from ingot.stores.state import (
+    ATTEMPTS,
+    NEVER,
+    Look,
+    change,
+    lookout,
+    number_of,
+    stateful,
+    switches,
+)
 from ingot.stores.store import Commit, Durability, Store
 
 __all__ = ["Handle"]
@@ -47,6 +56,7 @@ class Handle(Generic[Value]):
         "_holding",
         "_load",
         "_loaded",
+        "_lookout",
         "_release",
         "_stateful",
         "_turns",
@@ -66,6 +76,7 @@ class Handle(Generic[Value]):
         self.durability: Final = durability
         self._load = load
         self._stateful = stateful(store)
+        self._lookout = None if self._stateful is None else lookout(self._stateful)
         # One value, so that a thread that reads never sees half of a change.
         self._loaded = first
         self._held: tuple[Value] | None = None
@@ -85,7 +96,7 @@ class Handle(Generic[Value]):
 
         `use` is called again when the state changed before it returned.
         """
-        if self._stateful is None:
+        if self._stateful is None or self._lookout is None:
             return use(self._unwatched())
         held = self._held
         if held is not None:
@@ -98,25 +109,19 @@ class Handle(Generic[Value]):
                 # In another thread the snapshot may have ended meanwhile.
                 if self._held is held:
                     return result
-        look_again = self._stateful.look
-        for _ in range(ATTEMPTS):
-            look = look_again()
-            if switches(look):
-                break
-            number = number_of(look)
+            return self._read_anew(use)
+        value, number = self._loaded
+        # No number comes twice: if it is this one still, it was while `use` ran.
+        if number != NEVER and not self._lookout.moved(number):
             try:
-                result = use(self._at(look))
+                result = use(value)  # type: ignore[arg-type]
             except Exception:
-                # What is missing or does not fit may be what a writer has just changed, or what it
-                # prepares: that fits what is there already, but not what was read of it before.
-                again = look_again()
-                if number_of(again) == number and (again is None or again.settled):
+                if self._lookout.confirms(number):
                     raise
             else:
-                if number_of(look_again()) == number:
+                if self._lookout.confirms(number) or self._is_still(number):
                     return result
-        with self._stateful.hold() as view:
-            return use(self._load(view))
+        return self._read_anew(use)
 
     def change(
         self, build: Callable[[Value], tuple[Value, Commit]], *, again: bool = False
@@ -179,6 +184,42 @@ class Handle(Generic[Value]):
             look = self._stateful.look()
             self._held = (self._at(look) if view is self.store else self._load(view),)
             self._release = stack.pop_all()
+
+    def _is_still(self, number: int | None) -> bool:
+        """Tell whether the state with this number is the committed one, where a look is unsure.
+
+        A writer is at work, or died, or the system was started again since it was: only a journal
+        would say that another state is committed.
+        """
+        assert self._stateful is not None
+        look = self._stateful.look()
+        if number_of(look) != number or switches(look) or self._stateful.view() is not self.store:
+            return False
+        look = self._stateful.look()
+        return number_of(look) == number and not switches(look)
+
+    def _read_anew(self, use: Callable[[Value], Result]) -> Result:
+        """Look before `use` and after it, and use the value of what is seen."""
+        assert self._stateful is not None
+        look_again = self._stateful.look
+        for _ in range(ATTEMPTS):
+            look = look_again()
+            if switches(look):
+                break
+            number = number_of(look)
+            try:
+                result = use(self._at(look))
+            except Exception:
+                # What is missing or does not fit may be what a writer has just changed, or what it
+                # prepares: that fits what is there already, but not what was read of it before.
+                again = look_again()
+                if number_of(again) == number and (again is None or again.settled):
+                    raise
+            else:
+                if number_of(look_again()) == number:
+                    return result
+        with self._stateful.hold() as view:
+            return use(self._load(view))
 
     def _at(self, look: Look | None) -> Value:
         """Return the value of the state that was looked at, if it still is that one."""

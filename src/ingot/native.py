@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 9
+ABI = 10
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -217,6 +217,12 @@ class Lookout(Protocol):
 
     def look(self) -> "tuple[int, bool] | None":
         """Return the sequence number, and whether the state is certain; None without a file."""
+
+    def confirms(self, number: int | None) -> bool:
+        """Tell whether a look now would give ``number``, for certain."""
+
+    def moved(self, number: int | None) -> bool:
+        """Tell whether a look would no longer give ``number``, as far as that is quickly told."""
 
     def glance(
         self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"

@@ -104,6 +104,32 @@ def test_one_call_reads_one_state(name: str) -> None:
     assert [meeting for meeting in meetings if meeting.fault] == []
 
 
+@pytest.mark.parametrize("name", MET)
+def test_so_does_a_call_on_what_was_loaded_before(name: str) -> None:
+    scenario = SCENARIOS[f"zarr2: {name}"]
+
+    def read(store: Store) -> int:
+        array = ingot.open(store)
+        assert array.shape  # Whatever happens from here on, what it needs is loaded.
+        return scenario.find(array[...])
+
+    meetings = list(schedules(scenario, switches=2, read=read))
+    assert len(meetings) > 1000
+    assert [meeting for meeting in meetings if meeting.fault] == []
+
+
+def test_trusting_what_was_loaded_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.stores.state.Looks.confirms", lambda lookout, number: True)
+    scenario = SCENARIOS["zarr2: assign over 2 chunks"]
+
+    def read(store: Store) -> int:
+        array = ingot.open(store)
+        assert array.shape
+        return scenario.find(array[...])
+
+    assert any(meeting.fault for meeting in schedules(scenario, switches=2, read=read))
+
+
 @pytest.mark.parametrize("name", ["assign over 2 chunks", "shrink, append, assign"])
 def test_calls_inside_of_a_snapshot_read_one_state(name: str) -> None:
     scenario = SCENARIOS[f"zarr2: {name}"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot import native
 from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
 from ingot.handle import Handle
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
@@ -67,6 +68,62 @@ def test_what_is_read_while_a_writer_commits_is_read_again(
 
     assert handle.read(use) == (b"2", b"2")
     assert calls == [b"1", b"2"]
+
+
+def test_so_is_what_was_loaded_before(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    assert handle.value == b"1"
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_what_others_changed_before_is_not_used_first(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a", writable=True)
+    put(store, a=b"1")
+    handle = Handle(LocalStore(tmp_path / "a"), Counted())
+    assert handle.value == b"1"
+    put(store, a=b"2")
+    calls: list[bytes | None] = []
+    handle.read(calls.append)
+    # Without the native kernel a file that is not kept open says nothing before the look.
+    assert calls[-1:] == [b"2"]
+    assert len(calls) == (1 if native.choice().name == "native" else 2)
+
+
+def test_after_the_system_was_started_again_all_is_read_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a", writable=True)
+    put(store, a=b"1")
+    with (tmp_path / "a" / ".lock").open("r+b") as file:
+        file.seek(16)
+        file.write(bytes(8))
+    load = Counted()
+    handle = Handle(LocalStore(tmp_path / "a"), load)
+    calls: list[bytes | None] = []
+    for _ in range(3):
+        handle.read(calls.append)
+    assert calls == [b"1"] * 3
+    assert load.loads == 1
+
+
+def test_another_dataset_in_its_place_is_noticed(tmp_path: Path) -> None:
+    put(LocalStore(tmp_path / "a", writable=True), a=b"1")
+    put(LocalStore(tmp_path / "b", writable=True), a=b"2")
+    handle = Handle(LocalStore(tmp_path / "a"), Counted())
+    assert handle.value == b"1"
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    assert handle.value == b"2"
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert handle.value is None
 
 
 def test_so_is_what_fails_meanwhile(store: MemoryStore | LocalStore) -> None:

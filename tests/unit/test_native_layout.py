@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ingot
+from ingot.errors import UnsafeError
 from ingot.native import Layout
 from tests.kernels import load, needs_native
 
@@ -80,3 +82,23 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
         assert source is not None
         stored = (tmp_path / source).read_bytes()
         assert stored == load("native").compress(part.tobytes(), **recipe)
+
+
+@pytest.mark.parametrize("key", [(slice(0, 2),), (slice(0, 8),)], ids=["one chunk", "several"])
+def test_links_are_followed_inside_of_a_dataset_and_not_out_of_it(
+    tmp_path: Path, key: tuple[slice]
+) -> None:
+    array = ingot.array(np.arange(8), tmp_path / "a", chunks=4, format="zarr2")
+    chunk = tmp_path / "a" / "0"
+    chunk.rename(tmp_path / "a" / "elsewhere")
+    chunk.symlink_to("elsewhere")
+    assert array[key].tolist() == list(range(key[0].stop))
+    chunk.unlink()
+    (tmp_path / "a" / "elsewhere").rename(tmp_path / "outside")
+    chunk.symlink_to(tmp_path / "outside")
+    with pytest.raises(UnsafeError, match="leads out of the dataset"):
+        array[key]
+    chunk.unlink()
+    chunk.mkdir()
+    with pytest.raises(UnsafeError, match="not a regular file"):
+        array[key]

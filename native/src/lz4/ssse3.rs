@@ -11,7 +11,7 @@
 //! much is memory of `out` that later steps, or `decode_rest`, write again.
 
 use super::{SHORTEST, extended};
-use std::arch::x86_64::{__m128i, _mm_load_si128, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128};
+use std::arch::x86_64::*;
 
 /// Bytes per step.
 const STEP: usize = 16;
@@ -75,19 +75,20 @@ fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize,
     let (mut streak, mut usual, mut bare) = (0, 0, 0);
     while cursor.at < last_at && cursor.made < last_made {
         if streak >= STREAK {
-            // A token here takes three bytes and makes no more than a step.
-            let steps = ((last_at - cursor.at) / 3).min((last_made - cursor.made) / STEP) + 1;
-            // SAFETY: `at` and `made` stay below `last_at + 3` and `last_made + STEP`.
-            let done = unsafe { cursor.copy_bare(steps)? };
-            bare += done;
-            if done == steps {
-                continue;
+            // SAFETY: `ROOM` bytes follow `at` and `made`.
+            let (short, long) = unsafe { cursor.copy_bare(last_at, last_made)? };
+            bare += short;
+            usual += 2 * long;
+            // What came often comes again, behind a token of another kind.
+            streak = if short >= STREAK { STREAK - 1 } else { 0 };
+            if cursor.at >= last_at || cursor.made >= last_made {
+                break;
             }
         }
         // SAFETY: `ROOM` bytes follow `at` and `made`.
         let Some(token) = (unsafe { cursor.step()? }) else { break };
-        streak = if token < 16 { streak + 1 } else { 0 };
-        // Long copies are what the C library is best at.
+        streak = if token < 16 || streak == STREAK - 1 { streak + 1 } else { 0 };
+        // Long copies are what the C library is best at, so these count twice everywhere.
         usual += if token < 16 && token > SHORT { 2 } else { 1 };
         if usual >= TRIAL {
             if doubtful && bare < usual {
@@ -100,13 +101,52 @@ fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize,
 }
 
 impl Cursor<'_> {
+    /// Do tokens that have no literals; returns how many with a short copy there were, and how
+    /// many with a long one. One that comes too near to an end is not done.
+    ///
+    /// # Safety
+    /// `ROOM` bytes of the block must follow `last_at`, and as much output `last_made`.
+    #[inline]
+    #[target_feature(enable = "ssse3")]
+    unsafe fn copy_bare(&mut self, last_at: usize, last_made: usize) -> Option<(usize, usize)> {
+        let (mut short, mut long) = (0, 0);
+        while self.at < last_at && self.made < last_made {
+            // A short one takes three bytes and makes no more than a step.
+            let steps = ((last_at - self.at) / 3).min((last_made - self.made) / STEP) + 1;
+            // SAFETY: `at` and `made` stay below `last_at + 3` and `last_made + STEP`.
+            let done = unsafe { self.copy_short(steps)? };
+            short += done;
+            if done == steps {
+                continue;
+            }
+            // SAFETY: `ROOM` bytes follow; this one was not short.
+            let word = unsafe { self.source.as_ptr().add(self.at).cast::<u32>().read_unaligned() };
+            let (token, more) = ((word & 0xff) as usize, (word >> 24) as usize);
+            let distance = (word >> 8 & 0xffff) as usize;
+            if distance > self.made && token <= 15 {
+                return None;
+            }
+            let extended = usize::from(token == 15);
+            let length = token + SHORTEST + extended * more;
+            if token > 15 || extended * more == 255 || length > last_made.saturating_sub(self.made) {
+                break;
+            }
+            // SAFETY: the distance does not exceed `made`; `length` and `ROOM` bytes follow.
+            unsafe { self.repeat(self.made, distance, length) };
+            self.made += length;
+            self.at += 3 + extended;
+            long += 1;
+        }
+        Some((short, long))
+    }
+
     /// Do up to `steps` tokens that have no literals and a short copy; returns how many.
     ///
     /// # Safety
     /// 3 * `steps` + 1 bytes of the block and `steps` steps of output must follow.
     #[inline]
     #[target_feature(enable = "ssse3")]
-    unsafe fn copy_bare(&mut self, steps: usize) -> Option<usize> {
+    unsafe fn copy_short(&mut self, steps: usize) -> Option<usize> {
         let (mut at, mut made) = (self.at, self.made);
         let mut done = 0;
         while done < steps {
@@ -237,3 +277,81 @@ unsafe fn copy_steps(from: *const u8, to: *mut u8, length: usize) {
         }
     }
 }
+
+/// So many tokens are looked at together, and so many bytes of the block that takes.
+pub const TOGETHER: usize = 16;
+pub const TOGETHER_BYTES: usize = 3 * TOGETHER;
+
+/// Tokens without literals and with a short copy of what was made: how many follow each other,
+/// and how many bytes the first eight of them make, and all.
+pub struct Bare {
+    pub tokens: usize,
+    pub first_made: usize,
+    pub all_made: usize,
+}
+
+/// Look at the next tokens of a block, in front of which `made` bytes lie.
+#[inline]
+#[target_feature(enable = "ssse3")]
+pub fn count_bare(next: &[u8; TOGETHER_BYTES], made: usize) -> Bare {
+    let zero = _mm_setzero_si128();
+    let tokens = every_third(next, 0);
+    let fifteen = _mm_set1_epi8(15);
+    let mut others = _mm_cmpeq_epi8(_mm_max_epu8(tokens, fifteen), tokens);
+    if made < 0xffff {
+        let (low, high) = (every_third(next, 1), every_third(next, 2));
+        let (made_low, made_high) = (_mm_set1_epi8(made as i8), _mm_set1_epi8((made >> 8) as i8));
+        // What does not exceed leaves nothing when the other is taken away from it.
+        let low_fits = _mm_cmpeq_epi8(_mm_subs_epu8(low, made_low), zero);
+        let high_fits = _mm_cmpeq_epi8(_mm_subs_epu8(high, made_high), zero);
+        let low_counts = _mm_cmpeq_epi8(high, made_high);
+        let fits = _mm_andnot_si128(_mm_andnot_si128(low_fits, low_counts), high_fits);
+        others = _mm_or_si128(others, _mm_cmpeq_epi8(fits, zero));
+    }
+    let count = (_mm_movemask_epi8(others) as u32 | 1 << TOGETHER).trailing_zeros() as usize;
+    // SAFETY: `count` is 16 at the most, so 16 bytes follow.
+    let kept = unsafe { _mm_loadu_si128(KEPT.as_ptr().add(TOGETHER - count).cast()) };
+    let sums = _mm_sad_epu8(_mm_and_si128(tokens, kept), zero);
+    let first = _mm_cvtsi128_si32(sums) as usize;
+    let rest = _mm_cvtsi128_si32(_mm_unpackhi_epi64(sums, sums)) as usize;
+    Bare {
+        tokens: count,
+        first_made: first + SHORTEST * count.min(TOGETHER / 2),
+        all_made: first + rest + SHORTEST * count,
+    }
+}
+
+/// Bytes `which`, `which` + 3, and so on.
+#[inline]
+#[target_feature(enable = "ssse3")]
+fn every_third(bytes: &[u8; TOGETHER_BYTES], which: usize) -> __m128i {
+    let mut found = _mm_setzero_si128();
+    for (part, mask) in bytes.as_chunks::<STEP>().0.iter().zip(&THIRDS[which]) {
+        // SAFETY: both are 16 bytes.
+        let (part, mask) = unsafe { (_mm_loadu_si128(part.as_ptr().cast()), _mm_loadu_si128(mask.as_ptr().cast())) };
+        found = _mm_or_si128(found, _mm_shuffle_epi8(part, mask));
+    }
+    found
+}
+
+/// For each of the three bytes of a token: where those of 16 tokens lie, in three steps.
+static THIRDS: [[[u8; STEP]; 3]; 3] = {
+    let mut thirds = [[[0x80; STEP]; 3]; 3];
+    let mut byte = 0;
+    while byte < TOGETHER_BYTES {
+        thirds[byte % 3][byte / STEP][byte / 3] = (byte % STEP) as u8;
+        byte += 1;
+    }
+    thirds
+};
+
+/// From byte 16 - n on, the mask that keeps n bytes.
+static KEPT: [u8; 2 * TOGETHER] = {
+    let mut kept = [0; 2 * TOGETHER];
+    let mut byte = 0;
+    while byte < TOGETHER {
+        kept[byte] = 0xff;
+        byte += 1;
+    }
+    kept
+};

@@ -35,6 +35,20 @@ impl PyLookout {
         self.parse(&self.lookout.look()?)
     }
 
+    /// Tell whether a look now would give `number`, for certain.
+    fn confirms(&self, number: Option<u64>) -> bool {
+        match self.look() {
+            Some((found, certain)) => certain && number == Some(found),
+            None => number.is_none(),
+        }
+    }
+
+    /// Tell whether a look would no longer give `number`; what takes longer to find out is not.
+    fn moved(&self, number: Option<u64>) -> bool {
+        let seen = self.lookout.last_seen().and_then(|bytes| self.parse(&bytes));
+        seen.is_some_and(|(found, _)| number != Some(found))
+    }
+
     /// Read small files below the folder `root` while nobody writes: the sequence number, and what
     /// they hold. `None` where that cannot be had at a glance: a commit is not settled (or, without
     /// a lock file, something has the name of the `journal`), a file is large or no plain file, or

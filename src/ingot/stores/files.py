@@ -165,6 +165,12 @@ class LocalFiles:
             lookout = self._look_from(name)
         return lookout()
 
+    def lookout(self, name: str) -> native.Lookout | None:
+        """Return where the native kernel looks from, if it runs."""
+        if name not in self._lookouts:
+            self._look_from(name)
+        return self._kept[name]
+
     def read(self, extents: Sequence[Extent]) -> list[bytes | None] | None:
         """Return short extents, each of a file of its own, by one call; None when it takes more."""
         try:
@@ -180,9 +186,7 @@ class LocalFiles:
         `name` is the lock file. None when it takes more than a call, and where one of the names
         `above` lies in the folder above.
         """
-        if name not in self._lookouts:
-            self._look_from(name)
-        kept = self._kept[name]
+        kept = self.lookout(name)
         if kept is None:
             return None
         try:

@@ -21,7 +21,7 @@ from ingot.stores.files import Files, Inside, LocalFiles
 from ingot.stores.journal import checksum
 from ingot.stores.lock import Alone, Turn
 from ingot.stores.overlay import Overlay
-from ingot.stores.state import Look
+from ingot.stores.state import Look, Lookout, Looks
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -266,6 +266,11 @@ class LocalStore:
     def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
         return self._files.look(self._dataset.lock)
+
+    def lookout(self) -> Lookout:
+        """Return the place from which a state is seen to be the committed one still."""
+        kept = self._local.lookout(self._dataset.lock) if self._local is not None else None
+        return Looks(self) if kept is None else kept
 
     def glance(
         self, extents: Sequence[Extent], *, above: Sequence[str] = ()

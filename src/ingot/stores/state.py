@@ -18,10 +18,13 @@ __all__ = [
     "SWITCHING",
     "Copying",
     "Look",
+    "Lookout",
+    "Looks",
     "Stateful",
     "change",
     "copied",
     "discard",
+    "lookout",
     "number_of",
     "read_numbered",
     "read_state",
@@ -82,6 +85,57 @@ class Stateful(Protocol):
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove what was put aside for edits that nobody will apply."""
         ...
+
+
+class Lookout(Protocol):
+    """A place from which to see at little cost whether a state is still the committed one."""
+
+    def confirms(self, number: int | None) -> bool:
+        """Tell whether a look now gives this number, and is certain that no commit is half done."""
+        ...
+
+    def moved(self, number: int | None) -> bool:
+        """Tell whether it is another state by now; False where that takes a look to find out."""
+        ...
+
+
+class Looks:
+    """The lookout of a store that can do no more than look.
+
+    >>> from ingot.stores import Commit, MemoryStore, Put
+    >>> store = MemoryStore()
+    >>> number = number_of(store.look())
+    >>> Looks(store).confirms(number)
+    True
+    >>> store.apply(Commit(publish=(Put("a", b"alpha"),)))
+    >>> Looks(store).confirms(number)
+    False
+    """
+
+    __slots__ = ("_look",)
+
+    def __init__(self, states: Stateful) -> None:
+        self._look = states.look
+
+    def confirms(self, number: int | None) -> bool:
+        """Tell whether a look now gives this number, and is certain that no commit is half done."""
+        look = self._look()
+        return number is None if look is None else look == (number, True)
+
+    def moved(self, number: int | None) -> bool:
+        """Leave that to the next look."""
+        return False
+
+
+def lookout(states: Stateful) -> Lookout:
+    """Return the lookout of a store: its own, or one that looks.
+
+    >>> from ingot.stores import MemoryStore
+    >>> lookout(MemoryStore()).moved(0)
+    False
+    """
+    own: Callable[[], Lookout] | None = getattr(states, "lookout", None)
+    return Looks(states) if own is None else own()
 
 
 def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
