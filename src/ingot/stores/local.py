@@ -10,15 +10,18 @@ one, and a reader that opened the old one keeps it.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final
 
 from ingot.errors import NotFoundError, ReadOnlyError, UnsafeError
+from ingot.stores.alone import Alone
+from ingot.stores.aside import Aside
 from ingot.stores.dataset import WHOLE, Dataset
 from ingot.stores.files import Files, Inside, LocalFiles
 from ingot.stores.journal import checksum
-from ingot.stores.lock import Alone, Turn
+from ingot.stores.lock import Announcement, Turn
 from ingot.stores.overlay import Overlay
 from ingot.stores.state import Look
 from ingot.stores.store import (
@@ -88,6 +91,8 @@ class LocalStore:
         self._known: Final[set[str]] = set()
         self._left: int | None = None
         self._local: Final = self._files if isinstance(self._files, LocalFiles) else None
+        self._aside: Final = Aside()
+        self._writer: int | None = None
         features = Feature.RANGES | Feature.LIST
         if self._local is not None:
             features |= Feature.NATIVE
@@ -195,7 +200,9 @@ class LocalStore:
     def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
         """Do the same with a value that is never in memory as a whole: its pieces in order."""
         self._check(Commit(publish=(Put(key, b""),)))
-        source = staged_key(key, self._files.transaction())
+        transaction = self._files.transaction()
+        source = staged_key(key, transaction)
+        self.announce(transaction)
         size = sum_of_all = 0
         inside = self._files.create(sync=False)
         try:
@@ -222,7 +229,9 @@ class LocalStore:
         Where a file can have two names nothing is copied: files are replaced, never written to.
         """
         self._check(Commit(publish=(Put(key, b""),)))
-        aside = staged_key(key, self._files.transaction())
+        transaction = self._files.transaction()
+        aside = staged_key(key, transaction)
+        self.announce(transaction)
         inside = self._files.create(sync=False)
         try:
             inside.make_folder(key.rpartition("/")[0])
@@ -233,6 +242,15 @@ class LocalStore:
             inside.close()
         return Move(aside, key)
 
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under the name of a transaction.
+
+        To be called before that is done by others than this store. It ends with the commit that
+        publishes such a value, when one is discarded, or with the process.
+        """
+        if self._locking and self._writer != threading.get_ident():
+            self._aside.begin(transaction, self._announced)
+
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that nobody will apply."""
         sources = [edit.source for edit in edits if isinstance(edit, Move)]
@@ -240,6 +258,7 @@ class LocalStore:
             if inside is not None:
                 for source in sources:
                     inside.unlink(source)
+        self._aside.end(sources)
 
     def recover(self) -> None:
         """Finish what a writer that died has decided, and remove what it has not.
@@ -310,6 +329,13 @@ class LocalStore:
             if inside is not None:
                 inside.close()
 
+    def _announced(self) -> Announcement | None:
+        inside = self._files.create(sync=False)
+        try:
+            return inside.announce(self._dataset.lock, self._wait)
+        finally:
+            inside.close()
+
     def _check(self, commit: Commit) -> None:
         check_commit(self, commit)
         for edit in commit.edits:
@@ -341,9 +367,12 @@ class LocalStore:
         if turn.sequence != self._left:
             self._known.clear()  # Another writer may have removed folders since.
         try:
+            self._writer = threading.get_ident()
             transaction.recover(thorough=thorough)
             try:
                 commit = build()
+                moves = (edit for edit in commit.edits if isinstance(edit, Move))
+                transaction.sweep(commit, self._aside.end(move.source for move in moves))
             except BaseException:
                 transaction.abandon()
                 raise
@@ -358,6 +387,7 @@ class LocalStore:
                 error.add_note("the commit is decided: readers see it, the next writer finishes it")
             raise
         finally:
+            self._writer = None
             turn.release()
 
 
@@ -449,6 +479,10 @@ class FileStore:
         if not self._owns(key):
             raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
         return self._folder.stage_pieces(key, pieces)
+
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under the name of a transaction."""
+        self._folder.announce(transaction)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that nobody will apply."""

@@ -16,9 +16,11 @@ __all__ = [
     "ATTEMPTS",
     "NEVER",
     "SWITCHING",
+    "Announcing",
     "Copying",
     "Look",
     "Stateful",
+    "announce",
     "change",
     "copied",
     "discard",
@@ -81,6 +83,15 @@ class Stateful(Protocol):
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove what was put aside for edits that nobody will apply."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A store in which others than itself may stage values, under the name of a transaction."""
+
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under that name from now on."""
         ...
 
 
@@ -166,6 +177,16 @@ def copied(store: Store, source: str, key: str) -> Edit:
     return Put(key, data)
 
 
+def announce(store: Store, transaction: str) -> None:
+    """Have others leave alone what will be staged, where others might take it for litter.
+
+    >>> from ingot.stores import MemoryStore
+    >>> announce(MemoryStore(), "2f81")
+    """
+    if _is_announcing(type(store)):
+        cast(Announcing, store).announce(transaction)
+
+
 def discard(store: Store, edits: Iterable[Edit]) -> None:
     """Remove what was put aside for edits that nobody will apply, where anything was.
 
@@ -192,6 +213,11 @@ def stateful(store: Store) -> Stateful | None:
 def _is_stateful(kind: type) -> bool:
     # Asking a protocol takes longer than the look at a lock file that the answer is needed for.
     return issubclass(kind, Stateful)
+
+
+@functools.cache
+def _is_announcing(kind: type) -> bool:
+    return issubclass(kind, Announcing)
 
 
 def switches(look: Look | None) -> bool:
