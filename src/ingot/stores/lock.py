@@ -31,7 +31,7 @@ from typing import Final, Protocol
 
 from ingot import native
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores.ranges import APPLY, OFD, STAGING, WRITER, drop, keep_place, take
+from ingot.stores.ranges import APPLY, OFD, STAGING, WRITER, drop, drop_all, keep_place, take
 from ingot.stores.state import SWITCHING, Look
 
 __all__ = [
@@ -134,11 +134,13 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
     """
     deadline = time.monotonic() + wait
     while True:
-        file, created = _open_or_create(folder, name, where)
+        file, created, facts = _open_or_create(folder, name, where)
         try:
-            _check_locks_hold(file, folder, name, where)
+            if facts.st_dev not in _probed:
+                _check_locks_hold(file, folder, name, where)
+                _probed.add(facts.st_dev)
             _wait(file, folder, WRITER, True, deadline, wait, where)
-            if _is_at(file, folder, name):
+            if _is_at(facts, folder, name):
                 return _WriterTurn(file, folder, created, wait, where)
         except BaseException:
             os.close(file)
@@ -154,7 +156,7 @@ def announce(folder: int, name: str, wait: float, where: str) -> "Announcement |
     if not OFD:
         return None
     deadline = time.monotonic() + wait
-    file, _ = _open_or_create(folder, name, where)
+    file, _, _ = _open_or_create(folder, name, where)
     try:
         own = int.from_bytes(os.urandom(7), "little") + 1
         first = take(file, -1, STAGING, True) and read_stager(file) == NOBODY
@@ -339,11 +341,7 @@ class _WriterTurn(_Held):
     def release(self) -> None:
         if self._file >= 0:
             # Said explicitly: closing is not enough while a forked child has the file open, too.
-            if self._sweeping:
-                drop(self._file, self._place, STAGING)
-            if self._applying:
-                drop(self._file, self._place, APPLY)
-            drop(self._file, self._place, WRITER)
+            drop_all(self._file, self._place)
             self.forget()
 
     def find_litter(self, own: int) -> bool:
@@ -403,7 +401,7 @@ def _write(file: int, data: bytes, start: int) -> None:
         data, start = data[count:], start + count
 
 
-def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool]:
+def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool, os.stat_result]:
     while True:
         try:
             file, created = os.open(name, _WRITING, dir_fd=folder), False
@@ -417,18 +415,19 @@ def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool]:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise UnsafeError(f"{where}: {name!r} is not a plain file") from None
             raise
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return file, created
+        facts = os.fstat(file)
+        if stat.S_ISREG(facts.st_mode):
+            return file, created, facts
         os.close(file)
         raise UnsafeError(f"{where}: {name!r} is not a plain file")
 
 
-def _is_at(file: int, folder: int, name: str) -> bool:
+def _is_at(facts: os.stat_result, folder: int, name: str) -> bool:
     try:
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(file))
+    return os.path.samestat(there, facts)
 
 
 def _wait(
@@ -475,10 +474,7 @@ _probed: Final[set[int]] = set()
 
 
 def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
-    """Try, once for each file system, whether a lock that is taken can be taken again."""
-    device = os.fstat(file).st_dev
-    if device in _probed:
-        return
+    """Try whether a lock that is taken can be taken again."""
     second = os.open(name, _WRITING, dir_fd=folder)
     try:
         if not take(file, folder, WRITER, True):
@@ -497,4 +493,3 @@ def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
             f"{where}: this file system gives one lock twice; "
             "without locks there must be one writer only, and the store must be told so"
         )
-    _probed.add(device)

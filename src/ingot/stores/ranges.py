@@ -7,6 +7,7 @@ descriptor loses nothing. Elsewhere `WRITER` is the whole file and `APPLY` the f
 Windows a byte each, and what should be shared is exclusive. `STAGING` is there on Linux alone.
 """
 
+import contextlib
 import errno
 import os
 import struct
@@ -18,7 +19,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["APPLY", "OFD", "STAGING", "WRITER", "drop", "keep_place", "take"]
+__all__ = ["APPLY", "OFD", "STAGING", "WRITER", "drop", "drop_all", "keep_place", "take"]
 
 # Far behind the text, so that a system whose locks are mandatory still lets it be read.
 WRITER: Final = 1 << 30
@@ -36,8 +37,8 @@ if OFD:
     def keep_place(folder: int) -> int:
         return -1
 
-    def _change(file: int, which: int, kind: int) -> None:
-        request = _RANGE.pack(kind, os.SEEK_SET, which, 1, 0)
+    def _change(file: int, which: int, kind: int, count: int = 1) -> None:
+        request = _RANGE.pack(kind, os.SEEK_SET, which, count, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
 
     def take(file: int, place: int, which: int, exclusive: bool) -> bool:
@@ -51,6 +52,9 @@ if OFD:
 
     def drop(file: int, place: int, which: int) -> None:
         _change(file, which, fcntl.F_UNLCK)
+
+    def drop_all(file: int, place: int) -> None:
+        _change(file, WRITER, fcntl.F_UNLCK, count=3)
 
 elif sys.platform != "win32":
 
@@ -69,6 +73,10 @@ elif sys.platform != "win32":
 
     def drop(file: int, place: int, which: int) -> None:
         fcntl.flock(file if which == WRITER else place, fcntl.LOCK_UN)
+
+    def drop_all(file: int, place: int) -> None:
+        for which in (APPLY, WRITER):
+            drop(file, place, which)
 
 else:
 
@@ -90,3 +98,8 @@ else:
 
     def drop(file: int, place: int, which: int) -> None:
         _at(file, which, msvcrt.LK_UNLCK)
+
+    def drop_all(file: int, place: int) -> None:
+        for which in (APPLY, WRITER):
+            with contextlib.suppress(OSError):  # Complains of what was not taken.
+                drop(file, place, which)

@@ -119,7 +119,7 @@ class Transaction:
         if journal is not None:
             verify(journal, self._inside, f"{self._where}: {self._dataset.journal!r}")
             self._turn.begin_apply()
-            self._apply(journal, sync=True)
+            self._apply(journal, sync=True, again=True)
         self._littered = True
 
     def sweep(self, commit: Commit, own: int) -> None:
@@ -401,8 +401,8 @@ class Transaction:
         self._sync_folders()
         self._turn.bump()
 
-    def _apply(self, journal: Journal, *, sync: bool) -> None:
-        """Do what a journal says, as often as needed, and remove it when that lasts."""
+    def _apply(self, journal: Journal, *, sync: bool, again: bool = False) -> None:
+        """Do what a journal says, perhaps `again` and again, and remove it when that lasts."""
         self._sync, before = sync, self._sync
         folder = None
         for key, group in groupby(journal.entries, _key_of):
@@ -416,7 +416,7 @@ class Transaction:
                 self._unlink(key)
             elif isinstance(entry, Written):
                 self._write_into(_patches(key, entries))
-            elif self._inside.size(entry.staged) is not None:
+            elif not again or self._inside.size(entry.staged) is not None:
                 self._rename(entry.staged, key, "apply")
         self._sync_folders()
         self._unlink(self._dataset.journal)
