@@ -371,8 +371,8 @@ class LocalStore:
             transaction.recover(thorough=thorough)
             try:
                 commit = build()
-                moves = (edit for edit in commit.edits if isinstance(edit, Move))
-                transaction.sweep(commit, self._aside.end(move.source for move in moves))
+                sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
+                transaction.sweep(sources, self._aside.end(sources))
             except BaseException:
                 transaction.abandon()
                 raise

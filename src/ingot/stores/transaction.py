@@ -122,14 +122,13 @@ class Transaction:
             self._apply(journal, sync=True, again=True)
         self._littered = True
 
-    def sweep(self, commit: Commit, own: int) -> None:
-        """Remove staged names that nobody will publish, unless somebody is about to use his.
+    def sweep(self, kept: Set[str], own: int) -> None:
+        """Remove staged names but those to be `kept`, unless somebody is about to use his.
 
         `own` is what this writer is called who put values aside, see `Turn.find_litter`.
         """
         if self._turn.leave_litter() if self._littered else self._turn.find_litter(own):
-            moves = (edit for edit in commit.edits if isinstance(edit, Move))
-            self._sweep("", {move.source for move in moves})
+            self._sweep("", kept)
             self._turn.swept()
 
     def carry_out(self, commit: Commit) -> None:
