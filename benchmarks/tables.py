@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.arrays import STORED, measure_size
 from benchmarks.race import Sampler, race, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.table import Column, Table, Value
@@ -104,6 +105,8 @@ def run(settings: Settings) -> list[Table]:
         for name, library in present.items()
     }
     _note(settings, results, "write", writers, task.nbytes)
+    for name, path in paths.items():
+        results[name][STORED] = measure_size(str(path)) / 1e6
     # Dirty pages would otherwise be written back while others read.
     os.sync()
     opened = {name: library.open(paths[name]) for name, library in present.items()}
@@ -207,7 +210,8 @@ def _note(
 def _results_table(task: Task, results: Mapping[str, Mapping[str, Value]]) -> Table:
     specs = {"MB/s": ".0f", "ms": ".2f"}
     columns = [Column(f"{title} {unit}", specs[unit]) for title, unit in MEASURES.items()]
-    rows = [(name, *map(row.get, MEASURES)) for name, row in results.items()]
+    columns.append(Column(STORED, ".0f"))
+    rows = [(name, *map(row.get, [*MEASURES, STORED])) for name, row in results.items()]
     count = len(task.columns["time"])
     selected = int(task.selective().sum())
     title = (

@@ -4,7 +4,7 @@ Knows which facts those are, how to write sizes and codecs, and how to lay out t
 text and as HTML. Refuses to find out anything by itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from ingot.codecs.codec import Stage
 from ingot.schema import ArraySchema
 
 __all__ = [
+    "ColumnInfo",
     "Info",
     "Tree",
     "array_info",
@@ -25,6 +26,8 @@ __all__ = [
 
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'
+
+_ITEM = 'style="text-align:left;padding-right:1em;white-space:nowrap"'
 
 _LONGEST_ITEM: Final = 20
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -42,10 +45,12 @@ class Info:
 
     title: str
     rows: tuple[tuple[str, str], ...]
+    columns: tuple["ColumnInfo", ...] = ()
 
     def __repr__(self) -> str:
-        width = max((len(name) for name, _ in self.rows), default=0)
-        lines = [f"  {name:<{width}}  {value}" for name, value in self.rows]
+        rows = [*self.rows, *((column.name, column.text) for column in self.columns)]
+        width = max((len(name) for name, _ in rows), default=0)
+        lines = [f"  {name:<{width}}  {value}" for name, value in rows]
         return "\n".join([self.title, *lines])
 
     def _repr_html_(self) -> str:
@@ -53,9 +58,41 @@ class Info:
             f"<tr><th {_LEFT}>{_escaped(name)}</th><td {_LEFT}>{_escaped(value)}</td></tr>"
             for name, value in self.rows
         )
+        caption = f"<caption {_LEFT}>{_escaped(self.title)}</caption>"
+        return f"<table>{caption}<tbody>{rows}</tbody></table>{self._grid()}"
+
+    def _grid(self) -> str:
+        """Return the first rows as a table of their own, under the names and the types."""
+        if not self.columns:
+            return ""
+        names = _cells("th", (column.name for column in self.columns))
+        kinds = _cells("td", (column.kind for column in self.columns))
+        ratios = _cells("td", (column.ratio for column in self.columns))
+        items = zip(*(column.items for column in self.columns), strict=True)
+        rows = "".join(_cells("td", row) for row in items)
         return (
-            f"<table><caption {_LEFT}>{_escaped(self.title)}</caption><tbody>{rows}</tbody></table>"
+            '<div style="overflow-x:auto"><table>'
+            f"<thead>{names}</thead><tbody>{kinds}{ratios}{rows}</tbody></table></div>"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """What there is to say of a column of a table, and its first items.
+
+    >>> ColumnInfo("day", "int64", "8.0 times smaller", ("1", "2", "…")).text
+    'int64, 8.0 times smaller: 1, 2, …'
+    """
+
+    name: str
+    kind: str
+    ratio: str
+    items: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """All of it but the name, as one line."""
+        return f"{self.kind}, {self.ratio}: {', '.join(self.items) or 'no rows'}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -196,10 +233,10 @@ def table_info(
         "stored": _stored_text(sum(each.nbytes for each in schemas.values()), sum(stored.values())),
     }
     columns = tuple(
-        (name, f"{_kind_text(schema, stored[name])}: {_listed(first[name], count)}")
+        ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
         for name, schema in schemas.items()
     )
-    return Info("ingot.Table", (*rows.items(), *columns))
+    return Info("ingot.Table", tuple(rows.items()), columns)
 
 
 def size_text(nbytes: int) -> str:
@@ -229,17 +266,22 @@ def _stored_text(nbytes: int, stored: int) -> str:
     return size_text(stored) + ratio
 
 
-def _kind_text(schema: ArraySchema, stored: int) -> str:
+def _kind_texts(schema: ArraySchema, stored: int) -> tuple[str, str]:
     lengths = f" {list(schema.shape[1:])}" if len(schema.shape) > 1 else ""
     ratio = f"{schema.nbytes / stored:.1f} times smaller" if stored else "nothing stored"
-    return f"{schema.dtype}{lengths}, {ratio}"
+    return f"{schema.dtype}{lengths}", ratio
 
 
-def _listed(values: NDArray[Any], count: int) -> str:
+def _listed(values: NDArray[Any], count: int) -> tuple[str, ...]:
     """Return the first items of a column, each as short as a line allows."""
     texts = [str(value).replace("\n", " ") for value in values]
     shown = [text if len(text) <= _LONGEST_ITEM else f"{text[:_LONGEST_ITEM]}…" for text in texts]
-    return ", ".join([*shown, "…"] if len(values) < count else shown) or "no rows"
+    return (*shown, "…") if len(values) < count else tuple(shown)
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    cells = "".join(f"<{tag} {_ITEM}>{_escaped(text)}</{tag}>" for text in texts)
+    return f"<tr>{cells}</tr>"
 
 
 def _stage_text(stage: Stage) -> str:

@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -56,7 +57,7 @@ Path: TypeAlias = str | os.PathLike[str] | Store
 # The formats whose datasets can be told at a glance, and what lies above a dataset of them that is
 # part of another one.
 _DOCUMENTED: Final = ("zarr3", "zarr2")
-_MARKS: Final = [OWNERS[name][0] for name in _DOCUMENTED]
+_MARKS: Final = [mark for name in _DOCUMENTED for mark in OWNERS[name][0]]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -136,6 +137,8 @@ class Found(NamedTuple):
 def find(path: Path, format: str | None, *, writable: bool) -> Found:
     """Return what lies at a path, of `format` if that is said; complain if it is nothing known."""
     place = placed(path, format, writable=writable, quick=True)
+    if isinstance(place.store, LocalStore):
+        place.store.check_journal()
 
     def read(view: Store) -> tuple[Format, Node]:
         chosen = named(format) if format is not None else _detected(place, view)
@@ -253,18 +256,20 @@ def _reaches(name: str, folder: str) -> bool:
 
 
 def _has_part(name: str, folder: str, inner: str) -> bool:
-    mark, between = OWNERS[name]
-    marks = [mark]
+    marks, between = OWNERS[name]
     if between is not None and inner.startswith(f"{between}/"):
         # Folders like these need not be of a whole at all, unless a writer has taken it for one.
-        marks.append(WHOLE.lock)
+        marks = (*marks, WHOLE.lock)
     if not any(os.access(f"{folder}/{mark}", os.F_OK) for mark in marks):
         return False
     owner = cast(Owner, FORMATS[name])
-    try:
-        return read_state(LocalStore(folder), lambda view: owner.has_part(view, inner))
-    except (IngotError, OSError):
-        return False  # Nothing that cannot be read is a whole that it would be part of.
+    store = LocalStore(folder)
+    with suppress(IngotError, OSError):
+        return read_state(store, lambda view: owner.has_part(view, inner))
+    # Of a whole with a damaged journal it is still a part: who opens it is to be told of that.
+    with suppress(IngotError, OSError):
+        return owner.has_part(store, inner)
+    return False  # Nothing that cannot be read is a whole that it would be part of.
 
 
 def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:

@@ -397,7 +397,8 @@ class Table:
         """Make one commit of all changes in a block, whatever columns they are about.
 
         What is read inside, by the same thread, has the changes already; everybody else sees all
-        of them at the end, or after an exception none.
+        of them at the end, or after an exception none. The end is a `LockedError`, and changes
+        nothing, when another writer has committed since the block began.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2]})

@@ -7,9 +7,7 @@ Two real bundles of zipline are read as well where ``INGOT_ZIPLINE`` says that t
 import io
 import json
 import os
-import tarfile
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,47 +22,32 @@ from ingot.formats.format import ArrayNode, Column, TableNode
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import LocalStore, MemoryStore, Store
+from tests.golden.archive import below, unpacked
 from tests.kernels import needs_native
 from tests.places import put, use_kernel
-
-ARCHIVE = Path(__file__).with_name("bcolz.tar.xz")
 
 Case = dict[str, Any]
 
 
-@cache
-def unpacked() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE) as tar:
-        members = [member for member in tar if member.isfile()]
-        return {
-            member.name.removeprefix("bcolz/"): tar.extractfile(member).read()  # type: ignore[union-attr]
-            for member in members
-        }
-
-
-CASES: list[Case] = json.loads(unpacked()["manifest.json"])
+FILES = unpacked("bcolz")
+CASES: list[Case] = json.loads(FILES["manifest.json"])
 DAMAGED = [case for case in CASES if case["path"].startswith("damaged/")]
 SOUND = [case for case in CASES if case not in DAMAGED and case["kind"] != "tree"]
 
 
 def expected(case: Case) -> Case:
-    found: Case = json.loads(unpacked()[f"{case['path']}/expected.json"])
+    found: Case = json.loads(FILES[f"{case['path']}/expected.json"])
     return found
 
 
 def values(case: Case) -> NDArray[Any]:
     """Return the data that a case refers to."""
     path = os.path.normpath(f"{case['path']}/{expected(case)['expected']}")
-    return np.load(io.BytesIO(unpacked()[path]), allow_pickle=False)  # type: ignore[no-any-return]
+    return np.load(io.BytesIO(FILES[path]), allow_pickle=False)  # type: ignore[no-any-return]
 
 
 def content(case: Case) -> dict[str, bytes]:
-    prefix = f"{case['path']}/ds/"
-    return {
-        name.removeprefix(prefix): data
-        for name, data in unpacked().items()
-        if name.startswith(prefix)
-    }
+    return below(FILES, f"{case['path']}/ds")
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -6,40 +6,27 @@ an error, or anything but a crash. Every case is read on both kernels, in memory
 
 import io
 import json
-import tarfile
 import zipfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import ingot
 from ingot.errors import IngotError, UnsafeError
 from ingot.stores import MemoryStore
+from tests.golden.archive import assert_parts, assert_same_items, below, unpacked
 from tests.kernels import needs_native
 from tests.places import Place, put, use_kernel
-
-ARCHIVE = Path(__file__).with_name("zarr2.tar.xz")
 
 Case = dict[str, Any]
 Open = Callable[[Case, str], Any]
 
 
-@cache
-def unpacked() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE) as tar:
-        members = [member for member in tar if member.isfile()]
-        return {
-            member.name.removeprefix("zarr2/"): tar.extractfile(member).read()  # type: ignore[union-attr]
-            for member in members
-        }
-
-
-CASES: list[Case] = json.loads(unpacked()["manifest.json"])
+FILES = unpacked("zarr2")
+CASES: list[Case] = json.loads(FILES["manifest.json"])
 
 
 def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
@@ -50,15 +37,9 @@ def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
 def content(case: Case, path: str = "") -> dict[str, bytes]:
     """Return the keys and bytes of a case, or of what lies at a path in it."""
     if case["store"].endswith(".zip"):
-        with zipfile.ZipFile(io.BytesIO(unpacked()[case["store"]])) as archive:
-            found, prefix = {name: archive.read(name) for name in archive.namelist()}, ""
-    else:
-        found, prefix = unpacked(), f"{case['store']}/"
-    if path:
-        prefix += f"{path}/"
-    return {
-        name.removeprefix(prefix): data for name, data in found.items() if name.startswith(prefix)
-    }
+        with zipfile.ZipFile(io.BytesIO(FILES[case["store"]])) as archive:
+            return below({name: archive.read(name) for name in archive.namelist()}, path)
+    return below(below(FILES, case["store"]), path)
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -84,27 +65,10 @@ def opened(
     return opens
 
 
-def assert_same_items(found: NDArray[Any], name: str) -> None:
-    """Compare to the last bit, in whichever byte order the answer was noted down."""
-    if name.endswith(".npy"):
-        expected = np.load(io.BytesIO(unpacked()[name]), allow_pickle=False)
-        assert found.shape == expected.shape
-        assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
-        assert found.astype(expected.dtype).tobytes() == expected.tobytes()
-        return
-    answer = json.loads(unpacked()[name])
-    assert list(found.shape) == answer["shape"]
-    items = found.reshape(-1).tolist()
-    if answer["kind"].startswith("ragged:"):
-        assert {item.dtype for item in items} == {np.dtype(answer["kind"].partition(":")[2])}
-        items = [item.tolist() for item in items]
-    assert items == answer["values"]
-
-
 @cases("equal")
 def test_an_array_reads_as_its_writer_meant_it(case: Case, opened: Open) -> None:
     array = opened(case, case["inner"])
-    assert_same_items(array[...], case["expected"])
+    assert_same_items(array[...], case["expected"], FILES[case["expected"]])
     assert dict(array.attrs) == case.get("attrs", {})
     if "chunks" in case:
         assert list(array.chunks) == case["chunks"]
@@ -116,15 +80,7 @@ def test_parts_of_an_array_are_parts_of_the_whole(case: Case, opened: Open) -> N
     whole = array[...]
     if whole.dtype.kind == "O" or whole.ndim == 0:
         return
-    inner = tuple(slice(length // 3, length - length // 4) for length in whole.shape)
-    backwards = tuple(slice(None, None, -2) for _ in whole.shape)
-    last = tuple(length - 1 for length in whole.shape) if whole.size else ...
-    picked = np.arange(whole.shape[0])[::-1][:5]
-    for key in (inner, backwards, last, picked):
-        found, expected = np.asarray(array[key]), np.asarray(whole[key])
-        assert found.dtype == expected.dtype
-        assert found.shape == expected.shape
-        assert found.tolist() == expected.tolist() or found.tobytes() == expected.tobytes()
+    assert_parts(array)
 
 
 @cases("equal", node="group")
@@ -132,7 +88,7 @@ def test_the_members_of_a_group_are_arrays(case: Case, opened: Open) -> None:
     group = opened(case, "")
     assert isinstance(group, ingot.Group)
     for path, name in case["members"].items():
-        assert_same_items(group[path][...], name)
+        assert_same_items(group[path][...], name, FILES[name])
 
 
 @cases("equal", node="group")
@@ -148,11 +104,11 @@ def test_a_group_has_its_members(case: Case, opened: Open) -> None:
 
 def test_a_group_in_an_archive_is_read_in_place(tmp_path: Path) -> None:
     [case] = [case for case in CASES if case["store"].endswith(".zip")]
-    (tmp_path / "archive").write_bytes(unpacked()[case["store"]])
+    (tmp_path / "archive").write_bytes(FILES[case["store"]])
     group = ingot.open(tmp_path / "archive")
     assert isinstance(group, ingot.Group)
     for path, name in case["members"].items():
-        assert_same_items(group[path][...], name)
+        assert_same_items(group[path][...], name, FILES[name])
 
 
 @cases("error")

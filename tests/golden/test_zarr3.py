@@ -4,43 +4,28 @@
 an error, or anything but a crash. Every case is read on both kernels, in memory and on disk.
 """
 
-import io
 import json
-import tarfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import ingot
 from ingot.errors import IngotError, NotFoundError
 from ingot.formats.format import GroupNode
 from ingot.formats.zarr3 import Zarr3Format
 from ingot.stores import MemoryStore
+from tests.golden.archive import assert_parts, assert_same_items, below, unpacked
 from tests.kernels import needs_native
 from tests.places import Place, put, use_kernel
-
-ARCHIVE = Path(__file__).with_name("zarr3.tar.xz")
 
 Case = dict[str, Any]
 Open = Callable[[Case, str], ingot.Array]
 
 
-@cache
-def unpacked() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE) as tar:
-        members = [member for member in tar if member.isfile()]
-        return {
-            member.name.removeprefix("zarr3/"): tar.extractfile(member).read()  # type: ignore[union-attr]
-            for member in members
-        }
-
-
-CASES: list[Case] = json.loads(unpacked()["manifest.json"])
+FILES = unpacked("zarr3")
+CASES: list[Case] = json.loads(FILES["manifest.json"])
 
 
 def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
@@ -50,12 +35,7 @@ def cases(expectation: str, node: str = "array") -> pytest.MarkDecorator:
 
 def content(case: Case, path: str = "") -> dict[str, bytes]:
     """Return the keys and bytes of a case, or of what lies at a path in it."""
-    prefix = f"{case['store']}/{path}/" if path else f"{case['store']}/"
-    return {
-        name.removeprefix(prefix): data
-        for name, data in unpacked().items()
-        if name.startswith(prefix)
-    }
+    return below(below(FILES, case["store"]), path)
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -81,23 +61,10 @@ def opened(
     return opens
 
 
-def assert_same_items(found: NDArray[Any], name: str) -> None:
-    """Compare to the last bit, in whichever byte order the answer was noted down."""
-    if name.endswith(".npy"):
-        expected = np.load(io.BytesIO(unpacked()[name]), allow_pickle=False)
-        assert found.shape == expected.shape
-        assert found.dtype.newbyteorder("=") == expected.dtype.newbyteorder("=")
-        assert found.astype(expected.dtype).tobytes() == expected.tobytes()
-        return
-    answer = json.loads(unpacked()[name])
-    assert list(found.shape) == answer["shape"]
-    assert found.reshape(-1).tolist() == answer["values"]
-
-
 @cases("equal")
 def test_an_array_reads_as_its_writer_meant_it(case: Case, opened: Open) -> None:
     array = opened(case, case["inner"])
-    assert_same_items(array[...], case["expected"])
+    assert_same_items(array[...], case["expected"], FILES[case["expected"]])
     assert dict(array.attrs) == json.loads(content(case, case["inner"])["zarr.json"]).get(
         "attributes", {}
     )
@@ -109,21 +76,13 @@ def test_parts_of_an_array_are_parts_of_the_whole(case: Case, opened: Open) -> N
     whole = array[...]
     if whole.ndim == 0:
         return
-    inner = tuple(slice(length // 3, length - length // 4) for length in whole.shape)
-    backwards = tuple(slice(None, None, -2) for _ in whole.shape)
-    last = tuple(length - 1 for length in whole.shape) if whole.size else ...
-    picked = np.arange(whole.shape[0])[::-1][:5]
-    for key in (inner, backwards, last, picked):
-        found, expected = np.asarray(array[key]), np.asarray(whole[key])
-        assert found.dtype == expected.dtype
-        assert found.shape == expected.shape
-        assert found.tolist() == expected.tolist() or found.tobytes() == expected.tobytes()
+    assert_parts(array)
 
 
 @cases("equal", node="group")
 def test_the_members_of_a_group_are_arrays(case: Case, opened: Open) -> None:
     for path, name in case["members"].items():
-        assert_same_items(opened(case, path)[...], name)
+        assert_same_items(opened(case, path)[...], name, FILES[name])
 
 
 @cases("equal", node="group")

@@ -7,8 +7,6 @@ disk.
 
 import io
 import json
-import tarfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +17,17 @@ import ingot
 from ingot.errors import IngotError, UnsafeError
 from ingot.formats import early, zarr0, zarr1
 from ingot.stores import MemoryStore
+from tests.golden.archive import below, unpacked
 from tests.kernels import needs_native
 from tests.places import Place, put, use_kernel
 
-ARCHIVE = Path(__file__).with_name("zarr-early.tar.xz")
 FORMATS = {"zmeta": "zarr0", "zmeta-pickle": "zarr0", "1": "zarr1"}
 
 Case = dict[str, Any]
 
 
-@cache
-def unpacked() -> dict[str, bytes]:
-    with tarfile.open(ARCHIVE) as tar:
-        members = [member for member in tar if member.isfile()]
-        return {
-            member.name.removeprefix("zarr-early/"): tar.extractfile(member).read()  # type: ignore[union-attr]
-            for member in members
-        }
-
-
-CASES: list[Case] = json.loads(unpacked()["manifest.json"])
+FILES = unpacked("zarr-early")
+CASES: list[Case] = json.loads(FILES["manifest.json"])
 
 
 def cases(expectation: str) -> pytest.MarkDecorator:
@@ -47,12 +36,7 @@ def cases(expectation: str) -> pytest.MarkDecorator:
 
 
 def content(case: Case) -> dict[str, bytes]:
-    prefix = f"{case['store']}/"
-    return {
-        name.removeprefix(prefix): data
-        for name, data in unpacked().items()
-        if name.startswith(prefix)
-    }
+    return below(FILES, case["store"])
 
 
 @pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])
@@ -66,7 +50,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, kernel: None) -> Place
 
 
 def expected(case: Case) -> np.ndarray[Any, Any]:
-    found = np.load(io.BytesIO(unpacked()[case["expected"]]), allow_pickle=False)
+    found = np.load(io.BytesIO(FILES[case["expected"]]), allow_pickle=False)
     assert isinstance(found, np.ndarray)
     return found
 

@@ -1,5 +1,7 @@
 """Tables that people read."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,19 @@ def test_sizes(nbytes: int, text: str) -> None:
 def test_codecs_in_the_order_of_encoding() -> None:
     stages = (*parse_spelling("shuffle:4"), *parse_spelling("zlib:3"), *parse_spelling("crc32"))
     assert codec_text(stages).startswith("shuffle(elementsize=4) > zlib(level=3) > crc32")
+
+
+def test_the_first_rows_of_a_table_lie_below_the_names_of_its_columns() -> None:
+    table = ingot.table({"day": np.arange(9), "name": ["<b>"] * 9, "n": {"x": np.zeros((9, 2))}})
+    page = table._repr_html_()
+    cells = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", page)
+    ]
+    assert ["rows", "9"] in cells
+    at = cells.index(["day", "name", "n.x"])
+    assert cells[at + 1] == ["int64", "&lt;U3", "float64 [2]"]
+    assert cells[at + 3 : at + 5] == [["0", "&lt;b&gt;", "[0. 0.]"], ["1", "&lt;b&gt;", "[0. 0.]"]]
+    assert cells[-1] == ["…", "…", "…"]
 
 
 def test_a_table_is_text_and_html() -> None:

@@ -20,6 +20,7 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.sharding import shard
 from ingot.stores import Commit, MemoryStore, Store
+from ingot.stores.transaction import Transaction
 from tests.places import content, put
 
 
@@ -218,3 +219,43 @@ def test_only_bcolz_is_cut(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="already"):
         ingot.open(tmp_path / "cut").shard(2, tmp_path / "again")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut"]
+
+
+@pytest.mark.parametrize("kind", ["array", "table"])
+def test_a_shard_has_the_lock_and_the_journal_of_all(tmp_path: Path, kind: str) -> None:
+    """A reader of all shards must not see half of a change of one of them."""
+    values = np.arange(40)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    if kind == "table":
+        ingot.table({"a": values, "b": values}, whole, chunks=4).shard(2, cut)
+    else:
+        ingot.array(values, whole, format="bcolz", chunks=4)
+        shard(whole, 2, cut)
+    part = ingot.open(cut / "shard-00001", "r+")
+    column = part["b"] if kind == "table" else part
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            column[0:12] = 7
+    assert (cut / ".commit").exists()
+    everything = ingot.open(cut)
+    found = everything["b"][:] if kind == "table" else everything[:]
+    assert found.tolist() == [*range(20), *[7] * 12, *range(32, 40)]
+    assert [path.parent for path in cut.rglob(".lock")] == [cut]
+    if kind == "table":
+        alone = ingot.open(cut / "shard-00001" / "b", "r+")
+        assert alone[:12].tolist() == [7] * 12
+        with pytest.raises(UnsupportedError, match="is a column"):
+            alone.resize(3)
+        alone[0] = 8
+        assert [path.parent for path in cut.rglob(".lock")] == [cut]
+        assert everything["b"][20] == 8
+
+
+def test_a_shard_elsewhere_is_a_dataset_of_its_own(tmp_path: Path) -> None:
+    ingot.table({"a": np.arange(40)}, tmp_path / "whole", chunks=4).shard(2, tmp_path / "cut")
+    moved = (tmp_path / "cut" / "shard-00001").rename(tmp_path / "moved")
+    table = ingot.open(moved, "r+")
+    table.append({"a": [1, 2]})
+    assert len(ingot.open(moved)) == 22
+    assert (moved / ".lock").exists()

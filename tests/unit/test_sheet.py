@@ -21,6 +21,33 @@ def files(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_ino for path in found}
 
 
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in found
+    }
+
+
+def test_an_append_writes_as_much_to_a_long_table_as_to_a_short_one(tmp_path: Path) -> None:
+    """The last chunk of each column and its length: no more, however many chunks there are."""
+    changed = {}
+    for rows in (150, 100_150):
+        path = tmp_path / f"{rows}"
+        table = ingot.table({"a": np.arange(rows), "b": np.arange(rows)}, path, chunks=100)
+        before = contents(path)
+        for number in range(30):
+            table.append({"a": [number], "b": [number]})
+        after = contents(path)
+        last = rows // 100
+        names = {key for key in after if before.get(key) != after[key]}
+        changed[rows] = {key.replace(f"__{last}.", "__last.") for key in names}
+        assert len(table) == rows + 30
+        assert table["b"][-31:].tolist() == [rows - 1, *range(30)]
+    both = {f"{name}/{key}" for name in "ab" for key in ("data/__last.blp", "meta/sizes")}
+    assert changed[150] == changed[100_150] == both
+
+
 @pytest.mark.parametrize(("old", "new"), [("a", "b"), ("n", "m")])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_column_keeps_its_files_under_another_name(

@@ -41,11 +41,11 @@ class Bytes(Serializer):
     @classmethod
     def parse(cls, claims: Claims) -> Self:
         """Return the stage that a file claims."""
-        endian = claims.value("endian", None)
-        if endian is not None:
-            endian = claims.choice("endian", ("little", "big"))
+        endian: Endian | None = None
+        if claims.value("endian", None) is not None:
+            endian = claims.choice("endian", tuple(_SIGNS))
         claims.finish()
-        return cls(endian)  # type: ignore[arg-type]
+        return cls(endian)
 
     def serialized_size(self, spec: ChunkSpec) -> int:
         """Return how many bytes an array of `spec` takes."""

@@ -26,7 +26,7 @@ from ingot.formats.bcolz_table import (
 )
 from ingot.formats.format import ArrayNode, Kind, Request, Signature, TableNode, TableSchema
 from ingot.formats.paths import prefix
-from ingot.formats.row_shards import SHARDS, open_shards
+from ingot.formats.row_shards import SHARDS, open_shards, shard_of
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
 
@@ -52,31 +52,31 @@ class BcolzFormat:
         markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
     )
     settings: ClassVar[tuple[str, ...]] = ()
-    mark: ClassVar[str] = ROOTDIRS
+    marks: ClassVar[tuple[str, ...]] = (ROOTDIRS, SHARDS)
     between: ClassVar[str | None] = DATA
 
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
         if store.size(prefix(path) + ROOTDIRS) is not None:
-            part = bool(path) and holds_column(store, path)
+            part = bool(path) and _is_column(store, path)
             return TableNode(open_table(store, path, part=part))
         (found,) = read_documents(store, [path])
         if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
             return open_shards(store, path)
         if not found.is_array and lies_in_data(store, path):
-            part = bool(path) and holds_column(store, path)
+            part = bool(path) and _is_column(store, path)
             return TableNode(open_table(store, path, part=part))
         if not found.is_array:
             known = ", ".join(prefix(path) + mark for mark in self.signature.markers)
             raise NotFoundError(f"{store.location}: none of {known}")
         array = open_array(store, path, found)
-        if path and holds_column(store, path):
+        if path and _is_column(store, path):
             return ArrayNode(ColumnMap.of(array))
         return ArrayNode(array)
 
     def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether a store is a table that has a column at a path, maybe in nested tables."""
-        return holds_column(store, path)
+        """Tell whether a store has a shard at a path, or a column, maybe in nested tables."""
+        return shard_of(store, path) == path or _is_column(store, path)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return how an array will lie here: cut along its first axis only."""
@@ -98,3 +98,8 @@ class BcolzFormat:
     ) -> tuple[TableNode, Commit]:
         """Return a new table, and the commit that makes it."""
         return create_table(store, schema, attrs, path)
+
+
+def _is_column(store: Store, path: str) -> bool:
+    """Tell whether a path is that of a column of the table in a store, or of one of its shards."""
+    return holds_column(store, path, shard_of(store, path))

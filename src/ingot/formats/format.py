@@ -433,8 +433,8 @@ class Owner(Format, Protocol):
     """
 
     @property
-    def mark(self) -> str:
-        """The name of a file that lies in every folder of which others are parts."""
+    def marks(self) -> tuple[str, ...]:
+        """The names of files of which one lies in every folder of which others are parts."""
         ...
 
     @property

@@ -22,12 +22,12 @@ _HOMES: Final[Mapping[str, tuple[str, str]]] = {
     "zarr1": ("ingot.formats.zarr1", "Zarr1Format"),
 }
 
-OWNERS: Final[Mapping[str, tuple[str, str | None]]] = {
-    "zarr3": ("zarr.json", None),
-    "zarr2": (".zgroup", None),
-    "bcolz": ("__rootdirs__", "data"),
+OWNERS: Final[Mapping[str, tuple[tuple[str, ...], str | None]]] = {
+    "zarr3": (("zarr.json",), None),
+    "zarr2": ((".zgroup",), None),
+    "bcolz": (("__rootdirs__", "shards.json"), "data"),
 }
-"""The formats in which a dataset may be part of another: their `mark`, and what is `between`."""
+"""The formats in which a dataset may be part of another: their `marks`, and what is `between`."""
 
 
 class Formats(Mapping[str, Format]):

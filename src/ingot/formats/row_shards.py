@@ -35,6 +35,7 @@ __all__ = [
     "leaves",
     "lengths",
     "open_shards",
+    "shard_of",
 ]
 
 SHARDS: Final = "shards.json"
@@ -236,6 +237,25 @@ def open_shards(store: Store, path: str = "") -> ArrayNode | TableNode:
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
+
+
+def shard_of(store: Store, path: str) -> str:
+    """Return the folder of the shard in a store that a path leads to or into; "" if to none.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({SHARDS: Shards((4, 4, 2)).pack()})
+    >>> shard_of(store, "shard-00002/price"), shard_of(store, "shard-00003"), shard_of(store, "a")
+    ('shard-00002', '', '')
+    """
+    first = path.partition("/")[0]
+    if not first.startswith(Shards.folder(0)[:6]):
+        return ""
+    (data,) = store.read([Extent(SHARDS, 0, document.LARGEST + 1)])
+    try:
+        count = 0 if data is None else len(Shards.parse(data).rows)
+    except IngotError:
+        return ""  # Who opens all of them is told what is wrong.
+    return first if first in map(Shards.folder, range(count)) else ""
 
 
 def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:

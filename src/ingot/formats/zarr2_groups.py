@@ -30,7 +30,7 @@ __all__ = ["Zarr2Hierarchy"]
 class Zarr2Hierarchy(Zarr2Format):
     """Zarr version 2 with its groups."""
 
-    mark: ClassVar[str] = GROUP
+    marks: ClassVar[tuple[str, ...]] = (GROUP,)
     between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:

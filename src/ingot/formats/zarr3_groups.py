@@ -21,7 +21,7 @@ __all__ = ["Zarr3Hierarchy"]
 class Zarr3Hierarchy(Zarr3Format):
     """Zarr version 3 with its groups."""
 
-    mark: ClassVar[str] = NODE
+    marks: ClassVar[tuple[str, ...]] = (NODE,)
     between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:

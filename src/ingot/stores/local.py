@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from ingot.errors import NotFoundError, ReadOnlyError
+from ingot.errors import ReadOnlyError
 from ingot.stores.alone import Alone
 from ingot.stores.aside import Aside
+from ingot.stores.copies import put_copy_aside
 from ingot.stores.dataset import WHOLE, Dataset
 from ingot.stores.files import Files, Inside, LocalFiles
 from ingot.stores.journal import checksum
@@ -44,7 +45,6 @@ from ingot.stores.verification import read_journal
 
 __all__ = ["LocalStore"]
 
-_PIECE: Final = 1 << 24
 # What one call reads at once: beyond it, what that saves is little beside the work.
 _MOST_AT_ONCE: Final = 16
 
@@ -235,9 +235,7 @@ class LocalStore:
         inside = self._files.create(sync=False)
         try:
             inside.make_folder(key.rpartition("/")[0])
-            # A name that leads to the file already would let the rename do nothing.
-            if inside.size(key) is not None or not inside.link(check_key(source), aside):
-                _copy(inside, source, aside, self.location)
+            put_copy_aside(inside, check_key(source), key, aside, self.location)
         finally:
             inside.close()
         return Move(aside, key)
@@ -273,6 +271,17 @@ class LocalStore:
                 self._carry_out(inside, Commit, True, thorough=True)
 
     # One committed state
+
+    def check_journal(self) -> None:
+        """Complain about what lies in the place of the journal and is none.
+
+        Nobody looks there while the lock file says that no commit is half done, so whoever opens
+        a directory asks once.
+        """
+        if os.access(f"{self.root}/{self._dataset.journal}", os.F_OK):
+            with self._entered() as inside:
+                if inside is not None:
+                    read_journal(inside, self._dataset, self.location)
 
     def look(self) -> Look | None:
         """Return the number of the committed state; None when there was no writer yet."""
@@ -389,17 +398,3 @@ class LocalStore:
         finally:
             self._writer = None
             turn.release()
-
-
-def _copy(inside: Inside, source: str, aside: str, where: str) -> None:
-    """Write the bytes of one file into a new one, a piece at a time."""
-    size = inside.size(source)
-    if size is None:
-        raise NotFoundError(f"{where}: no key {source!r} to be copied")
-    file = inside.open_new(aside)
-    try:
-        for start in range(0, size, _PIECE):
-            (piece,) = inside.read(source, [Extent(source, start, _PIECE)]) or (b"",)
-            inside.write(file, start, piece)
-    finally:
-        inside.close_file(file)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -672,4 +672,55 @@ def test_mode_r_changes_nothing(tmp_path: Path, kernel: str, journal: bool) -> N
             with pytest.raises(ingot.errors.ReadOnlyError):
                 change()
     open_table(LocalStore(folder))
+    assert tree(folder) == before
+
+
+def died_in_the_middle(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ingot.open(folder, "r+").update(slice(2), {"a": 70, "b": b"new"})
+
+
+LEFT: dict[str, Callable[[Path], None]] = {
+    "nothing": lambda folder: None,
+    "no lock": lambda folder: (folder / ".lock").unlink(),
+    "a journal": died_in_the_middle,
+    "a staged value": lambda folder: (folder / "a/data/.g-1-__0.blp").write_bytes(b"x"),
+}
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_mode_r_changes_nothing_of_a_table(tmp_path: Path, kernel: str, left: str) -> None:
+    folder = tmp_path / "table"
+    schema = {"a": design(wish(9)), "b": design(wish(9, "S3")), "n": {"x": design(wish(9))}}
+    filled(folder, schema, rows=9)
+    LEFT[left](folder)
+    before = tree(folder)
+    table = ingot.open(folder)
+    assert len(table) == 9
+    assert table["a"][0] == (70 if left == "a journal" else 1)
+    table.read(), table.read("a", where="a > 3"), list(table), table[2:4], table.to_numpy()
+    table.where("n.x > 3").count(), str(table.info), table._repr_html_(), dict(table.attrs)
+    table.shard(2, tmp_path / "shards")
+    with table.snapshot():
+        table.read()
+    table.refresh()
+    for change in (
+        lambda: table.append(table[:1]),
+        lambda: table.update("a > 1", {"a": 5}),
+        lambda: table.delete([1]),
+        lambda: table.resize(4),
+        lambda: table.add_column("c", np.zeros(9)),
+        lambda: table.drop_column("a"),
+        lambda: table.rename_column("a", "c"),
+        lambda: table.attrs.update(x=1),
+        lambda: table["a"].__setitem__(0, 1),
+        lambda: table["n"].drop_column("x"),
+        lambda: table.transaction().__enter__(),
+        lambda: table.appender(),
+    ):
+        with pytest.raises(ingot.errors.ReadOnlyError):
+            change()
+    table.close()
     assert tree(folder) == before

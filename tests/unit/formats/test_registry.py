@@ -16,7 +16,7 @@ def test_formats_have_the_names_they_are_known_by() -> None:
 
 def test_owners_have_the_marks_that_are_looked_for() -> None:
     owners = {name: each for name, each in FORMATS.items() if isinstance(each, Owner)}
-    assert {name: (each.mark, each.between) for name, each in owners.items()} == OWNERS
+    assert {name: (each.marks, each.between) for name, each in owners.items()} == OWNERS
 
 
 def test_documents_of_a_format_have_its_markers() -> None:

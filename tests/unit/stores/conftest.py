@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from ingot import native
 from ingot.stores import root as root_module
 
 
@@ -46,9 +47,14 @@ def _open_files(listing: Path) -> list[str]:
     return sorted(target for target in found if not target.endswith(".lock"))
 
 
-@pytest.fixture(params=["kernel", "walk"])
+@pytest.fixture(params=["native", "kernel", "walk"])
 def _resolution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with both ways of opening a key below a root."""
+    """Run a test with all ways of opening a key below a root; the first is only for reading."""
+    if request.param == "native":
+        if native.choice().name != "native":
+            pytest.skip("the native kernel is not there to read small files")
+        return
+    monkeypatch.setattr(native, "read_pieces", lambda root, pieces: None)
     if request.param == "walk":
         monkeypatch.setattr(root_module, "_kernel_resolves", lambda: False)
     elif not root_module._kernel_resolves():

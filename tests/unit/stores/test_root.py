@@ -306,6 +306,7 @@ def test_forty_links_are_followed_and_no_more(store: LocalStore, inside: Path) -
         store.read([Extent("40")])
 
 
+@pytest.mark.parametrize("_resolution", ["kernel", "walk"], indirect=True)
 def test_the_kernel_is_asked_again_when_it_gives_up(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,6 +341,7 @@ def test_without_the_system_call_keys_are_walked(
     assert store.read([Extent("real/chunk")]) == [b"chunk"]
 
 
+@pytest.mark.parametrize("_resolution", ["kernel", "walk"], indirect=True)
 def test_other_errors_are_raised_as_they_are_with_the_key(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
