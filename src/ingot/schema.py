@@ -87,7 +87,18 @@ class ArraySchema:
     def resized(self, shape: tuple[int, ...]) -> Self:
         """Return the same array of another shape; chunks of several lengths go on as the last."""
         if not self.edges:
-            return replace(self, shape=shape)
+            return type(self)(
+                shape,
+                self.dtype,
+                self.chunks,
+                self.chain,
+                self.fill,
+                self.order,
+                self.attrs,
+                self.padded,
+                self.sparse,
+                dimension_names=self.dimension_names,
+            )
         edges = tuple(
             axis and axis.covering(length) for axis, length in zip(self.edges, shape, strict=True)
         )

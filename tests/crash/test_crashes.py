@@ -133,9 +133,9 @@ def test_no_part_of_a_transaction_can_be_left_out(
 def test_a_journal_must_not_go_before_what_it_says_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Transaction._apply
 
-    def hasty(self: Transaction, journal: Journal, *, sync: bool) -> None:
+    def hasty(self: Transaction, journal: Journal, **named: bool) -> None:
         self._unlink(".commit")
-        real(self, journal, sync=sync)
+        real(self, journal, **named)
 
     monkeypatch.setattr(Transaction, "_apply", hasty)
     assert not prove(SCENARIOS["two keys"]).holds

@@ -45,8 +45,11 @@ def _may_be_left_out(disk: Disk) -> bool:
         return False
     # Folders on the way to a chunk are synced for those who may have made them, in other processes.
     pending = disk._pending.get(disk.steps[-1].removeprefix("sync folder ").removeprefix("."), [])
-    # The staged name of a document needs not last: it is renamed, and no journal speaks of it.
-    return all(is_staged(name, "zarr.json") for change in pending for name, _ in change)
+    # The staged names of a document and of the journal need not last: they are renamed, and no
+    # journal speaks of them.
+    own = ("zarr.json", ".commit")
+    names = [name for change in pending for name, _ in change]
+    return all(any(is_staged(name, target) for target in own) for name in names)
 
 
 @needs_native

@@ -29,7 +29,7 @@ from ingot.formats.format import ChunkMap, Coords, files_of, zoned_of
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import discard, stateful
+from ingot.stores.state import announce, discard, stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -319,6 +319,7 @@ class Engine:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
         transaction = os.urandom(8).hex()
+        announce(store, transaction)
         edits: list[Edit] = []
         try:
             count = self._files().count_chunks(selection)

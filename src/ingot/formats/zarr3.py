@@ -110,10 +110,11 @@ class Zarr3Map:
             raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
+        template = self.template
         commit = Commit(
-            prepare=removals(self.store, self.template, new, old),
+            prepare=removals(self.store, template, new, old),
             publish=self._documented(metadata),
-            cleanup=removals(self.store, self.template, old, new),
+            cleanup=removals(self.store, template, old, new),
         )
         return Zarr3Map(self.store, metadata, self.path), commit
 

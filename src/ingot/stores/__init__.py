@@ -1,7 +1,8 @@
 """Stores: where bytes lie. The contract is in `ingot.stores.store`."""
 
-from ingot.stores.local import FileStore, LocalStore
+from ingot.stores.local import LocalStore
 from ingot.stores.memory import MemoryStore
+from ingot.stores.single import FileStore
 from ingot.stores.state import Look, Stateful, read_state
 from ingot.stores.store import (
     Commit,

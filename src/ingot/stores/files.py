@@ -19,7 +19,7 @@ from ingot import native
 from ingot.errors import UnsafeError
 from ingot.stores import lock
 from ingot.stores.exchange import exchanged, linked, placed
-from ingot.stores.lock import Hold, Turn
+from ingot.stores.lock import Announcement, Hold, Turn
 from ingot.stores.root import Root
 from ingot.stores.state import Look
 from ingot.stores.store import Buffer, Extent, check_key
@@ -95,6 +95,9 @@ class Inside(Protocol):
 
     def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
         """Become the one writer."""
+
+    def announce(self, name: str, wait: float) -> Announcement | None:
+        """Say that values are put aside out of turn; None where nobody sweeps."""
 
     def hold(self, name: str, wait: float) -> Hold | None:
         """Keep writers from applying; None when there is no lock file, so no writer either."""
@@ -387,6 +390,14 @@ class _Folder:
             turn.release()
             raise
         return turn
+
+    def announce(self, name: str, wait: float) -> Announcement | None:
+        if self.size(name) is None:
+            # The first writer here says so before anything else, as in any turn.
+            turn = self.lock(name, wait, sync=True)
+            turn.mark(lock.State.CLEAN if turn.found is lock.State.NEW else lock.State.BUSY)
+            turn.release()
+        return lock.announce(self._inside, name, wait, self._root.path)
 
     def hold(self, name: str, wait: float) -> Hold | None:
         return lock.hold(self._inside, name, wait, self._root.path)

@@ -1,4 +1,4 @@
-"""Stores on the local file system: a directory, or one file.
+"""The store that is a directory of the local file system.
 
 Knows what a store of files is asked; refuses to know formats, and leaves the rest to its parts:
 `files` has the system calls, `root` says which files may be opened at all, `transaction` the order
@@ -10,16 +10,19 @@ one, and a reader that opened the old one keeps it.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.errors import ReadOnlyError
+from ingot.stores.alone import Alone
+from ingot.stores.aside import Aside
 from ingot.stores.copies import put_copy_aside
 from ingot.stores.dataset import WHOLE, Dataset
 from ingot.stores.files import Files, Inside, LocalFiles
 from ingot.stores.journal import checksum
-from ingot.stores.lock import Alone, Turn
+from ingot.stores.lock import Announcement, Turn
 from ingot.stores.overlay import Overlay
 from ingot.stores.state import Look, Lookout, Looks
 from ingot.stores.store import (
@@ -40,7 +43,8 @@ from ingot.stores.store import (
 from ingot.stores.transaction import Transaction
 from ingot.stores.verification import read_journal
 
-__all__ = ["FileStore", "LocalStore"]
+__all__ = ["LocalStore"]
+
 # What one call reads at once: beyond it, what that saves is little beside the work.
 _MOST_AT_ONCE: Final = 16
 
@@ -87,6 +91,8 @@ class LocalStore:
         self._known: Final[set[str]] = set()
         self._left: int | None = None
         self._local: Final = self._files if isinstance(self._files, LocalFiles) else None
+        self._aside: Final = Aside()
+        self._writer: int | None = None
         features = Feature.RANGES | Feature.LIST
         if self._local is not None:
             features |= Feature.NATIVE
@@ -194,7 +200,9 @@ class LocalStore:
     def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
         """Do the same with a value that is never in memory as a whole: its pieces in order."""
         self._check(Commit(publish=(Put(key, b""),)))
-        source = staged_key(key, self._files.transaction())
+        transaction = self._files.transaction()
+        source = staged_key(key, transaction)
+        self.announce(transaction)
         size = sum_of_all = 0
         inside = self._files.create(sync=False)
         try:
@@ -221,7 +229,9 @@ class LocalStore:
         Where a file can have two names nothing is copied: files are replaced, never written to.
         """
         self._check(Commit(publish=(Put(key, b""),)))
-        aside = staged_key(key, self._files.transaction())
+        transaction = self._files.transaction()
+        aside = staged_key(key, transaction)
+        self.announce(transaction)
         inside = self._files.create(sync=False)
         try:
             inside.make_folder(key.rpartition("/")[0])
@@ -230,6 +240,15 @@ class LocalStore:
             inside.close()
         return Move(aside, key)
 
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under the name of a transaction.
+
+        To be called before that is done by others than this store. It ends with the commit that
+        publishes such a value, when one is discarded, or with the process.
+        """
+        if self._locking and self._writer != threading.get_ident():
+            self._aside.begin(transaction, self._announced)
+
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that nobody will apply."""
         sources = [edit.source for edit in edits if isinstance(edit, Move)]
@@ -237,6 +256,7 @@ class LocalStore:
             if inside is not None:
                 for source in sources:
                     inside.unlink(source)
+        self._aside.end(sources)
 
     def recover(self) -> None:
         """Finish what a writer that died has decided, and remove what it has not.
@@ -323,6 +343,13 @@ class LocalStore:
             if inside is not None:
                 inside.close()
 
+    def _announced(self) -> Announcement | None:
+        inside = self._files.create(sync=False)
+        try:
+            return inside.announce(self._dataset.lock, self._wait)
+        finally:
+            inside.close()
+
     def _check(self, commit: Commit) -> None:
         check_commit(self, commit)
         for edit in commit.edits:
@@ -354,9 +381,12 @@ class LocalStore:
         if turn.sequence != self._left:
             self._known.clear()  # Another writer may have removed folders since.
         try:
+            self._writer = threading.get_ident()
             transaction.recover(thorough=thorough)
             try:
                 commit = build()
+                sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
+                transaction.sweep(sources, self._aside.end(sources))
             except BaseException:
                 transaction.abandon()
                 raise
@@ -371,122 +401,5 @@ class LocalStore:
                 error.add_note("the commit is decided: readers see it, the next writer finishes it")
             raise
         finally:
+            self._writer = None
             turn.release()
-
-
-class FileStore:
-    """One file as a store: its only key is `key`, the name of the file.
-
-    The path is resolved once, here, so it may be a symbolic link; a commit replaces the file that
-    the link leads to. Every other key is absent, and writing to it is `UnsafeError`, but for the
-    staged keys of the file itself.
-
-    >>> import tempfile
-    >>> from ingot.stores import Put
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> store = FileStore(os.path.join(folder.name, "prices.blp"), writable=True)
-    >>> store.apply(Commit(publish=(Put(store.key, b"abc"),)))
-    >>> store.read([Extent("prices.blp"), Extent("sizes")]), list(store.names())
-    ([b'abc', None], ['prices.blp'])
-    >>> folder.cleanup()
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        writable: bool = False,
-        locking: bool = True,
-        wait: float = 10.0,
-    ) -> None:
-        folder, name = os.path.split(os.path.realpath(path))
-        self.key: Final = check_key(name)
-        self._folder: Final = LocalStore(
-            folder,
-            writable=writable,
-            locking=locking,
-            wait=wait,
-            dataset=Dataset.of_file(name),
-        )
-
-    @property
-    def features(self) -> Feature:
-        """Those of a `LocalStore`."""
-        return self._folder.features
-
-    @property
-    def root(self) -> str:
-        """The absolute path of the folder that holds the file."""
-        return self._folder.root
-
-    @property
-    def location(self) -> str:
-        """The absolute path of the file, for messages."""
-        return os.path.join(self._folder.root, self.key)
-
-    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
-        """Return the bytes of each extent; None for every key but the file's."""
-        own = [extent for extent in extents if self._owns(check_key(extent.key))]
-        found = iter(self._folder.read(own))
-        return [next(found) if self._owns(extent.key) else None for extent in extents]
-
-    def size(self, key: str) -> int | None:
-        """Return the number of bytes of the file; None when it, or the key, is another one."""
-        return self._folder.size(key) if self._owns(check_key(key)) else None
-
-    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
-        """Yield the name of the file, if it is there."""
-        names = self._folder.names(prefix, hidden=hidden)
-        return (name for name in names if not prefix and self._owns(name))
-
-    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit whose edits are all about this file."""
-        check_commit(self, commit)
-        for edit in commit.edits:
-            if not self._owns(edit.key):
-                raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
-        self._folder.apply(commit, durability=durability)
-
-    def change(
-        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
-    ) -> int | None:
-        """Apply the commit that `build` returns while no other writer is at work."""
-        return self._folder.change(lambda _: build(self), durability=durability)
-
-    def stage(self, key: str, data: Buffer) -> Move:
-        """Write a value for the file under a staged name."""
-        return self.stage_pieces(key, (data,))
-
-    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
-        """Do the same with a value that is never in memory as a whole: its pieces in order."""
-        if not self._owns(key):
-            raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
-        return self._folder.stage_pieces(key, pieces)
-
-    def discard(self, edits: Iterable[Edit]) -> None:
-        """Remove the staged values of edits that nobody will apply."""
-        self._folder.discard(edits)
-
-    def recover(self) -> None:
-        """Finish what a writer that died has decided, and remove what it has not."""
-        self._folder.recover()
-
-    def look(self) -> Look | None:
-        """Return the number of the committed state; None when there was no writer yet."""
-        return self._folder.look()
-
-    def view(self) -> Store:
-        """Return a store that reads the committed state: this one, or through a journal."""
-        view = self._folder.view()
-        return self if view is self._folder else view
-
-    def hold(self) -> AbstractContextManager[Store]:
-        """Give a view of the committed state, which stays that as long as the block runs."""
-        return self._folder.hold()
-
-    def __repr__(self) -> str:
-        writable = Feature.WRITE in self.features
-        return f"FileStore({self.location!r}, writable={writable})"
-
-    def _owns(self, key: str) -> bool:
-        return key == self.key or is_staged(key, self.key)

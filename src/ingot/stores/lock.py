@@ -7,13 +7,12 @@ could each hold one. The system drops the locks of a process that ends, so no lo
 - *writer*: held by whoever changes the dataset, for one commit.
 - *apply*: held exclusively while what readers see changes, shared by readers that want it to stay.
 
-On Linux both are ranges of the file, locked for the open file (OFD), so that threads exclude each
-other and closing another descriptor loses nothing. Elsewhere *writer* is the whole file and *apply*
-the directory (flock); on Windows a byte each, and what should be shared is exclusive.
+- *staging*: shared by those who put values aside out of turn, held exclusively by a writer that
+  sweeps away what such a one has left that died. Which locks a system has, `ranges` knows.
 
 The 256 bytes of the file: magic (8), sequence number (8), the running system (8), the state (1), 7
-unused, then who wrote last, as text. Only living processes read them, so they are never synced; a
-state that another run of the system left is `State.UNKNOWN`.
+unused, who wrote last, as text, and who put values aside (8). Only living processes read them, so
+they are never synced; a state that another run of the system left is `State.UNKNOWN`.
 """
 
 import contextlib
@@ -24,7 +23,6 @@ import os
 import platform
 import stat
 import struct
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -33,29 +31,38 @@ from typing import Final, Protocol
 
 from ingot import native
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
+from ingot.stores.ranges import APPLY, OFD, STAGING, WRITER, drop, drop_all, keep_place, take
 from ingot.stores.state import SWITCHING, Look
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
-__all__ = ["LOCK_BYTES", "Alone", "Hold", "State", "Turn", "acquire", "hold", "look", "lookout"]
+__all__ = [
+    "LOCK_BYTES",
+    "Announcement",
+    "Hold",
+    "State",
+    "Turn",
+    "acquire",
+    "announce",
+    "hold",
+    "look",
+    "lookout",
+]
 
 LOCK_BYTES: Final = 256
 _MAGIC: Final = b"IngotL\x01\n"
 _HEAD: Final = struct.Struct("<8sQ8sB7x")
 _SEQUENCE_AT: Final = 8
 _STATE_AT: Final = 24
-_HOLDER_BYTES: Final = LOCK_BYTES - _HEAD.size
+_STAGER_AT: Final = LOCK_BYTES - 8
+_HOLDER_BYTES: Final = _STAGER_AT - _HEAD.size
 
-# Far behind the text, so that a system whose locks are mandatory still lets it be read.
-_WRITER: Final = 1 << 30
-_APPLY: Final = _WRITER + 1
-
-_BUSY: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 _SHORTEST_NAP: Final = 0.0002
 _LONGEST_NAP: Final = 0.02
+
+
+NOBODY: Final = 0
+"""Who puts values aside when nobody does, nor died at it."""
+SEVERAL: Final = 2**64 - 1
+"""Who puts values aside when more than one did, or one who died."""
 
 
 class State(enum.IntEnum):
@@ -96,6 +103,19 @@ class Turn(Protocol):
     def mark(self, state: State) -> None:
         """Say what is left behind."""
 
+    def find_litter(self, own: int) -> bool:
+        """Tell whether what somebody put aside who died is there, and nobody is at that now.
+
+        `own` is what this writer is called who put values aside himself, or 0. If there is litter,
+        nobody can put anything aside until it is `swept`.
+        """
+
+    def leave_litter(self) -> bool:
+        """Say that there is litter, unless nobody puts values aside now: then as `find_litter`."""
+
+    def swept(self) -> None:
+        """Say that there is no litter any more."""
+
     def release(self) -> None:
         """Let the next writer in."""
 
@@ -107,39 +127,6 @@ class Hold(Protocol):
         """Let writers apply again."""
 
 
-class Alone:
-    """The turns of somebody who promised to be the only writer; nobody else is told anything.
-
-    >>> turn = Alone()
-    >>> turn.found.name, turn.mark(State.CLEAN), turn.release(), turn.found.name
-    ('UNKNOWN', None, None, 'CLEAN')
-    """
-
-    __slots__ = ("_left", "found", "sequence")
-
-    def __init__(self) -> None:
-        self.found = self._left = State.UNKNOWN
-        self.sequence: int | None = None
-
-    def bump(self) -> None:
-        """Tell nobody."""
-
-    def begin_apply(self) -> None:
-        """Wait for nobody."""
-
-    def switch(self) -> AbstractContextManager[None]:
-        """Tell nobody."""
-        return contextlib.nullcontext()
-
-    def mark(self, state: State) -> None:
-        """Keep in mind what is left behind."""
-        self._left = state
-
-    def release(self) -> None:
-        """End a turn; one that did not say what it leaves behind has failed."""
-        self.found, self._left = self._left, State.BUSY
-
-
 def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
     """Become the writer of the dataset in the open `folder`, or `LockedError` after `wait` seconds.
 
@@ -147,16 +134,41 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
     """
     deadline = time.monotonic() + wait
     while True:
-        file, created = _open_or_create(folder, name, where)
+        file, created, facts = _open_or_create(folder, name, where)
         try:
-            _check_locks_hold(file, folder, name, where)
-            _wait(file, folder, _WRITER, True, deadline, wait, where)
-            if _is_at(file, folder, name):
+            if facts.st_dev not in _probed:
+                _check_locks_hold(file, folder, name, where)
+                _probed.add(facts.st_dev)
+            _wait(file, folder, WRITER, True, deadline, wait, where)
+            if _is_at(facts, folder, name):
                 return _WriterTurn(file, folder, created, wait, where)
         except BaseException:
             os.close(file)
             raise
         os.close(file)  # The dataset was replaced while we waited: begin with the new one.
+
+
+def announce(folder: int, name: str, wait: float, where: str) -> "Announcement | None":
+    """Say that values are put aside out of turn, until it is withdrawn; None where nobody asks.
+
+    There must have been a writer before.
+    """
+    if not OFD:
+        return None
+    deadline = time.monotonic() + wait
+    file, _, _ = _open_or_create(folder, name, where)
+    try:
+        own = int.from_bytes(os.urandom(7), "little") + 1
+        first = take(file, -1, STAGING, True) and read_stager(file) == NOBODY
+        if first:
+            write_stager(file, own)
+        _wait(file, -1, STAGING, False, deadline, wait, where)
+        if not first:
+            write_stager(file, SEVERAL)
+    except BaseException:
+        os.close(file)
+        raise
+    return Announcement(file, own)
 
 
 def lookout(path: str) -> tuple[Callable[[], Look | None], native.Lookout | None]:
@@ -197,9 +209,9 @@ def hold(folder: int, name: str, wait: float, where: str) -> Hold | None:
         file = os.open(name, _READING, dir_fd=folder)
     except (FileNotFoundError, PermissionError):
         return None
-    place = _dup_for_flock(folder)
+    place = keep_place(folder)
     try:
-        _wait(file, place, _APPLY, False, time.monotonic() + wait, wait, where)
+        _wait(file, place, APPLY, False, time.monotonic() + wait, wait, where)
     except BaseException:
         _close(file, place)
         raise
@@ -252,31 +264,54 @@ class _ReaderHold(_Held):
 
     def release(self) -> None:
         if self._file >= 0:
-            _unlock(self._file, self._place, _APPLY)
+            drop(self._file, self._place, APPLY)
+            self.forget()
+
+
+class Announcement(_Held):
+    """That somebody puts values aside: nobody sweeps until it is withdrawn, or he died."""
+
+    __slots__ = ("own",)
+
+    def __init__(self, file: int, own: int) -> None:
+        self.own = own
+        super().__init__(file, -1)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it was made here and not withdrawn: it does not speak for a forked child."""
+        return self._file >= 0
+
+    def withdraw(self) -> None:
+        """Say that nothing is put aside any more, or that it is this writer's turn."""
+        if self._file >= 0:
+            drop(self._file, -1, STAGING)
             self.forget()
 
 
 class _WriterTurn(_Held):
-    __slots__ = ("_applying", "_wait", "_where", "found", "sequence")
+    __slots__ = ("_applying", "_stager", "_sweeping", "_wait", "_where", "found", "sequence")
 
     def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
-        self._applying = False
+        self._applying = self._sweeping = False
         self._wait = wait
         self._where = where
         self.sequence: int
-        data = os.pread(file, _HEAD.size, 0)
+        data = os.pread(file, LOCK_BYTES, 0)
+        self._stager = int.from_bytes(data[_STAGER_AT:], "little")
         if data and not data.startswith(_MAGIC):
             raise FormatError(f"{where}: its lock file was not made by Ingot, or by a later one")
         if len(data) < _HEAD.size:
             self.sequence = int.from_bytes(os.urandom(4), "little") << 16
             self.found = State.NEW if created else State.UNKNOWN
         else:
-            _, sequence, system, state = _HEAD.unpack(data)
+            _, sequence, system, state = _HEAD.unpack_from(data)
             self.sequence = sequence % SWITCHING
             known = system == _system() and state in (State.CLEAN, State.LOOSE, State.BUSY)
             self.found = State(state) if known else State.UNKNOWN
-        _write(file, self._record(State.BUSY), 0)
-        super().__init__(file, _dup_for_flock(folder))
+        new = bytes(8) if len(data) < LOCK_BYTES else b""
+        _write(file, self._record(State.BUSY) + new, 0)
+        super().__init__(file, keep_place(folder))
 
     def bump(self) -> None:
         self.sequence = (self.sequence + 1) % SWITCHING
@@ -285,7 +320,7 @@ class _WriterTurn(_Held):
     def begin_apply(self) -> None:
         if not self._applying:
             deadline = time.monotonic() + self._wait
-            _wait(self._file, self._place, _APPLY, True, deadline, self._wait, self._where)
+            _wait(self._file, self._place, APPLY, True, deadline, self._wait, self._where)
             self._applying = True
 
     @contextlib.contextmanager
@@ -306,14 +341,49 @@ class _WriterTurn(_Held):
     def release(self) -> None:
         if self._file >= 0:
             # Said explicitly: closing is not enough while a forked child has the file open, too.
-            if self._applying:
-                _unlock(self._file, self._place, _APPLY)
-            _unlock(self._file, self._place, _WRITER)
+            drop_all(self._file, self._place)
             self.forget()
+
+    def find_litter(self, own: int) -> bool:
+        if not (own or self._stager) or not self._excludes_stagers():
+            return False
+        # Whoever began after this writer's turn did is here to say so again.
+        if read_stager(self._file) not in (NOBODY, own):
+            return True
+        self.swept()
+        return False
+
+    def leave_litter(self) -> bool:
+        if self._excludes_stagers():
+            return True
+        if OFD:
+            write_stager(self._file, SEVERAL)
+        return not OFD
+
+    def swept(self) -> None:
+        write_stager(self._file, NOBODY)
+        if self._sweeping:
+            drop(self._file, self._place, STAGING)
+            self._sweeping = False
+
+    def _excludes_stagers(self) -> bool:
+        if OFD and not self._sweeping:
+            self._sweeping = take(self._file, self._place, STAGING, True)
+        return self._sweeping
 
     def _record(self, state: State) -> bytes:
         head = _HEAD.pack(_MAGIC, self.sequence, _system(), state)
         return head + _holder()
+
+
+def read_stager(file: int) -> int:
+    """Return who put values aside since nobody was at it."""
+    return int.from_bytes(os.pread(file, 8, _STAGER_AT), "little")
+
+
+def write_stager(file: int, stager: int) -> None:
+    """Say who put values aside since nobody was at it."""
+    _write(file, stager.to_bytes(8, "little"), _STAGER_AT)
 
 
 def _close(file: int, place: int) -> None:
@@ -331,7 +401,7 @@ def _write(file: int, data: bytes, start: int) -> None:
         data, start = data[count:], start + count
 
 
-def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool]:
+def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool, os.stat_result]:
     while True:
         try:
             file, created = os.open(name, _WRITING, dir_fd=folder), False
@@ -345,27 +415,28 @@ def _open_or_create(folder: int, name: str, where: str) -> tuple[int, bool]:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
                 raise UnsafeError(f"{where}: {name!r} is not a plain file") from None
             raise
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return file, created
+        facts = os.fstat(file)
+        if stat.S_ISREG(facts.st_mode):
+            return file, created, facts
         os.close(file)
         raise UnsafeError(f"{where}: {name!r} is not a plain file")
 
 
-def _is_at(file: int, folder: int, name: str) -> bool:
+def _is_at(facts: os.stat_result, folder: int, name: str) -> bool:
     try:
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(file))
+    return os.path.samestat(there, facts)
 
 
 def _wait(
     file: int, place: int, which: int, exclusive: bool, deadline: float, wait: float, where: str
 ) -> None:
     nap = _SHORTEST_NAP
-    while not _lock(file, place, which, exclusive):
+    while not take(file, place, which, exclusive):
         if time.monotonic() >= deadline:
-            held = "a reader or a writer" if which == _APPLY and exclusive else _last_holder(file)
+            held = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
             raise LockedError(errno.EAGAIN, f"{where}: locked by {held}; waited {wait:g} s")
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
@@ -403,16 +474,13 @@ _probed: Final[set[int]] = set()
 
 
 def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
-    """Try, once for each file system, whether a lock that is taken can be taken again."""
-    device = os.fstat(file).st_dev
-    if device in _probed:
-        return
+    """Try whether a lock that is taken can be taken again."""
     second = os.open(name, _WRITING, dir_fd=folder)
     try:
-        if not _lock(file, folder, _WRITER, True):
+        if not take(file, folder, WRITER, True):
             return  # Somebody holds it, so locks do hold.
-        twice = _lock(second, folder, _WRITER, True)
-        _unlock(file, folder, _WRITER)
+        twice = take(second, folder, WRITER, True)
+        drop(file, folder, WRITER)
     except OSError as error:
         raise UnsupportedError(
             f"{where}: this file system has no locks ({error.strerror}); "
@@ -425,68 +493,3 @@ def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
             f"{where}: this file system gives one lock twice; "
             "without locks there must be one writer only, and the store must be told so"
         )
-    _probed.add(device)
-
-
-_OFD: Final = hasattr(sys.modules.get("fcntl"), "F_OFD_SETLK")
-
-if _OFD:
-    _RANGE: Final = struct.Struct("@hhqqi4x")
-
-    def _dup_for_flock(folder: int) -> int:
-        return -1
-
-    def _change(file: int, which: int, kind: int) -> None:
-        request = _RANGE.pack(kind, os.SEEK_SET, which, 1, 0)
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
-
-    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
-        try:
-            _change(file, which, fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
-
-    def _unlock(file: int, place: int, which: int) -> None:
-        _change(file, which, fcntl.F_UNLCK)
-
-elif sys.platform != "win32":
-
-    def _dup_for_flock(folder: int) -> int:
-        return os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-
-    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
-        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-        try:
-            fcntl.flock(file if which == _WRITER else place, kind | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
-
-    def _unlock(file: int, place: int, which: int) -> None:
-        fcntl.flock(file if which == _WRITER else place, fcntl.LOCK_UN)
-
-else:
-
-    def _dup_for_flock(folder: int) -> int:
-        return -1
-
-    def _at(file: int, which: int, mode: int) -> None:
-        os.lseek(file, which, os.SEEK_SET)
-        msvcrt.locking(file, mode, 1)
-
-    def _lock(file: int, place: int, which: int, exclusive: bool) -> bool:
-        try:
-            _at(file, which, msvcrt.LK_NBLCK)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
-
-    def _unlock(file: int, place: int, which: int) -> None:
-        _at(file, which, msvcrt.LK_UNLCK)

@@ -16,11 +16,13 @@ __all__ = [
     "ATTEMPTS",
     "NEVER",
     "SWITCHING",
+    "Announcing",
     "Copying",
     "Look",
     "Lookout",
     "Looks",
     "Stateful",
+    "announce",
     "change",
     "copied",
     "discard",
@@ -138,6 +140,15 @@ def lookout(states: Stateful) -> Lookout:
     return Looks(states) if own is None else own()
 
 
+@runtime_checkable
+class Announcing(Protocol):
+    """A store in which others than itself may stage values, under the name of a transaction."""
+
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under that name from now on."""
+        ...
+
+
 def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
     """Return what `read` returns, given one committed state to read from.
 
@@ -220,6 +231,16 @@ def copied(store: Store, source: str, key: str) -> Edit:
     return Put(key, data)
 
 
+def announce(store: Store, transaction: str) -> None:
+    """Have others leave alone what will be staged, where others might take it for litter.
+
+    >>> from ingot.stores import MemoryStore
+    >>> announce(MemoryStore(), "2f81")
+    """
+    if _is_announcing(type(store)):
+        cast(Announcing, store).announce(transaction)
+
+
 def discard(store: Store, edits: Iterable[Edit]) -> None:
     """Remove what was put aside for edits that nobody will apply, where anything was.
 
@@ -246,6 +267,11 @@ def stateful(store: Store) -> Stateful | None:
 def _is_stateful(kind: type) -> bool:
     # Asking a protocol takes longer than the look at a lock file that the answer is needed for.
     return issubclass(kind, Stateful)
+
+
+@functools.cache
+def _is_announcing(kind: type) -> bool:
+    return issubclass(kind, Announcing)
 
 
 def switches(look: Look | None) -> bool:

@@ -16,8 +16,7 @@ Readers are told (`Turn.bump`) after the commit is decided and before anything t
 reader could still need is touched: between two bumps all that is read fits together.
 """
 
-import errno
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from itertools import chain, groupby
@@ -29,8 +28,8 @@ from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
 from ingot.stores.lock import State, Turn
-from ingot.stores.obstacle import check_clear
-from ingot.stores.outcome import Outcome, Patches, bytes_to_write, check_reach, compose
+from ingot.stores.obstacle import check_clear, check_room
+from ingot.stores.outcome import Outcome, Patches, check_reach, compose
 from ingot.stores.store import Commit, Delete, Move, Patch, Put, staged_key
 from ingot.stores.verification import read_journal, summed, verify
 
@@ -39,7 +38,6 @@ __all__ = ["Transaction"]
 _MOST_OPEN: Final = 128
 # From so many files on, syncing the whole file system is faster than each of them.
 _MANY: Final = 16
-_SMALL: Final = 1 << 20
 
 
 class Transaction:
@@ -57,6 +55,7 @@ class Transaction:
         "_journal",
         "_known",
         "_lasting",
+        "_littered",
         "_made",
         "_name",
         "_staged",
@@ -96,24 +95,23 @@ class Transaction:
         self._all_last = False
         self._known = set() if known is None else known
         self._changed: dict[str, None] = {}
-        self._touched = False
+        self._touched = self._littered = False
         self.decided = False
         """Whether the commit will be there, whatever happens from now on."""
         self.sync_failed = False
         """Whether the system could not say that something lasts; asking again proves nothing."""
 
     def recover(self, *, thorough: bool = False) -> None:
-        """Finish what a writer before decided, and sweep away what it did not.
+        """Finish what a writer before decided; what it did not is to be swept away.
 
-        Only if `thorough` are all folders searched for what was put aside out of turn.
+        Also if `thorough`, which only has all folders searched for what was put aside.
         """
         found = self._turn.found
         journal = read_journal(self._inside, self._dataset, self._where)
         if journal is None and found in (State.CLEAN, State.LOOSE, State.NEW):
             if found is State.LOOSE and self._sync:
                 self._sync_all()
-            if thorough:
-                self._sweep("")
+            self._littered = thorough
             return
         # A dead writer may have decided without telling, and none of it needs to last yet.
         self._turn.bump()
@@ -121,8 +119,17 @@ class Transaction:
         if journal is not None:
             verify(journal, self._inside, f"{self._where}: {self._dataset.journal!r}")
             self._turn.begin_apply()
-            self._apply(journal, sync=True)
-        self._sweep("")
+            self._apply(journal, sync=True, again=True)
+        self._littered = True
+
+    def sweep(self, kept: Set[str], own: int) -> None:
+        """Remove staged names but those to be `kept`, unless somebody is about to use his.
+
+        `own` is what this writer is called who put values aside, see `Turn.find_litter`.
+        """
+        if self._turn.leave_litter() if self._littered else self._turn.find_litter(own):
+            self._sweep("", kept)
+            self._turn.swept()
 
     def carry_out(self, commit: Commit) -> None:
         """Carry out a commit; what fails before it is decided leaves the old state."""
@@ -133,7 +140,7 @@ class Transaction:
             prepare, early = compose(commit.prepare)
             publish, late = compose(commit.publish)
             cleanup, last = compose(commit.cleanup)
-            self._check_room(commit)
+            check_room(commit, self._inside, self._where)
             self._made = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
             journal = None if late else self._foreseen(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
@@ -158,12 +165,6 @@ class Transaction:
                 self._turn.mark(State.LOOSE if found is State.NEW else found)
         except OSError:
             return  # The next writer finds the state as it is, and sweeps.
-
-    def _check_room(self, commit: Commit) -> None:
-        need = bytes_to_write(commit.edits)
-        free = None if need < _SMALL else self._inside.free_bytes()
-        if free is not None and need > free:
-            raise OSError(errno.ENOSPC, f"{need} bytes to write, {free} are free", self._where)
 
     # New values
 
@@ -399,8 +400,8 @@ class Transaction:
         self._sync_folders()
         self._turn.bump()
 
-    def _apply(self, journal: Journal, *, sync: bool) -> None:
-        """Do what a journal says, as often as needed, and remove it when that lasts."""
+    def _apply(self, journal: Journal, *, sync: bool, again: bool = False) -> None:
+        """Do what a journal says, perhaps `again` and again, and remove it when that lasts."""
         self._sync, before = sync, self._sync
         folder = None
         for key, group in groupby(journal.entries, _key_of):
@@ -414,7 +415,7 @@ class Transaction:
                 self._unlink(key)
             elif isinstance(entry, Written):
                 self._write_into(_patches(key, entries))
-            elif self._inside.size(entry.staged) is not None:
+            elif not again or self._inside.size(entry.staged) is not None:
                 self._rename(entry.staged, key, "apply")
         self._sync_folders()
         self._unlink(self._dataset.journal)
@@ -424,14 +425,13 @@ class Transaction:
 
     # What others left
 
-    def _sweep(self, folder: str) -> None:
-        """Remove staged names that nobody will publish."""
+    def _sweep(self, folder: str, kept: Set[str]) -> None:
         for name in self._inside.names(folder, follow=False):
             path = f"{folder}/{name}" if folder else name
             if name.endswith("/"):
                 if self._dataset.only is None:
-                    self._sweep(path[:-1])
-            elif self._dataset.stages(name):
+                    self._sweep(path[:-1], kept)
+            elif self._dataset.stages(name) and path not in kept:
                 self._inside.unlink(path)
 
     # Names and syncs

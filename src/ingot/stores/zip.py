@@ -19,9 +19,9 @@ from typing import Any, Final, TypeAlias
 from ingot.errors import CorruptionError, LimitError, NotFoundError, ReadOnlyError
 from ingot.stores import archive
 from ingot.stores.archive import Directory, Member
-from ingot.stores.local import FileStore
 from ingot.stores.outcome import patched
 from ingot.stores.root import Root
+from ingot.stores.single import FileStore
 from ingot.stores.state import NEVER, Look
 from ingot.stores.store import (
     Buffer,

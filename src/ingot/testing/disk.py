@@ -345,6 +345,9 @@ class Disk:
         """Return the number of the state."""
         return Look(self.sequence, self.state in (State.CLEAN, State.LOOSE))
 
+    def announce(self, name: str, wait: float) -> None:
+        """Do nothing: all that is put aside is this process's own."""
+
     def hold(self, name: str, wait: float) -> None:
         """Do nothing: whoever schedules readers and writers knows what this would forbid."""
 
@@ -418,6 +421,15 @@ class _DiskTurn:
         if self._disk._step("mark"):
             self._disk.state = state
             self._disk._done()
+
+    def find_litter(self, own: int) -> bool:
+        return False
+
+    def leave_litter(self) -> bool:
+        return True
+
+    def swept(self) -> None:
+        pass
 
     def release(self) -> None:
         self._disk.locked = self._disk.applying = False

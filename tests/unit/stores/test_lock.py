@@ -90,14 +90,14 @@ def test_a_file_system_without_locks_is_refused(
 ) -> None:
     store = LocalStore(tmp_path, writable=True)
     monkeypatch.setattr(lock, "_probed", set())
-    monkeypatch.setattr(lock, "_lock", lambda *arguments: True)
+    monkeypatch.setattr(lock, "take", lambda *arguments: True)
     with pytest.raises(UnsupportedError, match="one lock twice"):
         store.apply(Commit(publish=(Put("a", b"x"),)))
 
     def none(*arguments: object) -> bool:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(lock, "_lock", none)
+    monkeypatch.setattr(lock, "take", none)
     with pytest.raises(UnsupportedError, match="No locks available"):
         store.apply(Commit(publish=(Put("a", b"x"),)))
     assert store.read([Extent("a")]) == [None]
@@ -221,12 +221,24 @@ def test_a_commit_that_cannot_be_built_leaves_the_store_clean(
     assert store.read([Extent("a")]) == [b"1"]
 
 
-def test_what_the_dead_put_aside_before_their_turn_is_removed_when_asked(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path, writable=True)
+def test_what_was_put_aside_stays_as_long_as_its_owner_lives(tmp_path: Path) -> None:
+    store, owner = LocalStore(tmp_path, writable=True), LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("f/a", b"a"),)))
-    store.stage("f/a", b"b")
+    owner.stage("f/a", b"b")
     store.apply(Commit(publish=(Put("f/a", b"c"),)))
-    assert len(list(store.names("f", hidden=True))) == 2  # Its owner may be alive.
+    store.recover()
+    assert len(list(store.names("f", hidden=True))) == 2
+    del owner
+    store.apply(Commit(publish=(Put("f/a", b"c"),)))
+    assert list(store.names("f", hidden=True)) == ["a"]
+
+
+def test_a_staged_name_that_nobody_told_of_is_removed_when_asked(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("f/a", b"c"),)))
+    (tmp_path / "f/.g-0123456789abcdef-a").write_bytes(b"b")
+    store.apply(Commit(publish=(Put("f/a", b"c"),)))
+    assert len(list(store.names("f", hidden=True))) == 2
     store.recover()
     assert list(store.names("f", hidden=True)) == ["a"]
     assert store.read([Extent("f/a")]) == [b"c"]

@@ -1,0 +1,193 @@
+"""The next writer sweeps what somebody put aside who was killed, and nothing of the living."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.selection import parse
+from ingot.stores import Commit, Extent, LocalStore, Put
+from ingot.stores.files import _Folder
+from ingot.stores.store import Durability
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+class Child:
+    """A process that acts once, says so, and acts again when it is told to."""
+
+    def __init__(self, act: Callable[[], Callable[[], None]]) -> None:
+        said, self._done = os.pipe()
+        told, self._tell = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            status = 1
+            try:
+                os.close(self._tell)
+                following = act()
+                os.write(self._done, b"1")
+                if os.read(told, 1):
+                    following()
+                    status = 0
+            finally:
+                os._exit(status)
+        os.close(self._done)
+        os.close(told)
+        assert os.read(said, 1) == b"1"
+        os.close(said)
+
+    def kill(self) -> None:
+        os.kill(self.process, signal.SIGKILL)
+        assert self._end() == -signal.SIGKILL
+
+    def go_on(self) -> None:
+        os.write(self._tell, b"1")
+        assert self._end() == 0
+
+    def _end(self) -> int:
+        os.close(self._tell)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+def _stager(folder: Path, key: str) -> Child:
+    """Return a process that has put a value aside, and commits it when it is told to."""
+
+    def act() -> Callable[[], None]:
+        store = LocalStore(folder, writable=True)
+        move = store.stage(key, key.encode())
+        return lambda: store.apply(Commit(publish=(move,)))
+
+    return Child(act)
+
+
+def _staged(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob(".g-*"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"0"),)))
+    return store
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+def test_the_next_writer_sweeps_what_a_killed_one_put_aside(
+    store: LocalStore, tmp_path: Path, durability: Durability
+) -> None:
+    _stager(tmp_path, "x/y/b").kill()
+    assert len(_staged(tmp_path)) == 1
+    store.apply(Commit(publish=(Put("a", b"1"),)), durability=durability)
+    assert _staged(tmp_path) == []
+
+
+def test_also_where_there_was_no_writer_before(tmp_path: Path) -> None:
+    _stager(tmp_path, "x/b").kill()
+    assert len(_staged(tmp_path)) == 1
+    LocalStore(tmp_path, writable=True).apply(Commit(publish=(Put("a", b"1"),)))
+    assert _staged(tmp_path) == []
+
+
+def test_a_writer_that_put_values_aside_itself_sweeps_all_others(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    _stager(tmp_path, "x/b").kill()
+    move = store.stage("x/c", b"1")
+    assert len(_staged(tmp_path)) == 2
+    store.apply(Commit(publish=(move, Put("a", b"1"))))
+    assert _staged(tmp_path) == []
+    assert store.read([Extent("x/c"), Extent("a")]) == [b"1", b"1"]
+
+
+def test_chunks_that_a_killed_process_encoded_are_swept(tmp_path: Path) -> None:
+    values = np.arange(40, dtype="i4")
+    array = ingot.array(values, tmp_path / "a.zarr", chunks=4)
+
+    def act() -> Callable[[], None]:
+        ingot.open(tmp_path / "a.zarr", "r+")._handle.value.written(parse(..., (40,)), values + 1)
+        return lambda: None
+
+    Child(act).kill()
+    assert len(_staged(tmp_path)) == 10
+    array.append([1, 2, 3])
+    assert _staged(tmp_path) == []
+    np.testing.assert_array_equal(array[:40], values)
+
+
+def test_what_the_living_put_aside_stays(store: LocalStore, tmp_path: Path) -> None:
+    living = _stager(tmp_path, "x/b")
+    _stager(tmp_path, "x/c").kill()
+    store.apply(Commit(publish=(Put("a", b"1"),)))
+    assert len(_staged(tmp_path)) == 2
+    living.go_on()
+    assert store.read([Extent("x/b"), Extent("x/c")]) == [b"x/b", None]
+    assert _staged(tmp_path) == []
+
+
+def test_nor_does_the_death_of_a_writer_in_its_turn_cost_the_living_anything(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    def act() -> Callable[[], None]:
+        def die(*_: object) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        os.rename = die
+        return lambda: LocalStore(tmp_path, writable=True).apply(
+            Commit(publish=(Put("a", b"2"), Put("x/d", b"2")))
+        )
+
+    living, dead = _stager(tmp_path, "x/b"), Child(act)
+    with pytest.raises(AssertionError):
+        dead.go_on()
+    store.apply(Commit(publish=(Put("a", b"3"),)))
+    assert any(name.endswith("-b") for name in _staged(tmp_path))
+    living.go_on()
+    assert store.read([Extent("x/b"), Extent("a"), Extent("x/d")]) == [b"x/b", b"3", None]
+    assert _staged(tmp_path) == []
+
+
+def test_what_is_discarded_is_announced_no_more(store: LocalStore, tmp_path: Path) -> None:
+    kept, thrown = store.stage("b", b"1"), store.stage("c", b"1")
+    store.discard([thrown])
+    _stager(tmp_path, "d").kill()
+    store.apply(Commit(publish=(Put("a", b"1"),)))
+    assert len(_staged(tmp_path)) == 2
+    store.discard([kept])
+    store.apply(Commit(publish=(Put("a", b"2"),)))
+    assert _staged(tmp_path) == []
+
+
+def test_nobody_looks_for_litter_where_nobody_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = ingot.array(np.arange(40, dtype="i4"), tmp_path / "a.zarr", chunks=4)
+    with _no_listing(monkeypatch):
+        for number in range(3):
+            array[...] = number
+            array[1:3] = number
+            array.append([number])
+    assert _staged(tmp_path) == []
+
+
+@contextmanager
+def _no_listing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def names(*_: object, **__: object) -> list[str]:
+        raise AssertionError("a folder was listed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_Folder, "names", names)
+        yield
+
+
+def test_threads_of_one_store_keep_what_each_put_aside(store: LocalStore, tmp_path: Path) -> None:
+    first, second = store.stage("b", b"1"), store.stage("c", b"2")
+    _stager(tmp_path, "d").kill()
+    store.apply(Commit(publish=(first,)))
+    store.apply(Commit(publish=(second,)))
+    assert store.read([Extent("b"), Extent("c")]) == [b"1", b"2"]
+    assert _staged(tmp_path) == []
