@@ -119,7 +119,7 @@ class Ledger(Generic[Value]):
         waiting = [store]
 
         def build(now: Value) -> tuple[Value, Commit]:
-            if now is not begun:
+            if now is not begun and not self._is_as_begun():
                 raise self._overtaken()
             # From here on it is for the store below to remove what was put aside, or to need it:
             # a change that fails late is decided already.
@@ -139,9 +139,17 @@ class Ledger(Generic[Value]):
         if states is None:
             return None
         look = states.look()
-        if look is not None and not look.settled:
-            return states.change(lambda _: Commit(), durability=self.durability)
+        if look is None or not look.settled:
+            # A turn of its own: it finishes what was decided, and where nobody has written yet,
+            # states have numbers from now on.
+            states.change(lambda _: Commit(), durability=self.durability)
+            look = states.look()
         return number_of(look)
+
+    def _is_as_begun(self) -> bool:
+        """Tell whether nobody has committed since the transaction began."""
+        states = stateful(self._handle.store)
+        return states is not None and number_of(states.look()) == self._begun
 
     def _unmoved(self, use: Callable[[Handle[Value]], Result]) -> Result:
         """Use the state to be; what it stands on must not have changed since it began."""

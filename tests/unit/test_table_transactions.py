@@ -109,6 +109,26 @@ def test_other_threads_do_not_see_a_transaction(place: Place) -> None:
     assert seen == [ROWS]
 
 
+def test_readers_that_load_the_table_anew_do_not_stop_a_transaction(place: Place) -> None:
+    table = make(place)
+    with table.transaction():
+        table.append(data(5))
+        thread = threading.Thread(target=table.refresh)
+        thread.start()
+        thread.join()
+    assert_holds(table, joined(data(), data(5)))
+
+
+def test_the_first_change_of_a_table_that_another_library_wrote(tmp_path: Path) -> None:
+    make(tmp_path / "t").close()
+    (tmp_path / "t" / ".lock").unlink()
+    table = ingot.open(tmp_path / "t", "r+")
+    with table.transaction():
+        table.append(data(5))
+        table.append(data(3))
+    assert_holds(table, joined(data(), data(5), data(3)))
+
+
 def test_a_transaction_does_not_undo_what_others_did(place: Place) -> None:
     table, other = make(place), ingot.open(place, "r+")
     transaction = table.transaction()
