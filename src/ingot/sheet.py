@@ -133,10 +133,14 @@ class Sheet:
         prefix = f"{name}."
         own = {
             leaf.removeprefix(prefix): engine
-            for leaf, engine in self._engines.items()
+            for leaf, engine in self._made()
             if leaf.startswith(prefix)
         }
         return Sheet(table, self.options, own)
+
+    def _made(self) -> list[tuple[str, Engine]]:
+        # A copy: other threads may need their first engine meanwhile.
+        return list(self._engines.items())
 
     def following(self, engines: Mapping[str, Engine]) -> "Sheet":
         """Return the state in which some columns have become others."""
@@ -231,8 +235,8 @@ def adopted(sheet: Sheet, name: str, nested: Sheet, commit: Commit) -> Turn:
             "rows are added and removed by the table"
         )
     prefix = f"{name}."
-    own = {prefix + leaf: engine for leaf, engine in nested._engines.items()}
-    others = {leaf: each for leaf, each in sheet._engines.items() if not leaf.startswith(prefix)}
+    own = {prefix + leaf: engine for leaf, engine in nested._made()}
+    others = {leaf: each for leaf, each in sheet._made() if not leaf.startswith(prefix)}
     table = _with_inner(sheet.table, name, nested.table)
     return Sheet(table, sheet.options, {**others, **own}), commit
 

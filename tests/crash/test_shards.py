@@ -100,6 +100,28 @@ def test_a_reader_sees_one_committed_state(name: str) -> None:
     assert [meeting for meeting in meetings if meeting.fault] == []
 
 
+def test_no_reader_takes_the_index_of_one_shard_for_another() -> None:
+    """What clearing the edge leaves out of a shard moves the chunks behind it."""
+    items = np.arange(1, 17, dtype="u1").reshape(4, 4)
+    items[:2, 2] = 0
+    start = MemoryStore()
+    array = ingot.array(items, start, chunks=(2, 2), shards=(4, 4), codec="none", checksum=False)
+    array.resize((4, 3))
+    grown = np.pad(items[:, :3], ((0, 0), (0, 1)))
+
+    def judge(store: Store) -> int:
+        found = ingot.open(store)[...].tobytes()
+        return [items[:, :3].tobytes(), grown.tobytes()].index(found)
+
+    growth = Scenario(
+        content(start), (lambda store: ingot.open(store, "r+").resize((4, 4)),), judge
+    )
+    assert prove(growth).holds
+    meetings = list(schedules(growth, switches=1))
+    assert len(meetings) > 20
+    assert [meeting for meeting in meetings if meeting.fault] == []
+
+
 def test_a_shard_that_is_staged_from_old_bytes_is_noticed() -> None:
     """Were a writer to build on what it read before its turn, the other's chunk would be lost."""
     first = SCENARIOS["chunks of one shard, one after the other"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ingot.engine import kernel
 from ingot.engine.run import Engine
-from ingot.formats.format import Coords
+from ingot.formats.format import ChunkMap, Coords, sharded_of
 from ingot.grid import ChunkGrid
 from ingot.selection import Selection
 from ingot.stores.store import Commit
@@ -44,7 +44,7 @@ def grown(engine: Engine, shape: tuple[int, ...], place: Selection, values: NDAr
     chunks, commit = engine.chunks.resized(shape)
     after = engine.following(chunks)
     first = after.written(place, values)
-    return Step(after.settled(), _first(first, commit))
+    return Step(after.settled(), _first(chunks, first, commit))
 
 
 def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
@@ -56,7 +56,7 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
     after = engine.following(chunks)
     sparse = chunks.schema.sparse
     cleared = after.staged(_cleared(engine, shape) if sparse else _added(engine, after))
-    return Step(after.settled(), _first(cleared, commit))
+    return Step(after.settled(), _first(chunks, cleared, commit))
 
 
 def filled(engine: Engine) -> Commit:
@@ -77,10 +77,15 @@ def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
     return Step(engine.following(chunks).settled(), commit)
 
 
-def _first(data: Commit, shape: Commit) -> Commit:
+def _first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     """Return the commit of a shape that what `data` publishes goes ahead of."""
-    prepare = (*shape.prepare, *data.prepare, *data.publish)
-    return Commit(prepare, shape.publish, (*shape.cleanup, *data.cleanup))
+    prepare = (*shape.prepare, *data.prepare)
+    cleanup = (*shape.cleanup, *data.cleanup)
+    if sharded_of(chunks) is not None:
+        # Another shard in the place of one whose index was read: only the number of the state
+        # tells the reader that the chunks which it reads next may lie elsewhere.
+        return Commit(prepare, (*data.publish, *shape.publish), cleanup)
+    return Commit((*prepare, *data.publish), shape.publish, cleanup)
 
 
 def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, NDArray[Any]]]:
