@@ -200,14 +200,15 @@ def scenarios(chunk: int = 4, **layout: Any) -> dict[str, ArrayScenario]:
 def large(chunk: int = 2, **layout: Any) -> dict[str, ArrayScenario]:
     """Return operations on many chunks at a time: thousands of states each, all of them distinct.
 
-    While nothing is synced, each new file is absent, empty, half, zeros, or there.
+    While nothing is synced, each new file is absent, empty, half, zeros, or there; the journal is
+    one of them.
     """
     line = {"chunks": chunk, **layout}
     plane = {"chunks": (chunk, chunk), **layout}
-    six, five = 6 * chunk, 5 * chunk
+    five = 5 * chunk
     return {
-        "assign over six": scenario(numbered(six), assign(..., 77), **line),
-        "assign to parts of six": scenario(numbered(six), assign(slice(1, six - 1), 78), **line),
+        "assign over five": scenario(numbered(five), assign(..., 77), **line),
+        "assign to parts of five": scenario(numbered(five), assign(slice(1, five - 1), 78), **line),
         "append five": scenario(numbered(chunk), append(numbered(five, first=100)), **line),
         "append to the last and three": scenario(
             numbered(chunk - 1), append(numbered(4 * chunk, first=120)), **line
@@ -215,8 +216,8 @@ def large(chunk: int = 2, **layout: Any) -> dict[str, ArrayScenario]:
         "grow at five edges": scenario(
             numbered(five, chunk - 1, first=150), resize(five, chunk), **plane
         ),
-        "replace four": scenario(
-            numbered(4 * chunk, first=20), replace(numbered(4 * chunk, first=200), new=1), **line
+        "replace three": scenario(
+            numbered(3 * chunk, first=20), replace(numbered(3 * chunk, first=200), new=1), **line
         ),
-        "create five": created(numbered(five, first=220), **line),
+        "create four": created(numbered(4 * chunk, first=220), **line),
     }

@@ -38,13 +38,13 @@ CRASHES: dict[str, ArrayScenario] = SCENARIOS | {
 }
 LARGE = large(**LAYOUTS["zarr2"])
 STATES = {
-    "assign over six": 15_000,
-    "assign to parts of six": 15_000,
+    "assign over five": 15_000,
+    "assign to parts of five": 15_000,
     "append five": 15_000,
     "append to the last and three": 15_000,
     "grow at five edges": 12_000,
-    "replace four": 15_000,
-    "create five": 15_000,
+    "replace three": 15_000,
+    "create four": 15_000,
 }
 
 

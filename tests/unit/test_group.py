@@ -624,6 +624,18 @@ def test_formats_without_groups(tmp_path: Path) -> None:
         ingot.group(attrs={"x": object()})
 
 
+@pytest.mark.parametrize("name", [".g-", ".g-1", ".g-1-a"])
+def test_members_may_have_names_like_those_of_staged_values(name: str, place: Place) -> None:
+    root = ingot.group(place, format=FORMAT)
+    root.group(name).array("a", [1, 2])
+    root.array(f"{name}.b", [3])
+    found = group_at(place, "r")
+    assert set(found) == {name, f"{name}.b"}
+    np.testing.assert_array_equal(found[f"{name}/a"], [1, 2])
+    del root[name]
+    assert list(found) == [f"{name}.b"]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_zarr_reads_our_groups(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch

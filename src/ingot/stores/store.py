@@ -345,6 +345,7 @@ def check_commit(store: Store, commit: Commit) -> None:
 
 _STAGED: Final = ".g-"
 _TRANSACTION: Final = re.compile("[0-9A-Za-z.]{1,64}")
+_STAGED_NAME: Final = re.compile(r"\.g-[0-9A-Za-z.]{1,64}-(.+)", re.DOTALL)
 _LONGEST_STAGED: Final = _PART_BYTES - 64 - len(_STAGED) - len("-")
 
 
@@ -365,12 +366,17 @@ def staged_key(key: str, transaction: str) -> str:
 def is_staged(name: str, target: str | None = None) -> bool:
     """Tell whether `name`, without its folder, is one that `staged_key` gives (for `target`).
 
+    Folders never are; their names end with a slash.
+
     >>> is_staged(".g-2f81-__5.blp"), is_staged(".g-2f81-__5.blp", "__6.blp"), is_staged(".zarray")
     (True, False, False)
+    >>> is_staged(".g-2f81-a/"), is_staged(".g-")
+    (False, False)
     """
-    if target is None or not name.startswith(_STAGED):
-        return name.startswith(_STAGED)
-    return name.removeprefix(_STAGED).partition("-")[2] == _staged_name(target)
+    if not name.startswith(_STAGED) or name.endswith("/"):
+        return False
+    found = _STAGED_NAME.fullmatch(name)
+    return found is not None and (target is None or found[1] == _staged_name(target))
 
 
 def _staged_name(name: str) -> str:
