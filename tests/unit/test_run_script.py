@@ -269,13 +269,20 @@ def toolchain(run, monkeypatch, tmp_path):
     return calls
 
 
-TWIN = "pytest -q -n 2 tests/golden tests/contracts INGOT_KERNEL=python INGOT_NATIVE=off"
+TWIN = (
+    "pytest -q -n 2 --dist worksteal tests/golden tests/contracts "
+    "INGOT_KERNEL=python INGOT_NATIVE=off"
+)
 
 
 class TestJobs:
     def test_test_runs_everything_the_largest_part_last(self, run, steps):
         assert run.main(["test"]) == 0
-        assert steps == ["cargo test --quiet", f".venv {TWIN}", ".venv pytest -q -n 2"]
+        assert steps == [
+            "cargo test --quiet",
+            f".venv {TWIN}",
+            ".venv pytest -q -n 2 --dist worksteal",
+        ]
 
     @pytest.mark.parametrize("how", ["variable", "argument"])
     def test_test_installs_the_twin_when_asked_to(self, run, steps, monkeypatch, how):
@@ -286,7 +293,7 @@ class TestJobs:
             "cargo test --quiet",
             "sanitized",
             f".venv-python {TWIN}",
-            ".venv pytest -q -n 2",
+            ".venv pytest -q -n 2 --dist worksteal",
         ]
 
     def test_the_sanitizer_runs_where_the_toolchain_has_it(self, run, toolchain, tmp_path, capsys):
@@ -302,7 +309,7 @@ class TestJobs:
 
     def test_test_with_arguments_is_pytest_alone(self, run, steps):
         assert run.main(["test", "tests/unit", "-x"]) == 0
-        assert steps == [".venv pytest -q -n 2 tests/unit -x"]
+        assert steps == [".venv pytest -q -n 2 --dist worksteal tests/unit -x"]
 
     def test_test_leaves_the_workers_to_the_caller(self, run, steps):
         assert run.main(["test", "-n", "0"]) == 0
@@ -313,7 +320,7 @@ class TestJobs:
         report = {"kernel": "python", "reason": "cargo was not found"}
         monkeypatch.setattr(run.Environment, "doctor", lambda self: report)
         assert run.main(["test"]) == 0
-        assert steps == [".venv pytest -q -n 2"]
+        assert steps == [".venv pytest -q -n 2 --dist worksteal"]
 
     def test_twin_with_a_native_kernel_is_a_failure(self, run, steps, monkeypatch, capsys):
         report = {"kernel": "native", "reason": "it is built"}
