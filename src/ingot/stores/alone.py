@@ -4,8 +4,6 @@ Knows what such a writer keeps in mind between its turns. Refuses to know whethe
 only one: that is promised by whoever asks for it.
 """
 
-from contextlib import AbstractContextManager, nullcontext
-
 from ingot.stores.lock import State
 
 __all__ = ["Alone"]
@@ -31,9 +29,8 @@ class Alone:
     def begin_apply(self) -> None:
         """Wait for nobody."""
 
-    def switch(self) -> AbstractContextManager[None]:
+    def begin_switch(self) -> None:
         """Tell nobody."""
-        return nullcontext()
 
     def mark(self, state: State) -> None:
         """Keep in mind what is left behind."""

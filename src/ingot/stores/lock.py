@@ -26,7 +26,6 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from ingot import native
@@ -45,6 +44,7 @@ __all__ = [
     "hold",
     "look",
     "lookout",
+    "switching",
 ]
 
 LOCK_BYTES: Final = 256
@@ -97,8 +97,8 @@ class Turn(Protocol):
     def begin_apply(self) -> None:
         """Wait until no reader holds the state as it is."""
 
-    def switch(self) -> AbstractContextManager[None]:
-        """Begin to apply, and tell readers to wait: what they read in the block may not fit."""
+    def begin_switch(self) -> None:
+        """Tell readers to wait: what they read from now on, until the next bump, may not fit."""
 
     def mark(self, state: State) -> None:
         """Say what is left behind."""
@@ -118,6 +118,20 @@ class Turn(Protocol):
 
     def release(self) -> None:
         """Let the next writer in."""
+
+
+@contextlib.contextmanager
+def switching(turn: Turn) -> Iterator[None]:
+    """Have readers wait while one state becomes the next in a block."""
+    turn.begin_apply()
+    turn.begin_switch()
+    try:
+        yield
+    except OSError:
+        # It has happened or it has not: either way the state stays from now on.
+        turn.bump()
+        raise
+    turn.bump()
 
 
 class Hold(Protocol):
@@ -323,17 +337,8 @@ class _WriterTurn(_Held):
             _wait(self._file, self._place, APPLY, True, deadline, self._wait, self._where)
             self._applying = True
 
-    @contextlib.contextmanager
-    def switch(self) -> Iterator[None]:
-        self.begin_apply()
+    def begin_switch(self) -> None:
         _write(self._file, (self.sequence | SWITCHING).to_bytes(8, "little"), _SEQUENCE_AT)
-        try:
-            yield
-        except OSError:
-            # It has happened or it has not: either way the state stays from now on.
-            self.bump()
-            raise
-        self.bump()
 
     def mark(self, state: State) -> None:
         _write(self._file, bytes([state]), _STATE_AT)

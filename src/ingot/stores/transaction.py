@@ -27,7 +27,7 @@ from ingot.stores import journal as journal_bytes
 from ingot.stores.dataset import Dataset
 from ingot.stores.files import Inside
 from ingot.stores.journal import Journal, Placed, Removed, Written, checksum
-from ingot.stores.lock import State, Turn
+from ingot.stores.lock import State, Turn, switching
 from ingot.stores.obstacle import check_clear, check_room
 from ingot.stores.outcome import Outcome, Patches, check_reach, compose
 from ingot.stores.store import Commit, Delete, Move, Patch, Put, staged_key
@@ -354,7 +354,7 @@ class Transaction:
         """Publish by one rename or one removal, once all that was prepared lasts."""
         if self._touched:
             self._sync_folders()
-        with self._turn.switch():
+        with switching(self._turn):
             for outcome in outcomes:
                 self._perform_one("publish", outcome)
             self.decided = True

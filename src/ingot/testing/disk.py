@@ -17,7 +17,6 @@ may have happened or not, in any combination. Refuses to know what is stored; it
 
 import errno
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
@@ -404,18 +403,10 @@ class _DiskTurn:
     def begin_apply(self) -> None:
         self._disk.applying = True
 
-    @contextmanager
-    def switch(self) -> Iterator[None]:
-        self.begin_apply()
+    def begin_switch(self) -> None:
         if self._disk._step("switch"):
             self._disk.sequence |= SWITCHING
             self._disk._done()
-        try:
-            yield
-        except OSError:
-            self.bump()
-            raise
-        self.bump()
 
     def mark(self, state: State) -> None:
         if self._disk._step("mark"):
