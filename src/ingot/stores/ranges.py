@@ -41,14 +41,8 @@ if OFD:
         request = _RANGE.pack(kind, os.SEEK_SET, which, count, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
 
-    def take(file: int, place: int, which: int, exclusive: bool) -> bool:
-        try:
-            _change(file, which, fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
+    def _take(file: int, place: int, which: int, exclusive: bool) -> None:
+        _change(file, which, fcntl.F_WRLCK if exclusive else fcntl.F_RDLCK)
 
     def drop(file: int, place: int, which: int) -> None:
         _change(file, which, fcntl.F_UNLCK)
@@ -61,15 +55,9 @@ elif sys.platform != "win32":
     def keep_place(folder: int) -> int:
         return os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
 
-    def take(file: int, place: int, which: int, exclusive: bool) -> bool:
+    def _take(file: int, place: int, which: int, exclusive: bool) -> None:
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
-        try:
-            fcntl.flock(file if which == WRITER else place, kind | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
+        fcntl.flock(file if which == WRITER else place, kind | fcntl.LOCK_NB)
 
     def drop(file: int, place: int, which: int) -> None:
         fcntl.flock(file if which == WRITER else place, fcntl.LOCK_UN)
@@ -87,14 +75,8 @@ else:
         os.lseek(file, which, os.SEEK_SET)
         msvcrt.locking(file, mode, 1)
 
-    def take(file: int, place: int, which: int, exclusive: bool) -> bool:
-        try:
-            _at(file, which, msvcrt.LK_NBLCK)
-        except OSError as error:
-            if error.errno in _BUSY:
-                return False
-            raise
-        return True
+    def _take(file: int, place: int, which: int, exclusive: bool) -> None:
+        _at(file, which, msvcrt.LK_NBLCK)
 
     def drop(file: int, place: int, which: int) -> None:
         _at(file, which, msvcrt.LK_UNLCK)
@@ -103,3 +85,14 @@ else:
         for which in (APPLY, WRITER):
             with contextlib.suppress(OSError):  # Complains of what was not taken.
                 drop(file, place, which)
+
+
+def take(file: int, place: int, which: int, exclusive: bool) -> bool:
+    """Take a lock, if nobody has it: False when somebody does."""
+    try:
+        _take(file, place, which, exclusive)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
