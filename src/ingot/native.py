@@ -257,18 +257,16 @@ def kernel() -> Kernel:
 
 def make_layout(**arguments: Any) -> Layout | None:
     """Return the layout that the arguments describe, or None when the twin runs."""
-    chosen = choice()
-    if chosen.name != "native":
-        return None
-    return cast(Layout, chosen.module.Layout(**arguments))  # type: ignore[attr-defined]
+    compiled = _compiled()
+    return None if compiled is None else cast(Layout, compiled.Layout(**arguments))
 
 
 def make_lookout(path: str, magic: bytes, system: bytes, settled: bytes) -> Lookout | None:
     """Return the way to look at a lock file at little cost, or None when the twin runs."""
-    chosen = choice()
-    if chosen.name != "native":
+    compiled = _compiled()
+    if compiled is None:
         return None
-    return cast(Lookout, chosen.module.Lookout(path, magic, system, settled))  # type: ignore[attr-defined]
+    return cast(Lookout, compiled.Lookout(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":
@@ -277,10 +275,16 @@ def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | N
     None altogether when the twin runs, and where only the longer way can say what is there: a piece
     is large, or something is no plain file.
     """
-    chosen = choice()
-    if chosen.name != "native":
+    compiled = _compiled()
+    if compiled is None:
         return None
-    return cast("list[bytes | None] | None", chosen.module.read_pieces(root, pieces))  # type: ignore[attr-defined]
+    return cast("list[bytes | None] | None", compiled.read_pieces(root, pieces))
+
+
+def _compiled() -> Any:
+    """Return the compiled module, with what the twin does not have; None when the twin runs."""
+    chosen = choice()
+    return chosen.module if chosen.name == "native" else None
 
 
 def reason() -> str:

@@ -88,7 +88,8 @@ def _meant(dtype: DType) -> NDArray[np.uint8] | None:
     meant = np.full(dtype.itemsize, 255, np.uint8)
     for name, part in parts.items():
         if part is not None:
-            start = dtype.fields[name][1]  # type: ignore[index]
+            assert dtype.fields is not None, "it has names"
+            start = dtype.fields[name][1]
             meant[start : start + len(part)] = part
     return meant
 

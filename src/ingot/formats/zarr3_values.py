@@ -5,24 +5,22 @@ they work, and in which order codecs may stand.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from ingot.claims import Claims
 from ingot.codecs.arrays import Reshape
-from ingot.codecs.bits import PackedBits
+from ingot.codecs.bits import PackedBits, Padding
 from ingot.codecs.codec import ChunkSpec, Stage
-from ingot.codecs.values import CastValue, Pairs, ScaleOffset
+from ingot.codecs.values import CastValue, OutOfRange, Pairs, Rounding, ScaleOffset
 from ingot.dtypes import DType
 from ingot.errors import FormatError
 from ingot.formats import zarr3_fills, zarr3_types
 
 __all__ = ["PARSERS", "configuration"]
 
-_PADDINGS: Final = ("none", "first_byte", "last_byte")
-_ROUNDINGS: Final = (
-    *("nearest-even", "nearest-away"),
-    *("towards-zero", "towards-positive", "towards-negative"),
-)
+_PADDINGS: Final[tuple[Padding, ...]] = get_args(Padding)
+_ROUNDINGS: Final[tuple[Rounding, ...]] = get_args(Rounding)
+_RULES: Final[tuple[OutOfRange, ...]] = get_args(OutOfRange)
 _MOST_PAIRS: Final = 2**16
 _MOST_BITS: Final = 64
 
@@ -75,7 +73,7 @@ def _parse_packed(claims: Claims, spec: ChunkSpec) -> PackedBits:
         for key in ("first_bit", "last_bit")
     )
     claims.finish()
-    return PackedBits(padding, first, last)  # type: ignore[arg-type]
+    return PackedBits(padding, first, last)
 
 
 def _parse_reshape(claims: Claims, spec: ChunkSpec) -> Reshape:
@@ -97,13 +95,13 @@ def _parse_cast(claims: Claims, spec: ChunkSpec) -> CastValue:
     rounding = claims.choice("rounding", _ROUNDINGS, "nearest-even")
     rule = None
     if claims.value("out_of_range", None) is not None:
-        rule = claims.choice("out_of_range", ("clamp", "wrap"))
+        rule = claims.choice("out_of_range", _RULES)
     maps = Claims(f"{claims.where}: scalar_map", claims.mapping("scalar_map") or {})
     encoding = _parse_pairs(maps, "encode", spec.dtype, dtype)
     decoding = _parse_pairs(maps, "decode", dtype, spec.dtype)
     maps.finish()
     claims.finish()
-    return CastValue(dtype, rounding, rule, encoding, decoding)  # type: ignore[arg-type]
+    return CastValue(dtype, rounding, rule, encoding, decoding)
 
 
 def _parse_pairs(maps: Claims, key: str, source: DType, target: DType) -> Pairs:
