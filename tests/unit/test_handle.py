@@ -208,9 +208,8 @@ def test_a_snapshot_stays(store: MemoryStore | LocalStore) -> None:
     assert load.loads == 0
 
 
-def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | LocalStore) -> None:
-    put(store, a=b"1")
-    handle = Handle(store, Counted())
+def held_elsewhere(handle: Handle[bytes | None]) -> tuple[threading.Thread, threading.Event]:
+    """Return a thread that is inside of a snapshot, and what lets it leave."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -221,6 +220,13 @@ def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | Loc
     other = threading.Thread(target=hold)
     other.start()
     assert entered.wait(10)
+    return other, leave
+
+
+def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    other, leave = held_elsewhere(handle)
     with handle.snapshot():
         leave.set()
         other.join(10)
@@ -241,16 +247,7 @@ def test_what_is_read_while_a_snapshot_of_another_thread_ends_is_of_one_state(
 ) -> None:
     put(store, a=b"1", b=b"1")
     handle = Handle(store, Counted())
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with handle.snapshot():
-            entered.set()
-            leave.wait(10)
-
-    other = threading.Thread(target=hold)
-    other.start()
-    assert entered.wait(10)
+    other, leave = held_elsewhere(handle)
     calls = []
 
     def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:

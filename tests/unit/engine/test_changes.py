@@ -1,6 +1,7 @@
 """What changes of an array leave in the store."""
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_shards_are_put_aside_one_by_one_and_each_once(tmp_path, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_shards_are_put_aside_one_by_one_and_each_once(tmp_path: Path, name: str) -> None:
     layout = {"chunks": (4, 1 << 10), "shards": (16, 1 << 12), "codec": "none", "format": "zarr3"}
     store = LocalStore(tmp_path, writable=True)
     expected = np.random.default_rng(4).integers(1, 255, (64, 1 << 13), dtype="u1")
