@@ -26,6 +26,8 @@ from ingot.stores.lock import Announcement, Turn
 from ingot.stores.overlay import Overlay
 from ingot.stores.state import Look, Lookout, Looks
 from ingot.stores.store import (
+    READING,
+    READING_AND_WRITING,
     Buffer,
     Commit,
     Durability,
@@ -93,12 +95,8 @@ class LocalStore:
         self._local: Final = self._files if isinstance(self._files, LocalFiles) else None
         self._aside: Final = Aside()
         self._writer: int | None = None
-        features = Feature.RANGES | Feature.LIST
-        if self._local is not None:
-            features |= Feature.NATIVE
-        if writable:
-            features |= Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
-        self._features: Final = features
+        features = READING_AND_WRITING if writable else READING
+        self._features: Final = features if self._local is None else features | Feature.NATIVE
 
     @property
     def features(self) -> Feature:

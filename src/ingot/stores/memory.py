@@ -14,6 +14,8 @@ from ingot.errors import LockedError, NotFoundError
 from ingot.stores.outcome import patched
 from ingot.stores.state import Look
 from ingot.stores.store import (
+    READING,
+    READING_AND_WRITING,
     Buffer,
     Commit,
     Delete,
@@ -59,9 +61,7 @@ class MemoryStore:
     @property
     def features(self) -> Feature:
         """Everything but native extents; nothing that writes when not writable."""
-        reading = Feature.RANGES | Feature.LIST
-        writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
-        return reading | writing if self._writable else reading
+        return READING_AND_WRITING if self._writable else READING
 
     @property
     def location(self) -> str:

@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.journal import Journal, Placed, Removed, Written
-from ingot.stores.store import Commit, Durability, Extent, Feature, Store, check_key, is_staged
+from ingot.stores.store import (
+    READING,
+    Commit,
+    Durability,
+    Extent,
+    Feature,
+    Store,
+    check_key,
+    is_staged,
+)
 
 __all__ = ["Overlay"]
 
@@ -42,7 +51,7 @@ class Overlay:
     @property
     def features(self) -> Feature:
         """Those for reading of the store below, but the kernel must not pass the journal by."""
-        return self._below.features & (Feature.RANGES | Feature.LIST)
+        return self._below.features & READING
 
     @property
     def location(self) -> str:

@@ -25,6 +25,8 @@ else:
     hashlib = deferred("hashlib")
 
 __all__ = [
+    "READING",
+    "READING_AND_WRITING",
     "Buffer",
     "Commit",
     "Constant",
@@ -72,6 +74,12 @@ class Feature(enum.Flag):
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
     them itself. A store that wraps another one never advertises this, or it would be passed by."""
+
+
+READING: Final = Feature.RANGES | Feature.LIST
+"""What a store in memory, in a folder or in an archive can do that is not written to."""
+READING_AND_WRITING: Final = READING | Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+"""What it can do that is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ from ingot.stores.root import Root
 from ingot.stores.single import FileStore
 from ingot.stores.state import NEVER, Look
 from ingot.stores.store import (
+    READING,
+    READING_AND_WRITING,
     Buffer,
     Commit,
     Delete,
@@ -83,9 +85,7 @@ class ZipStore:
     @property
     def features(self) -> Feature:
         """Ranges, listing, and writing when writable."""
-        reading = Feature.RANGES | Feature.LIST
-        writing = Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
-        return reading | writing if Feature.WRITE in self._file.features else reading
+        return READING_AND_WRITING if Feature.WRITE in self._file.features else READING
 
     @property
     def location(self) -> str:
