@@ -19,10 +19,10 @@ import ingot
 from benchmarks.race import race, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.table import Column, Table, Value
-from ingot.array import Array, opened
+from ingot.containers.array import Array, opened
 from ingot.engine.run import Engine
 from ingot.formats.format import ArrayNode
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.selection import parse
 from ingot.stores import LocalStore
 from ingot.stores.store import Durability

@@ -50,7 +50,7 @@ class Here:
     """
 
     def libraries(self) -> dict[str, tuple[str, str | None]]:
-        """Look around."""
+        """Version around."""
         return describe_libraries()
 
     def sampling(self, case: Case) -> AbstractContextManager[Sampler]:

@@ -11,7 +11,7 @@ import os
 import pytest
 
 from ingot import native
-from ingot.codecs.inspection import inspect
+from ingot.blosc.inspection import inspect
 from ingot.errors import IngotError
 
 NATIVE_IS_BUILT = importlib.util.find_spec("ingot._native") is not None

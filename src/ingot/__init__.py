@@ -10,20 +10,19 @@ True
 True
 """
 
-import sys
 from typing import TYPE_CHECKING
 
-from ingot.package import Package
+from ingot._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ingot import errors
-    from ingot.api import array, create, formats, group, open, table
-    from ingot.array import Array
-    from ingot.codecs import blosc
-    from ingot.group import Group
+    from ingot import blosc, errors
+    from ingot.api import array, create, group, open, table
+    from ingot.containers.array import Array
+    from ingot.containers.group import Group
+    from ingot.containers.table import Table
+    from ingot.containers.view import View
+    from ingot.formats.registry import list_formats as formats
     from ingot.options import Limits, Options
-    from ingot.table import Table
-    from ingot.views import View
 
 __all__ = [
     "Array",
@@ -45,5 +44,20 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Names that checkers of types see above are loaded when they are first used.
-sys.modules[__name__].__class__ = Package
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Array": "ingot.containers.array",
+        "Group": "ingot.containers.group",
+        "Limits": "ingot.options",
+        "Options": "ingot.options",
+        "Table": "ingot.containers.table",
+        "View": "ingot.containers.view",
+        "array": "ingot.api",
+        "create": "ingot.api",
+        "group": "ingot.api",
+        "open": "ingot.api",
+        "table": "ingot.api",
+    },
+    ("blosc", "codecs", "errors", "formats", "stores"),
+)

@@ -9,30 +9,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import DTypeLike, NDArray
 
-from ingot import creation
-from ingot.array import Array, Mode
-from ingot.attributes import converted
-from ingot.creation import Codec, Wish, create_array
-from ingot.deferred import deferred
+from ingot._lazy import deferred
+from ingot.containers import create as creation
+from ingot.containers.array import Array, Mode, array_handle
+from ingot.containers.attributes import converted
+from ingot.containers.create import ArraySpec, Codec, create_array
+from ingot.containers.group import Group, State, group_handle
+from ingot.containers.resolve import Path, find, glance, in_the_way, named, placed
 from ingot.engine.run import Engine
-from ingot.engines import opened
 from ingot.errors import UnsupportedError
-from ingot.formats.format import ArrayNode, GroupNode, Hierarchy, TableFormat, TableNode
-from ingot.formats.registry import FORMATS
-from ingot.group import Group, State, group_handle
+from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, TableFormat, TableNode
 from ingot.options import Options
-from ingot.places import Path, find, glance, in_the_way, named, placed
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.state import change
+from ingot.stores.versions import change
 
 if TYPE_CHECKING:
-    from ingot import tables
-    from ingot.columns import Chunks
-    from ingot.table import Table
+    from ingot.containers import create_table as tables
+    from ingot.containers.create import Chunks
+    from ingot.containers.table import Table
 else:
-    tables = deferred("ingot.tables")
+    tables = deferred("ingot.containers.create_table")
 
-__all__ = ["array", "create", "formats", "group", "open", "table"]
+__all__ = ["array", "create", "group", "open", "table"]
 
 _DEFAULT: Final = "zarr3"
 _DEFAULT_TABLE: Final = "bcolz"
@@ -62,7 +60,7 @@ def open(
     options, writable = options or _OPTIONS, mode == "r+"
     found = glance(path, format, writable=writable) or find(path, format, writable=writable)
     place, chosen, node, number = found
-    if isinstance(node, GroupNode) and isinstance(chosen, Hierarchy):
+    if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
         first = State(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
@@ -71,7 +69,7 @@ def open(
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
     engine = Engine(node.chunks, options), number
-    handle = opened(chosen, place.store, place.inner, options, first=engine)
+    handle = array_handle(chosen, place.store, place.inner, options, first=engine)
     return Array(chosen, handle, path=place.path, mode=mode)
 
 
@@ -106,7 +104,7 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = Wish(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    wish = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
     return _created(path, wish, None)
 
 
@@ -118,7 +116,7 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
     """
-    return _created(path, *Wish.of_data(data, as_create))
+    return _created(path, *ArraySpec.of_data(data, as_create))
 
 
 def group(
@@ -140,7 +138,7 @@ def group(
     """
     place = placed(MemoryStore() if path is None else path, format, writable=True)
     chosen = named(format) if format is not None else place.owner or named(_DEFAULT)
-    if not isinstance(chosen, Hierarchy):
+    if not isinstance(chosen, GroupFormat):
         raise UnsupportedError(f"{chosen.name} has no groups")
     described, options = converted(attrs or {}), options or _OPTIONS
 
@@ -184,27 +182,16 @@ def table(
         raise UnsupportedError(f"format {chosen.name} holds no tables")
     place = placed(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or _OPTIONS
-    wish = tables.TableWish(columns, codec, chunks, attrs or {}, overwrite, options, layout)
+    wish = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
     return tables.create_table(chosen, place, wish)
 
 
-def formats() -> dict[str, tuple[str, ...]]:
-    """Return the formats that can be read and written, and what each of them holds.
-
-    >>> formats()["zarr1"], formats()["zarr2"]
-    (('array',), ('array', 'group'))
-    """
-    return {
-        name: tuple(str(kind.name).lower() for kind in each.holds) for name, each in FORMATS.items()
-    }
-
-
-def _created(path: Path | None, wish: Wish, items: NDArray[Any] | None = None) -> Array:
+def _created(path: Path | None, wish: ArraySpec, items: NDArray[Any] | None = None) -> Array:
     place = placed(MemoryStore() if path is None else path, wish.format, writable=True)
     chosen = named(wish.format) if wish.format else place.owner or named(_DEFAULT)
 
     def clear(store: Store) -> Commit | None:
         return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
 
-    there = creation.Place(place.store, place.inner, place.path, clear)
+    there = creation.Destination(place.store, place.inner, place.path, clear)
     return create_array(chosen, there, wish, items)

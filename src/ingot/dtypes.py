@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ingot.claims import Claims, shown
 from ingot.errors import FormatError, LimitError, UnsupportedError
+from ingot.fields import FieldReader, shown
 
 __all__ = [
     "LARGEST_ITEM",
@@ -105,10 +105,10 @@ def pack(dtype: DType) -> str | list[Any]:
         raise UnsupportedError(f"dtype {dtype}: cannot be stored: {error}") from None
 
 
-def claimed(claims: Claims, key: str, default: DType | None = None) -> DType:
+def claimed(claims: FieldReader, key: str, default: DType | None = None) -> DType:
     """Take the field `key` as a data type; without a default it must be there.
 
-    >>> claimed(Claims("delta", {"dtype": "<i4", "astype": None}), "astype", np.dtype("<i2"))
+    >>> claimed(FieldReader("delta", {"dtype": "<i4", "astype": None}), "astype", np.dtype("<i2"))
     dtype('int16')
     """
     claim = claims.value(key) if default is None else claims.value(key, None)

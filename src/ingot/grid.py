@@ -12,23 +12,28 @@ be too much.
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.edges import Edges
 from ingot.errors import SelectionError
 
 __all__ = [
+    "BLOCK_BYTES",
     "MOST_AXES",
+    "MOST_EDGES",
     "ChunkGrid",
     "PointGroups",
     "RangeParts",
+    "RectilinearAxis",
     "auto_chunks",
     "begins_chunk",
+    "block_rows",
+    "block_shape",
+    "blocks",
     "count_parts",
     "cut_range",
     "cut_range_columns",
@@ -36,6 +41,93 @@ __all__ = [
 ]
 
 IntArray = NDArray[np.int64]
+
+MOST_EDGES: Final = 2**22
+"""The most chunks along an axis of this kind: their lengths are held in memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RectilinearAxis:
+    """The lengths of the chunks along an axis; together they may reach beyond its end.
+
+    >>> edges = RectilinearAxis([2, 5, 2])
+    >>> edges.count(7), edges.count(8), edges.reach(3)
+    (2, 3, 9)
+    """
+
+    lengths: IntArray
+    bounds: IntArray = field(init=False, repr=False)
+    """Where the chunks begin, and where the last one ends."""
+
+    def __init__(self, lengths: Sequence[int] | IntArray) -> None:
+        values = np.asarray(lengths, np.int64).reshape(-1)
+        if len(values) > MOST_EDGES:
+            raise ValueError(f"{len(values)} chunks along an axis, the most is {MOST_EDGES}")
+        if len(values) == 0 or values.min() < 1 or values.sum(dtype=np.float64) >= 2**63:
+            raise ValueError("the lengths of chunks are positive and end within 64 bits")
+        object.__setattr__(self, "lengths", values)
+        object.__setattr__(self, "bounds", np.concatenate([[0], np.cumsum(values)]))
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest chunk."""
+        return int(self.lengths.max())
+
+    def count(self, length: int) -> int:
+        """Return how many chunks the first `length` items need."""
+        if length > self.bounds[-1]:
+            raise ValueError(f"chunks end at {self.bounds[-1]}, the axis has {length} items")
+        return int(np.searchsorted(self.bounds, length))
+
+    def reach(self, count: int) -> int:
+        """Return where the first `count` chunks end."""
+        return int(self.bounds[count])
+
+    def begins(self, position: int) -> bool:
+        """Tell whether a chunk begins, or the last one ends, at a position."""
+        return int(self.bounds[np.searchsorted(self.bounds, position)]) == position
+
+    def covering(self, length: int) -> "RectilinearAxis":
+        """Return the same chunks, and as many more, as long as the last one, as `length` needs.
+
+        >>> RectilinearAxis([2, 5]).covering(13).lengths.tolist()
+        [2, 5, 5, 5]
+        """
+        missing = length - self.reach(-1)
+        if missing <= 0:
+            return self
+        last = int(self.lengths[-1])
+        more = -(-missing // last)
+        if len(self.lengths) + more > MOST_EDGES:
+            raise ValueError(f"more than {MOST_EDGES} chunks along an axis")
+        return RectilinearAxis(np.concatenate([self.lengths, np.full(more, last, np.int64)]))
+
+    def numbers(self, points: IntArray) -> IntArray:
+        """Return the chunk of each point.
+
+        >>> RectilinearAxis([2, 5]).numbers(np.array([0, 2, 6])).tolist()
+        [0, 1, 1]
+        """
+        return np.searchsorted(self.bounds, points, side="right").astype(np.int64) - 1
+
+    def cut(self, start: int, count: int, step: int) -> list[tuple[int, int, int, int]]:
+        """Cut a range by chunks, as `ingot.grid.cut_range` does.
+
+        >>> RectilinearAxis([2, 5]).cut(1, 3, 2)
+        [(0, 1, 1, 0), (1, 1, 2, 1)]
+        """
+        parts = []
+        position = 0
+        while position < count:
+            index = start + position * step
+            number = int(np.searchsorted(self.bounds, index, side="right")) - 1
+            offset = index - int(self.bounds[number])
+            room = int(self.lengths[number]) - 1 - offset if step > 0 else offset
+            items = min(room // abs(step) + 1, count - position)
+            parts.append((number, offset, items, position))
+            position += items
+        return parts
+
 
 MOST_AXES = 64
 """As many axes as a NumPy array can have."""
@@ -65,10 +157,10 @@ class ChunkGrid:
     shape: tuple[int, ...]
     chunk: tuple[int, ...]
     padded: bool
-    edges: tuple[Edges | None, ...] = ()
+    edges: tuple[RectilinearAxis | None, ...] = ()
     counts: tuple[int, ...] = field(init=False)
     """The number of chunks along each axis."""
-    axes: tuple[int | Edges, ...] = field(init=False, repr=False)
+    axes: tuple[int | RectilinearAxis, ...] = field(init=False, repr=False)
     """How each axis is cut: the one length of its chunks, or the several."""
 
     def __post_init__(self) -> None:
@@ -78,7 +170,7 @@ class ChunkGrid:
             raise ValueError(f"shape has {len(shape)} axes, the chunk shape {len(chunk)}")
         if len(shape) > MOST_AXES:
             raise ValueError(f"shape has {len(shape)} axes, the most is {MOST_AXES}")
-        axes: tuple[int | Edges, ...] = chunk
+        axes: tuple[int | RectilinearAxis, ...] = chunk
         if any(self.edges):
             cuts = zip(self.edges, chunk, strict=True)
             axes = tuple(length if edges is None else edges for edges, length in cuts)
@@ -175,7 +267,7 @@ class ChunkGrid:
 
 
 def cut_range(
-    start: int, count: int, step: int, chunk: int | Edges
+    start: int, count: int, step: int, chunk: int | RectilinearAxis
 ) -> list[tuple[int, int, int, int]]:
     """Cut a range by chunks: one ``(chunk, offset, items, position)`` for each chunk touched.
 
@@ -240,16 +332,16 @@ def cut_range_columns(start: int, count: int, step: int, chunk: int) -> RangePar
     )
 
 
-def begins_chunk(position: int, chunk: int | Edges) -> bool:
+def begins_chunk(position: int, chunk: int | RectilinearAxis) -> bool:
     """Tell whether a chunk begins at a position of an axis.
 
-    >>> begins_chunk(8, 4), begins_chunk(8, Edges([3, 6]))
+    >>> begins_chunk(8, 4), begins_chunk(8, RectilinearAxis([3, 6]))
     (True, False)
     """
     return position % chunk == 0 if isinstance(chunk, int) else chunk.begins(position)
 
 
-def count_parts(start: int, count: int, step: int, chunk: int | Edges) -> int:
+def count_parts(start: int, count: int, step: int, chunk: int | RectilinearAxis) -> int:
     """The number of parts that cutting the range would give, without cutting it.
 
     >>> count_parts(1, 4, 3, chunk=5)
@@ -285,7 +377,9 @@ class PointGroups(NamedTuple):
     """True when the points came group by group: ``order`` counts from 0 and gathers nothing."""
 
 
-def group_points(coordinates: Sequence[IntArray], chunk: Sequence[int | Edges]) -> PointGroups:
+def group_points(
+    coordinates: Sequence[IntArray], chunk: Sequence[int | RectilinearAxis]
+) -> PointGroups:
     """Bring points together by the chunk they lie in.
 
     ``coordinates`` has an array of equal length for each axis that takes part, ``chunk`` the
@@ -399,11 +493,11 @@ def _fitted(chunk: list[int], sizes: list[int], least: float, most: float) -> tu
     return tuple(chunk)
 
 
-def _count(size: int, axis: int | Edges) -> int:
+def _count(size: int, axis: int | RectilinearAxis) -> int:
     return -(-size // axis) if isinstance(axis, int) else axis.count(size)
 
 
-def _place(position: int, axis: int | Edges) -> tuple[int, int]:
+def _place(position: int, axis: int | RectilinearAxis) -> tuple[int, int]:
     """Return where a chunk begins along an axis, and its length."""
     if isinstance(axis, int):
         return position * axis, axis
@@ -439,3 +533,67 @@ def _sortable(numbers: list[IntArray]) -> NDArray[np.integer]:
         keys = keys * span + (number - low)
     # Stable sorting of 16-bit keys is by radix, several times faster than by comparison.
     return keys.astype(np.uint16) if math.prod(spans) <= 1 << 16 else keys
+
+
+BLOCK_BYTES: Final = 2**24
+"""The size of a block, unless a single chunk is larger: enough to keep several threads busy."""
+
+_MOST_BLOCKS: Final = 8
+
+
+def block_shape(
+    grid: ChunkGrid, itemsize: int, *, most: int = BLOCK_BYTES, order: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Return how long a block is along each axis: whole chunks, `most` bytes if it can be.
+
+    Chunks are joined along the axes in `order`, as far as the budget goes; unless told otherwise
+    from the last axis to the first, so that blocks are runs of the array's own order.
+
+    >>> block_shape(ChunkGrid((100, 100), (10, 10), padded=True), 1, most=5000)
+    (50, 100)
+    >>> block_shape(ChunkGrid((100, 100), (10, 10), padded=True), 1, most=500, order=[0, 1])
+    (50, 10)
+    """
+    lengths = [min(size, chunk) for size, chunk in zip(grid.shape, grid.chunk, strict=True)]
+    room = most // max(1, itemsize)
+    for length in lengths:
+        room //= max(1, length)
+    for axis in reversed(range(len(lengths))) if order is None else order:
+        joined = max(1, min(room, grid.counts[axis]))
+        lengths[axis] = min(grid.shape[axis], grid.chunk[axis] * joined)
+        room //= joined
+    return tuple(lengths)
+
+
+def blocks(shape: Sequence[int], block: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """Yield the keys of all blocks, the last axis fastest.
+
+    >>> list(blocks((3, 2), (2, 2)))
+    [(slice(0, 2, None), slice(0, 2, None)), (slice(2, 3, None), slice(0, 2, None))]
+    """
+    if not shape:
+        yield ()
+        return
+    # Not `itertools.product`: it would hold all blocks of an axis, and a file may claim 2**62.
+    for start in range(0, shape[0], max(1, block[0])):
+        first = slice(start, min(start + block[0], shape[0]))
+        for others in blocks(shape[1:], block[1:]):
+            yield (first, *others)
+
+
+def block_rows(grid: ChunkGrid, itemsize: int) -> int:
+    """Return how many items of the first axis to read at once when they are wanted one by one.
+
+    Whole chunks, so that none is decoded twice, unless that would take far more than a block.
+
+    >>> block_rows(ChunkGrid((10**9,), (1000,), padded=True), 8)
+    2097000
+    >>> block_rows(ChunkGrid((10**6, 10**6), (1000, 1000), padded=True), 8)
+    16
+    """
+    row = max(1, itemsize)
+    for size in grid.shape[1:]:
+        row *= max(1, size)
+    chunk = grid.chunk[0]
+    joined = max(1, BLOCK_BYTES // (row * chunk))
+    return max(1, min(chunk * joined, _MOST_BLOCKS * BLOCK_BYTES // row))

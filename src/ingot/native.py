@@ -1,7 +1,7 @@
 """Which compute kernel runs, and why.
 
 Knows that two modules offer the same functions: ``ingot._native``, compiled from Rust when the
-package is built, and ``ingot.codecs.reference``, its twin in NumPy. Chooses one at first use and
+package is built, and ``ingot.blosc.decode``, its twin in NumPy. Chooses one at first use and
 can say why. Refuses to know what the functions compute.
 
 The environment decides: ``INGOT_KERNEL=native`` insists on the compiled kernel, ``python`` on the
@@ -53,7 +53,7 @@ __all__ = [
 ABI = 10
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
-_MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
+_MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
 _BUILD_RECORD = os.path.join(os.path.dirname(__file__), "_build.json")
 _REBUILD = "reinstall Ingot (pip install --force-reinstall --no-cache-dir), or ./run in a checkout"
 
@@ -212,7 +212,7 @@ class Layout(Protocol):
         """Read the zone maps of chunks that have trailers; empty where there is none."""
 
 
-class Lookout(Protocol):
+class VersionProbe(Protocol):
     """A place to look at a lock file from; only the native kernel has it."""
 
     def look(self) -> "tuple[int, bool] | None":
@@ -261,12 +261,14 @@ def make_layout(**arguments: Any) -> Layout | None:
     return None if compiled is None else cast(Layout, compiled.Layout(**arguments))
 
 
-def make_lookout(path: str, magic: bytes, system: bytes, settled: bytes) -> Lookout | None:
+def make_version_probe(
+    path: str, magic: bytes, system: bytes, settled: bytes
+) -> VersionProbe | None:
     """Return the way to look at a lock file at little cost, or None when the twin runs."""
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(Lookout, compiled.Lookout(path, magic, system, settled))
+    return cast(VersionProbe, compiled.Lookout(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

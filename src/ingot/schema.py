@@ -11,8 +11,7 @@ from typing import Any, Self
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import DType
-from ingot.edges import Edges
-from ingot.grid import ChunkGrid
+from ingot.grid import ChunkGrid, RectilinearAxis
 
 __all__ = ["ArraySchema"]
 
@@ -41,7 +40,7 @@ class ArraySchema:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     padded: bool = True
     sparse: bool = True
-    edges: tuple[Edges | None, ...] = ()
+    edges: tuple[RectilinearAxis | None, ...] = ()
     """The lengths of chunks along the axes that have several; `chunks` has the longest."""
     dimension_names: tuple[str | None, ...] | None = None
     """What the axes are called, where a format can say it."""

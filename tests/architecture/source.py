@@ -40,10 +40,6 @@ class Module:
     def folder(self) -> str:
         return self.name if self.is_package else self.name.rpartition(".")[0]
 
-    @property
-    def lines(self) -> int:
-        return len(self.text.splitlines())
-
     def imports(self) -> Iterator[Import]:
         """Yield what is imported; ``from a import b`` gives ``a.b``, for b may be a module."""
         yield from _walk_imports(self.tree, inside_function=False)
@@ -84,14 +80,6 @@ def read(path: Path, top: Path) -> Module:
     is_package = parts[-1] == "__init__"
     name = ".".join(parts[:-1] if is_package else parts) or "ingot"
     return Module(name, path.read_text(encoding="utf-8"), is_package)
-
-
-def body_lines(function: Function) -> int:
-    """Count the lines of a function's body, its docstring left out."""
-    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    if not body or function.end_lineno is None:
-        return 0
-    return function.end_lineno - body[0].lineno + 1
 
 
 def _walk_imports(node: ast.AST, inside_function: bool) -> Iterator[Import]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingot.stores import Feature, LocalStore, MemoryStore, Store, ZipStore
-from ingot.stores import root as root_module
+from ingot.stores.local import beneath
 from ingot.testing import Disk, StoreContract
 
 
@@ -43,7 +43,7 @@ class TestLocalStoreWithoutLocks(StoreContract):
 class TestLocalStoreWithoutKernelHelp(TestLocalStore):
     @pytest.fixture(autouse=True)
     def walk(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(root_module, "_kernel_resolves", lambda: False)
+        monkeypatch.setattr(beneath, "_kernel_resolves", lambda: False)
 
 
 class TestLocalStoreForReading(StoreContract):

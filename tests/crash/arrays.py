@@ -12,7 +12,7 @@ import numpy as np
 import ingot
 from ingot import Array
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.state import change, read_state
+from ingot.stores.versions import change, read_state
 from ingot.testing import Scenario
 
 Model = tuple[np.ndarray, dict[str, Any]] | None

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from ingot import blosc
-from ingot.codecs.bytes import Blosc
+from ingot.codecs.compressors import Blosc
 from ingot.engine import changes
+from ingot.engine.changes import appended
 from ingot.engine.run import Engine
-from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_array import BcolzMap, create_array, design, open_array
-from ingot.formats.bcolz_table import BcolzTable, open_table
+from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array
+from ingot.formats.bcolz.format import BcolzFormat
+from ingot.formats.bcolz.table import BcolzTable, open_table
 from ingot.formats.format import ArrayNode, Request
-from ingot.growth import appended
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, MemoryStore, Store
-from ingot.stores.state import Stateful, copied
+from ingot.stores.versions import Versioned, copied
 from ingot.testing import Scenario
 
 Change = Callable[[Engine], Commit]
@@ -100,7 +100,7 @@ def _scenario(
     def step(number: int) -> Callable[[Store], None]:
         def apply(store: Store) -> None:
             # Who takes the place of a dead writer does not do again what that one has done.
-            if not isinstance(store, Stateful) or look(store.view()) != states[number + 1]:
+            if not isinstance(store, Versioned) or look(store.view()) != states[number + 1]:
                 store.apply(commits[number](store))
 
         return apply

@@ -10,10 +10,10 @@ from ingot.engine.run import Engine
 from ingot.errors import NotFoundError
 from ingot.formats.format import ArrayNode, Format
 from ingot.formats.paths import joined
-from ingot.formats.zarr0 import Zarr0Format
-from ingot.formats.zarr1 import Zarr1Format
-from ingot.formats.zarr2_groups import Zarr2Hierarchy
-from ingot.formats.zarr3_groups import Zarr3Hierarchy
+from ingot.formats.zarr.v0 import Zarr0Format
+from ingot.formats.zarr.v1 import Zarr1Format
+from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
+from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import MemoryStore, Store, read_state
@@ -92,7 +92,7 @@ def created(format: Format, change: Change) -> Scenario:
     return changed(format, lambda store: None, change)
 
 
-HIERARCHIES = {"zarr2": Zarr2Hierarchy(), "zarr3": Zarr3Hierarchy()}
+HIERARCHIES = {"zarr2": Zarr2GroupFormat(), "zarr3": Zarr3GroupFormat()}
 
 
 def group(format: str, *changes: Change, copies: bool = False) -> Scenario:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ingot.codecs.codec import CodecChain
-from ingot.formats.zarr2 import Zarr2Format, Zarr2Map
+from ingot.formats.zarr.v2 import Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
 from ingot.stores import Commit, Delete, Durability, Extent, MemoryStore, Move, Patch, Put, Store
 from ingot.testing import Scenario

@@ -119,7 +119,9 @@ def test_so_does_a_call_on_what_was_loaded_before(name: str) -> None:
 
 
 def test_trusting_what_was_loaded_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingot.stores.state.Looks.confirms", lambda lookout, number: True)
+    monkeypatch.setattr(
+        "ingot.stores.versions.StoreProbe.confirms", lambda version_probe, number: True
+    )
     scenario = SCENARIOS["zarr2: assign over 2 chunks"]
 
     def read(store: Store) -> int:

@@ -3,8 +3,8 @@
 import pytest
 
 from ingot.stores import Commit, Delete, LocalStore, Put
-from ingot.stores.journal import Journal
-from ingot.stores.transaction import Transaction
+from ingot.stores.local.commit import Transaction
+from ingot.stores.local.journal import Journal
 from ingot.testing import Disk, Scenario, prove
 from tests.crash.scenarios import APPEND, ARRAYS, PLAIN, TRIM, array, plain, rows
 

@@ -12,7 +12,7 @@ import pytest
 import ingot
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, Put
-from ingot.stores.files import _Folder
+from ingot.stores.local.files import _Folder
 from ingot.stores.store import Durability
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

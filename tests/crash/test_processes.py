@@ -11,7 +11,8 @@ import pytest
 
 import ingot
 from ingot.errors import LockedError
-from ingot.stores import Commit, Extent, LocalStore, Put, Store, lock, read_state
+from ingot.stores import Commit, Extent, LocalStore, Put, Store, read_state
+from ingot.stores.local import lock
 from ingot.testing import Disk
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

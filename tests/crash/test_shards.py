@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.formats.shards import ShardedMap
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.shards import ShardedMap
+from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.stores import Extent, MemoryStore, Store
 from ingot.testing import Scenario, prove, schedules
 from tests.places import content

@@ -26,9 +26,9 @@ from functools import cache
 from pathlib import Path
 
 from ingot import native
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.inspection import inspect
-from ingot.codecs.lazy import LazyChunk
+from ingot.blosc.header import ChunkHeader
+from ingot.blosc.inspection import inspect
+from ingot.blosc.lazy import LazyChunk
 from ingot.errors import IngotError, LimitError
 from tests.kernels import twin_may_refuse
 

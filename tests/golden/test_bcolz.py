@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.bcolz import BcolzFormat
+from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.format import ArrayNode, Column, TableNode
 from ingot.options import Options
 from ingot.selection import parse

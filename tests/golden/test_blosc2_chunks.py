@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ingot import native
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.inspection import inspect
-from ingot.codecs.lazy import LazyChunk
+from ingot.blosc.header import ChunkHeader
+from ingot.blosc.inspection import inspect
+from ingot.blosc.lazy import LazyChunk
 from tests.golden.test_blosc_chunks import (
     Row,
     assert_slices_agree,

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.inspection import inspect
+from ingot.blosc.header import ChunkHeader
+from ingot.blosc.inspection import inspect
 from tests.kernels import load, on_each_kernel
 
 SAMPLE = Path(__file__).with_name("blosc-b1.tar.xz")

@@ -14,7 +14,7 @@ import pytest
 import ingot
 from ingot.errors import IngotError, NotFoundError
 from ingot.formats.format import GroupNode
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.stores import MemoryStore
 from tests.golden.archive import assert_parts, assert_same_items, below, unpacked
 from tests.kernels import needs_native

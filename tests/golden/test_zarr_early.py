@@ -15,7 +15,7 @@ import pytest
 
 import ingot
 from ingot.errors import IngotError, UnsafeError
-from ingot.formats import early, zarr0, zarr1
+from ingot.formats.zarr import v0, v01, v1
 from ingot.stores import MemoryStore
 from tests.golden.archive import below, unpacked
 from tests.kernels import needs_native
@@ -79,11 +79,11 @@ def test_a_broken_array_is_an_error(case: Case, place: Place) -> None:
 
 @cases("equal")
 def test_metadata_is_written_as_it_was_found(case: Case) -> None:
-    module, key = (zarr1, "meta") if case["format"] == "1" else (zarr0, "__zmeta__")
+    module, key = (v1, "meta") if case["format"] == "1" else (v0, "__zmeta__")
     stored = content(case)[key]
     metadata = module.parse_meta(stored)
     if case["format"] == "zmeta-pickle":
-        again = zarr0.parse_meta(early.pack(metadata, key)).schema
+        again = v0.parse_meta(v01.pack_metadata(metadata, key)).schema
         assert (again.shape, again.dtype, again.chunks) == (
             metadata.schema.shape,
             metadata.schema.dtype,
@@ -91,7 +91,7 @@ def test_metadata_is_written_as_it_was_found(case: Case) -> None:
         )
         assert np.array_equal(again.fill, metadata.schema.fill)
         return
-    assert early.pack(metadata, key) == stored
+    assert v01.pack_metadata(metadata, key) == stored
     # What null stood for was any memory, so a new array says which value it has.
     if json.loads(stored)["fill_value"] is not None:
         made = json.loads(module.pack_meta(metadata.schema))

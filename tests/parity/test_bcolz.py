@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
-from ingot.codecs.header import ChunkHeader
+from ingot.blosc.header import ChunkHeader
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
 from tests.kernels import needs_native

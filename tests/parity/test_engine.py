@@ -17,11 +17,11 @@ from ingot.codecs.codec import ChunkSpec, parse_spelling
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap
-from ingot.formats.zarr2 import Zarr2Format, build_chain
+from ingot.formats.zarr.v2 import Zarr2Format, build_chain
 from ingot.options import Limits, Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
-from ingot.stores.local import LocalStore
+from ingot.stores.local.store import LocalStore
 from tests.kernels import NATIVE_IS_BUILT, needs_native
 
 SHAPE = (11, 14, 23)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ingot
-from ingot.codecs.zones import zone_of
+from ingot.codecs.zone_maps import zone_of
 from ingot.errors import CorruptionError
-from ingot.formats.superchunk import zone_in
+from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
 from tests.places import use_kernel
 

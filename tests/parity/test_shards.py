@@ -16,17 +16,17 @@ from ingot import native
 from ingot.codecs.byteorder import Bytes
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import CodecChain, parse_spelling
-from ingot.codecs.shards import build_shard
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, LimitError
 from ingot.formats.format import ArrayNode, Request
-from ingot.formats.sharding import Sharding
-from ingot.formats.shards import ShardedMap
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.shard_index import build_shard
+from ingot.formats.zarr.shards import ShardedMap
+from ingot.formats.zarr.v3 import Zarr3Format
+from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.options import Limits, Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
-from ingot.stores.local import LocalStore
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent
 from tests.kernels import NATIVE_IS_BUILT, needs_native
 

@@ -13,10 +13,10 @@ from ingot.codecs.codec import parse_spelling
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError
 from ingot.formats.format import ArrayNode, ChunkMap, Request
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.options import Options
 from ingot.selection import parse
-from ingot.stores.local import LocalStore
+from ingot.stores.local.store import LocalStore
 from tests.kernels import needs_native
 from tests.parity.test_engine import CHUNKS, KEYS, SHAPE, _write, engines, items
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
+from hypothesis.versioned import (
     RuleBasedStateMachine,
     initialize,
     invariant,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
+from hypothesis.versioned import (
     RuleBasedStateMachine,
     initialize,
     invariant,
@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 
 import ingot
 from ingot.engine.run import Engine
-from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_array import design, open_array
-from ingot.formats.bcolz_table import BcolzTable, open_table
+from ingot.formats.bcolz.array import design, open_array
+from ingot.formats.bcolz.format import BcolzFormat
+from ingot.formats.bcolz.table import BcolzTable, open_table
 from ingot.formats.format import Request
 from ingot.options import Options
 from ingot.selection import parse

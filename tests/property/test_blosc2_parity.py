@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ingot import native
-from ingot.codecs import reference
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.inspection import inspect
-from ingot.codecs.lazy import LazyChunk
+from ingot.blosc import decode
+from ingot.blosc.header import ChunkHeader
+from ingot.blosc.inspection import inspect
+from ingot.blosc.lazy import LazyChunk
 from tests.kernels import (
     load,
     needs_native,
@@ -62,7 +62,7 @@ def test_a_lazy_chunk_reads_the_same(data: bytes, recipe: Recipe2, draw: st.Data
     chunk = LazyChunk.build(read)
     start, stop = items_of(draw.draw, chunk.header)
     size = chunk.header.typesize
-    with mock.patch.object(native, "kernel", return_value=reference):
+    with mock.patch.object(native, "kernel", return_value=decode):
         assert chunk.read(read, start, stop) == data[start * size : stop * size]
     fetched = chunk.explain(start, stop)
     assert sum(length for _, length in fetched) <= len(stored)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ingot.codecs.header import ChunkHeader
+from ingot.blosc.header import ChunkHeader
 from tests.kernels import load, needs_native, on_each_kernel
 from tests.property.blosc2_strategies import DELTA, TRUNCATE, Recipe2, recipes
 from tests.property.chunk_strategies import datas

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingot.codecs.header import MEMCPYED, UNSPLIT, ChunkHeader
-from ingot.codecs.inspection import inspect
+from ingot.blosc.header import MEMCPYED, UNSPLIT, ChunkHeader
+from ingot.blosc.inspection import inspect
 from ingot.errors import IngotError
 from ingot.native import Kernel
 from tests.kernels import load, needs_native, on_each_kernel

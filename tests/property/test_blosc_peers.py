@@ -8,7 +8,7 @@ import blosc2
 import numcodecs.blosc
 from hypothesis import assume, given, settings
 
-from ingot.codecs.header import ChunkHeader
+from ingot.blosc.header import ChunkHeader
 from tests.kernels import load, on_each_kernel
 from tests.property.chunk_strategies import Recipe, datas, recipes
 

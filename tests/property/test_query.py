@@ -10,7 +10,7 @@ from ingot.query.evaluate import matches
 from ingot.query.expr import Column, Compare, Literal
 from ingot.query.literals import adapt
 from ingot.query.parse import parse
-from ingot.query.zones import Zones, survey
+from ingot.query.pruning import Zones, survey
 
 ROWS = 24
 TYPES = ["i1", "i4", "i8", "u1", "u8", "f4", "f8", "?"]

@@ -25,8 +25,8 @@ from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain, parse_spelling
 from ingot.errors import IngotError
 from ingot.formats.format import Request
-from ingot.formats.sharding import Sharding
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.v3 import Zarr3Format
+from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
 from tests.kernels import on_each_kernel

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ingot
-from ingot.codecs.bytes import Blosc, Gzip
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import Stage, parse_spelling, parse_stage
-from ingot.codecs.strings import VlenBytes
+from ingot.codecs.compressors import Blosc, Gzip
+from ingot.codecs.text import VlenBytes
 from tests.kernels import on_each_kernel
 from tests.places import use_kernel
 from tests.property.array_strategies import Shape, items

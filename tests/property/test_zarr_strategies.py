@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import ingot
 from ingot.errors import UnsafeError
-from ingot.formats import zarr2, zarr3_document
+from ingot.formats.zarr import v2, v3_metadata
 from ingot.stores import MemoryStore
 from ingot.stores.store import check_key
 from tests.kernels import on_each_kernel
@@ -153,8 +153,8 @@ def test_arrays_that_we_write_are_read_by_zarr(kernel_name: str, data: st.DataOb
 @given(metadata=theirs.array_metadata(zarr_formats=st.just(3)))
 def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     [document] = metadata.to_buffer_dict(default_buffer_prototype()).values()
-    ours = zarr3_document.parse(document.to_bytes())
-    assert isinstance(ours, zarr3_document.ArrayMetadata)
+    ours = v3_metadata.parse(document.to_bytes())
+    assert isinstance(ours, v3_metadata.ArrayMetadata)
     assert ours.schema.shape == metadata.shape
     assert ours.schema.attrs == (metadata.attributes or {})
     assert ours.schema.dimension_names == metadata.dimension_names
@@ -162,7 +162,7 @@ def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     # As zarr itself reads it: not every document tells the sign of what is no number.
     theirs_again = metadata_v3.ArrayV3Metadata.from_dict(json.loads(document.to_bytes()))
     assert_same(ours.schema.fill, np.asarray(theirs_again.fill_value, native)[()])
-    respelled = zarr3_document.respelled(json.loads(document.to_bytes()))
+    respelled = v3_metadata.respelled(json.loads(document.to_bytes()))
     again = metadata_v3.ArrayV3Metadata.from_dict({"attributes": {}, **respelled})
     [document_again] = again.to_buffer_dict(default_buffer_prototype()).values()
     assert json.loads(document_again.to_bytes()) == json.loads(document.to_bytes())
@@ -172,13 +172,13 @@ def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
 @given(metadata=theirs.array_metadata(zarr_formats=st.just(2)))
 def test_older_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     document = metadata.to_buffer_dict(default_buffer_prototype())[".zarray"]
-    ours = zarr2.parse_array(document.to_bytes())
+    ours = v2.parse_array(document.to_bytes())
     assert (ours.schema.shape, ours.schema.chunks) == (metadata.shape, metadata.chunks)
     assert (ours.schema.order, ours.separator) == (metadata.order, metadata.dimension_separator)
     native = metadata.dtype.to_native_dtype()
     theirs_again = metadata_v2.ArrayV2Metadata.from_dict(json.loads(document.to_bytes()))
     assert_same(ours.schema.fill, np.asarray(theirs_again.fill_value, native)[()])
-    respelled = zarr2.ArrayMetadata.of(ours.schema, ours.separator).document
+    respelled = v2.ArrayMetadata.of(ours.schema, ours.separator).document
     again = metadata_v2.ArrayV2Metadata.from_dict(dict(respelled))
     document_again = again.to_buffer_dict(default_buffer_prototype())[".zarray"]
     assert json.loads(document_again.to_bytes()) == json.loads(document.to_bytes())

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.attributes import Attributes, converted
+from ingot.containers.attributes import Attributes, converted
 from ingot.errors import FormatError, LimitError
-from ingot.formats import zarr2
+from ingot.formats.zarr import v2
 
 
-class Held:
+class HandleProtocol:
     """Attributes that are kept in a dictionary, with the number of changes."""
 
     def __init__(self, **values: Any) -> None:
@@ -69,7 +69,7 @@ def test_values_become_json_and_come_back(value: Any, expected: Any) -> None:
     found = converted({"name": value})["name"]
     assert found == expected
     assert type(found) is type(expected)
-    assert zarr2.parse_attrs(zarr2.pack_attrs({"name": found})) == {"name": expected}
+    assert v2.parse_attrs(v2.pack_attrs({"name": found})) == {"name": expected}
 
 
 def test_what_is_not_a_number_stays_so() -> None:
@@ -84,8 +84,8 @@ def nested(depth: int) -> list[Any]:
 
 
 def test_values_nest_as_deep_as_can_be_read() -> None:
-    packed = zarr2.pack_attrs(converted({"a": nested(63)}))
-    assert zarr2.parse_attrs(packed) == {"a": nested(63)}
+    packed = v2.pack_attrs(converted({"a": nested(63)}))
+    assert v2.parse_attrs(packed) == {"a": nested(63)}
     endless: list[Any] = []
     endless.append(endless)
     for value in (nested(64), endless, {"a": nested(63)}):
@@ -102,7 +102,7 @@ def test_values_nest_as_deep_as_can_be_read() -> None:
         1j,
         np.complex64(1),
         object(),
-        Held,
+        HandleProtocol,
         2**64,
         -(2**63) - 1,
         np.timedelta64(1, "s"),
@@ -127,11 +127,11 @@ def test_names_are_text() -> None:
     with pytest.raises(FormatError, match="the name 5 is no text"):
         converted({5: 1})  # type: ignore[dict-item]
     with pytest.raises(FormatError):
-        Held().attrs[5] = 1  # type: ignore[index]
+        HandleProtocol().attrs[5] = 1  # type: ignore[index]
 
 
 def test_attributes_are_a_mapping() -> None:
-    held = Held(a=1, b=[2])
+    held = HandleProtocol(a=1, b=[2])
     attrs = held.attrs
     assert attrs == {"a": 1, "b": [2]}
     assert list(attrs) == ["a", "b"]
@@ -142,7 +142,7 @@ def test_attributes_are_a_mapping() -> None:
 
 
 def test_each_call_is_one_change() -> None:
-    held = Held(a=1, b=2, c=3)
+    held = HandleProtocol(a=1, b=2, c=3)
     attrs = held.attrs
     attrs["d"] = 4
     attrs.update({"a": 5}, b=6)
@@ -156,7 +156,7 @@ def test_each_call_is_one_change() -> None:
 
 
 def test_a_change_with_a_bad_value_is_no_change() -> None:
-    held = Held(a=1)
+    held = HandleProtocol(a=1)
     with pytest.raises(FormatError):
         held.attrs.update(a=2, b=object())
     with pytest.raises(KeyError):
@@ -165,6 +165,6 @@ def test_a_change_with_a_bad_value_is_no_change() -> None:
 
 
 def test_what_is_read_is_a_copy() -> None:
-    held = Held(a=[1])
+    held = HandleProtocol(a=[1])
     held.attrs["a"].append(2)
     assert held.values == {"a": [1]}

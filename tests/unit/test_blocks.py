@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ingot.blocks import BLOCK_BYTES, block_rows, block_shape, blocks
-from ingot.grid import ChunkGrid
+from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 
 GRIDS = [
     ((100, 100), (10, 10)),

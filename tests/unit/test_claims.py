@@ -1,12 +1,12 @@
-"""Claims: fields of exactly the type and range that is meant, and complaints in one error."""
+"""FieldReader: fields of exactly the type and range that is meant, and complaints in one error."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ingot.claims import INT64, Claims, Complaints, shown
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
+from ingot.fields import INT64, FieldReader, Problems, shown
 
 VALUES: dict[str, Any] = {
     "integer": 5,
@@ -24,8 +24,8 @@ VALUES: dict[str, Any] = {
 }
 
 
-def claims() -> Claims:
-    return Claims("meta", VALUES)
+def claims() -> FieldReader:
+    return FieldReader("meta", VALUES)
 
 
 def test_fields_of_the_right_type() -> None:
@@ -97,7 +97,7 @@ def test_a_list_has_a_limit() -> None:
 
 
 def test_fields_that_nobody_took_are_unknown() -> None:
-    two = Claims("meta", {"a": 1, "b": 2})
+    two = FieldReader("meta", {"a": 1, "b": 2})
     two.integer("a")
     with pytest.raises(UnsupportedError, match="'b'"):
         two.finish()
@@ -113,7 +113,7 @@ def complain(error: type[Exception]) -> Callable[[], int]:
 
 
 def test_one_complaint_is_raised_as_it_is() -> None:
-    complaints = Complaints()
+    complaints = Problems()
     assert complaints.take(lambda: 5, 0) == 5
     complaints.settle()
     assert complaints.take(complain(LimitError), 7) == 7
@@ -133,7 +133,7 @@ def test_one_complaint_is_raised_as_it_is() -> None:
 def test_several_complaints_are_one_error_of_the_gravest_kind(
     errors: list[type[Exception]], gravest: type[Exception]
 ) -> None:
-    complaints = Complaints()
+    complaints = Problems()
     for error in errors:
         complaints.take(complain(error), 0)
     with pytest.raises(gravest) as caught:
@@ -144,7 +144,7 @@ def test_several_complaints_are_one_error_of_the_gravest_kind(
 
 def test_bugs_are_no_complaints() -> None:
     with pytest.raises(ZeroDivisionError):
-        Complaints().take(lambda: 1 // 0, 0)
+        Problems().take(lambda: 1 // 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ def test_what_is_shown_is_never_long(claim: object) -> None:
 
 
 def test_lengths_end_with_int64() -> None:
-    assert Claims("meta", {"n": INT64}).integer("n") == 2**63 - 1
+    assert FieldReader("meta", {"n": INT64}).integer("n") == 2**63 - 1

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import ingot
-from ingot import cli, demo, native
+from ingot import native
+from ingot.cli import commands as cli
+from ingot.cli import demo
 from ingot.errors import CorruptionError, KernelError
 
 

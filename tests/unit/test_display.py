@@ -7,7 +7,7 @@ import pytest
 
 import ingot
 from ingot.codecs.codec import parse_spelling
-from ingot.display import Info, codec_text, size_text
+from ingot.containers.display import Info, codec_text, size_text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ingot import dtypes
-from ingot.claims import Claims
 from ingot.errors import FormatError, LimitError, UnsupportedError
+from ingot.fields import FieldReader
 
 SPELLINGS = [
     *("|b1", "|i1", "|u1", "<i2", ">i4", "<i8", ">u2", "<u4", "<u8", "<f2", ">f4", "<f8"),
@@ -146,7 +146,7 @@ def test_what_a_field_list_cannot_say_is_refused() -> None:
 
 
 def test_a_claimed_type() -> None:
-    claims = Claims("delta", {"dtype": "<i4", "astype": None, "bad": "x"})
+    claims = FieldReader("delta", {"dtype": "<i4", "astype": None, "bad": "x"})
     assert dtypes.claimed(claims, "dtype") == np.dtype("<i4")
     assert dtypes.claimed(claims, "astype", np.dtype("u1")) == np.dtype("u1")
     assert dtypes.claimed(claims, "absent", np.dtype("u1")) == np.dtype("u1")

@@ -5,8 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.edges import MOST_EDGES, Edges
-from ingot.grid import ChunkGrid, begins_chunk, count_parts, cut_range, group_points
+from ingot.grid import (
+    MOST_EDGES,
+    ChunkGrid,
+    RectilinearAxis,
+    begins_chunk,
+    count_parts,
+    cut_range,
+    group_points,
+)
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 
@@ -24,7 +31,7 @@ def test_a_range_is_cut_as_its_items_are(lengths: list[int], data: st.DataObject
     room = (len(items) - 1 - start) // step if step > 0 else start // -step
     count = data.draw(st.integers(0, room + 1))
     expected = [items[start + index * step] for index in range(count)]
-    edges = Edges(lengths)
+    edges = RectilinearAxis(lengths)
     found = []
     for number, offset, several, position in cut_range(start, count, step, edges):
         assert position == len(found)
@@ -40,7 +47,7 @@ def test_points_are_brought_together_by_their_chunks(
 ) -> None:
     items = owners(lengths)
     points = data.draw(st.lists(st.integers(0, len(items) - 1), min_size=1, max_size=20))
-    groups = group_points([np.array(points)], [Edges(lengths)])
+    groups = group_points([np.array(points)], [RectilinearAxis(lengths)])
     for group, (number,) in enumerate(groups.chunks.tolist()):
         span = slice(int(groups.bounds[group]), int(groups.bounds[group + 1]))
         found = zip(groups.order[span].tolist(), groups.offsets[0][span].tolist(), strict=True)
@@ -52,7 +59,7 @@ def test_points_are_brought_together_by_their_chunks(
 @given(LENGTHS, st.data())
 def test_a_grid_knows_the_shapes_of_its_chunks(lengths: list[int], data: st.DataObject) -> None:
     size = data.draw(st.integers(1, sum(lengths)))
-    grid = ChunkGrid((size, 5), (1, 2), padded=True, edges=(Edges(lengths), None))
+    grid = ChunkGrid((size, 5), (1, 2), padded=True, edges=(RectilinearAxis(lengths), None))
     items = owners(lengths)[:size]
     count = items[-1][0] + 1
     assert grid.counts == (count, 3)
@@ -66,14 +73,14 @@ def test_a_grid_knows_the_shapes_of_its_chunks(lengths: list[int], data: st.Data
 
 @given(LENGTHS)
 def test_chunks_begin_where_offsets_are_none(lengths: list[int]) -> None:
-    edges = Edges(lengths)
+    edges = RectilinearAxis(lengths)
     found = [begins_chunk(position, edges) for position in range(sum(lengths))]
     assert found == [offset == 0 for _, offset in owners(lengths)]
     assert begins_chunk(sum(lengths), edges)
 
 
 def test_chunks_go_on_as_the_last_one() -> None:
-    edges = Edges([3, 2])
+    edges = RectilinearAxis([3, 2])
     assert edges.covering(5) is edges
     assert edges.covering(6).lengths.tolist() == [3, 2, 2]
     assert edges.covering(9).lengths.tolist() == [3, 2, 2, 2]
@@ -82,13 +89,13 @@ def test_chunks_go_on_as_the_last_one() -> None:
 @pytest.mark.parametrize("lengths", [[], [0], [3, -1], [2**62, 2**62]])
 def test_impossible_lengths_are_refused(lengths: list[int]) -> None:
     with pytest.raises(ValueError, match="positive"):
-        Edges(lengths)
+        RectilinearAxis(lengths)
 
 
 def test_an_axis_longer_than_its_chunks_is_refused() -> None:
     with pytest.raises(ValueError, match="chunks end at 5, the axis has 6"):
-        ChunkGrid((6,), (1,), padded=True, edges=(Edges([2, 3]),))
+        ChunkGrid((6,), (1,), padded=True, edges=(RectilinearAxis([2, 3]),))
     with pytest.raises(ValueError, match="the most"):
-        Edges(np.ones(MOST_EDGES + 1, np.int64))
+        RectilinearAxis(np.ones(MOST_EDGES + 1, np.int64))
     with pytest.raises(ValueError, match="more than"):
-        Edges([1]).covering(2**40)
+        RectilinearAxis([1]).covering(2**40)

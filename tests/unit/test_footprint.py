@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import ingot
-from ingot import footprint
 from ingot.codecs.codec import CodecChain
+from ingot.engine import stored_size
 from ingot.formats.format import Locations
 from ingot.schema import ArraySchema
 from ingot.stores import Constant, Inline, MemoryStore
@@ -37,11 +37,11 @@ def test_chunks_of_every_kind_count() -> None:
         others={3: Inline(b"xyz"), 4: Constant(1)},
     )
     store = MemoryStore({"a": bytes(12), "b": bytes(10)})
-    assert footprint.stored_bytes(Listed(locations, store)) == 5 + 7 + 8 + 3  # type: ignore[arg-type]
+    assert stored_size.stored_bytes(Listed(locations, store)) == 5 + 7 + 8 + 3  # type: ignore[arg-type]
 
 
 def test_many_chunks_are_asked_for_in_windows(monkeypatch: Any) -> None:
-    monkeypatch.setattr(footprint, "_WINDOW", 4)
+    monkeypatch.setattr(stored_size, "_WINDOW", 4)
     array = ingot.create(shape=(9, 3), dtype="u1", chunks=(1, 1), codec="none", format="zarr2")
     array[:8] = 1
     assert array.stored_bytes == 24

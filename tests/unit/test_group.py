@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.containers.resolve import outermost
 from ingot.errors import (
     ExistsError,
     FormatError,
@@ -24,11 +25,10 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats import copies
 from ingot.formats.format import Copies, GroupNode
-from ingot.formats.zarr2_groups import Zarr2Hierarchy
-from ingot.formats.zarr3_groups import Zarr3Hierarchy
-from ingot.places import outermost
+from ingot.formats.zarr import v2_consolidated
+from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
+from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
 from ingot.stores import Commit, Extent, Feature, LocalStore, MemoryStore, Store, ZipStore
 from tests.places import Place, content, put
 
@@ -416,7 +416,7 @@ def test_stale_copies_are_found_and_the_documents_win(place: Place) -> None:
     assert again.consolidated is False
     assert again["a"].shape == (1, 4)
     stale = {"zarr2": "a/.zarray", "zarr3": "a"}[FORMAT]
-    hierarchy = Zarr2Hierarchy() if FORMAT == "zarr2" else Zarr3Hierarchy()
+    hierarchy = Zarr2GroupFormat() if FORMAT == "zarr2" else Zarr3GroupFormat()
     assert hierarchy.copies(store, "") == Copies((stale,))
     again.consolidate()
     assert again.consolidated is True
@@ -448,7 +448,7 @@ def test_without_a_listing_copies_name_the_members(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "FORMAT", name)
-    hierarchy = Zarr2Hierarchy() if name == "zarr2" else Zarr3Hierarchy()
+    hierarchy = Zarr2GroupFormat() if name == "zarr2" else Zarr3GroupFormat()
 
     class Unlisted(MemoryStore):
         features = Feature.RANGES
@@ -472,7 +472,7 @@ def test_without_a_listing_copies_name_the_members(
 def _with(store: Store, key: str, value: Any) -> bytes:
     [data] = store.read([Extent(".zmetadata")])
     assert data is not None
-    return copies.pack(copies.parse(data) | {key: value})
+    return v2_consolidated.pack(v2_consolidated.parse(data) | {key: value})
 
 
 # Wholes and parts ---------------------------------------------------------------------------------

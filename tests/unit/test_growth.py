@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ingot.codecs.codec import CodecChain
-from ingot.growth import appended
+from ingot.engine.changes import appended
 from ingot.schema import ArraySchema
 
 

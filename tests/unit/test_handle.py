@@ -12,10 +12,10 @@ import pytest
 
 import ingot
 from ingot import native
+from ingot.containers.handle import Handle
 from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
-from ingot.handle import Handle
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
-from ingot.stores.state import switches
+from ingot.stores.versions import is_switching
 
 
 @pytest.fixture(params=["memory", "local"])
@@ -328,7 +328,7 @@ def test_a_rename_that_fails_keeps_no_reader_waiting(
         patch.setattr(os, "rename", fail)
         with pytest.raises(OSError, match="Input/output error"):
             put(store, a=b"2")
-    assert not switches(store.look())
+    assert not is_switching(store.version())
     load = Counted()
     handle = Handle(store, load)
     assert [handle.value for _ in range(3)] == [b"1"] * 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ingot.errors import SelectionError
-from ingot.key import BREAK, GROUP, NEW, POINT, Key, within_bounds
+from ingot.selection import BREAK, GROUP, NEW, POINT, Key, within_bounds
 
 
 def test_pieces_follow_the_key():

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def told(error: BaseException) -> str:
+def from_documents(error: BaseException) -> str:
     return "\n".join([str(error), *getattr(error, "__notes__", ())])
 
 
@@ -141,8 +141,8 @@ def test_damage(folder: Path, name: str) -> None:
     act(folder)
     with pytest.raises(ingot.errors.IngotError) as caught:
         ingot.open(folder).read()
-    assert text in told(caught.value)
-    assert told(caught.value).count(f"{place}{folder}") == 1
+    assert text in from_documents(caught.value)
+    assert from_documents(caught.value).count(f"{place}{folder}") == 1
 
 
 def test_a_table_that_is_removed_while_it_is_open(folder: Path) -> None:

@@ -54,7 +54,7 @@ def test_python_is_taken_when_asked_for_though_native_is_built(built):
     built(ABI=native.ABI)
     choice = native.choose("python")
     assert choice.name == "python"
-    assert choice.module is importlib.import_module("ingot.codecs.reference")
+    assert choice.module is importlib.import_module("ingot.blosc.decode")
     assert "INGOT_KERNEL=python" in choice.reason
 
 
@@ -140,7 +140,7 @@ def test_empty_variable_is_no_preference():
 
 
 def test_import_stays_light():
-    heavy = {"numcodecs", "typer", "rich", "click", "zarr", "ingot.codecs.reference"}
+    heavy = {"numcodecs", "typer", "rich", "click", "zarr", "ingot.blosc.decode"}
     code = "import sys, ingot; print(*sys.modules)"
     assert heavy.isdisjoint(run_python(code).split())
 

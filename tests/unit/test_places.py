@@ -9,10 +9,11 @@ import pytest
 
 import ingot
 from ingot import native
+from ingot.containers.resolve import find, glance
 from ingot.errors import FormatError, NotFoundError, UnsafeError, UnsupportedError
 from ingot.formats.format import ArrayNode, GroupNode
-from ingot.places import find, glance
-from ingot.stores import LocalStore, MemoryStore, lock
+from ingot.stores import LocalStore, MemoryStore
+from ingot.stores.local import lock
 
 fast = pytest.mark.skipif(native.choice().name != "native", reason="the twin has no glance")
 

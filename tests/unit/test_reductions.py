@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
-from ingot import reductions
+from ingot.containers import reductions
+from ingot.containers.reductions import Source
 from ingot.grid import ChunkGrid
-from ingot.reductions import Source
 from tests.places import Place
 
 METHODS = ["sum", "mean", "min", "max", "any", "all"]

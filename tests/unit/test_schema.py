@@ -4,7 +4,7 @@ import numpy as np
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain
-from ingot.codecs.strings import VlenUtf8
+from ingot.codecs.text import VlenUtf8
 from ingot.schema import ArraySchema
 
 NUMBERS = ArraySchema((10, 5), np.dtype("<f4"), (4, 5), CodecChain(), np.float32(7), attrs={"a": 1})

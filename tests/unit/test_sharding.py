@@ -12,16 +12,21 @@ from hypothesis import strategies as st
 import ingot
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, ExistsError, FormatError, UnsupportedError
-from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_array import design, open_array
+from ingot.formats.bcolz.array import design, open_array
+from ingot.formats.bcolz.format import BcolzFormat
+from ingot.formats.bcolz.row_shards import Shards, fitting_chunk, lengths
 from ingot.formats.format import ArrayNode, ChunkMap, Column, Request, TableMap, TableNode
-from ingot.formats.row_shards import Shards, fitting_chunk, lengths
 from ingot.options import Options
 from ingot.selection import parse
-from ingot.sharding import shard
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.transaction import Transaction
+from ingot.stores.local.commit import Transaction
 from tests.places import content, put
+
+
+def shard(source: Path | Store, count: int, path: Path | Store) -> None:
+    dataset = ingot.open(source)
+    assert isinstance(dataset, ingot.Array | ingot.Table)
+    dataset.shard(count, path)
 
 
 def array(rows: int, chunk: int) -> MemoryStore:

@@ -10,7 +10,6 @@ import ingot
 from ingot.errors import (
     UnsupportedError,
 )
-from ingot.sharding import shard
 from tests.places import Place, content, put
 from tests.tables import assert_holds, data, make, nested
 
@@ -80,7 +79,7 @@ def test_an_array_takes_the_place_of_a_table(place: Place) -> None:
 
 def test_shards_are_not_replaced(tmp_path: Path) -> None:
     make(tmp_path / "t")
-    shard(tmp_path / "t", 3, tmp_path / "cut")
+    ingot.open(tmp_path / "t").shard(3, tmp_path / "cut")
     before = content(tmp_path / "cut")
     with pytest.raises(UnsupportedError, match="by itself"):
         ingot.table({"a": [1]}, tmp_path / "cut", overwrite=True)

@@ -15,7 +15,7 @@ from ingot.errors import (
     ReadOnlyError,
 )
 from ingot.stores import LocalStore
-from ingot.stores.pending import PendingStore
+from ingot.stores.buffered import BufferedStore
 from tests.places import Place, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
 
@@ -65,7 +65,7 @@ def test_a_transaction_that_fails_when_it_is_decided_keeps_what_was_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ingot.table({"a": np.arange(10), "b": np.arange(10.0)}, tmp_path / "t", chunks=4)
-    monkeypatch.setattr(PendingStore.__init__, "__kwdefaults__", {"most": 0})
+    monkeypatch.setattr(BufferedStore.__init__, "__kwdefaults__", {"most": 0})
     real = os.rename
 
     def rename(source: str, target: str, **named: int) -> None:
@@ -203,13 +203,13 @@ def test_two_handles_see_each_others_commits(place: Place) -> None:
 def test_a_column_opened_alone_is_locked_with_its_table(tmp_path: Path) -> None:
     make(tmp_path / "t")
     store = LocalStore(tmp_path / "t", writable=True)
-    before = store.look()
+    before = store.version()
     assert before is not None
     column = ingot.open(tmp_path / "t" / "i", "r+")
     assert column[5] == 5
     column[5] = 55
     assert not (tmp_path / "t" / "i" / ".lock").exists()
-    after = store.look()
+    after = store.version()
     assert after is not None
     assert after.sequence > before.sequence
     assert ingot.open(tmp_path / "t")["i"][5] == 55

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
-from ingot.claims import Claims
 from ingot.codecs.codec import Buffer, ChunkSpec, Serializer
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.fields import FieldReader
 
 __all__ = ["PackedBits", "Padding", "item_bits"]
 
@@ -54,7 +54,7 @@ class PackedBits(Serializer):
     last_bit: int | None = None
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Complain: under this name the registry has another codec, for booleans alone."""
         raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
 

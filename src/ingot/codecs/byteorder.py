@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
-from ingot.claims import Claims
 from ingot.codecs.codec import Buffer, ChunkSpec, Raw, Serializer
 from ingot.dtypes import DType
 from ingot.errors import FormatError
+from ingot.fields import FieldReader
 
 __all__ = ["Bytes", "Endian", "byte_order", "in_order"]
 
@@ -39,7 +39,7 @@ class Bytes(Serializer):
     endian: Endian | None = None
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         endian: Endian | None = None
         if claims.value("endian", None) is not None:

@@ -12,9 +12,9 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.claims import Claims
 from ingot.codecs.codec import Buffer, Compressor, register
 from ingot.errors import CorruptionError
+from ingot.fields import FieldReader
 
 __all__ = ["CHECKSUM_BYTES", "Adler32", "Checksum", "Crc32", "Crc32c", "crc32c"]
 
@@ -93,7 +93,7 @@ class Crc32(Checksum):
     location: str = "start"
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         return cls(_parse_location(claims, "start"))
 
@@ -116,7 +116,7 @@ class Adler32(Checksum):
     location: str = "start"
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         return cls(_parse_location(claims, "start"))
 
@@ -139,7 +139,7 @@ class Crc32c(Checksum):
     location: str = "end"
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         return cls(_parse_location(claims, "end"))
 
@@ -158,7 +158,7 @@ class Crc32c(Checksum):
         return crc32c(data)
 
 
-def _parse_location(claims: Claims, usual: str) -> str:
+def _parse_location(claims: FieldReader, usual: str) -> str:
     location = usual
     if claims.value("location", None) is not None:
         location = claims.choice("location", ("start", "end"))

@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
-from ingot.claims import Claims, shown
-from ingot.codecs.recipe import Recipe
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
+from ingot.fields import FieldReader, shown
 
 __all__ = [
     "CHUNK_LIMIT",
@@ -44,6 +43,31 @@ __all__ = [
     "parse_stage",
     "register",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A chain that the native kernel can carry out by itself.
+
+    `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
+    stored, slowest first. `sealed` chunks have a CRC-32C of all their bytes behind them; `framed`
+    chunks of rows lie in files with a head and a trailer. The other fields are for encoding only.
+
+    >>> Recipe("raw", sealed=True).level
+    0
+    """
+
+    kind: str
+    axes: tuple[int, ...] = ()
+    level: int = 0
+    codec: str = ""
+    shuffle: str = "none"
+    typesize: int = 1
+    blocksize: int = 0
+    checksum: bool = False
+    sealed: bool = False
+    framed: bool = False
+
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes between two stages, one-dimensional and contiguous."""
@@ -96,7 +120,7 @@ class Stage(ABC):
 
     @classmethod
     @abstractmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims, or complain."""
 
     def config(self) -> dict[str, Any]:
@@ -254,7 +278,9 @@ def parse_stage(config: object) -> Stage:
         raise FormatError(f"codec: {shown(config)} is no object with an 'id'")
     name = config["id"]
     stage = find(name)
-    return stage.parse(Claims(name, {key: value for key, value in config.items() if key != "id"}))
+    return stage.parse(
+        FieldReader(name, {key: value for key, value in config.items() if key != "id"})
+    )
 
 
 def parse_spelling(text: str) -> tuple[Stage, ...]:
@@ -284,7 +310,7 @@ class Raw(Serializer):
     name: ClassVar[str] = "raw"
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         claims.finish()
         return cls()
@@ -316,7 +342,7 @@ class Viewed(Compressor):
     filter: Filter
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Complain: files name the filter itself."""
         raise UnsupportedError(f"codec {claims.where!r} is unknown")
 

@@ -16,7 +16,6 @@ import numpy as np
 from numcodecs import fletcher32, jenkins, lz4, zstd
 from numpy.typing import NDArray
 
-from ingot.claims import Claims
 from ingot.codecs.checksums import CHECKSUM_BYTES, Checksum
 from ingot.codecs.codec import (
     CHUNK_LIMIT,
@@ -27,9 +26,10 @@ from ingot.codecs.codec import (
     Serializer,
     register,
 )
-from ingot.codecs.strings import shaped_array, shaped_list
+from ingot.codecs.text import shaped_array, shaped_list
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsupportedError
+from ingot.fields import FieldReader
 
 __all__ = ["Fletcher32", "JenkinsLookup3", "Lz4", "MsgPack2", "PCodec", "Zfpy", "Zstd"]
 
@@ -61,7 +61,7 @@ class Lz4(Compressor):
     acceleration: int = 1
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         return cls(claims.integer("acceleration", 1, low=-(2**31), high=2**31 - 1))
 
@@ -102,7 +102,7 @@ class Zstd(Compressor):
     checksum: bool = False
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims; levels beyond the highest mean that one."""
         level = claims.integer("level", 0, low=-131072, high=2**31 - 1)
         return cls(min(level, _ZSTD_HIGHEST_LEVEL), claims.flag("checksum", False))
@@ -152,7 +152,7 @@ class Fletcher32(Checksum):
     name: ClassVar[str] = "fletcher32"
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         claims.finish()
         return cls()
@@ -175,7 +175,7 @@ class JenkinsLookup3(Checksum):
     prefix: None = None
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims; a prefix cannot be spelled in JSON."""
         initval = claims.integer("initval", 0, high=2**32 - 1)
         if claims.value("prefix", None) is not None:
@@ -201,7 +201,7 @@ class MsgPack2(Serializer):
     use_bin_type: bool = True
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims."""
         _msgpack(cls.name)
         stage = cls(
@@ -255,7 +255,7 @@ class PCodec(Serializer):
     )
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims; all of it matters to the encoder only."""
         _pcodec(cls.name)
         order = claims.value("delta_encoding_order", None)
@@ -314,7 +314,7 @@ class Zfpy(Serializer):
     compression_kwargs: dict[str, float] | None = None
 
     @classmethod
-    def parse(cls, claims: Claims) -> Self:
+    def parse(cls, claims: FieldReader) -> Self:
         """Return the stage that a file claims; what it says of itself twice is read once."""
         _zfpy(cls.name)
         claims.value("compression_kwargs", None)

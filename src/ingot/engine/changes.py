@@ -10,16 +10,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import NDArray
 
 from ingot.engine import kernel
 from ingot.engine.run import Engine
-from ingot.formats.format import ChunkMap, Coords, sharded_of
+from ingot.formats.format import ChunkMap, Coords, as_sharded
 from ingot.grid import ChunkGrid
-from ingot.selection import Selection
+from ingot.options import Options
+from ingot.schema import ArraySchema
+from ingot.selection import Selection, parse
 from ingot.stores.store import Commit
 
-__all__ = ["Step", "assigned", "described", "filled", "grown", "resized"]
+__all__ = ["Growth", "Step", "appended", "assigned", "described", "filled", "grown", "resized"]
 
 
 class Step(NamedTuple):
@@ -71,6 +74,14 @@ def filled(engine: Engine) -> Commit:
     return engine.staged((coords, engine.blank(coords, None)) for coords in every)
 
 
+def recoded(
+    source: ChunkMap, rows: slice, target: ChunkMap, place: slice, options: Options
+) -> Commit:
+    """Return the commit that stores rows of one array as rows of another."""
+    values = Engine(source, options).read(parse(rows, source.schema.shape))
+    return Engine(target, options).written(parse(place, target.schema.shape), values)
+
+
 def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
     """Return what other attributes lead to."""
     chunks, commit = engine.chunks.described(attrs)
@@ -81,7 +92,7 @@ def _first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     """Return the commit of a shape that what `data` publishes goes ahead of."""
     prepare = (*shape.prepare, *data.prepare)
     cleanup = (*shape.cleanup, *data.cleanup)
-    if sharded_of(chunks) is not None:
+    if as_sharded(chunks) is not None:
         # Another shard in the place of one whose index was read: only the number of the state
         # tells the reader that the chunks which it reads next may lie elsewhere.
         return Commit(prepare, (*data.publish, *shape.publish), cleanup)
@@ -125,3 +136,45 @@ def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
         ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
         yield from itertools.product(*ranges)
+
+
+class Growth(NamedTuple):
+    """Where values go, the values, and the shape of the array that has such a place."""
+
+    place: Selection
+    values: NDArray[Any]
+    shape: tuple[int, ...]
+
+
+def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
+    """Return what becomes of an array when values are added at the end of an axis.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((9, 2), np.dtype("<i4"), (4, 2), CodecChain(), 0)
+    >>> appended([[1, 2]], schema, axis=0).shape
+    (10, 2)
+    >>> appended([1, 2], schema, axis=0)
+    Traceback (most recent call last):
+    ValueError: values of shape (2,) cannot be appended to (9, 2) along axis 0
+    """
+    old = schema.shape
+    axis = normalize_axis_index(axis, len(old))
+    added = _items(values, schema, axis)
+    length = old[axis] + added.shape[axis] if axis < added.ndim else 0
+    shape = (*old[:axis], length, *old[axis + 1 :])
+    if added.shape != (*old[:axis], length - old[axis], *old[axis + 1 :]):
+        raise ValueError(
+            f"values of shape {added.shape} cannot be appended to {old} along axis {axis}"
+        )
+    place = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
+    return Growth(place, added, shape)
+
+
+def _items(values: object, schema: ArraySchema, axis: int) -> NDArray[Any]:
+    if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
+        # An item may be a list itself: how deep to look, the shape of the array tells.
+        items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
+        for position, value in enumerate(values):
+            items[position] = value
+        return items
+    return np.asarray(values, schema.dtype)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, sharded_of
+from ingot.formats.format import ChunkMap, as_sharded
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature
 
@@ -97,7 +97,7 @@ def native_layout(
     alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
     """
     schema, template, sharding = chunks.schema, chunks.template, None
-    sharded = sharded_of(chunks)
+    sharded = as_sharded(chunks)
     if sharded is not None:
         sharding = sharded.levels[0].recipe if len(sharded.levels) == 1 else None
         template = None if sharding is None else sharded.shards.template
@@ -145,7 +145,7 @@ def resized_layout(
     An ellipsis where that has to be asked.
     """
     old, new = before.schema, chunks.schema
-    if layout is None or layout is ... or new.edges or sharded_of(chunks) is not None:
+    if layout is None or layout is ... or new.edges or as_sharded(chunks) is not None:
         return ...
     # Whoever changes no more than the shape keeps the rest as it is.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.edges import Edges
-from ingot.grid import ChunkGrid, cut_range, group_points
+from ingot.grid import ChunkGrid, RectilinearAxis, cut_range, group_points
 from ingot.selection import BasicSelection, CoordinateSelection, OrthogonalSelection, Selection
 
 __all__ = ["BoxRow", "PointRow", "Row", "coordinates", "count_rows", "rows"]
@@ -231,11 +230,11 @@ def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[Poi
             yield PointRow(tuple(coords), tuple(indexed), offsets, points, parts)
 
 
-def _parts(axis: range | NDArray[np.int64], chunk: int | Edges) -> list[Part]:
+def _parts(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
     return _range_parts(axis, chunk) if isinstance(axis, range) else _index_parts(axis, chunk)
 
 
-def _range_parts(axis: range, chunk: int | Edges) -> list[Part]:
+def _range_parts(axis: range, chunk: int | RectilinearAxis) -> list[Part]:
     step = axis.step
     return [
         Part(number, _run(offset, items, step), slice(position, position + items), items)
@@ -243,7 +242,7 @@ def _range_parts(axis: range, chunk: int | Edges) -> list[Part]:
     ]
 
 
-def _index_parts(axis: NDArray[np.int64], chunk: int | Edges) -> list[Part]:
+def _index_parts(axis: NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
     groups = group_points([axis], [chunk])
     parts = []
     for group, (number,) in enumerate(groups.chunks.tolist()):

@@ -19,17 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.codecs.zones import Zones, has_zone
+from ingot.codecs.zone_maps import Zones, has_zone
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
-from ingot.engine.explanation import Explanation, explain
+from ingot.engine.explain import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, files_of, zoned_of
+from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
 from ingot.grid import begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.state import announce, discard, stateful
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -44,6 +43,7 @@ from ingot.stores.store import (
     Store,
     check_commit,
 )
+from ingot.stores.versions import announce, discard, versioned
 
 __all__ = ["Engine"]
 
@@ -115,7 +115,7 @@ class Engine:
     def settled(self) -> "Engine":
         """Return the engine for the state that was written towards, once it is stored."""
         same = self._before is self.chunks
-        if same and self._cache is None and zoned_of(self.chunks) is None:
+        if same and self._cache is None and zone_mapped(self.chunks) is None:
             return self
         engine = Engine(self.chunks, self.options)
         # A layout of chunks that are cut at the edge knows where the edge was before.
@@ -147,7 +147,7 @@ class Engine:
         if type(selection) is OrthogonalSelection and layout is not None:
             result = kernel.new_result(selection.engine_shape, self._plain)
             if result.size:
-                read, zoned = kernel.read_outer, zoned_of(self.chunks) is not None
+                read, zoned = kernel.read_outer, zone_mapped(self.chunks) is not None
                 if zoned and kernel.picks_rows(selection.axes, self.shape):
                     read = kernel.read_scattered
                 self.judge(read(layout, result, selection.axes, self._threads))
@@ -201,7 +201,7 @@ class Engine:
             return False
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
-        grid = files_of(chunks).schema.grid
+        grid = stored_map(chunks).schema.grid
         for (start, count, step), length, axis in zip(box, grid.shape, grid.axes, strict=True):
             stop = start + count
             if step != 1 or not begins_chunk(start, axis):
@@ -266,7 +266,7 @@ class Engine:
 
     def zones(self) -> Zones | None:
         """Return what the zone maps of all chunks say; None where chunks have none."""
-        chunks, dtype = zoned_of(self.chunks), self._dtype
+        chunks, dtype = zone_mapped(self.chunks), self._dtype
         if chunks is None or not has_zone(dtype):
             return None
         if self._zones is None:
@@ -339,14 +339,14 @@ class Engine:
 
     def _unit(self) -> tuple[int, ...] | None:
         """The number of chunks along each axis that share a key; None where all of them do."""
-        files = files_of(self.chunks)
+        files = stored_map(self.chunks)
         if files.template is None:
             return None
         return tuple(map(floordiv, files.schema.chunks, self.chunks.schema.chunks))
 
     def _files(self) -> "Engine":
         """The same array with a chunk for every file that is written."""
-        files = files_of(self.chunks)
+        files = stored_map(self.chunks)
         return self if files is self.chunks else Engine(files, self.options)
 
     def judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
@@ -463,7 +463,7 @@ _NOTHING: Final = _Fetched(Inline(b""), None)
 
 
 def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
-    states = stateful(store)
+    states = versioned(store)
     for edit in commit.publish:
         if isinstance(edit, Put) and states is not None:
             yield states.stage(edit.key, edit.data)

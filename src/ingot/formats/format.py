@@ -7,7 +7,7 @@ and never reads or writes by itself: a format returns commits, a store applies t
 
 import enum
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
-from ingot.codecs.shards import IndexForm
 from ingot.dtypes import DType
-from ingot.formats.address import Coords, KeyTemplate, Locations
+from ingot.formats.addresses import Coords, KeyTemplate, Locations
+from ingot.formats.shard_index import IndexForm
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
 
@@ -27,27 +27,29 @@ __all__ = [
     "Column",
     "Coords",
     "Copies",
-    "Documented",
+    "DocumentFormat",
     "Format",
+    "GroupFormat",
     "GroupNode",
-    "Hierarchy",
     "KeyTemplate",
     "Kind",
     "Locations",
     "Node",
     "Owner",
     "RaggedNode",
+    "Recode",
     "Request",
     "Sharded",
     "Signature",
+    "SplitFormat",
     "TableFormat",
     "TableMap",
     "TableNode",
     "TableSchema",
-    "Zoned",
-    "files_of",
-    "sharded_of",
-    "zoned_of",
+    "ZoneMapped",
+    "as_sharded",
+    "stored_map",
+    "zone_mapped",
 ]
 
 
@@ -144,8 +146,8 @@ class ChunkMap(Protocol):
 
 
 @runtime_checkable
-class Zoned(Protocol):
-    """A chunk map whose chunks may have zone maps (`ingot.codecs.zones`)."""
+class ZoneMapped(Protocol):
+    """A chunk map whose chunks may have zone maps (`ingot.codecs.zone_maps`)."""
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
@@ -170,13 +172,13 @@ class Sharded(Protocol):
         ...
 
 
-def files_of(chunks: ChunkMap) -> ChunkMap:
+def stored_map(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
-    sharded = sharded_of(chunks)
+    sharded = as_sharded(chunks)
     return chunks if sharded is None else sharded.shards
 
 
-def sharded_of(chunks: ChunkMap) -> Sharded | None:
+def as_sharded(chunks: ChunkMap) -> Sharded | None:
     """Return a map as one whose chunks lie in shards; None when they do not."""
     return cast(Sharded, chunks) if _is_sharded(type(chunks)) else None
 
@@ -187,13 +189,13 @@ def _is_sharded(kind: type) -> bool:
     return hasattr(kind, "shards") and hasattr(kind, "levels")
 
 
-def zoned_of(chunks: ChunkMap) -> Zoned | None:
+def zone_mapped(chunks: ChunkMap) -> ZoneMapped | None:
     """Return a map as one whose chunks may have zone maps; None when they do not."""
-    return cast(Zoned, chunks) if _is_zoned(type(chunks)) else None
+    return cast(ZoneMapped, chunks) if _is_zone_mapped(type(chunks)) else None
 
 
 @functools.cache
-def _is_zoned(kind: type) -> bool:
+def _is_zone_mapped(kind: type) -> bool:
     return hasattr(kind, "zones")
 
 
@@ -393,7 +395,7 @@ class Format(Protocol):
 
 
 @runtime_checkable
-class Documented(Format, Protocol):
+class DocumentFormat(Format, Protocol):
     """A format in which a few small files, read at once, tell what lies at a path."""
 
     @property
@@ -401,7 +403,7 @@ class Documented(Format, Protocol):
         """The names of the files."""
         ...
 
-    def told(self, store: Store, path: str, found: Sequence[bytes | None]) -> Node | None:
+    def from_documents(self, store: Store, path: str, found: Sequence[bytes | None]) -> Node | None:
         """Return what the documents at `path` tell, None for absent ones; None if there is nothing.
 
         They are whole, or longer than any document may be.
@@ -451,7 +453,7 @@ class Owner(Format, Protocol):
 
 
 @runtime_checkable
-class Hierarchy(Owner, Protocol):
+class GroupFormat(Owner, Protocol):
     """A format whose arrays may lie in groups, all in one store.
 
     What returns a commit is called while it is the writer's turn, so it may read the store. Commits
@@ -478,6 +480,19 @@ class Hierarchy(Owner, Protocol):
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that makes copies of all documents at a group and below it."""
+        ...
+
+
+Recode: TypeAlias = Callable[[ChunkMap, slice, ChunkMap, slice], Commit]
+"""Returns the commit that stores rows of one array as rows of another."""
+
+
+@runtime_checkable
+class SplitFormat(Format, Protocol):
+    """A format whose datasets can be split by rows into shards that open as one dataset."""
+
+    def split(self, node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
+        """Yield the commits that store a dataset as shards; the last one makes them visible."""
         ...
 
 

@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.checksums import crc32c
 from ingot.codecs.codec import Buffer
-from ingot.codecs.header import HEADER_BYTES, ChunkHeader
 from ingot.errors import CorruptionError, UnsupportedError
 
 __all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "block_spans", "pack", "parse"]

@@ -12,13 +12,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.engine import finding
-from ingot.query.comparing import compared, conditions
+from ingot.engine import scan
+from ingot.query.columns import ColumnSource
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
-from ingot.query.zones import Span, Zones, survey
+from ingot.query.pruning import Span, Zones, survey
+from ingot.query.pushdown import compared, conditions
 from ingot.selection import parse
-from ingot.sheet import Sheet
 
 __all__ = ["Rows", "check", "count", "find", "gather"]
 
@@ -29,45 +29,45 @@ Rows = range | NDArray[np.int64]
 _BLOCK_BYTES: Final = 8 << 20
 
 
-def check(sheet: Sheet, expression: Expression) -> None:
+def check(table: ColumnSource, expression: Expression) -> None:
     """Complain of an expression that has no answer for the columns of a table.
 
     Evaluating it on no rows tells, so a wrong one is refused even where nothing would be read.
     """
     empty = {}
     for name in column_names(expression):
-        sheet.within(name)
-        schema = sheet.chunks(name).schema
+        table.within(name)
+        schema = table.chunks(name).schema
         empty[name] = np.empty((0, *schema.shape[1:]), schema.dtype)
     matches(expression, empty, 0)
 
 
-def find(sheet: Sheet, expression: Expression) -> Rows:
+def find(table: ColumnSource, expression: Expression) -> Rows:
     """Return the rows that match."""
-    check(sheet, expression)
-    spans = _surveyed(sheet, expression)
-    asked = conditions(sheet, expression)
+    check(table, expression)
+    spans = _surveyed(table, expression)
+    asked = conditions(table, expression)
     if asked is None:
-        return _joined(list(_numbered_masks(sheet, expression, spans)))
-    numbers = finding.find(asked, _uncertain(spans))
+        return _joined(list(_numbered_masks(table, expression, spans)))
+    numbers = scan.find(asked, _uncertain(spans))
     return _joined(list(_numbered(numbers, spans)))
 
 
-def count(sheet: Sheet, expression: Expression) -> int:
+def count(table: ColumnSource, expression: Expression) -> int:
     """Return how many rows match; their numbers are not kept."""
-    check(sheet, expression)
-    spans = _surveyed(sheet, expression)
-    asked = conditions(sheet, expression)
+    check(table, expression)
+    spans = _surveyed(table, expression)
+    asked = conditions(table, expression)
     sure = sum(span.stop - span.start for span in spans if span.certain)
     if asked is not None:
-        return sure + finding.count(asked, _uncertain(spans))
-    looked = _looked(sheet, expression, spans)
+        return sure + scan.count(asked, _uncertain(spans))
+    looked = _looked(table, expression, spans)
     return sure + sum(int(np.count_nonzero(mask)) for _, mask in looked if mask is not None)
 
 
-def gather(sheet: Sheet, name: str, rows: Rows | slice) -> NDArray[Any]:
+def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any]:
     """Return the values of a column in some rows."""
-    engine = sheet.engine(name)
+    engine = table.engine(name)
     key: object = rows
     if isinstance(rows, range):
         # Going down past the first row, a stop of -1 would mean the last one.
@@ -76,9 +76,9 @@ def gather(sheet: Sheet, name: str, rows: Rows | slice) -> NDArray[Any]:
     return values
 
 
-def _surveyed(sheet: Sheet, expression: Expression) -> list[Span]:
+def _surveyed(table: ColumnSource, expression: Expression) -> list[Span]:
     """Return the runs of rows that can match."""
-    return survey(expression, _zones(sheet, column_names(expression)), sheet.rows)
+    return survey(expression, _zones(table, column_names(expression)), table.rows)
 
 
 def _uncertain(spans: list[Span]) -> list[tuple[int, int]]:
@@ -86,7 +86,7 @@ def _uncertain(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def _looked(
-    sheet: Sheet, expression: Expression, spans: list[Span]
+    table: ColumnSource, expression: Expression, spans: list[Span]
 ) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
     """Yield runs of rows with what is true of each row; None if all match."""
     names = column_names(expression)
@@ -95,18 +95,18 @@ def _looked(
         if span.certain:
             yield span, None
             continue
-        for block in _blocks(sheet, names, span):
+        for block in _blocks(table, names, span):
             rows = range(block.start, block.stop)
-            mask = compared(sheet, expression, rows) if simple else None
+            mask = compared(table, expression, rows) if simple else None
             if mask is None:
                 simple = False
-                columns = {name: gather(sheet, name, rows) for name in names}
+                columns = {name: gather(table, name, rows) for name in names}
                 mask = matches(expression, columns, len(rows))
             yield block, mask
 
 
-def _blocks(sheet: Sheet, names: tuple[str, ...], span: Span) -> Iterator[Span]:
-    widths = [sheet.chunks(name).schema for name in names]
+def _blocks(table: ColumnSource, names: tuple[str, ...], span: Span) -> Iterator[Span]:
+    widths = [table.chunks(name).schema for name in names]
     row = sum(each.nbytes // max(1, each.shape[0]) for each in widths)
     step = max(1, _BLOCK_BYTES // max(1, row))
     longest = max((each.chunks[0] for each in widths), default=1)
@@ -119,20 +119,22 @@ def _blocks(sheet: Sheet, names: tuple[str, ...], span: Span) -> Iterator[Span]:
         start = stop
 
 
-def _zones(sheet: Sheet, names: tuple[str, ...]) -> dict[str, Zones]:
+def _zones(table: ColumnSource, names: tuple[str, ...]) -> dict[str, Zones]:
     found = {}
     for name in names:
-        engine = sheet.engine(name)
-        zones = engine.zones() if sheet.rows else None
+        engine = table.engine(name)
+        zones = engine.zones() if table.rows else None
         if zones is not None:
             rows = engine.chunks.schema.chunks[0]
-            found[name] = Zones(rows, sheet.rows, zones.low, zones.high, zones.nulls, zones.known)
+            found[name] = Zones(rows, table.rows, zones.low, zones.high, zones.nulls, zones.known)
     return found
 
 
-def _numbered_masks(sheet: Sheet, expression: Expression, spans: list[Span]) -> Iterator[Rows]:
+def _numbered_masks(
+    table: ColumnSource, expression: Expression, spans: list[Span]
+) -> Iterator[Rows]:
     """Yield the rows that match, run by run."""
-    for span, mask in _looked(sheet, expression, spans):
+    for span, mask in _looked(table, expression, spans):
         if mask is None or mask.all():
             yield range(span.start, span.stop)
         else:

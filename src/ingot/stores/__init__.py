@@ -1,9 +1,8 @@
 """Stores: where bytes lie. The contract is in `ingot.stores.store`."""
 
-from ingot.stores.local import LocalStore
+from ingot.stores.local.file import FileStore
+from ingot.stores.local.store import LocalStore
 from ingot.stores.memory import MemoryStore
-from ingot.stores.single import FileStore
-from ingot.stores.state import Look, Stateful, read_state
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -23,6 +22,7 @@ from ingot.stores.store import (
     is_staged,
     staged_key,
 )
+from ingot.stores.versions import Version, Versioned, read_state
 from ingot.stores.zip import ZipStore
 
 __all__ = [
@@ -37,13 +37,13 @@ __all__ = [
     "Inline",
     "LocalStore",
     "Location",
-    "Look",
     "MemoryStore",
     "Move",
     "Patch",
     "Put",
-    "Stateful",
     "Store",
+    "Version",
+    "Versioned",
     "ZipStore",
     "check_commit",
     "check_key",

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ingot.errors import LockedError, NotFoundError
-from ingot.stores.outcome import patched
-from ingot.stores.state import Look
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -30,7 +28,9 @@ from ingot.stores.store import (
     check_commit,
     check_key,
     is_staged,
+    patched,
 )
+from ingot.stores.versions import Version
 
 __all__ = ["MemoryStore"]
 
@@ -102,20 +102,20 @@ class MemoryStore:
 
     # One committed state
 
-    def look(self) -> Look:
+    def version(self) -> Version:
         """Return the number of the committed state, once no commit is half done."""
         sequence = self._sequence
         if sequence % 2:
             with self._writing:
                 sequence = self._sequence
-        return Look(sequence, settled=True)
+        return Version(sequence, settled=True)
 
     def view(self) -> Store:
         """Return this store: nothing here outlives a commit that is half done."""
         return self
 
     @contextmanager
-    def hold(self) -> Iterator[Store]:
+    def pin(self) -> Iterator[Store]:
         """Give this store, which nobody changes as long as the block runs: writers wait for it.
 
         It may end in another thread than it began in.

@@ -17,12 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from ingot.errors import CorruptionError, LimitError, NotFoundError, ReadOnlyError
-from ingot.stores import archive
-from ingot.stores.archive import Directory, Member
-from ingot.stores.outcome import patched
-from ingot.stores.root import Root
-from ingot.stores.single import FileStore
-from ingot.stores.state import NEVER, Look
+from ingot.stores import zip_format
+from ingot.stores.local.beneath import Root
+from ingot.stores.local.file import FileStore
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -40,7 +37,10 @@ from ingot.stores.store import (
     check_commit,
     check_key,
     is_staged,
+    patched,
 )
+from ingot.stores.versions import NO_VERSION, Version
+from ingot.stores.zip_format import Directory, Member
 
 __all__ = ["ZipStore"]
 
@@ -142,7 +142,7 @@ class ZipStore:
         self._file.change(rewritten, durability=durability)
         if failures:
             raise failures[0]
-        return NEVER
+        return NO_VERSION
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return the edit itself: there is no place in an archive for what is not part of it."""
@@ -155,20 +155,20 @@ class ZipStore:
         """Remove what a writer that died has left beside the archive."""
         self._file.recover()
 
-    def look(self) -> Look | None:
+    def version(self) -> Version | None:
         """Return a number that changes when the archive does, whoever changed it."""
         with self._opened() as opened:
             found = None if opened is None else hash(opened.contents.identity)
-        return None if found is None else Look(found, settled=True)
+        return None if found is None else Version(found, settled=True)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, a commit is never half done."""
         return self
 
     @contextmanager
-    def hold(self) -> Iterator[Store]:
+    def pin(self) -> Iterator[Store]:
         """Give a view of the committed state, and keep writers from changing it meanwhile."""
-        with self._file.hold():
+        with self._file.pin():
             yield self
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ class ZipStore:
         identity = (facts.st_dev, facts.st_ino, size, facts.st_mtime_ns, facts.st_ctime_ns)
         cached = self._cached
         if cached is None or cached[0] != identity:
-            directory = archive.parse_directory(_reader(descriptor), size, self.location)
+            directory = zip_format.parse_directory(_reader(descriptor), size, self.location)
             cached = identity, _Contents(identity, directory)
             self._cached = cached
         return cached[1]
@@ -241,7 +241,7 @@ class _Opened:
             member = members.get(extent.key)
             if member is None:
                 found.append(None)
-            elif member.method == archive.STORED:
+            elif member.method == zip_format.STORED:
                 found.append(self._cut(member, extent))
             else:
                 if extent.key not in inflated:
@@ -299,7 +299,7 @@ class _Opened:
         read = _reader(self.descriptor)
         first = self.contents.starts.get(member.name)
         if first is None:
-            first = archive.locate_data(member, read, self.where)
+            first = zip_format.locate_data(member, read, self.where)
             self.contents.starts[member.name] = first
         data = read(first + start, length) if length else b""
         if len(data) != length:
@@ -319,7 +319,7 @@ def _end(extent: Extent, member: Member) -> int:
     return member.size if extent.length is None else min(extent.start + extent.length, member.size)
 
 
-def _reader(descriptor: int) -> archive.Read:
+def _reader(descriptor: int) -> zip_format.Read:
     def read(start: int, length: int) -> bytes:
         data = os.pread(descriptor, length, start)
         if len(data) == length or not data:
@@ -406,13 +406,13 @@ def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
             size = len(value)
             member = Member(name, size, size, zlib.crc32(value), offset=end)
             content = iter((value,))
-        head = archive.pack_header(member)
+        head = zip_format.pack_header(member)
         yield head
         yield from content
         end += len(head) + member.stored
         members.append(member)
     comment = opened.contents.directory.comment if opened else b""
-    yield archive.pack_directory(members, end, comment)
+    yield zip_format.pack_directory(members, end, comment)
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:

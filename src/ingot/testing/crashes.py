@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ingot.errors import IngotError
-from ingot.stores.local import LocalStore
-from ingot.stores.lock import State
+from ingot.stores.local.lock import State
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Store, is_staged
 from ingot.testing.disk import Disk, Image
 

@@ -21,10 +21,10 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
-from ingot.stores.exchange import second_name
-from ingot.stores.lock import State
-from ingot.stores.state import SWITCHING, Look
+from ingot.stores.local.files import second_name
+from ingot.stores.local.lock import State
 from ingot.stores.store import Buffer, Extent
+from ingot.stores.versions import SWITCHING, Version
 
 __all__ = ["Disk", "Image"]
 
@@ -340,14 +340,14 @@ class Disk:
         self.locked = True
         return _DiskTurn(self)
 
-    def look(self, name: str) -> Look:
+    def version(self, name: str) -> Version:
         """Return the number of the state."""
-        return Look(self.sequence, self.state in (State.CLEAN, State.LOOSE))
+        return Version(self.sequence, self.state in (State.CLEAN, State.LOOSE))
 
     def announce(self, name: str, wait: float) -> None:
         """Do nothing: all that is put aside is this process's own."""
 
-    def hold(self, name: str, wait: float) -> None:
+    def pin(self, name: str, wait: float) -> None:
         """Do nothing: whoever schedules readers and writers knows what this would forbid."""
 
     def _find(self, key: str) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingot.errors import IngotError, ReadOnlyError
-from ingot.stores.local import LocalStore
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Commit, Delete
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from ingot.errors import IngotError
-from ingot.stores.files import Files
-from ingot.stores.local import LocalStore
-from ingot.stores.state import Look, read_state
+from ingot.stores.local.files import Files
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent, Store
+from ingot.stores.versions import Version, read_state
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk
 
@@ -96,8 +96,8 @@ class _Replay:
     def close(self) -> None:
         return
 
-    def look(self, name: str) -> Look:
-        return self._moment().look(name)
+    def version(self, name: str) -> Version:
+        return self._moment().version(name)
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
         return self._moment().read(key, extents)
@@ -108,7 +108,7 @@ class _Replay:
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         return self._moment().names(folder)
 
-    def hold(self, name: str, wait: float) -> "_Replay":
+    def pin(self, name: str, wait: float) -> "_Replay":
         self._moment()
         while self.moments[self.now].applying:
             self.now += 1

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ingot import dtypes
-from ingot.claims import Claims
-from ingot.codecs.arrays import BitRound, Categorize, Delta, PackBits, Reshape, Transpose
 from ingot.codecs.codec import ChunkSpec, CodecChain, Filter, assemble, parse_stage
+from ingot.codecs.filters import BitRound, Categorize, Delta, PackBits, Reshape, Transpose
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.fields import FieldReader
 
 Array = np.ndarray[Any, Any]
 
@@ -248,7 +248,7 @@ def test_unknown_fields_are_refused(name: str) -> None:
     ],
 )
 def test_other_axes(claim: Any, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    stage = Reshape.parse(Claims("reshape", {"shape": claim}))
+    stage = Reshape.parse(FieldReader("reshape", {"shape": claim}))
     spec = ChunkSpec(shape, np.dtype("i4"), 7)
     assert stage.encoded(spec) == ChunkSpec(expected, np.dtype("i4"))
     assert stage.encoded(spec).fill == 7
@@ -276,7 +276,7 @@ def test_other_axes(claim: Any, shape: tuple[int, ...], expected: tuple[int, ...
     ],
 )
 def test_axes_that_do_not_follow(claim: Any, shape: tuple[int, ...]) -> None:
-    stage = Reshape.parse(Claims("reshape", {"shape": claim}))
+    stage = Reshape.parse(FieldReader("reshape", {"shape": claim}))
     with pytest.raises(FormatError, match="reshape"):
         stage.encoded(ChunkSpec(shape, np.dtype("i4")))
 
@@ -286,6 +286,6 @@ def test_axes_that_do_not_follow(claim: Any, shape: tuple[int, ...]) -> None:
 )
 def test_what_are_no_axes(claim: Any) -> None:
     with pytest.raises(FormatError, match="shape"):
-        Reshape.parse(Claims("reshape", {"shape": claim}))
+        Reshape.parse(FieldReader("reshape", {"shape": claim}))
     with pytest.raises(UnsupportedError, match="order"):
-        Reshape.parse(Claims("reshape", {"shape": [1], "order": "F"}))
+        Reshape.parse(FieldReader("reshape", {"shape": [1], "order": "F"}))

@@ -145,7 +145,7 @@ def test_chunks_of_another_size() -> None:
 
 
 def test_the_registry_has_another_codec_of_the_name() -> None:
-    from ingot.claims import Claims
+    from ingot.fields import FieldReader
 
     with pytest.raises(UnsupportedError):
-        PackedBits.parse(Claims("packbits", {}))
+        PackedBits.parse(FieldReader("packbits", {}))

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from ingot.codecs.blocks import Block, Stream, locate
-from ingot.codecs.header import ChunkHeader
+from ingot.blosc.blocks import Block, Stream, locate
+from ingot.blosc.header import ChunkHeader
 from ingot.errors import CorruptionError
 
 

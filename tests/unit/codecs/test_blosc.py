@@ -13,7 +13,7 @@ import pytest
 
 import ingot
 from ingot import blosc
-from ingot.codecs.header import ChunkHeader
+from ingot.blosc.header import ChunkHeader
 from ingot.errors import LimitError, SelectionError, UnsupportedError
 from tests.kernels import load, on_each_kernel
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.codecs.bytes import Base64, Blosc, Bz2, Gzip, Lzma, Shuffle, Zlib
 from ingot.codecs.codec import Compressor, parse_stage
+from ingot.codecs.compressors import Base64, Blosc, Bz2, Gzip, Lzma, Shuffle, Zlib
 from ingot.errors import CorruptionError, FormatError, LimitError
 
 LIMIT = 2**26

@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot import dtypes
-from ingot.claims import Claims
 from ingot.codecs import codec
-from ingot.codecs.arrays import Delta, Transpose
-from ingot.codecs.bytes import Blosc, Shuffle, Zlib
 from ingot.codecs.checksums import Crc32
 from ingot.codecs.codec import (
     ChunkSpec,
@@ -26,7 +23,9 @@ from ingot.codecs.codec import (
     parse_spelling,
     parse_stage,
 )
-from ingot.codecs.strings import VlenUtf8
+from ingot.codecs.compressors import Blosc, Shuffle, Zlib
+from ingot.codecs.filters import Delta, Transpose
+from ingot.codecs.text import VlenUtf8
 from ingot.errors import (
     CorruptionError,
     FormatError,
@@ -35,6 +34,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
+from ingot.fields import FieldReader
 
 INTS = ChunkSpec((6, 5), np.dtype("<i4"))
 NUMBERS = np.arange(30, dtype="<i4").reshape(6, 5)
@@ -83,7 +83,7 @@ def test_a_stage_of_another_package_is_loaded_by_its_entry_point(monkeypatch: An
         name: ClassVar[str] = "reverse"
 
         @classmethod
-        def parse(cls, claims: Claims) -> Self:
+        def parse(cls, claims: FieldReader) -> Self:
             return cls()
 
         def encode(self, data: Any) -> bytes:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ingot.codecs.filters import (
+from ingot.blosc.filters import (
     BITSHUFFLE,
     BYTEDELTA,
     DELTA,

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ingot.codecs.header import ChunkHeader, Extension
+from ingot.blosc.header import ChunkHeader, Extension
 from ingot.errors import (
     CorruptionError,
     FormatError,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingot.codecs.inspection import inspect
+from ingot.blosc.inspection import inspect
 from ingot.errors import CorruptionError, FormatError, IngotError, LimitError, UnsupportedError
 from tests.kernels import load, on_each_kernel
 

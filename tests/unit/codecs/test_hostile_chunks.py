@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ingot.codecs.inspection import inspect
+from ingot.blosc.inspection import inspect
 from ingot.errors import CorruptionError, FormatError, IngotError, LimitError, UnsupportedError
 from tests.kernels import load, on_each_kernel
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from ingot.codecs.inspection import inspect
+from ingot.blosc.inspection import inspect
 from ingot.errors import CorruptionError, UnsupportedError
 
 # Two blocks of 256 bytes, shuffled pairs, split into two streams each, and a short third one.

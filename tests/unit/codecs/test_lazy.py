@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ingot import native
-from ingot.codecs import reference
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.lazy import LazyChunk
+from ingot.blosc import decode
+from ingot.blosc.header import ChunkHeader
+from ingot.blosc.lazy import LazyChunk
 from ingot.errors import CorruptionError, FormatError, LimitError, SelectionError, UnsupportedError
 from tests.kernels import load
 
@@ -43,7 +43,7 @@ def write(**changes: Any) -> bytes:
         "filters": [(1, 0)],
         "blocksize": 8000,
     }
-    return reference.compress2(**(options | changes))
+    return decode.compress2(**(options | changes))
 
 
 CHUNKS = {
@@ -53,12 +53,12 @@ CHUNKS = {
     "split": (write(codec="lz4", split="always"), DATA),
     "a dictionary": (write(dictionary=DATA[:999]), DATA),
     "blocks of broken items": (
-        reference.compress(DATA, 1, "lz4", 5, "none", 777),
+        decode.compress(DATA, 1, "lz4", 5, "none", 777),
         DATA,
     ),
-    "Blosc 1": (reference.compress(DATA, 4, "zlib", 5, "bitshuffle", 5000), DATA),
+    "Blosc 1": (decode.compress(DATA, 4, "zlib", 5, "bitshuffle", 5000), DATA),
     "memcpyed": (write(level=0), DATA),
-    "memcpyed, Blosc 1": (reference.compress(DATA, 4, "lz4", 0, "none", 0), DATA),
+    "memcpyed, Blosc 1": (decode.compress(DATA, 4, "lz4", 0, "none", 0), DATA),
     "zeros": (write(data=bytes(80_000)), bytes(80_000)),
     "a value": (write(data=b"spam" * 20_000), b"spam" * 20_000),
     "empty": (write(data=b""), b""),

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.codecs import matches
-from ingot.codecs.matches import find_matches
+from ingot.blosc.pure import lz77
+from ingot.blosc.pure.lz77 import find_matches
 
 
 @given(st.text("ab", max_size=300).map(str.encode), st.integers(1, 100), st.integers(0, 20))
@@ -29,5 +29,5 @@ def test_a_match_is_as_long_as_it_can_be() -> None:
 def test_only_so_many_positions_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(30)) * 2
     assert list(find_matches(data, 100, 0)) == [(30, 30, 30)]
-    monkeypatch.setattr(matches, "_REMEMBERED", 8)
+    monkeypatch.setattr(lz77, "_REMEMBERED", 8)
     assert list(find_matches(data, 100, 0)) == []

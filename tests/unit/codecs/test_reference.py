@@ -5,16 +5,16 @@ import struct
 import numpy as np
 import pytest
 
-from ingot.codecs import assembly, reference
-from ingot.codecs.filters import Pipeline
-from ingot.codecs.inspection import inspect
+from ingot.blosc import decode, encode
+from ingot.blosc.filters import Pipeline
+from ingot.blosc.inspection import inspect
 from ingot.errors import LimitError
 
 
 def test_a_chunk_is_header_starts_and_blocks() -> None:
     """Raw streams only, so that every byte is known: noise, but for a first block of zeros."""
     noise = np.random.default_rng(2).bytes(200)
-    chunk = reference.compress(bytes(200) + noise, 1, "zlib", 6, "none", 100)
+    chunk = decode.compress(bytes(200) + noise, 1, "zlib", 6, "none", 100)
     assert chunk[:4] == bytes([2, 1, 0x70, 1])
     assert struct.unpack_from("<iii", chunk, 4) == (400, 100, len(chunk))
     starts = struct.unpack_from("<iiii", chunk, 16)
@@ -29,7 +29,7 @@ def test_a_chunk_is_header_starts_and_blocks() -> None:
 
 def test_a_split_block_holds_the_planes_in_order() -> None:
     items = np.arange(256, dtype="<u2") + 0x4100
-    chunk = reference.compress(items, 2, "lz4", 5, "shuffle", 0)
+    chunk = decode.compress(items, 2, "lz4", 5, "shuffle", 0)
     (block,) = inspect(chunk).blocks
     low, high = block.streams
     assert (low.kind, high.kind) == ("raw", "codec")
@@ -37,15 +37,15 @@ def test_a_split_block_holds_the_planes_in_order() -> None:
 
 
 def test_the_short_last_block_is_not_split() -> None:
-    chunk = reference.compress(bytes(1000), 2, "lz4", 5, "shuffle", 512)
+    chunk = decode.compress(bytes(1000), 2, "lz4", 5, "shuffle", 512)
     assert [len(block.streams) for block in inspect(chunk).blocks] == [2, 1]
 
 
 def test_a_stream_that_does_not_shrink_is_stored_raw(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored length equal to the data's means raw, so nothing else may have it."""
-    monkeypatch.setattr(assembly.streams, "encode", lambda codec, data, level: b"?" * len(data))
+    monkeypatch.setattr(encode.streams, "encode", lambda codec, data, level: b"?" * len(data))
     parts = [bytes(range(100))] * 2
-    writer = assembly._Writer(Pipeline((), 1), "lz4", 5, block_bytes=100, split=False)
+    writer = encode._Writer(Pipeline((), 1), "lz4", 5, block_bytes=100, split=False)
     blocks = writer.pack(np.frombuffer(b"".join(parts), np.uint8), 16)
     assert (
         blocks == struct.pack("<iii", 24, 128, 100) + parts[0] + struct.pack("<i", 100) + parts[1]
@@ -66,14 +66,14 @@ def test_a_stream_that_does_not_shrink_is_stored_raw(monkeypatch: pytest.MonkeyP
 )
 def test_bad_arguments_are_value_errors(arguments: tuple[int, str, int, str, int]) -> None:
     with pytest.raises(ValueError):
-        reference.compress(b"spam", *arguments)
+        decode.compress(b"spam", *arguments)
 
 
 def test_memory_that_is_not_there_is_a_limit_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError
 
-    chunk = reference.compress(bytes(1000), 1, "lz4", 5, "none", 0)
+    chunk = decode.compress(bytes(1000), 1, "lz4", 5, "none", 0)
     monkeypatch.setattr(np, "empty", exhausted)
     with pytest.raises(LimitError, match="no memory for 1000 decoded bytes"):
-        reference.decompress(chunk)
+        decode.decompress(chunk)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ingot.codecs.byteorder import Bytes
-from ingot.codecs.bytes import Gzip
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import CodecChain
-from ingot.codecs.shards import IndexForm, ShardIndex, build_shard
+from ingot.codecs.compressors import Gzip
 from ingot.errors import CorruptionError, FormatError, LimitError
+from ingot.formats.shard_index import IndexForm, ShardIndex, build_shard
 
 ABSENT = 2**64 - 1
 PLAIN = CodecChain((), Bytes("little"), ())

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.codecs.shuffle import bitshuffle, shuffle, unbitshuffle, unshuffle
+from ingot.blosc.filters import bitshuffle, shuffle, unbitshuffle, unshuffle
 
 blocks = st.binary(max_size=600)
 sizes = st.one_of(st.integers(1, 20), st.integers(1, 255))

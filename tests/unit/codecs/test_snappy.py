@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.codecs import snappy
+from ingot.blosc.pure import snappy
 from ingot.errors import CorruptionError
 
 

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from ingot.codecs import streams
+from ingot.blosc import streams
 from ingot.errors import CorruptionError, UnsupportedError
 
 DATA = b"".join(b"%d bottles of beer on the wall, " % number for number in range(99, 0, -1))

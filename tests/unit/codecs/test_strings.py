@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Serializer, parse_stage
-from ingot.codecs.strings import Json2, VlenArray, VlenBytes, VlenUtf8
+from ingot.codecs.text import Json2, VlenArray, VlenBytes, VlenUtf8
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 
 Array = np.ndarray[Any, Any]

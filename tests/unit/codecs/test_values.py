@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingot.claims import Claims
 from ingot.codecs.codec import ChunkSpec
-from ingot.codecs.values import CastValue, ScaleOffset
+from ingot.codecs.numeric import CastValue, ScaleOffset
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.fields import FieldReader
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
@@ -275,4 +275,4 @@ def test_scales_of_floats_are_rounded_as_their_type_is(dtype: str) -> None:
 @pytest.mark.parametrize("stage", [CastValue, ScaleOffset])
 def test_older_versions_do_not_have_them(stage: Any) -> None:
     with pytest.raises(UnsupportedError):
-        stage.parse(Claims("x", {}))
+        stage.parse(FieldReader("x", {}))

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numcodecs import zstd
 
-from ingot.codecs import streams, zstandard
-from ingot.codecs.entropy import Bits, StateTable, SymbolTable
-from ingot.codecs.inspection import inspect
+from ingot.blosc import streams
+from ingot.blosc.inspection import inspect
+from ingot.blosc.pure import zstd as zstandard
+from ingot.blosc.pure.fse import Bits, StateTable, SymbolTable
 from ingot.errors import CorruptionError, UnsupportedError
 from tests.kernels import load, needs_native
 

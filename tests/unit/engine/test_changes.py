@@ -9,8 +9,8 @@ import pytest
 import ingot
 from ingot.engine import changes
 from ingot.engine.run import Engine
-from ingot.formats.zarr2 import Zarr2Format
-from ingot.formats.zarr3 import Zarr3Format
+from ingot.formats.zarr.v2 import Zarr2Format
+from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.options import Limits, Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Move, Put

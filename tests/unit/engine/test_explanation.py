@@ -7,7 +7,7 @@ import ingot
 from ingot import blosc
 from ingot.codecs.codec import ChunkSpec, parse_spelling
 from ingot.engine.run import Engine
-from ingot.formats.zarr2 import Zarr2Format, build_chain
+from ingot.formats.zarr.v2 import Zarr2Format, build_chain
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse

@@ -21,11 +21,12 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats import bcolz_types, literals
-from ingot.formats.bcolz import BcolzFormat
-from ingot.formats.bcolz_array import BcolzMap, create_array, design, open_array, parse_attrs
-from ingot.formats.bcolz_metadata import Metadata, Storage, default_chunk, parse_sizes
-from ingot.formats.bcolz_table import BcolzTable, open_table
+from ingot.formats.bcolz import literals
+from ingot.formats.bcolz import types as bcolz_types
+from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array, parse_attrs
+from ingot.formats.bcolz.format import BcolzFormat
+from ingot.formats.bcolz.metadata import Metadata, Storage, default_chunk, parse_sizes
+from ingot.formats.bcolz.table import BcolzTable, open_table
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -34,13 +35,13 @@ from ingot.formats.format import (
     TableFormat,
     TableMap,
     TableNode,
-    Zoned,
+    ZoneMapped,
 )
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
-from ingot.stores.state import copied
-from ingot.stores.transaction import Transaction
+from ingot.stores.local.commit import Transaction
+from ingot.stores.versions import copied
 from tests.places import Place, content, put, store_at
 
 
@@ -50,7 +51,7 @@ def test_the_contracts_are_kept() -> None:
     assert isinstance(BcolzFormat(), Format)
     assert isinstance(BcolzFormat(), TableFormat)
     assert isinstance(node.chunks, ChunkMap)
-    assert isinstance(node.chunks, Zoned)
+    assert isinstance(node.chunks, ZoneMapped)
     table, _ = BcolzFormat().create_table(store, {"a": design(wish(3))}, {})
     assert isinstance(table.table, TableMap)
 

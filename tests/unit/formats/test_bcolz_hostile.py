@@ -29,13 +29,13 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats.bcolz import BcolzFormat
+from ingot.formats.bcolz.chunk_file import pack_frame
+from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.format import ArrayNode, TableNode
-from ingot.formats.superchunk import pack_frame
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, LocalStore, MemoryStore, Put
-from ingot.stores.journal import Journal, Removed, checksum, pack
+from ingot.stores.local.journal import Journal, Removed, checksum, pack
 from tests.places import Place, content, delete, put, store_at
 
 ROWS, CHUNK = 10, 4

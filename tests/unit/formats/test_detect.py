@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ingot.formats.detect import detect, looked_for
 from ingot.formats.format import Signature
+from ingot.formats.registry import detect, looked_for
 from ingot.stores import MemoryStore
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.errors import CorruptionError, FormatError, LimitError
-from ingot.formats import document
+from ingot.formats import json as document
 
 values = st.recursive(
     st.none()

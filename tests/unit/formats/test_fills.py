@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as npst
 
 from ingot import dtypes
 from ingot.errors import FormatError
-from ingot.formats import fills
+from ingot.formats.zarr import fills
 
 STRUCT = np.dtype([("a", "<i4"), ("b", ">f8"), ("c", "S2", (2,))])
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ingot.codecs.codec import CodecChain
 from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations, Signature
-from ingot.formats.zarr2 import ArrayMetadata, Zarr2Format, Zarr2Map
+from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
 from ingot.stores import MemoryStore
 from ingot.stores.store import Constant, Extent, Inline

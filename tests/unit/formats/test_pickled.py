@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ingot import dtypes
 from ingot.errors import FormatError, IngotError, LimitError, UnsafeError
-from ingot.formats import pickled
+from ingot.formats.zarr import pickled
 
 PLAIN = {
     "shape": (70, 33),

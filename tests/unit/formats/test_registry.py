@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingot.formats.format import Documented, Format, Owner
+from ingot.formats.format import DocumentFormat, Format, Owner
 from ingot.formats.registry import FORMATS, OWNERS
 
 
@@ -20,7 +20,7 @@ def test_owners_have_the_marks_that_are_looked_for() -> None:
 
 
 def test_documents_of_a_format_have_its_markers() -> None:
-    documented = [each for each in FORMATS.values() if isinstance(each, Documented)]
+    documented = [each for each in FORMATS.values() if isinstance(each, DocumentFormat)]
     assert [each.name for each in documented] == ["zarr3", "zarr2"]
     for each in documented:
         assert set(each.signature.markers) <= set(each.documents)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as npst
 
 from ingot.errors import FormatError, UnsupportedError
-from ingot.formats import scalars
+from ingot.formats.zarr import v01
 
 # What `numpy.ndarray.fill` does, as zarr 0.4 called it.
 FILLED: list[tuple[object, Any, Any]] = [
@@ -35,16 +35,16 @@ FILLED: list[tuple[object, Any, Any]] = [
 
 @pytest.mark.parametrize(("claim", "dtype", "item"), FILLED)
 def test_a_claim_reads_as_numpy_filled_it(claim: object, dtype: str, item: Any) -> None:
-    found = scalars.parse(claim, np.dtype(dtype))
+    found = v01.parse_scalar(claim, np.dtype(dtype))
     assert found.dtype.kind == np.dtype(dtype).kind
     assert found == item
 
 
 def test_a_number_fills_all_fields() -> None:
     dtype = np.dtype([("a", "<i4"), ("b", "S3"), ("c", "<f8", (2,))])
-    assert scalars.parse(7, dtype).tolist()[:2] == (7, b"7")
-    assert scalars.parse(7, dtype)["c"].tolist() == [7.0, 7.0]
-    assert scalars.parse(None, dtype).tobytes() == bytes(dtype.itemsize)
+    assert v01.parse_scalar(7, dtype).tolist()[:2] == (7, b"7")
+    assert v01.parse_scalar(7, dtype)["c"].tolist() == [7.0, 7.0]
+    assert v01.parse_scalar(None, dtype).tobytes() == bytes(dtype.itemsize)
 
 
 @pytest.mark.parametrize(
@@ -62,26 +62,26 @@ def test_a_number_fills_all_fields() -> None:
 )
 def test_what_no_item_holds_is_refused(claim: object, dtype: str) -> None:
     with pytest.raises(FormatError, match=r"fill_value: .* is no value of type"):
-        scalars.parse(claim, np.dtype(dtype))
+        v01.parse_scalar(claim, np.dtype(dtype))
 
 
 @given(item=npst.arrays(npst.scalar_dtypes(), ()))
 def test_a_spelling_reads_back_or_is_refused(item: Any) -> None:
     try:
-        spelling = scalars.pack(item[()], item.dtype)
+        spelling = v01.pack_scalar(item[()], item.dtype)
     except UnsupportedError:
         # All that JSON scalars cannot say: text beyond ASCII as bytes, numbers of two parts.
         assert item.dtype.kind in "cS"
         return
-    found = np.asarray(scalars.parse(spelling, item.dtype), item.dtype)
+    found = np.asarray(v01.parse_scalar(spelling, item.dtype), item.dtype)
     nan = item.dtype.kind == "f" and np.isnan(item)
     assert np.isnan(found) if nan else found.tobytes() == item.tobytes()
 
 
 def test_structs_have_few_fill_values() -> None:
     dtype = np.dtype([("a", "<i4"), ("b", "<f8")])
-    assert scalars.pack(np.zeros((), dtype)[()], dtype) == 0
+    assert v01.pack_scalar(np.zeros((), dtype)[()], dtype) == 0
     texts = np.dtype([("a", "<i4"), ("b", "S3")])
-    assert scalars.pack(np.zeros((), texts)[()], texts) is None
+    assert v01.pack_scalar(np.zeros((), texts)[()], texts) is None
     with pytest.raises(UnsupportedError, match="cannot spell"):
-        scalars.pack(np.array((1, 2.5), dtype)[()], dtype)
+        v01.pack_scalar(np.array((1, 2.5), dtype)[()], dtype)

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from ingot.codecs.arrays import Transpose
 from ingot.codecs.byteorder import Bytes
-from ingot.codecs.bytes import Gzip
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import ChunkSpec, CodecChain
-from ingot.codecs.shards import build_shard
+from ingot.codecs.compressors import Gzip
+from ingot.codecs.filters import Transpose
 from ingot.errors import CorruptionError, FormatError
-from ingot.formats.sharding import Sharding
+from ingot.formats.shard_index import build_shard
+from ingot.formats.zarr.v3_sharding import Sharding
 
 INDEX = CodecChain((), Bytes("little"), (Crc32c(),))
 ITEMS = CodecChain((), Bytes("big"), (Gzip(1),))

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.codecs.arrays import Transpose
 from ingot.codecs.byteorder import Bytes
-from ingot.codecs.bytes import Gzip
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import CodecChain
-from ingot.codecs.shards import IndexForm, build_shard
+from ingot.codecs.compressors import Gzip
+from ingot.codecs.filters import Transpose
 from ingot.errors import CorruptionError, IngotError
 from ingot.formats.format import ArrayNode, ChunkMap, Sharded
-from ingot.formats.sharding import Sharding
-from ingot.formats.shards import ShardedMap, ShardIndexes, inner_map
-from ingot.formats.zarr3 import Zarr3Format, Zarr3Map
+from ingot.formats.shard_index import IndexForm, build_shard
+from ingot.formats.zarr.shards import ShardedMap, ShardIndexes, inner_map
+from ingot.formats.zarr.v3 import Zarr3Format, Zarr3Map
+from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store
 from tests.places import content

@@ -8,12 +8,12 @@ import pytest
 
 import ingot
 from ingot import blosc
+from ingot.blosc.header import ChunkHeader
 from ingot.codecs.checksums import crc32c
-from ingot.codecs.header import ChunkHeader
-from ingot.codecs.zones import Zone, Zones, has_zone, zone_of
+from ingot.codecs.zone_maps import Zone, Zones, has_zone, zone_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
-from ingot.formats.bcolz_array import BcolzMap, open_array
+from ingot.formats.bcolz.array import BcolzMap, open_array
 from ingot.stores import LocalStore, MemoryStore
 from tests.places import Place, content, store_at
 

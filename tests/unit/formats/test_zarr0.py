@@ -19,7 +19,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats.zarr0 import Zarr0Format, parse_meta
+from ingot.formats.zarr.v0 import Zarr0Format, parse_meta
 from ingot.stores import MemoryStore
 from tests.places import Place, content, put
 

@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from ingot.errors import FormatError, IngotError, LimitError, UnsafeError, UnsupportedError
-from ingot.formats.zarr1 import parse_meta
+from ingot.formats.zarr.v1 import parse_meta
 from ingot.stores import MemoryStore
 from tests.places import Place, content, put
 

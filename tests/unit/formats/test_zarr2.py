@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingot import dtypes
-from ingot.codecs.arrays import Delta, Transpose
-from ingot.codecs.bytes import Blosc, Shuffle, Zlib
 from ingot.codecs.checksums import Crc32
 from ingot.codecs.codec import ChunkSpec, CodecChain, Recipe, parse_spelling, parse_stage
-from ingot.codecs.strings import Json2, VlenArray, VlenBytes, VlenUtf8
+from ingot.codecs.compressors import Blosc, Shuffle, Zlib
+from ingot.codecs.filters import Delta, Transpose
+from ingot.codecs.text import Json2, VlenArray, VlenBytes, VlenUtf8
 from ingot.errors import (
     FormatError,
     IngotError,
@@ -23,9 +23,9 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats import fills, zarr2
 from ingot.formats.format import ArrayNode, GroupNode
-from ingot.formats.zarr2 import ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
+from ingot.formats.zarr import fills, v2
+from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
@@ -284,7 +284,7 @@ def test_what_objects_are_held_as() -> None:
 
 def test_unknown_keys_survive() -> None:
     metadata = parsed(_custom={"a": [1, None]}, another=5)
-    again = json.loads(zarr2.pack_array(metadata.resized((20, 7))))
+    again = json.loads(v2.pack_array(metadata.resized((20, 7))))
     assert again == PLAIN | {"_custom": {"a": [1, None]}, "another": 5, "shape": [20, 7]}
 
 
@@ -311,8 +311,8 @@ def test_a_document_is_written_as_zarr_2_wrote_it() -> None:
     ],
     "zarr_format": 2
 }"""
-    schema = schema_of("<f8", *zarr2.default_stages(np.dtype("<f8")), fill=np.float64("nan"))
-    assert zarr2.pack_array(ArrayMetadata.of(schema)) == zarr_2.encode()
+    schema = schema_of("<f8", *v2.default_stages(np.dtype("<f8")), fill=np.float64("nan"))
+    assert v2.pack_array(ArrayMetadata.of(schema)) == zarr_2.encode()
 
 
 DELTA = Delta(np.dtype("<i4"), np.dtype("<i2"))
@@ -337,20 +337,20 @@ each_schema = pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: str(
 @each_schema
 @pytest.mark.parametrize("separator", [".", "/"])
 def test_what_is_packed_is_parsed(schema: ArraySchema, separator: str) -> None:
-    data = zarr2.pack_array(ArrayMetadata.of(schema, separator))
+    data = v2.pack_array(ArrayMetadata.of(schema, separator))
     again = parse_array(data)
     found = again.schema
     assert (found.shape, found.chunks, found.dtype) == (schema.shape, schema.chunks, schema.dtype)
     assert (found.chain, found.order, again.separator) == (schema.chain, schema.order, separator)
     same = np.array([found.fill], schema.dtype) == np.array([schema.fill], schema.dtype)
     assert same.all() or found.fill != found.fill
-    assert zarr2.pack_array(again) == data
+    assert v2.pack_array(again) == data
 
 
 def test_rows_as_fill_values_are_packed() -> None:
     stage = VlenArray(np.dtype("<i2"))
     schema = schema_of(object, stage, fill=np.array([1, 2], "<i2"))
-    again = parse_array(zarr2.pack_array(ArrayMetadata.of(schema))).schema
+    again = parse_array(v2.pack_array(ArrayMetadata.of(schema))).schema
     assert again.fill.tolist() == [1, 2]
 
 
@@ -375,24 +375,24 @@ def test_axes_in_an_order_that_has_no_name_are_refused() -> None:
 
 
 def test_objects_have_no_usual_codec() -> None:
-    assert zarr2.default_stages(dtypes.TEXT) == (VlenUtf8(), Blosc())
+    assert v2.default_stages(dtypes.TEXT) == (VlenUtf8(), Blosc())
     with pytest.raises(UnsupportedError, match="what the objects are"):
-        zarr2.default_stages(np.dtype(object))
+        v2.default_stages(np.dtype(object))
 
 
 def test_attributes() -> None:
-    assert zarr2.parse_attrs(zarr2.pack_attrs({"é": [1, None]})) == {"é": [1, None]}
-    assert np.isnan(zarr2.parse_attrs(b'{"a": NaN}')["a"])
+    assert v2.parse_attrs(v2.pack_attrs({"é": [1, None]})) == {"é": [1, None]}
+    assert np.isnan(v2.parse_attrs(b'{"a": NaN}')["a"])
     for data in (b"[]", b"{", b'{"a": 1, "a": 2}', b""):
         with pytest.raises(IngotError, match=r"\.zattrs"):
-            zarr2.parse_attrs(data)
+            v2.parse_attrs(data)
 
 
 def test_groups() -> None:
-    zarr2.parse_group(zarr2.pack_group())
+    v2.parse_group(v2.pack_group())
     for data in (b'{"zarr_format": 3}', b"{}", b"[]"):
         with pytest.raises(FormatError, match=r"\.zgroup"):
-            zarr2.parse_group(data)
+            v2.parse_group(data)
 
 
 def test_nothing_to_open() -> None:
@@ -420,7 +420,7 @@ def test_a_document_that_is_too_long_is_not_read_whole() -> None:
 
 
 def test_creating_an_array_makes_the_groups_above_it() -> None:
-    store = MemoryStore({".zgroup": zarr2.pack_group()})
+    store = MemoryStore({".zgroup": v2.pack_group()})
     schema = schema_of("<i4", Blosc(), attrs={"unit": "m"})
     node, commit = Zarr2Format().create(store, schema, "/a//b\\c/", dimension_separator="/")
     # A group without the array in it would be a state of its own.
@@ -444,7 +444,7 @@ def test_creating_an_array_makes_the_groups_above_it() -> None:
 
 def test_children_are_arrays_and_groups_only() -> None:
     names = ("x/.zarray", "y/.zgroup", "z/data", ".zgroup", "w/v/.zarray")
-    store = MemoryStore(dict.fromkeys(names, zarr2.pack_group()))
+    store = MemoryStore(dict.fromkeys(names, v2.pack_group()))
     group = Zarr2Format().open(store)
     assert isinstance(group, GroupNode)
     assert group.children == ("x", "y")

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ingot
-from ingot.codecs.arrays import Transpose
 from ingot.codecs.byteorder import Bytes
-from ingot.codecs.bytes import Blosc, Gzip
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import ChunkSpec, parse_spelling
+from ingot.codecs.compressors import Blosc, Gzip
+from ingot.codecs.filters import Transpose
 from ingot.errors import (
     FormatError,
     IngotError,
@@ -23,11 +23,11 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats import zarr3_codecs, zarr3_document
 from ingot.formats.format import ArrayNode, GroupNode, Request
-from ingot.formats.sharding import Sharding
-from ingot.formats.zarr3 import Zarr3Format, Zarr3Map
-from ingot.formats.zarr3_document import ArrayMetadata, GroupMetadata
+from ingot.formats.zarr import v3_codecs, v3_metadata
+from ingot.formats.zarr.v3 import Zarr3Format, Zarr3Map
+from ingot.formats.zarr.v3_metadata import ArrayMetadata, GroupMetadata
+from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.stores import MemoryStore
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
@@ -57,13 +57,13 @@ PLAIN: dict[str, Any] = {
 
 
 def parsed(**changes: Any) -> ArrayMetadata:
-    metadata = zarr3_document.parse(json.dumps(PLAIN | changes).encode())
+    metadata = v3_metadata.parse(json.dumps(PLAIN | changes).encode())
     assert isinstance(metadata, ArrayMetadata)
     return metadata
 
 
 def chain_of(*codecs: Any, dtype: Any = "i4", shape: tuple[int, ...] = (4, 3)) -> Any:
-    return zarr3_codecs.parse_chain(list(codecs), ChunkSpec(shape, np.dtype(dtype)))
+    return v3_codecs.parse_chain(list(codecs), ChunkSpec(shape, np.dtype(dtype)))
 
 
 def array_at(store: Store, path: str = "") -> Zarr3Map:
@@ -118,20 +118,20 @@ class TestDocuments:
     def test_unknown_fields_are_kept_when_they_need_not_be_understood(self) -> None:
         extra = {"must_understand": False, "anything": [1]}
         metadata = parsed(ours=extra)
-        again = json.loads(zarr3_document.pack(metadata.resized((3, 3)).described({"a": 1})))
+        again = json.loads(v3_metadata.pack(metadata.resized((3, 3)).described({"a": 1})))
         assert again == PLAIN | {"ours": extra, "shape": [3, 3], "attributes": {"a": 1}}
 
     def test_a_document_comes_back(self) -> None:
-        assert json.loads(zarr3_document.pack(parsed())) == PLAIN
+        assert json.loads(v3_metadata.pack(parsed())) == PLAIN
 
     def test_attributes_that_are_no_json_are_refused_before_they_are_written(self) -> None:
         with pytest.raises(FormatError, match="attributes"):
             parsed().described({"a": float("nan")})
         # What another program wrote stays.
         data = json.dumps(PLAIN | {"attributes": {"a": float("nan")}}).encode()
-        metadata = zarr3_document.parse(data)
+        metadata = v3_metadata.parse(data)
         assert isinstance(metadata, ArrayMetadata)
-        assert b"NaN" in zarr3_document.pack(metadata.resized((1, 1)))
+        assert b"NaN" in v3_metadata.pack(metadata.resized((1, 1)))
 
     def test_a_group_is_read_and_written(self) -> None:
         consolidated = {"kind": "inline", "must_understand": False, "metadata": {}}
@@ -139,10 +139,10 @@ class TestDocuments:
             {"zarr_format": 3, "node_type": "group", "attributes": {"a": 1}}
             | {"consolidated_metadata": consolidated}
         ).encode()
-        group = zarr3_document.parse(data)
+        group = v3_metadata.parse(data)
         assert isinstance(group, GroupMetadata)
         assert group.attrs == {"a": 1}
-        again = json.loads(zarr3_document.pack(group.described({"b": 2})))
+        again = json.loads(v3_metadata.pack(group.described({"b": 2})))
         assert again["attributes"] == {"b": 2}
         assert again["consolidated_metadata"] == consolidated
 
@@ -221,7 +221,7 @@ def test_a_wrong_document_is_refused(
 def test_a_field_that_must_be_there_is_missed(key: str) -> None:
     values = {name: value for name, value in PLAIN.items() if name != key}
     with pytest.raises(FormatError, match=f"{key} is missing"):
-        zarr3_document.parse(json.dumps(values).encode())
+        v3_metadata.parse(json.dumps(values).encode())
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
@@ -245,7 +245,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(PLAIN)), VALUES, min_size=1, max_size=3))
 def test_no_document_brings_anything_but_our_errors(changes: dict[str, Any]) -> None:
     with suppress(IngotError):
-        zarr3_document.parse(json.dumps(PLAIN | changes).encode())
+        v3_metadata.parse(json.dumps(PLAIN | changes).encode())
 
 
 @settings(max_examples=300)
@@ -293,8 +293,8 @@ class TestChains:
         if sharded:
             inner = {"chunk_shape": [2, 1, 3], "codecs": codecs, "index_codecs": [LITTLE, "crc32c"]}
             codecs = [named("sharding_indexed", **inner)]
-        chain = zarr3_codecs.parse_chain(codecs, spec)
-        assert zarr3_codecs.parse_chain(zarr3_codecs.pack_chain(chain, 3), spec) == chain
+        chain = v3_codecs.parse_chain(codecs, spec)
+        assert v3_codecs.parse_chain(v3_codecs.pack_chain(chain, 3), spec) == chain
         if not sharded:
             content = np.random.default_rng(seed).bytes(spec.nbytes)
             content = bytes(octet % 2 for octet in content)
@@ -377,12 +377,12 @@ class TestRectilinear:
     def test_chunks_beyond_the_end_are_kept(self) -> None:
         metadata = parsed(shape=[5, 7], chunk_grid=self.GRID)
         assert metadata.schema.grid.counts == (2, 3)
-        assert json.loads(zarr3_document.pack(metadata))["chunk_grid"] == self.GRID
+        assert json.loads(v3_metadata.pack(metadata))["chunk_grid"] == self.GRID
         assert metadata.resized((10, 7)).schema.grid.counts == (4, 3)
 
     def test_growing_goes_on_with_the_last_length(self) -> None:
         metadata = parsed(chunk_grid=self.GRID).resized((20, 7))
-        again = json.loads(zarr3_document.pack(metadata))
+        again = json.loads(v3_metadata.pack(metadata))
         assert again["chunk_grid"]["configuration"]["chunk_shapes"] == [[1, [4, 2], [3, 4]], 3]
         assert parsed(**again).schema.grid.counts == metadata.schema.grid.counts == (7, 3)
 
@@ -513,8 +513,8 @@ class TestMap:
     @pytest.mark.parametrize("dtype", [">i4", [("a", ">i2"), ("b", "<f8"), ("c", "S3")]])
     def test_types_are_held_in_one_order_without_gaps(self, dtype: Any) -> None:
         schema = Zarr3Format().design(self.request(np.dtype(dtype)))
-        metadata = ArrayMetadata.of(schema, zarr3_document.KeyEncoding())
-        again = zarr3_document.parse(zarr3_document.pack(metadata))
+        metadata = ArrayMetadata.of(schema, v3_metadata.KeyEncoding())
+        again = v3_metadata.parse(v3_metadata.pack(metadata))
         assert isinstance(again, ArrayMetadata)
         assert again.schema.dtype == schema.dtype
         assert again.schema.chain == schema.chain
@@ -561,7 +561,7 @@ class TestMap:
         store.apply(commit)
         (data,) = store.read([Extent("zarr.json")])
         assert data is not None
-        group = zarr3_document.pack(GroupMetadata())
+        group = v3_metadata.pack(GroupMetadata())
         store.apply(Commit(publish=(Put("zarr.json", group),)))
         with pytest.raises(NotFoundError, match="group"):
             chunks.reopened(store)

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from ingot import dtypes
 from ingot.errors import FormatError, IngotError, LimitError, UnsupportedError
-from ingot.formats import zarr3_fills, zarr3_types
+from ingot.formats.zarr import v3_fills, v3_types
 
 ml_dtypes = pytest.importorskip("ml_dtypes", reason="types that NumPy does not have")
 
@@ -50,20 +50,20 @@ KNOWN = [
 
 @pytest.mark.parametrize(("claim", "dtype"), KNOWN)
 def test_a_type_is_read(claim: Any, dtype: Any) -> None:
-    assert zarr3_types.parse(claim) == np.dtype(dtype)
+    assert v3_types.parse(claim) == np.dtype(dtype)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint2"])
 def test_types_that_numpy_does_not_have_are_read_and_written(name: str) -> None:
-    dtype = zarr3_types.parse(name)
+    dtype = v3_types.parse(name)
     assert dtype == np.dtype(getattr(ml_dtypes, name))
-    assert zarr3_types.pack(dtype) == name
+    assert v3_types.pack(dtype) == name
 
 
 def test_variable_length_is_text_or_objects() -> None:
-    assert zarr3_types.parse("string") == dtypes.TEXT
+    assert v3_types.parse("string") == dtypes.TEXT
     for name in ("bytes", "variable_length_bytes"):
-        assert zarr3_types.parse(name) == np.dtype(object)
+        assert v3_types.parse(name) == np.dtype(object)
 
 
 WRONG = [
@@ -104,16 +104,16 @@ WRONG = [
 @pytest.mark.parametrize(("claim", "error"), WRONG)
 def test_a_wrong_type_is_refused(claim: Any, error: type[IngotError] | None) -> None:
     if error is None:
-        assert zarr3_types.parse(claim).itemsize == 2**30
+        assert v3_types.parse(claim).itemsize == 2**30
         return
     with pytest.raises(error, match="data_type"):
-        zarr3_types.parse(claim)
+        v3_types.parse(claim)
 
 
 def test_a_structure_too_large_is_refused() -> None:
     fields = [[name, named("raw_bytes", length_bytes=2**30)] for name in "abc"]
     with pytest.raises(LimitError):
-        zarr3_types.parse(named("struct", fields=fields))
+        v3_types.parse(named("struct", fields=fields))
 
 
 PLAIN = (
@@ -130,13 +130,13 @@ PLAIN = (
     )
 )
 def test_every_type_of_numpy_comes_back_but_for_its_byte_order(dtype: np.dtype[Any]) -> None:
-    assert zarr3_types.parse(zarr3_types.pack(dtype)) == dtype.newbyteorder("=")
+    assert v3_types.parse(v3_types.pack(dtype)) == dtype.newbyteorder("=")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "c32", ("i4", (2,)), [("a", "i4", (2,))]])
 def test_a_type_without_a_name_is_refused(dtype: Any) -> None:
     with pytest.raises(UnsupportedError):
-        zarr3_types.pack(np.dtype(dtype))
+        v3_types.pack(np.dtype(dtype))
 
 
 FILLS = [
@@ -172,28 +172,28 @@ FILLS = [
 
 @pytest.mark.parametrize(("claim", "fill", "expected"), FILLS)
 def test_a_fill_value_is_read_to_the_last_bit(claim: Any, fill: Any, expected: bytes) -> None:
-    dtype = zarr3_types.parse(claim)
-    item = zarr3_fills.parse(fill, dtype)
+    dtype = v3_types.parse(claim)
+    item = v3_fills.parse(fill, dtype)
     assert np.asarray(item, dtype).tobytes() == expected
-    again = zarr3_fills.parse(zarr3_fills.pack(item, dtype), dtype)
+    again = v3_fills.parse(v3_fills.pack(item, dtype), dtype)
     assert np.asarray(again, dtype).tobytes() == expected
 
 
 @pytest.mark.parametrize("dtype", [">c8", ">c16", ">f4"])
 def test_fill_values_have_the_byte_order_of_their_type(dtype: str) -> None:
     item = np.array(1.5 if dtype == ">f4" else 1.5 - 2j, dtype)
-    packed = zarr3_fills.pack(item, item.dtype)
+    packed = v3_fills.pack(item, item.dtype)
     assert packed == (1.5 if dtype == ">f4" else [1.5, -2.0])
-    assert zarr3_fills.parse(packed, item.dtype) == item
+    assert v3_fills.parse(packed, item.dtype) == item
     nan = np.array(np.nan, ">f8")
-    assert zarr3_fills.pack(nan, nan.dtype) == "NaN"
+    assert v3_fills.pack(nan, nan.dtype) == "NaN"
 
 
 def test_text_and_bytes_are_their_own_fill_values() -> None:
-    assert zarr3_fills.parse("é", dtypes.TEXT) == "é"
-    assert zarr3_fills.parse("AQID", np.dtype(object)) == b"\1\2\3"
-    assert zarr3_fills.parse([1, 2, 3], np.dtype(object)) == b"\1\2\3"
-    assert zarr3_fills.pack("é", dtypes.TEXT) == "é"
+    assert v3_fills.parse("é", dtypes.TEXT) == "é"
+    assert v3_fills.parse("AQID", np.dtype(object)) == b"\1\2\3"
+    assert v3_fills.parse([1, 2, 3], np.dtype(object)) == b"\1\2\3"
+    assert v3_fills.pack("é", dtypes.TEXT) == "é"
 
 
 NO_FILLS = [
@@ -245,7 +245,7 @@ NO_FILLS = [
 @pytest.mark.parametrize(("claim", "fill"), NO_FILLS)
 def test_a_wrong_fill_value_is_refused(claim: Any, fill: Any) -> None:
     with pytest.raises(FormatError, match="fill_value"):
-        zarr3_fills.parse(fill, zarr3_types.parse(claim))
+        v3_fills.parse(fill, v3_types.parse(claim))
 
 
 @given(
@@ -260,5 +260,5 @@ def test_every_bit_of_a_float_survives(example: Any, content: bytes) -> None:
     for order in ("<", ">"):
         held = dtype.newbyteorder(order)
         value = np.frombuffer(content[: dtype.itemsize], dtype).astype(held)[0]
-        again = zarr3_fills.parse(zarr3_fills.pack(item, dtype), held)
+        again = v3_fills.parse(v3_fills.pack(item, dtype), held)
         assert np.asarray(again, held).tobytes() == np.asarray(value, held).tobytes()

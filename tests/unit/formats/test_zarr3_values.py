@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ingot
-from ingot.codecs.arrays import PackBits, Reshape
 from ingot.codecs.bits import PackedBits
 from ingot.codecs.codec import ChunkSpec, Stage
-from ingot.codecs.values import CastValue, ScaleOffset
+from ingot.codecs.filters import PackBits, Reshape
+from ingot.codecs.numeric import CastValue, ScaleOffset
 from ingot.errors import CorruptionError, FormatError, IngotError, UnsupportedError
-from ingot.formats import zarr3_codecs, zarr3_document
+from ingot.formats.zarr import v3_codecs, v3_metadata
 from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
 from tests.kernels import on_each_kernel
@@ -25,7 +25,7 @@ BYTES: dict[str, Any] = {"name": "bytes"}
 
 
 def stages_of(codecs: list[Any], dtype: str, shape: tuple[int, ...] = (4, 6)) -> list[Stage]:
-    chain = zarr3_codecs.parse_chain(codecs, ChunkSpec(shape, np.dtype(dtype)))
+    chain = v3_codecs.parse_chain(codecs, ChunkSpec(shape, np.dtype(dtype)))
     return [*chain.filters, chain.serializer]
 
 
@@ -76,17 +76,15 @@ def test_what_a_document_says(claim: Any, dtype: str, stage: Stage) -> None:
     serializes = isinstance(stage, PackedBits)
     codecs = [claim] if serializes else [claim, named("bytes", endian="little")]
     spec = ChunkSpec((4, 6), np.dtype(dtype))
-    chain = zarr3_codecs.parse_chain(codecs, spec)
+    chain = v3_codecs.parse_chain(codecs, spec)
     assert stage in (*chain.filters, chain.serializer)
-    spelled = zarr3_codecs.pack_chain(chain, 2)
-    assert zarr3_codecs.parse_chain(json.loads(json.dumps(spelled)), spec) == chain
+    spelled = v3_codecs.pack_chain(chain, 2)
+    assert v3_codecs.parse_chain(json.loads(json.dumps(spelled)), spec) == chain
 
 
 def test_the_older_codec_keeps_its_name() -> None:
-    spelled = zarr3_codecs.pack_chain(
-        zarr3_codecs.parse_chain(
-            [named("numcodecs.packbits"), BYTES], ChunkSpec((9,), np.dtype("?"))
-        ),
+    spelled = v3_codecs.pack_chain(
+        v3_codecs.parse_chain([named("numcodecs.packbits"), BYTES], ChunkSpec((9,), np.dtype("?"))),
         1,
     )
     assert spelled[0] == {"name": "numcodecs.packbits", "configuration": {}}
@@ -147,7 +145,7 @@ def test_what_is_refused(claim: dict[str, Any], dtype: str, match: str) -> None:
     if dtype == "string":
         document["fill_value"] = ""
     with pytest.raises((FormatError, UnsupportedError), match=match):
-        zarr3_document.parse(json.dumps(document).encode())
+        v3_metadata.parse(json.dumps(document).encode())
 
 
 @given(
@@ -182,19 +180,19 @@ def test_documents_are_read_or_refused(
     codecs = [claim] if name == "packbits" else [claim, LITTLE]
     document = PLAIN | {"data_type": dtype, "codecs": codecs, "fill_value": 0}
     try:
-        respelled = zarr3_document.respelled(document)
+        respelled = v3_metadata.respelled(document)
     except IngotError:
         return
-    assert zarr3_document.respelled(respelled) == respelled
+    assert v3_metadata.respelled(respelled) == respelled
 
 
 def test_a_fill_value_that_would_not_come_back() -> None:
     codecs = [named("cast_value", data_type="uint8"), BYTES]
     document = PLAIN | {"data_type": "float64", "codecs": codecs}
-    zarr3_document.parse(json.dumps(document | {"fill_value": 7}).encode())
+    v3_metadata.parse(json.dumps(document | {"fill_value": 7}).encode())
     for fill in (0.5, -1, 256, "NaN"):
         with pytest.raises(FormatError, match=r"zarr.json: fill_value: cast_value"):
-            zarr3_document.parse(json.dumps(document | {"fill_value": fill}).encode())
+            v3_metadata.parse(json.dumps(document | {"fill_value": fill}).encode())
 
 
 CHAINS: list[tuple[str, list[Stage]]] = [
@@ -357,4 +355,4 @@ def test_what_is_no_complex_number(fill: Any) -> None:
     pytest.importorskip("ml_dtypes")
     document = PLAIN | {"data_type": PAIRS[2], "codecs": [BYTES], "fill_value": fill}
     with pytest.raises(FormatError, match="fill_value"):
-        zarr3_document.parse(json.dumps(document).encode())
+        v3_metadata.parse(json.dumps(document).encode())

@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from ingot import native
-from ingot.stores import root as root_module
+from ingot.stores.local import beneath
 
 
 @pytest.fixture
@@ -56,6 +56,6 @@ def _resolution(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         return
     monkeypatch.setattr(native, "read_pieces", lambda root, pieces: None)
     if request.param == "walk":
-        monkeypatch.setattr(root_module, "_kernel_resolves", lambda: False)
-    elif not root_module._kernel_resolves():
+        monkeypatch.setattr(beneath, "_kernel_resolves", lambda: False)
+    elif not beneath._kernel_resolves():
         pytest.skip("the kernel does not resolve paths below a folder")

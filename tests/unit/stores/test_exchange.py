@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.stores import files
-from ingot.stores.exchange import exchanged
+from ingot.stores.local import files
+from ingot.stores.local.files import exchanged
 
 PROCESS = ingot.Options(durability="process")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this call")

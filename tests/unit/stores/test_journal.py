@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ingot.errors import CorruptionError, IngotError, UnsafeError, UnsupportedError
-from ingot.stores import Commit, Extent, LocalStore, Put, files
-from ingot.stores.journal import Journal, Placed, Removed, Written, pack, parse
+from ingot.stores import Commit, Extent, LocalStore, Put
+from ingot.stores.local import files
+from ingot.stores.local.journal import Journal, Placed, Removed, Written, pack, parse
 
 ENTRIES = (
     Placed("f/a", "f/.g-1-a", 3, zlib.crc32(b"new")),

@@ -19,11 +19,9 @@ from ingot.stores import (
     LocalStore,
     Patch,
     Put,
-    files,
-    lock,
     staged_key,
 )
-from ingot.stores import root as root_module
+from ingot.stores.local import beneath, files, lock
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -91,13 +89,13 @@ def test_a_root_that_is_a_file_is_an_error(tmp_path: Path) -> None:
 def test_each_key_is_opened_once(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.apply(_put(b=b"abc"))
     opened = []
-    real = root_module._open_beneath
+    real = beneath._open_beneath
 
     def count(inside: int, key: str, flags: int) -> int:
         opened.append(key)
         return real(inside, key, flags)
 
-    monkeypatch.setattr(root_module, "_open_beneath", count)
+    monkeypatch.setattr(beneath, "_open_beneath", count)
     extents = [Extent("a", 2, 1), Extent("b"), Extent("a", 0, 2), Extent("c"), Extent("a", 9)]
     assert store.read(extents) == [b"2", b"abc", b"01", None, b"9"]
     assert sorted(opened) == ["a", "b", "c"]
@@ -203,7 +201,7 @@ def test_a_glance_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> N
     wanted = [Extent("a"), Extent("b")]
     assert store.glance(wanted) == (None, [b"0123456789", None])
     store.apply(_put(a=b"x", b=b"yz"))
-    look = store.look()
+    look = store.version()
     assert look is not None
     assert store.glance(wanted) == (look.sequence, [b"x", b"yz"])
     assert LocalStore(tmp_path).glance(wanted, above=("absent",)) == (look.sequence, [b"x", b"yz"])

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
-from ingot.stores import Commit, Delete, Extent, LocalStore, Put, lock, read_state
-from ingot.stores.lock import State
+from ingot.stores import Commit, Delete, Extent, LocalStore, Put, read_state
+from ingot.stores.local import lock
+from ingot.stores.local.lock import State
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -57,11 +58,11 @@ def test_another_run_of_the_system_leaves_nothing_certain(
     turn = _acquire(folder)
     turn.mark(State.CLEAN)
     turn.release()
-    seen = lock.look(f"{tmp_path}/.lock")
+    seen = lock.version(f"{tmp_path}/.lock")
     assert seen is not None
     assert seen.settled
     monkeypatch.setattr(lock, "_system", lambda: b"another!")
-    again = lock.look(f"{tmp_path}/.lock")
+    again = lock.version(f"{tmp_path}/.lock")
     assert again == (seen.sequence, False)
     turn = _acquire(folder)
     assert turn.found is State.UNKNOWN
@@ -73,7 +74,7 @@ def test_a_lock_file_of_somebody_else_is_refused(folder: int, tmp_path: Path) ->
     with pytest.raises(FormatError, match="not made by Ingot"):
         _acquire(folder)
     assert (tmp_path / ".lock").read_bytes() == b"12345 somebody"
-    assert lock.look(f"{tmp_path}/.lock") is None
+    assert lock.version(f"{tmp_path}/.lock") is None
     (tmp_path / ".lock").unlink()
     (tmp_path / "target").write_bytes(b"")
     (tmp_path / ".lock").symlink_to("target")
@@ -108,23 +109,23 @@ def test_a_file_system_without_locks_is_refused(
 
 def test_the_number_changes_with_the_state(tmp_path: Path) -> None:
     store, reader = LocalStore(tmp_path, writable=True), LocalStore(tmp_path)
-    seen = [reader.look()]
+    seen = [reader.version()]
     for commit in (
         Commit(publish=(Put("a", b"x"),)),
         Commit(publish=(Put("a", b"y"), Put("b", b"y"))),
         Commit(publish=(Delete("a"),)),
     ):
         store.apply(commit)
-        seen.append(reader.look())
+        seen.append(reader.version())
     assert seen[0] is None
     assert len(set(seen)) == 4
-    assert reader.look() == seen[-1]
+    assert reader.version() == seen[-1]
 
 
 def test_a_reader_that_holds_the_state_keeps_it(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, writable=True, wait=0.05)
     store.apply(Commit(publish=(Put("a", b"old"),)))
-    with LocalStore(tmp_path).hold() as view, LocalStore(tmp_path).hold():
+    with LocalStore(tmp_path).pin() as view, LocalStore(tmp_path).pin():
         with pytest.raises(LockedError, match="reader"):
             store.apply(Commit(publish=(Put("a", b"new"),)))
         assert view.read([Extent("a")]) == [b"old"]
@@ -254,7 +255,7 @@ def test_systems_without_locks_of_open_files_lock_whole_ones(tmp_path: Path) -> 
         "store = LocalStore(sys.argv[1], writable=True, wait=0.05)\n"
         "commit = Commit(publish=(Put('a', b'1'), Put('b', b'1')))\n"
         "store.apply(commit)\n"
-        "with store.hold():\n"
+        "with store.pin():\n"
         "    try:\n"
         "        store.apply(commit)\n"
         "    except LockedError:\n"

@@ -14,13 +14,13 @@ import pytest
 
 from ingot.errors import IngotError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Delete, Extent, LocalStore, Patch, Put
-from ingot.stores import root as root_module
-from ingot.stores.root import Root
+from ingot.stores.local import beneath
+from ingot.stores.local.beneath import Root
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks", "_resolution")
 
 SECRET = b"the canary"
-ASK_KERNEL = root_module._kernel_resolves.__wrapped__
+ASK_KERNEL = beneath._kernel_resolves.__wrapped__
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_a_folder_that_turns_into_a_link_while_reading(
 
 
 def test_both_ways_of_opening_agree(tmp_path: Path) -> None:
-    if not root_module._kernel_resolves():
+    if not beneath._kernel_resolves():
         pytest.skip("compared once, where the kernel resolves")
     outcomes = set()
     for seed in range(150):
@@ -260,8 +260,8 @@ def test_both_ways_of_opening_agree(tmp_path: Path) -> None:
         root = Root(folder)
         inside = root.create()
         for key in keys:
-            by_kernel = _outcome(root_module._open_by_kernel, inside, key)
-            assert by_kernel == _outcome(root_module._open_by_walk, inside, key), (seed, key)
+            by_kernel = _outcome(beneath._open_by_kernel, inside, key)
+            assert by_kernel == _outcome(beneath._open_by_walk, inside, key), (seed, key)
             outcomes.add(by_kernel)
         os.close(inside)
     assert {b"x", "absent", "folder", errno.EXDEV, errno.ELOOP} <= outcomes
@@ -310,9 +310,9 @@ def test_forty_links_are_followed_and_no_more(store: LocalStore, inside: Path) -
 def test_the_kernel_is_asked_again_when_it_gives_up(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not root_module._kernel_resolves():
+    if not beneath._kernel_resolves():
         pytest.skip("without the kernel there is nothing to ask again")
-    real = root_module._system_call()
+    real = beneath._system_call()
     codes = [errno.EAGAIN, errno.EINTR, errno.EAGAIN]
 
     def interrupted(*arguments: object) -> int:
@@ -321,7 +321,7 @@ def test_the_kernel_is_asked_again_when_it_gives_up(
             return -1
         return real(*arguments)
 
-    monkeypatch.setattr(root_module, "_system_call", lambda: interrupted)
+    monkeypatch.setattr(beneath, "_system_call", lambda: interrupted)
     assert store.read([Extent("chunk")]) == [b"top"]
     codes[:] = [errno.EAGAIN] * 1000
     with pytest.raises(BlockingIOError, match="chunk"):
@@ -336,8 +336,8 @@ def test_without_the_system_call_keys_are_walked(
     def refused(inside: int, key: str, flags: int) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(root_module, "_kernel_resolves", ASK_KERNEL)
-    monkeypatch.setattr(root_module, "_open_by_kernel", refused)
+    monkeypatch.setattr(beneath, "_kernel_resolves", ASK_KERNEL)
+    monkeypatch.setattr(beneath, "_open_by_kernel", refused)
     assert store.read([Extent("real/chunk")]) == [b"chunk"]
 
 
@@ -345,14 +345,14 @@ def test_without_the_system_call_keys_are_walked(
 def test_other_errors_are_raised_as_they_are_with_the_key(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = root_module._open_beneath
+    real = beneath._open_beneath
 
     def denied(inside: int, key: str, flags: int) -> int:
         if key in (".", ".commit"):
             return real(inside, key, flags)
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(root_module, "_open_beneath", denied)
+    monkeypatch.setattr(beneath, "_open_beneath", denied)
     for use in (
         lambda: store.read([Extent("real/chunk")]),
         lambda: store.size("real/chunk"),

@@ -29,10 +29,9 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.stores import Commit, Delete, Extent, Put, Store, ZipStore, read_state
-from ingot.stores import archive as archive_module
-from ingot.stores.archive import Member, pack_directory, pack_header
+from ingot.stores import Commit, Delete, Extent, Put, Store, ZipStore, read_state, zip_format
 from ingot.stores.store import is_staged
+from ingot.stores.zip_format import Member, pack_directory, pack_header
 
 TEXT = b"the quick brown fox " * 50
 
@@ -189,17 +188,17 @@ def test_a_member_that_cannot_be_copied_leaves_the_archive_as_it_is(path: Path) 
 
 def test_a_state_is_known_by_the_file(path: Path) -> None:
     store = ZipStore(path, writable=True)
-    assert store.look() is None
+    assert store.version() is None
     store.apply(Commit(publish=(Put("a", b"1"),)))
-    first = store.look()
+    first = store.version()
     assert first is not None
-    assert store.look() == first
+    assert store.version() == first
     path.with_suffix(".new").write_bytes(packed({"a": b"2"}))
     path.with_suffix(".new").replace(path)
-    assert store.look() != first
+    assert store.version() != first
     assert store.read([Extent("a")]) == [b"2"]
     assert read_state(store, lambda view: view.read([Extent("a")])) == [b"2"]
-    with store.hold() as view:
+    with store.pin() as view:
         assert view.read([Extent("a")]) == [b"2"]
 
 
@@ -470,5 +469,5 @@ def test_growth_is_what_deflate_can_do() -> None:
         lambda n=n: len(deflated(bytes(n))) for n in (1, 10**4, 10**7)
     ]
     for size, measure in zip((1, 10**4, 10**7), sizes, strict=True):
-        most = measure() * archive_module._LARGEST_GROWTH + archive_module._SHORTEST_STREAM
+        most = measure() * zip_format._LARGEST_GROWTH + zip_format._SHORTEST_STREAM
         assert size <= most

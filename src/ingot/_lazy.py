@@ -1,0 +1,68 @@
+"""Modules and public names that are loaded on first use.
+
+Loading everything takes longer than opening an array. A program that opens arrays does not load
+tables and queries, and a program that only imports the package loads nothing.
+
+A module that defers an import also states it for type checkers, under the same name, so that types
+and import directions are checked:
+
+    if TYPE_CHECKING:
+        from ingot.containers import table
+    else:
+        table = deferred("ingot.containers.table")
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+__all__ = ["deferred", "lazy_names"]
+
+
+def deferred(module: str) -> Any:
+    """Return a stand-in for a module, which is loaded by the first access to an attribute.
+
+    >>> deferred("ingot.errors").UnsafeError.__name__
+    'UnsafeError'
+    """
+    return _Deferred(module)
+
+
+class _Deferred:
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str) -> None:
+        self._module: Final = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], modules: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package whose public names load on first use.
+
+    `homes` maps each name to the module that defines it; `modules` are submodules of the package.
+
+    >>> get, names = lazy_names("ingot", {"Options": "ingot.options"}, ["errors"])
+    >>> get("Options").__name__, get("errors").__name__, "Options" in names()
+    ('Options', 'ingot.errors', True)
+    """
+    submodules = frozenset(modules)
+
+    def get(name: str) -> Any:
+        if name in homes:
+            value = getattr(importlib.import_module(homes[name]), name)
+        elif name in submodules:
+            value = importlib.import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *submodules})
+
+    return get, names

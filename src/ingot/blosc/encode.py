@@ -1,0 +1,305 @@
+"""How a Blosc chunk is put together: special values, blocks, streams, header.
+
+Knows the layout of both generations as a writer makes it, and the policy where writers are free.
+Refuses to know how a stream is compressed and what a filter does, and to modify its input. LZ4HC
+is written as plain LZ4 at its densest, and a dictionary is stored for readers but not made use of:
+numcodecs, which compresses for this module, has neither.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ingot.blosc import filters, special, streams
+from ingot.blosc.blocks import LARGEST_DICTIONARY
+from ingot.blosc.filters import Pipeline
+from ingot.blosc.header import (
+    BITSHUFFLE,
+    CODECS,
+    COMPRESSORS,
+    DELTA,
+    DICTIONARY,
+    EXTENDED_HEADER_BYTES,
+    EXTENSION_SLOTS,
+    FEWEST_SPLIT_ITEMS,
+    HEADER_BYTES,
+    LARGEST_BLOCK,
+    LARGEST_CHUNK,
+    LARGEST_SPLIT_TYPESIZE,
+    MEMCPYED,
+    SHUFFLE,
+    UNSPLIT,
+    ChunkHeader,
+    Extension,
+)
+from ingot.errors import LimitError
+
+if TYPE_CHECKING:
+    from ingot.blosc.header import BytesLike
+
+__all__ = ["SPLITS", "compress", "compress2", "train_dictionary"]
+
+SPLITS = ("auto", "always", "never")
+"""When ``compress2`` cuts blocks into one stream per byte of the item."""
+
+_DEFAULT_BLOCK_BYTES = 128 << 10
+_STREAM_BYTES = 32 << 10
+_WIDEST_BLOCK_BYTES = 512 << 10
+_SMALLEST_COMPRESSED = 32
+# How many items a block must have for streams to be worth one each, by codec; each zlib stream
+# brings tables of its own.
+_FEWEST_SPLIT_ITEMS_1 = dict.fromkeys(("blosclz", "lz4", "lz4hc"), FEWEST_SPLIT_ITEMS) | {
+    "zlib": 4096
+}
+_DENSEST_SPLIT_ZSTD = 5
+_FEWEST_SPLIT_ITEMS_2 = 32
+_DICTIONARY_CODECS = ("lz4", "lz4hc", "zstd")
+_FILTER_FLAGS = {"none": 0, "shuffle": SHUFFLE, "bitshuffle": BITSHUFFLE}
+_FILTER_STEPS: dict[str, tuple[tuple[int, int], ...]] = {
+    "none": (),
+    "shuffle": ((filters.SHUFFLE, 0),),
+    "bitshuffle": ((filters.BITSHUFFLE, 0),),
+}
+
+
+def compress(
+    data: "BytesLike",
+    typesize: int,
+    codec: str,
+    level: int,
+    filter: str,
+    blocksize: int,
+    threads: int = 1,
+) -> bytes:
+    """Encode one Blosc-1 chunk; ``blocksize`` 0 leaves the block size to the policy.
+
+    >>> ChunkHeader.parse(compress(bytes(1 << 20), 6, "zstd", 5, "shuffle", 0)).blocksize
+    131040
+    """
+    source = _view(data)
+    if filter not in _FILTER_FLAGS:
+        raise ValueError(f"filter is {filter!r}, known are {', '.join(_FILTER_FLAGS)}")
+    _check_arguments(source.size, typesize, codec, level, blocksize, HEADER_BYTES)
+    typesize = typesize if typesize <= 255 else 1
+    block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
+    split = _splits_1(codec, filter, typesize, block_bytes)
+    flags = _FILTER_FLAGS[filter] | (0 if split else UNSPLIT)
+    flags |= CODECS[codec] << 5
+    body = b""
+    if level and source.size >= _SMALLEST_COMPRESSED:
+        pipeline = Pipeline(_FILTER_STEPS[filter], typesize, partial_bitshuffle=False)
+        body = _Writer(pipeline, codec, level, block_bytes, split).pack(source, HEADER_BYTES)
+    if not body or len(body) >= source.size:
+        flags |= MEMCPYED
+        body = source.tobytes()
+    header = ChunkHeader(
+        flags=flags,
+        typesize=typesize,
+        nbytes=source.size,
+        blocksize=max(block_bytes, 1),
+        cbytes=HEADER_BYTES + len(body),
+    )
+    return header.pack() + body
+
+
+def compress2(
+    data: "BytesLike",
+    typesize: int,
+    codec: str,
+    level: int,
+    filters: Sequence[tuple[int, int]],
+    blocksize: int = 0,
+    split: str = "auto",
+    dictionary: "BytesLike | None" = None,
+    threads: int = 1,
+) -> bytes:
+    """Encode one Blosc-2 chunk; ``filters`` are numbers with their metadata, first one first.
+
+    Data that are zeros, NaN or one repeated item become a header (and that item), unless ``level``
+    is 0; what a truncating filter would change first is compressed as usual.
+
+    >>> len(compress2(bytes(1 << 20), 8, "lz4", 5, [(1, 0)]))
+    32
+    >>> ChunkHeader.parse(compress2(bytes(range(64)), 4, "lz4", 5, [(3, 0), (1, 0)])).pipeline
+    ((3, 0), (1, 0))
+    """
+    source = _view(data)
+    _check_arguments(source.size, typesize, codec, level, blocksize, EXTENDED_HEADER_BYTES)
+    typesize = typesize if typesize <= 255 else 1
+    pipeline = Pipeline(tuple(filters), typesize)
+    known = None if dictionary is None else _view(dictionary).tobytes()
+    _check_extension(pipeline, split, codec, known)
+    kind = special.find(source, typesize) if level and not pipeline.truncates else None
+    if kind is not None:
+        return special.pack(kind, source.size, typesize, source[:typesize].tobytes())
+    block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
+    splits = _splits_2(split, codec, level, pipeline, block_bytes)
+    # Each stream of a block is worth a length of its own.
+    wider = min(_WIDEST_BLOCK_BYTES, _STREAM_BYTES * typesize)
+    if splits and not blocksize and wider > block_bytes:
+        block_bytes = min(wider // (8 * typesize) * (8 * typesize), source.size)
+        splits = _splits_2(split, codec, level, pipeline, block_bytes)
+    body = b""
+    if level and source.size >= _SMALLEST_COMPRESSED:
+        writer = _Writer(pipeline, codec, level, block_bytes, splits, runs=True, dictionary=known)
+        body = writer.pack(source, EXTENDED_HEADER_BYTES)
+    stored = not body or len(body) >= source.size
+    flags = SHUFFLE | BITSHUFFLE | CODECS[codec] << 5
+    flags |= (0 if splits else UNSPLIT) | (DELTA if pipeline.has_delta else 0)
+    header = ChunkHeader(
+        version=5,
+        flags=flags | (MEMCPYED if stored else 0),
+        typesize=typesize,
+        nbytes=source.size,
+        blocksize=max(block_bytes, 1),
+        cbytes=EXTENDED_HEADER_BYTES + (source.size if stored else len(body)),
+        extension=_extension(pipeline, codec, 0 if stored or known is None else DICTIONARY),
+    )
+    return header.pack() + (source.tobytes() if stored else body)
+
+
+def train_dictionary(
+    data: "BytesLike",
+    typesize: int,
+    codec: str,
+    level: int,
+    filters: Sequence[tuple[int, int]],
+    blocksize: int = 0,
+    split: str = "auto",
+) -> bytes:
+    """Return the dictionary that is worth its room in such a chunk; empty bytes if none is.
+
+    None ever is here, since the encoders of this module make no use of it.
+
+    >>> train_dictionary(bytes(1000), 1, "zstd", 5, [])
+    b''
+    """
+    return b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """The choices that hold for all blocks of a chunk."""
+
+    pipeline: Pipeline
+    codec: str
+    level: int
+    block_bytes: int
+    split: bool
+    runs: bool = False
+    dictionary: bytes | None = None
+
+    def pack(self, source: npt.NDArray[np.uint8], header_bytes: int) -> bytes:
+        """Return the block starts, the dictionary and the blocks."""
+        blocks = [b"".join(map(self._pack_stream, parts)) for parts in self._filtered(source)]
+        before = b""
+        if self.dictionary is not None:
+            before = struct.pack("<i", len(self.dictionary)) + self.dictionary
+        sizes = [header_bytes + 4 * len(blocks) + len(before), *map(len, blocks)]
+        starts = np.cumsum(sizes[:-1], dtype=np.int64).astype("<i4")
+        return starts.tobytes() + before + b"".join(blocks)
+
+    def _filtered(self, source: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield every block after the filters, one row for each of its streams."""
+        reference: npt.NDArray[np.uint8] | None = None
+        for at in range(0, source.size, self.block_bytes):
+            block = self.pipeline.apply(source[at : at + self.block_bytes], reference)
+            if reference is None and self.pipeline.has_delta:
+                # Delta compares with what readers will see, which truncation has changed.
+                reference = self.pipeline.undo(block, None)
+            whole = block.size == self.block_bytes
+            yield block.reshape(self.pipeline.typesize if self.split and whole else 1, -1)
+
+    def _pack_stream(self, part: npt.NDArray[np.uint8]) -> bytes:
+        data = part.tobytes()
+        if self.runs and data.count(data[:1]) == len(data):
+            return struct.pack("<i", -data[0]) + (b"\x01" if data[0] else b"")
+        encoded = streams.encode(self.codec, data, self.level)
+        stored = encoded if len(encoded) < len(data) else data
+        return struct.pack("<i", len(stored)) + stored
+
+
+def _extension(pipeline: Pipeline, codec: str, blosc2_flags: int) -> Extension:
+    """Fill the slots from the end on, as C-Blosc2 does with a single filter."""
+    spare = ((0, 0),) * (EXTENSION_SLOTS - len(pipeline.steps))
+    numbers, metas = zip(*spare, *pipeline.steps, strict=True)
+    return Extension(numbers, COMPRESSORS[codec], 0, metas, 0, blosc2_flags)
+
+
+def _view(buffer: Any) -> npt.NDArray[np.uint8]:
+    """Return the bytes of any C-contiguous buffer, without copying them."""
+    return np.frombuffer(buffer, np.uint8)
+
+
+def _check_arguments(
+    nbytes: int, typesize: int, codec: str, level: int, blocksize: int, header_bytes: int
+) -> None:
+    if codec not in CODECS:
+        raise ValueError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
+    if not 0 <= level <= 9:
+        raise ValueError(f"level is {level}, it lies in 0..9")
+    if typesize < 1:
+        raise ValueError(f"typesize is {typesize}, the least is 1")
+    if not 0 <= blocksize <= LARGEST_BLOCK:
+        raise ValueError(f"blocksize is {blocksize}, it lies in 0..{LARGEST_BLOCK}")
+    if nbytes > LARGEST_CHUNK - header_bytes:
+        raise LimitError(
+            f"data has {nbytes} bytes, a chunk holds at most {LARGEST_CHUNK - header_bytes}"
+        )
+
+
+def _check_extension(pipeline: Pipeline, split: str, codec: str, dictionary: bytes | None) -> None:
+    if split not in SPLITS:
+        raise ValueError(f"split is {split!r}, known are {', '.join(SPLITS)}")
+    if len(pipeline.steps) > EXTENSION_SLOTS:
+        raise ValueError(f"{len(pipeline.steps)} filters are given, {EXTENSION_SLOTS} fit")
+    pipeline.check_applicable()
+    if dictionary is None:
+        return
+    if codec not in _DICTIONARY_CODECS:
+        raise ValueError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
+    if not 1 <= len(dictionary) <= LARGEST_DICTIONARY:
+        raise ValueError(
+            f"the dictionary has {len(dictionary)} bytes, it has 1..{LARGEST_DICTIONARY}"
+        )
+
+
+def _choose_block_bytes(nbytes: int, typesize: int, requested: int) -> int:
+    """Return the block size: whole items, by the policy whole groups of eight of them.
+
+    Data that fit in less make one block of their own, whatever their size.
+    """
+    unit = typesize if requested else 8 * typesize
+    wanted = (requested or _DEFAULT_BLOCK_BYTES) // unit * unit
+    return min(max(wanted, typesize), nbytes)
+
+
+def _splits_1(codec: str, filter: str, typesize: int, block_bytes: int) -> bool:
+    """Tell whether full blocks are split into one stream per byte of the item.
+
+    Only what was shuffled has streams worth their own; readers of every version agree on the rest.
+    """
+    return (
+        filter == "shuffle"
+        and codec in _FEWEST_SPLIT_ITEMS_1
+        and 2 <= typesize <= LARGEST_SPLIT_TYPESIZE
+        and block_bytes // typesize >= _FEWEST_SPLIT_ITEMS_1[codec]
+        and block_bytes % typesize == 0
+    )
+
+
+def _splits_2(split: str, codec: str, level: int, pipeline: Pipeline, block_bytes: int) -> bool:
+    """Tell the same for Blosc 2, whose readers go by the flag alone."""
+    typesize = pipeline.typesize
+    if split == "never" or not block_bytes or block_bytes % typesize:
+        return False
+    return split == "always" or (
+        (codec in ("blosclz", "lz4") or (codec == "zstd" and level <= _DENSEST_SPLIT_ZSTD))
+        and any(number == filters.SHUFFLE for number, _ in pipeline.steps)
+        and typesize <= LARGEST_SPLIT_TYPESIZE
+        and block_bytes // typesize >= _FEWEST_SPLIT_ITEMS_2
+    )

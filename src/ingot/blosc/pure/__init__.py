@@ -1,0 +1,1 @@
+"""Codecs of Blosc in pure Python, for what no dependency decodes."""

@@ -1,0 +1,5 @@
+"""The ``ingot`` command."""
+
+from ingot.cli.commands import app, main
+
+__all__ = ["app", "main"]

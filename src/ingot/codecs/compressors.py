@@ -1,0 +1,409 @@
+"""Compressors of bytes from the standard library and our own Blosc, and two rearrangements.
+
+Knows their parameters as files spell them and how each is decoded within a bound that is set
+before its first byte. Refuses to know arrays. Streams that end early, run on, or are followed by
+anything but what their format allows are corrupt; numcodecs would ignore some of that.
+"""
+
+import base64
+import binascii
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+
+import numpy as np
+
+from ingot._lazy import deferred
+from ingot.blosc.filters import shuffle, unshuffle
+from ingot.blosc.header import CODECS, HEADER_BYTES, LARGEST_BLOCK, ChunkHeader
+from ingot.codecs.codec import Buffer, Compressor, Recipe, register
+from ingot.errors import CorruptionError, FormatError, LimitError
+from ingot.fields import FieldReader, shown
+
+if TYPE_CHECKING:
+    import bz2
+    import gzip
+
+    from ingot.blosc import chunk as blosc
+else:
+    blosc, bz2, gzip = deferred("ingot.blosc.chunk"), deferred("bz2"), deferred("gzip")
+
+__all__ = ["Base64", "Blosc", "Bz2", "Gzip", "Lzma", "Shuffle", "Zlib"]
+
+_AUTO: Final = -1
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_LARGEST_TYPESIZE: Final = 255
+
+# What a decoder gets at once: it hands back a copy of what lies behind its stream, which must not
+# be the whole rest of a chunk for each of many short streams.
+_WINDOW: Final = 2**16
+
+_LZMA_MEMORY: Final = 2**28
+"""The most memory that an LZMA decoder may want; the densest preset wants a quarter of it."""
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Blosc(Compressor):
+    """One Blosc chunk. Shuffle is 0 (none), 1 (bytes), 2 (bits) or -1 (bits for single bytes)."""
+
+    name: ClassVar[str] = "blosc"
+    spelling: ClassVar[tuple[str, ...]] = ("cname", "clevel", "shuffle", "blocksize")
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: int = 1
+    blocksize: int = 0
+    typesize: int = 1
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims; shuffle may be a word as well."""
+        shuffle = claims.value("shuffle", 1)
+        if isinstance(shuffle, str):
+            number = _SHUFFLES.index(claims.choice("shuffle", _SHUFFLES))
+        else:
+            number = claims.integer("shuffle", 1, low=_AUTO, high=2)
+        return cls(
+            cname=claims.choice("cname", tuple(CODECS), "lz4"),
+            clevel=claims.integer("clevel", 5, high=9),
+            shuffle=number,
+            blocksize=claims.integer("blocksize", 0, high=LARGEST_BLOCK),
+        )
+
+    def config(self) -> dict[str, Any]:
+        """Return the stage as a file spells it; the size of items comes from the data."""
+        return {
+            "id": self.name,
+            "cname": self.cname,
+            "clevel": self.clevel,
+            "shuffle": self.shuffle,
+            "blocksize": self.blocksize,
+        }
+
+    def bind(self, itemsize: int) -> Self:
+        """Return the same stage for items of so many bytes; Blosc counts none above 255."""
+        return replace(self, typesize=itemsize if itemsize <= _LARGEST_TYPESIZE else 1)
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the chunk."""
+        word = self._shuffle()
+        return blosc.compress(
+            data,
+            typesize=self.typesize,
+            codec=self.cname,
+            level=self.clevel,
+            filters=() if word == "none" else (word,),
+            blocksize=self.blocksize or None,
+        )
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the chunk holds."""
+        if len(data) > int.from_bytes(data[12:HEADER_BYTES], "little") >= HEADER_BYTES:
+            end = int.from_bytes(data[12:HEADER_BYTES], "little")
+            raise CorruptionError(f"Blosc chunk: cbytes claims {end} bytes, {len(data)} are stored")
+        claim = ChunkHeader.parse(data).nbytes
+        if size is not None and claim != size:
+            raise CorruptionError(f"Blosc chunk: nbytes claims {claim} bytes, {size} are due")
+        return blosc.decompress(data, limit=limit if size is None else size)
+
+    def recipe(self) -> Recipe:
+        """Return how the native kernel does the same."""
+        return Recipe(
+            kind=self.name,
+            level=self.clevel,
+            codec=self.cname,
+            shuffle=self._shuffle(),
+            typesize=self.typesize,
+            blocksize=self.blocksize,
+        )
+
+    @property
+    def shuffle_word(self) -> str:
+        """How the items are shuffled, as a word; never left open."""
+        return {"none": "noshuffle"}.get(self._shuffle(), self._shuffle())
+
+    def _shuffle(self) -> str:
+        if self.shuffle == _AUTO:
+            return "bitshuffle" if self.typesize == 1 else "shuffle"
+        return ("none", "shuffle", "bitshuffle")[self.shuffle]
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Zlib(Compressor):
+    """One zlib stream."""
+
+    name: ClassVar[str] = "zlib"
+    spelling: ClassVar[tuple[str, ...]] = ("level",)
+    level: int = 1
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        return cls(claims.integer("level", 1, low=-1, high=9))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the stream."""
+        return zlib.compress(data, self.level)
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the stream holds."""
+        return _decode_streams(self.name, zlib.decompressobj, data, size, limit, several=False)
+
+    def recipe(self) -> Recipe:
+        """Return how the native kernel does the same."""
+        return Recipe(kind=self.name, level=self.level)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Gzip(Compressor):
+    """Gzip members, one after the other; zeros may follow them."""
+
+    name: ClassVar[str] = "gzip"
+    spelling: ClassVar[tuple[str, ...]] = ("level",)
+    level: int = 1
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        return cls(claims.integer("level", 1, low=-1, high=9))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one member, without a time, so that equal data give equal bytes."""
+        return gzip.compress(data, self.level, mtime=0)
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the members hold."""
+        return _decode_streams(self.name, _gzip_decoder, data, size, limit, padded=True)
+
+    def recipe(self) -> Recipe:
+        """Return how the native kernel does the same."""
+        return Recipe(kind=self.name, level=self.level)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Bz2(Compressor):
+    """Bzip2 streams, one after the other."""
+
+    name: ClassVar[str] = "bz2"
+    spelling: ClassVar[tuple[str, ...]] = ("level",)
+    level: int = 1
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        return cls(claims.integer("level", 1, low=1, high=9))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one stream."""
+        return bz2.compress(data, self.level)
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the streams hold."""
+        return _decode_streams(self.name, bz2.BZ2Decompressor, data, size, limit)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Lzma(Compressor):
+    """LZMA in one of the formats of the standard library, by the numbers it gives them."""
+
+    name: ClassVar[str] = "lzma"
+    spelling: ClassVar[tuple[str, ...]] = ("preset",)
+    format: int = lzma.FORMAT_XZ
+    check: int = -1
+    preset: int | None = None
+    filters: tuple[Mapping[str, int], ...] | None = None
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims; filters matter to raw streams only."""
+        preset = claims.value("preset", None)
+        return cls(
+            format=claims.integer("format", lzma.FORMAT_XZ, high=lzma.FORMAT_RAW),
+            check=claims.integer("check", -1, low=-1, high=lzma.CHECK_SHA256),
+            preset=None if preset is None else claims.integer("preset", high=2**32 - 1),
+            filters=_parse_lzma_filters(claims),
+        )
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return one stream."""
+        try:
+            return lzma.compress(data, self.format, self.check, self.preset, self._filters())
+        except (lzma.LZMAError, ValueError, TypeError, OverflowError) as error:
+            raise FormatError(f"lzma: cannot encode with {self.config()}: {error}") from None
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return what the streams hold."""
+        several = self.format in (lzma.FORMAT_AUTO, lzma.FORMAT_XZ)
+        return _decode_streams(
+            self.name, self._decoder, data, size, limit, several=several, padded=several
+        )
+
+    def _decoder(self) -> lzma.LZMADecompressor:
+        try:
+            if self.format == lzma.FORMAT_RAW:
+                return lzma.LZMADecompressor(self.format, filters=self._filters())
+            return lzma.LZMADecompressor(self.format, memlimit=_LZMA_MEMORY)
+        except (lzma.LZMAError, ValueError, TypeError, OverflowError) as error:
+            raise FormatError(f"lzma: cannot decode with {self.config()}: {error}") from None
+
+    def _filters(self) -> list[dict[str, int]] | None:
+        return None if self.filters is None else [dict(each) for each in self.filters]
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Base64(Compressor):
+    """Base64 text, padded, on one line."""
+
+    name: ClassVar[str] = "base64"
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        claims.finish()
+        return cls()
+
+    def encoded_size(self, size: int) -> int:
+        """Return the length of the text."""
+        return (size + 2) // 3 * 4
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the text."""
+        return base64.b64encode(data)
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return the bytes."""
+        if size is None and len(data) // 4 * 3 > limit + 2:
+            raise LimitError(f"base64: {len(data)} characters hold more than {limit} bytes")
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise CorruptionError(f"base64: the text is damaged: {error}") from None
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Shuffle(Compressor):
+    """The first bytes of all items, then the second ones, and so on."""
+
+    name: ClassVar[str] = "shuffle"
+    spelling: ClassVar[tuple[str, ...]] = ("elementsize",)
+    elementsize: int = 4
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims; 0 and 1 leave everything in its place."""
+        elementsize = claims.integer("elementsize", 4, high=2**31 - 1)
+        claims.finish()
+        return cls(elementsize)
+
+    def encoded_size(self, size: int) -> int:
+        """Return `size`, or complain when items do not divide it."""
+        if size % max(self.elementsize, 1):
+            raise FormatError(f"shuffle: {size} bytes are no items of {self.elementsize} bytes")
+        return size
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes in their new order."""
+        self.encoded_size(len(data))
+        return shuffle(np.frombuffer(data, np.uint8), max(self.elementsize, 1)).data
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return the bytes in their old order."""
+        if len(data) % max(self.elementsize, 1):
+            raise CorruptionError(
+                f"shuffle: {len(data)} bytes are no items of {self.elementsize} bytes"
+            )
+        return unshuffle(np.frombuffer(data, np.uint8), max(self.elementsize, 1)).data
+
+
+class _Decoder(Protocol):
+    """What the decoders of zlib, bz2 and lzma have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
+
+
+def _gzip_decoder() -> _Decoder:
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+def _decode_streams(
+    name: str,
+    start: Callable[[], _Decoder],
+    data: Buffer,
+    size: int | None,
+    limit: int,
+    *,
+    several: bool = True,
+    padded: bool = False,
+) -> bytearray:
+    """Decode one stream, or `several` in a row, with zeros behind them if `padded`."""
+    view, output, position = memoryview(data), bytearray(), 0
+    most = limit if size is None else size
+    while position == 0 or (position < len(view) and not (padded and not any(view[position:]))):
+        if position and not several:
+            raise CorruptionError(f"{name}: {len(view) - position} bytes follow the stream")
+        decoder = start()
+        try:
+            position = _decode_stream(decoder, view, position, output, most)
+        except EOFError:
+            raise CorruptionError(f"{name}: the stream ends early, at {len(view)} bytes") from None
+        except (zlib.error, lzma.LZMAError, OSError, ValueError) as error:
+            if "limit" in str(error):
+                raise LimitError(f"lzma: the decoder wants more memory: {error}") from None
+            raise CorruptionError(f"{name}: the stream is damaged: {error}") from None
+        if len(output) > most and size is None:
+            raise LimitError(f"{name}: the stream holds more than {limit} bytes, the limit")
+        if len(output) > most:
+            raise CorruptionError(f"{name}: {size} bytes are due, the stream holds more")
+    if size is not None and len(output) != size:
+        raise CorruptionError(f"{name}: {size} bytes are due, the stream holds {len(output)}")
+    return output
+
+
+def _decode_stream(
+    decoder: _Decoder, view: memoryview, position: int, output: bytearray, most: int
+) -> int:
+    """Decode the stream at `position` to the end of `output`, and return where it ends.
+
+    Stops when `output` has more than `most` bytes; raises EOFError when the stream does not end.
+    """
+    while not decoder.eof and len(output) <= most:
+        # Decoders of bz2 and lzma keep what they could not use, that of zlib hands it back.
+        hungry = getattr(decoder, "needs_input", True)
+        window = view[position : position + _WINDOW] if hungry else view[:0]
+        # Room for one more byte: only then does a decoder go on to the checksum at the end.
+        part = decoder.decompress(window, most - len(output) + 1)
+        output += part
+        position += len(window) - len(getattr(decoder, "unconsumed_tail", b""))
+        if not part and not window and not decoder.eof:
+            raise EOFError
+    return position - len(decoder.unused_data)
+
+
+def _parse_lzma_filters(claims: FieldReader) -> tuple[Mapping[str, int], ...] | None:
+    found = claims.value("filters", None)
+    if found is None:
+        return None
+    if not isinstance(found, list) or not 1 <= len(found) <= 4:
+        raise claims.wrong("filters", found, "a list of one to four filters")
+    for each in found:
+        if not isinstance(each, dict) or "id" not in each:
+            raise FormatError(f"lzma: the filter {shown(each)} is no object with an id")
+        if not all(type(value) is int and 0 <= value < 2**63 for value in each.values()):
+            raise FormatError(f"lzma: the filter {shown(each)} has a value that is no integer")
+        if each.get("dict_size", 0) > _LZMA_MEMORY:
+            raise LimitError(
+                f"lzma: dict_size is {each['dict_size']} bytes, the limit is {_LZMA_MEMORY}"
+            )
+    return tuple(found)

@@ -1,0 +1,308 @@
+"""Serializers of items that have no fixed size: text, bytes, ragged rows, JSON values.
+
+Knows the layouts that Zarr files use for object arrays and counts every length in them against the
+bytes that are there. Refuses to run code: no pickle. Text is held as NumPy's variable-length
+strings (`ingot.dtypes.TEXT`), everything else as Python objects.
+
+The three ``vlen`` layouts are one: a count of items, then for each item its length and its bytes,
+all numbers little-endian in four bytes. There is no room in it for missing items; as in numcodecs
+they are written as empty ones.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.codecs.codec import Buffer, ChunkSpec, Serializer, register
+from ingot.dtypes import DType
+from ingot.errors import CorruptionError, FormatError, IngotError, UnsupportedError
+from ingot.fields import FieldReader, shown
+
+__all__ = ["Json2", "VlenArray", "VlenBytes", "VlenUtf8", "shaped_array", "shaped_list"]
+
+Array = NDArray[Any]
+
+_OBJECT: Final = np.dtype(object)
+_COUNT: Final = struct.Struct("<I")
+_PLAIN_KINDS: Final = "biufcSU"
+_ENCODINGS: Final = ("utf-8", "utf8", "ascii", "latin-1", "utf-16", "utf-32")
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class VlenUtf8(Serializer):
+    """Text of any length."""
+
+    name: ClassVar[str] = "vlen-utf8"
+    holds: ClassVar[DType | None] = dtypes.TEXT
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        claims.finish()
+        return cls()
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about items that are no text."""
+        _check_type(self.name, spec, "TO")
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the texts in UTF-8."""
+        return _pack(array, _encoded_text)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the texts."""
+        try:
+            texts = [str(item, "utf-8") for item in _unpack(self.name, data, spec.count)]
+        except UnicodeDecodeError as error:
+            raise CorruptionError(f"{self.name}: an item is no text: {error}") from None
+        return np.array(texts, spec.dtype).reshape(spec.shape)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class VlenBytes(Serializer):
+    """Bytes of any length."""
+
+    name: ClassVar[str] = "vlen-bytes"
+    holds: ClassVar[DType | None] = _OBJECT
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        claims.finish()
+        return cls()
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about items that are no objects."""
+        _check_type(self.name, spec, "O")
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the items with their lengths."""
+        return _pack(array, _encoded_bytes)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the items as bytes."""
+        return _objects((bytes(item) for item in _unpack(self.name, data, spec.count)), spec.shape)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class VlenArray(Serializer):
+    """Rows of any length, all of one type."""
+
+    name: ClassVar[str] = "vlen-array"
+    holds: ClassVar[DType | None] = _OBJECT
+    dtype: DType
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims."""
+        dtype = dtypes.claimed(claims, "dtype")
+        if dtypes.is_variable(dtype):
+            raise claims.wrong("dtype", dtype.str, "a type of fixed size")
+        claims.finish()
+        return cls(dtype)
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about items that are no objects."""
+        _check_type(self.name, spec, "O")
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the rows with their lengths in bytes."""
+        return _pack(array, self._encoded_row)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the rows as arrays of their own."""
+        rows = []
+        for item in _unpack(self.name, data, spec.count):
+            if len(item) % self.dtype.itemsize:
+                raise CorruptionError(f"{self.name}: {len(item)} bytes are no row of {self.dtype}")
+            rows.append(np.frombuffer(item, self.dtype).copy())
+        return _objects(rows, spec.shape)
+
+    def _encoded_row(self, item: object) -> bytes:
+        row = np.asarray([] if item is None else item, self.dtype)
+        if row.ndim != 1:
+            raise ValueError(f"{self.name}: a row has one axis, not {row.ndim}")
+        return row.tobytes()
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Json2(Serializer):
+    """One JSON list: the items, nested as the array is, then its type and its shape."""
+
+    name: ClassVar[str] = "json2"
+    holds: ClassVar[DType | None] = _OBJECT
+    shaped: ClassVar[bool] = True
+    encoding: str = "utf-8"
+    skipkeys: bool = False
+    ensure_ascii: bool = True
+    check_circular: bool = True
+    allow_nan: bool = True
+    sort_keys: bool = True
+    indent: int | str | None = None
+    separators: tuple[str, str] = (",", ":")
+    strict: bool = True
+
+    @classmethod
+    def parse(cls, claims: FieldReader) -> Self:
+        """Return the stage that a file claims: the parameters of Python's JSON encoder."""
+        indent = claims.value("indent", None)
+        if type(indent) is bool:
+            indent = int(indent)
+        elif type(indent) is int:
+            indent = claims.integer("indent", high=100)
+        elif indent is not None:
+            indent = claims.text("indent")
+        separators = claims.value("separators", None) or ([",", ":"] if indent is None else None)
+        if separators is None:
+            separators = [", ", ": "]
+        if not isinstance(separators, list) or list(map(type, separators)) != [str, str]:
+            raise claims.wrong("separators", separators, "two strings")
+        keys = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
+        usual = {"skipkeys": False}
+        flags = {key: claims.flag(key, usual.get(key, True)) for key in keys}
+        encoding = claims.choice("encoding", _ENCODINGS, "utf-8")
+        claims.finish()
+        return cls(encoding=encoding, indent=indent, separators=tuple(separators), **flags)
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Complain about nothing: JSON holds items of every type but bytes."""
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the text."""
+        options: dict[str, Any] = self.config()
+        for key in ("id", "encoding", "strict"):
+            del options[key]
+        return json.dumps(shaped_list(array), **options).encode(self.encoding)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the items."""
+        try:
+            text = str(data, self.encoding)
+            items = json.JSONDecoder(strict=self.strict).decode(text)
+        except (ValueError, RecursionError) as error:
+            raise CorruptionError(f"{self.name}: {error}") from None
+        return shaped_array(self.name, items, spec)
+
+
+def shaped_list(array: Array) -> list[Any]:
+    """Return nested lists of the items, then the type and the shape; `shaped_array` reads it.
+
+    >>> shaped_list(np.array([[1, "a"]], object))
+    [[1, 'a'], '|O', [1, 2]]
+    """
+    items = np.atleast_1d(array).tolist()
+    return [*items, dtypes.pack(array.dtype), list(array.shape)]
+
+
+def shaped_array(name: str, items: object, spec: ChunkSpec) -> Array:
+    """Return the array of a list that `shaped_list` made, if it is as `spec` says.
+
+    >>> spec = ChunkSpec((1, 2), np.dtype(object))
+    >>> shaped_array("json2", [[1, "a"], "|O", [1, 2]], spec)
+    array([[1, 'a']], dtype=object)
+    """
+    if not isinstance(items, list) or len(items) < 2:
+        raise CorruptionError(f"{name}: {shown(items)} is no list with a type and a shape")
+    *values, claim, shape = items
+    if not isinstance(shape, list | tuple) or tuple(shape) != spec.shape:
+        raise CorruptionError(f"{name}: the shape is {shown(shape)}, {spec.shape} is due")
+    try:
+        dtype = dtypes.parse(claim, name)
+    except IngotError as error:
+        raise CorruptionError(str(error)) from None
+    if dtype != spec.dtype:
+        raise CorruptionError(f"{name}: items of type {dtype}, {spec.dtype} are due")
+    rows: list[Any] = [values]
+    for length in spec.shape or (1,):
+        rows = list(_opened(name, rows, length))
+    return _typed(name, rows, spec)
+
+
+def _opened(name: str, rows: list[Any], length: int) -> Iterator[Any]:
+    for row in rows:
+        if not isinstance(row, list | tuple) or len(row) != length:
+            raise CorruptionError(f"{name}: {shown(row)} is no list of {length} items")
+        yield from row
+
+
+def _typed(name: str, items: list[Any], spec: ChunkSpec) -> Array:
+    if spec.dtype == _OBJECT:
+        return _objects(items, spec.shape)
+    if spec.dtype.kind not in _PLAIN_KINDS:
+        raise UnsupportedError(f"{name}: items of type {spec.dtype} are not supported")
+    try:
+        return np.array(items, spec.dtype).reshape(spec.shape)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise CorruptionError(f"{name}: not of type {spec.dtype}: {error}") from None
+
+
+def _check_type(name: str, spec: ChunkSpec, kinds: str) -> None:
+    if spec.dtype.kind not in kinds:
+        raise FormatError(f"{name}: items of type {spec.dtype} are not of variable length")
+
+
+def _pack(array: Array, encoded: Callable[[object], bytes]) -> bytes:
+    parts = [_COUNT.pack(array.size)]
+    for item in array.reshape(-1).tolist():
+        data = encoded(item)
+        parts += (_COUNT.pack(len(data)), data)
+    return b"".join(parts)
+
+
+def _unpack(name: str, data: Buffer, count: int) -> Iterator[memoryview]:
+    """Yield the items of a ``vlen`` layout; there must be `count` of them and nothing more."""
+    view = memoryview(data)
+    if len(view) < _COUNT.size or _COUNT.unpack_from(view)[0] != count:
+        claim = _COUNT.unpack_from(view)[0] if len(view) >= _COUNT.size else 0
+        raise CorruptionError(f"{name}: the count is {claim}, {count} items are due")
+    if len(view) < _COUNT.size * (count + 1):
+        raise CorruptionError(f"{name}: {len(view)} bytes cannot hold {count} items")
+    position = _COUNT.size
+    for index in range(count):
+        start = position + _COUNT.size
+        if start > len(view):
+            raise CorruptionError(f"{name}: the bytes end in front of item {index} of {count}")
+        position = start + _COUNT.unpack_from(view, start - _COUNT.size)[0]
+        if position > len(view):
+            raise CorruptionError(
+                f"{name}: item {index} ends at byte {position}, {len(view)} are stored"
+            )
+        yield view[start:position]
+    if position != len(view):
+        raise CorruptionError(f"{name}: {len(view) - position} bytes follow the last item")
+
+
+def _encoded_text(item: object) -> bytes:
+    # A missing item, or the 0 with which an object array is filled, is empty text.
+    if item is None or (type(item) is int and item == 0):
+        return b""
+    if not isinstance(item, str):
+        raise TypeError(f"vlen-utf8 holds text, not {type(item).__name__}")
+    return item.encode("utf-8")
+
+
+def _encoded_bytes(item: object) -> bytes:
+    if item is None or (type(item) is int and item == 0):
+        return b""
+    if not isinstance(item, bytes | bytearray | memoryview):
+        raise TypeError(f"vlen-bytes holds bytes, not {type(item).__name__}")
+    return bytes(item)
+
+
+def _objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:
+    # Filled one by one: NumPy would take rows of equal length for another axis.
+    values = list(items)
+    array = np.empty(len(values), _OBJECT)
+    for index, value in enumerate(values):
+        array[index] = value
+    return array.reshape(shape)

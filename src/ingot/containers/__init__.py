@@ -1,0 +1,1 @@
+"""What users hold: arrays, tables and groups, and the handles behind them."""

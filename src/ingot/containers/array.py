@@ -1,0 +1,540 @@
+"""The array: NumPy's way to read and write, on chunks wherever they are stored.
+
+Knows what a user may ask of an array, and whether it may be changed at all. Refuses to know how a
+selection is carried out (the engine does), where chunks lie (the format does), and which state is
+the committed one (the handle does).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ingot._lazy import deferred
+from ingot.codecs.codec import Stage
+from ingot.containers import reductions
+from ingot.containers.attributes import Attributes, Change
+from ingot.containers.display import Info, array_info
+from ingot.containers.handle import Handle, HandleProtocol
+from ingot.containers.reductions import Axis, Out, Source
+from ingot.dtypes import DType
+from ingot.engine import changes
+from ingot.engine.changes import appended
+from ingot.engine.explain import Explanation
+from ingot.engine.run import Engine
+from ingot.engine.stored_size import stored_bytes
+from ingot.errors import FormatError, NotFoundError, ReadOnlyError
+from ingot.formats.format import ArrayNode, ChunkMap, Format
+from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
+from ingot.options import Options
+from ingot.schema import ArraySchema
+from ingot.selection import Selection, parse, parse_orthogonal
+from ingot.stores.store import Store
+from ingot.stores.versions import NO_VERSION
+
+if TYPE_CHECKING:
+    from ingot.containers import sharding
+else:
+    sharding = deferred("ingot.containers.sharding")
+
+__all__ = ["Array", "Mode", "OrthogonalIndex", "array_handle"]
+
+
+class OrthogonalIndex:
+    """An array with keys that select along every axis on its own; see `Array.oindex`.
+
+    >>> import ingot
+    >>> array = ingot.create(shape=(3, 3), dtype="i8")
+    >>> array.oindex[[0, 2], [0, 2]] = 1
+    >>> array[...]
+    array([[1, 0, 1], [0, 0, 0], [1, 0, 1]])
+    """
+
+    __slots__ = ("_assign", "_read")
+
+    def __init__(self, read: Callable[[Any], Any], assign: Callable[[Any, object], None]) -> None:
+        self._read = read
+        self._assign = assign
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._read(key)
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        self._assign(key, value)
+
+
+Mode: TypeAlias = Literal["r", "r+"]
+
+# Listing the chunks of a larger grid takes longer than a display is worth.
+_MOST_COUNTED: Final = 10_000
+
+
+class Array:
+    """A NumPy-like array that is stored in compressed chunks.
+
+    Made by `ingot.open`, `ingot.create` and `ingot.array`. Reading gives NumPy arrays, by NumPy's
+    rules of indexing; every call that changes the array has stored the change when it returns. An
+    array may be used from several threads, and as a context manager.
+
+    >>> import numpy as np
+    >>> import ingot
+    >>> array = ingot.create(shape=(4, 6), dtype="i4", chunks=(2, 4))
+    >>> array[1:3, ::2] = [1, 2, 3]
+    >>> array[2], array[1, 2]
+    (array([1, 0, 2, 0, 3, 0], dtype=int32), np.int32(2))
+    >>> array
+    <ingot.Array (4, 6) int32, zarr3 in memory, r+>
+    """
+
+    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
+
+    def __init__(
+        self, format: Format, handle: HandleProtocol[Engine], *, path: str | None, mode: Mode
+    ) -> None:
+        self._format = format
+        self._handle = handle
+        self._path = path
+        self._mode: Mode = mode
+
+    # What it is ----------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._schema.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the items."""
+        return self._schema.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._schema.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of items."""
+        return math.prod(self._schema.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all items, uncompressed; what objects and text hold is not in it."""
+        return self._schema.nbytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all stored chunks, counted where they are stored."""
+        return stored_bytes(self._chunks)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk."""
+        return self._schema.chunks
+
+    @property
+    def codec(self) -> tuple[Stage, ...]:
+        """The codecs that a chunk goes through; `ingot.create` takes them as they are."""
+        return self._schema.codec
+
+    @property
+    def dimension_names(self) -> tuple[str | None, ...] | None:
+        """What the axes are called; None where nobody said it, or the format cannot.
+
+        >>> import ingot
+        >>> ingot.create(shape=(3, 4), dtype="f8", dimension_names=["time", None]).dimension_names
+        ('time', None)
+        """
+        return self._schema.dimension_names
+
+    @property
+    def fill(self) -> Any:
+        """The item that cells have which were never written."""
+        return self._schema.fill
+
+    @property
+    def attrs(self) -> Attributes:
+        """Names and values that describe the array; setting one stores it.
+
+        >>> import ingot
+        >>> array = ingot.create(shape=3, dtype="f8", attrs={"units": "m"})
+        >>> array.attrs["scale"] = 0.5
+        >>> dict(array.attrs)
+        {'units': 'm', 'scale': 0.5}
+        """
+        return Attributes(lambda: self._schema.attrs, self._describe)
+
+    @property
+    def format(self) -> str:
+        """The name of the format in which the array is stored."""
+        return self._format.name
+
+    @property
+    def path(self) -> str | None:
+        """Where the array is stored; None in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the array may only be read, "r", or changed as well, "r+"."""
+        return self._mode
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._handle.read(lambda engine: engine.read(parse(key, engine.shape)))
+
+    def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
+        """Return what ``array[key]`` does, or fill `out`, which has its shape and type.
+
+        >>> import numpy as np
+        >>> import ingot
+        >>> row = np.empty(3, "i8")
+        >>> _ = ingot.array([[1, 2, 3], [4, 5, 6]]).read(1, out=row)
+        >>> row
+        array([4, 5, 6])
+        """
+        if out is None:
+            return self[key]
+        self._handle.read(lambda engine: engine.read_into(parse(key, engine.shape), out))
+        return out
+
+    @property
+    def oindex(self) -> OrthogonalIndex:
+        """The same array with keys that select along every axis on its own.
+
+        >>> import ingot
+        >>> array = ingot.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+        >>> array.oindex[[0, 2], [0, 1]]
+        array([[1, 2], [7, 8]])
+        """
+        return OrthogonalIndex(
+            lambda key: self._handle.read(lambda now: now.read(parse_orthogonal(key, now.shape))),
+            lambda key, value: self._assign(lambda shape: parse_orthogonal(key, shape), value),
+        )
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return the whole array as a NumPy array.
+
+        >>> import ingot
+        >>> ingot.array([1, 2, 3]).to_numpy()
+        array([1, 2, 3])
+        """
+        return cast(NDArray[Any], self[...])
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an ingot.Array becomes a NumPy array only by a copy")
+        array = self.to_numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        shape = self._schema.shape
+        if not shape:
+            raise TypeError("len() of an array without axes")
+        return shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        schema = self._schema
+        if not schema.shape:
+            raise TypeError("iteration over an array without axes")
+        rows = block_rows(schema.grid, schema.dtype.itemsize)
+        starts = range(0, schema.shape[0], rows)
+        return (item for start in starts for item in self[start : start + rows])
+
+    def blocks(self, nbytes: int = BLOCK_BYTES) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+        """Yield the array piece by piece: keys, and what they select, in the order of the array.
+
+        A block is made of whole chunks and has at most `nbytes` bytes, or one chunk. Each is of
+        the state at its time; inside of a `snapshot` all are of the same.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
+        >>> for key, block in array.blocks(nbytes=16):
+        ...     array[key] = block * 10
+        >>> array[...]
+        array([10, 20, 30, 40, 50])
+        """
+        schema = self._schema
+        step = block_shape(schema.grid, schema.dtype.itemsize, most=nbytes)
+        return ((key, self[(*key, ...)]) for key in blocks(schema.shape, step))
+
+    def explain(self, key: Any = ...) -> Explanation:
+        """Tell what reading ``array[key]`` costs, without reading it; print the answer.
+
+        >>> import ingot
+        >>> print(ingot.array([1, 2, 3, 4, 5], chunks=2, codec="none").explain(slice(1, 3)))
+        16 bytes [2] by the python kernel
+        2 chunks, 0 constant; 0 of 0 blocks; 40 bytes to read of 40 in 2 files
+        chunk  key  items  blocks  read  stored
+        (0,)   c/0  1              20    20
+        (1,)   c/1  1              20    20
+        """
+        return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
+
+    def shard(self, count: int, path: "sharding.Target") -> None:
+        """Cut the array by rows into `count` datasets at `path`, which open as one again.
+
+        Each is an array of the format bcolz, in a folder of its own; so must this one be.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.array([1, 2, 3, 4, 5], format="bcolz", chunks=2).shard(2, shards)
+        >>> list(shards.names()), ingot.open(shards)[1:4]
+        (['shard-00000/', 'shard-00001/', 'shards.json'], array([2, 3, 4]))
+        """
+        with self.snapshot():
+            engine = self._handle.value
+            node = ArrayNode(engine.chunks)
+            sharding.split(self._format, node, count, path, engine.options)
+
+    # Changing ------------------------------------------------------------------------------------
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        self._assign(lambda shape: parse(key, shape), value)
+
+    def append(self, values: object, axis: int = 0) -> None:
+        """Add items at the end of an axis; all other axes must agree.
+
+        The items are stored first and the new length last, so that a reader has all or none.
+
+        >>> import ingot
+        >>> array = ingot.array([[1, 2], [3, 4]])
+        >>> array.append([[5, 6]])
+        >>> array[...]
+        array([[1, 2], [3, 4], [5, 6]])
+        """
+
+        def build(engine: Engine) -> changes.Step:
+            place, items, shape = appended(values, engine.chunks.schema, axis)
+            return changes.grown(engine, shape, place, items)
+
+        self._change(build)
+
+    def resize(self, shape: int | Sequence[int]) -> None:
+        """Change the length of axes; what comes into being holds the fill value.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3], chunks=2)
+        >>> array.resize(2)
+        >>> array.resize(5)
+        >>> array[...]
+        array([1, 2, 0, 0, 0])
+        """
+        wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+
+        def build(engine: Engine) -> changes.Step:
+            schema = engine.chunks.schema
+            lengths = ChunkGrid(wanted, schema.chunks, schema.padded).shape
+            return changes.resized(engine, lengths)
+
+        self._change(build)
+
+    def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
+        engine = self._writable().value
+        selection = select(engine.shape)
+        # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
+        early = [engine.written(selection, value)] if engine.replaces(selection) else []
+
+        def build(now: Engine) -> changes.Step:
+            if early and now is engine:
+                return changes.Step(engine.settled(), early.pop())
+            return changes.assigned(now, select(now.shape), value)
+
+        try:
+            self._change(build)
+        except NotFoundError:
+            # A writer that cleaned up after a dead one has swept away what was staged.
+            self._change(build)
+        finally:
+            for commit in early:  # Somebody else came first, or it never was our turn.
+                engine.discard(commit)
+
+    def _describe(self, change: Change) -> None:
+        def build(engine: Engine) -> changes.Step:
+            attrs = dict(engine.chunks.schema.attrs)
+            change(attrs)
+            return changes.described(engine, attrs)
+
+        self._change(build)
+
+    def _change(self, build: Callable[[Engine], changes.Step]) -> None:
+        self._writable().change(build)
+
+    def _writable(self) -> HandleProtocol[Engine]:
+        if self._mode == "r":
+            raise ReadOnlyError(f"{self._handle.store.location}: array_handle with mode 'r'")
+        return self._handle
+
+    # Reducing ------------------------------------------------------------------------------------
+    # The signatures are those of NumPy's own methods: np.sum(array) calls array.sum.
+
+    def sum(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """Add up the items, block by block, in the type that NumPy gives the sum.
+
+        Integers are exact. Floats may differ from NumPy in the last bits: they are added in
+        another order, and those of up to 32 bits in 64 bits.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [3, 4]]).sum(axis=0)
+        array([4, 6])
+        """
+        return self._reduced(reductions.total, axis, dtype, out, keepdims)
+
+    def mean(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """Average the items, block by block; see `sum` for how exact that is.
+
+        >>> import ingot
+        >>> ingot.array([1, 2]).mean()
+        np.float64(1.5)
+        """
+        return self._reduced(reductions.mean, axis, dtype, out, keepdims)
+
+    def min(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Find the smallest item, block by block.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [4, 3]]).min(axis=1)
+        array([1, 3])
+        """
+        return self._reduced(reductions.reduce, reductions.MIN, axis, out, keepdims)
+
+    def max(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Find the largest item, block by block.
+
+        >>> import ingot
+        >>> ingot.array([1, 2]).max()
+        np.int64(2)
+        """
+        return self._reduced(reductions.reduce, reductions.MAX, axis, out, keepdims)
+
+    def any(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Tell whether any item is true; blocks after the first such one are not read.
+
+        >>> import ingot
+        >>> ingot.array([0, 2]).any()
+        np.True_
+        """
+        return self._reduced(reductions.reduce, reductions.ANY, axis, out, keepdims)
+
+    def all(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
+        """Tell whether all items are true; blocks after the first that is not are not read.
+
+        >>> import ingot
+        >>> ingot.array([0, 2]).all()
+        np.False_
+        """
+        return self._reduced(reductions.reduce, reductions.ALL, axis, out, keepdims)
+
+    def _reduced(self, reduce: Callable[..., Any], *arguments: Any) -> Any:
+        return self._handle.read(lambda engine: reduce(_source(engine), *arguments))
+
+    # Living with it ------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> Info:
+        """What there is to know of the array, as a table to print."""
+        return self._info(counted=True)
+
+    def flush(self) -> None:
+        """Do nothing: every change was stored when its call returned."""
+        _ = self._chunks  # A closed array complains.
+
+    def refresh(self) -> None:
+        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        self._handle.refresh()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Stay on one state of the array while a block runs; its writers wait for the end of it.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3])
+        >>> with array.snapshot():
+        ...     mean = array[...] / array.sum()
+        """
+        return self._handle.snapshot()
+
+    def close(self) -> None:
+        """Let go of everything; after that the array cannot be used."""
+        self._handle.close(f"the array {'in memory' if self._path is None else self._path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        engine = self._handle.value
+        place = self._handle.store, engine.chunks.path
+        return _reopened, (self._format, *place, self._path, self._mode, engine.options)
+
+    def __repr__(self) -> str:
+        try:
+            schema = self._schema
+        except ValueError:
+            return "<ingot.Array, closed>"
+        where = "in memory" if self._path is None else f"at {self._path!r}"
+        return f"<ingot.Array {schema.shape} {schema.dtype}, {self.format} {where}, {self._mode}>"
+
+    def _repr_html_(self) -> str:
+        return self._info(counted=self._schema.grid.chunk_count <= _MOST_COUNTED)._repr_html_()
+
+    def _info(self, *, counted: bool) -> Info:
+        stored = self.stored_bytes if counted else None
+        return array_info(self._schema, self.codec, self.format, self._path, self._mode, stored)
+
+    @property
+    def _chunks(self) -> ChunkMap:
+        return self._handle.value.chunks
+
+    @property
+    def _schema(self) -> ArraySchema:
+        return self._handle.value.chunks.schema
+
+
+def _source(engine: Engine) -> Source:
+    schema, shape = engine.chunks.schema, engine.shape
+    # Not a single item but an array, even without axes.
+    return Source(schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), shape)))
+
+
+def _reopened(
+    format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
+) -> Array:
+    return Array(format, array_handle(format, store, inner, options), path=path, mode=mode)
+
+
+def array_handle(
+    format: Format,
+    store: Store,
+    inner: str,
+    options: Options,
+    first: tuple[Engine | None, int | None] = (None, NO_VERSION),
+) -> Handle[Engine]:
+    """Return a handle of the array that lies at `inner` of a store."""
+
+    def load(view: Store) -> Engine:
+        node = format.open(view, inner)
+        if not isinstance(node, ArrayNode):
+            raise FormatError(f"{store.location}: no longer an array")
+        return Engine(node.chunks, options)
+
+    return Handle(store, load, durability=options.durability, first=first)

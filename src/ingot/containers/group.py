@@ -1,0 +1,410 @@
+"""The group: arrays and other groups by their names, as one tree in one store.
+
+Knows what a user may ask of a group. Refuses to know how groups are stored, which the format does,
+and lets arrays speak for themselves: a member has the store of its group, with its lock and its
+journal, so that all changes in a tree take turns.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from ingot.containers.array import Array, Mode, array_handle
+from ingot.containers.attributes import Attributes, Change, converted
+from ingot.containers.create import ArraySpec, Destination, create_array
+from ingot.containers.display import Info, Tree, group_info
+from ingot.containers.handle import Handle
+from ingot.engine.run import Engine
+from ingot.errors import (
+    ExistsError,
+    FormatError,
+    MemberError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedError,
+)
+from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, Node
+from ingot.formats.paths import joined, normalised
+from ingot.options import Options
+from ingot.stores.store import Commit, Store
+from ingot.stores.versions import NO_VERSION, change, read_versioned
+
+__all__ = ["Group", "State", "group_handle"]
+
+# A display of more members than that, or deeper ones, helps nobody.
+_MOST_SHOWN: Final = 1000
+_DEEPEST_SHOWN: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A group as one state of its store has it."""
+
+    store: Store
+    node: GroupNode
+
+
+class Group(Mapping[str, "Array | Group"]):
+    """Arrays and groups by their names, stored together.
+
+    Made by `ingot.open` and `ingot.group`. A name may be a path, such as ``"day/temperature"``.
+    Every call that changes the group has stored the change when it returns, all of it or nothing.
+
+    >>> import ingot
+    >>> root = ingot.group(attrs={"station": 7})
+    >>> _ = root.array("day/temperature", [20.5, 21.0], attrs={"units": "°C"})
+    >>> list(root), root["day/temperature"][0]
+    (['day'], np.float64(20.5))
+    >>> root.tree()
+    /
+    └── day/
+        └── temperature (2,) float64
+    >>> del root["day"]
+    >>> len(root)
+    0
+    """
+
+    __slots__ = ("__weakref__", "_format", "_handle", "_inner", "_mode", "_options", "_path")
+
+    def __init__(
+        self,
+        format: GroupFormat,
+        handle: Handle[State],
+        inner: str,
+        *,
+        path: str | None,
+        mode: Mode,
+        options: Options,
+    ) -> None:
+        self._format = format
+        self._handle = handle
+        self._inner = inner
+        self._path = path
+        self._mode: Mode = mode
+        self._options = options
+
+    # What it is ----------------------------------------------------------------------------------
+
+    @property
+    def attrs(self) -> Attributes:
+        """Names and values that describe the group; setting one stores it.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> root.attrs["title"] = "ours"
+        >>> dict(root.attrs)
+        {'title': 'ours'}
+        """
+        return Attributes(lambda: self._handle.value.node.attrs, self._describe)
+
+    @property
+    def format(self) -> str:
+        """The name of the format in which the group is stored."""
+        return self._format.name
+
+    @property
+    def path(self) -> str | None:
+        """Where the group is stored; None in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the group may only be read, "r", or changed as well, "r+"."""
+        return self._mode
+
+    @property
+    def consolidated(self) -> bool | None:
+        """Whether the group's copies of metadata are true; None when it has none.
+
+        Other programs may read the copies alone, to save reading many documents. Ingot reads the
+        documents themselves, and keeps copies true that it finds: see `consolidate`.
+        """
+        found = self._handle.read(lambda now: self._format.copies(now.store, self._inner))
+        return None if found is None else found.current
+
+    # Members -------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> "Array | Group":
+        inner, store = self._place(name), self._handle.store
+        try:
+            node, number = read_versioned(store, lambda view: self._format.open(view, inner))
+        except NotFoundError:
+            raise MemberError(f"{self._where()}: no member {name!r}") from None
+        if isinstance(node, ArrayNode):
+            first = Engine(node.chunks, self._options), number
+            handle = array_handle(self._format, store, inner, self._options, first=first)
+            return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
+        if not isinstance(node, GroupNode):
+            raise UnsupportedError(f"{self._where()}: {name!r} is a {type(node).__name__}")
+        return self._group(name, inner)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str) or not normalised(name):
+            return False
+        try:
+            self._handle.read(lambda now: self._format.open(now.store, self._place(name)))
+        except NotFoundError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._handle.value.node.children)
+
+    def __len__(self) -> int:
+        return len(self._handle.value.node.children)
+
+    def tree(self, depth: int | None = None) -> Tree:
+        """Return all members, and theirs, to print; no deeper than `depth`.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> _ = root.group("a/b"), root.create_array("c", shape=(2, 3), dtype="i4")
+        >>> root.tree(depth=1)
+        /
+        ├── a/
+        └── c (2, 3) int32
+        """
+        name = f"/{self._inner}" if self._inner else "/"
+        return self._handle.read(lambda now: self._grown(now.store, now.node, name, depth))
+
+    # Changing ------------------------------------------------------------------------------------
+
+    def create_array(self, name: str, **as_create: Any) -> Array:
+        """Create an array that holds the fill value; takes what `ingot.create` takes.
+
+        >>> import ingot
+        >>> ingot.group().create_array("prices", shape=1000, dtype="f4").chunks
+        (1000,)
+        """
+        wish, layout = _separated(as_create)
+        return self._created(name, ArraySpec(**wish, layout=layout), None)
+
+    def array(self, name: str, data: object, **as_create: Any) -> Array:
+        """Create an array that holds `data`; takes what `ingot.array` takes.
+
+        >>> import ingot
+        >>> ingot.group().array("prices", [1, 2, 3], codec="zlib:1")[1:]
+        array([2, 3])
+        """
+        wish, items = ArraySpec.of_data(data, as_create)
+        return self._created(name, wish, items)
+
+    def group(self, name: str, *, attrs: Mapping[str, object] | None = None) -> "Group":
+        """Create a group, and the groups above it.
+
+        >>> import ingot
+        >>> list(ingot.group().group("a/b", attrs={"n": 1}).attrs)
+        ['n']
+        """
+        inner, described = self._place(name), converted(attrs or {})
+
+        def build(store: Store) -> Commit:
+            self._clear(store, name, overwrite=False)
+            return self._format.create_group(store, inner, described)[1]
+
+        self._change(build)
+        return self._group(name, inner)
+
+    def __delitem__(self, name: str) -> None:
+        inner = self._place(name)
+
+        def build(store: Store) -> Commit:
+            if self._found(store, inner) is None:
+                raise MemberError(f"{self._where()}: no member {name!r}")
+            return self._format.removed(store, inner)
+
+        self._change(build)
+
+    def consolidate(self) -> None:
+        """Make copies of all metadata of the group, at the group, for programs that read them.
+
+        From then on Ingot keeps them true with every change. Other programs may not: `consolidated`
+        tells.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> root.consolidate()
+        >>> _ = root.array("a", [1])
+        >>> root.consolidated
+        True
+        """
+        self._change(lambda store: self._format.consolidated(store, self._inner))
+
+    def _created(self, name: str, wish: ArraySpec, items: Any) -> Array:
+        if wish.format not in (None, self.format):
+            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {wish.format}")
+        self._check_writable()
+        place = Destination(
+            self._handle.store,
+            self._place(name),
+            self._path_of(name),
+            lambda store: self._clear(store, name, overwrite=wish.overwrite),
+        )
+        return create_array(self._format, place, wish, items)
+
+    def _clear(self, store: Store, name: str, *, overwrite: bool) -> Commit | None:
+        inner = self._place(name)
+        node = self._found(store, inner)
+        if node is None:
+            return None
+        if not overwrite:
+            raise ExistsError(f"{self._where()}: there is a member {name!r} already")
+        if not isinstance(node, ArrayNode):
+            raise ExistsError(f"{self._where()}: only arrays are replaced, {name!r} is a group")
+        return self._format.removed(store, inner)
+
+    def _describe(self, make: Change) -> None:
+        self._check_writable()
+
+        def build(now: State) -> tuple[State, Commit]:
+            attrs = dict(now.node.attrs)
+            make(attrs)
+            commit = self._format.describe_group(now.store, self._inner, attrs)
+            node = GroupNode(now.node.path, now.node.children, attrs)
+            return State(now.store, node), commit
+
+        self._handle.change(build)
+
+    def _change(self, build: Callable[[Store], Commit]) -> None:
+        self._check_writable()
+        change(self._handle.store, build, durability=self._options.durability)
+
+    def _check_writable(self) -> None:
+        if self._mode == "r":
+            raise ReadOnlyError(f"{self._where()}: opened with mode 'r'")
+
+    # Living with it ------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> Info:
+        """What there is to know of the group, as a table to print."""
+        node = self._handle.value.node
+        return group_info(node.children, node.attrs, self.format, self._path, self._mode)
+
+    def refresh(self) -> None:
+        """Read the group anew; what other processes change is seen without that."""
+        self._handle.refresh()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Stay on one state of the group inside the block; writers wait for its end."""
+        return self._handle.snapshot()
+
+    def flush(self) -> None:
+        """Do nothing: every change was stored when its call returned."""
+        _ = self._handle.value  # A closed group complains.
+
+    def close(self) -> None:
+        """Let go of everything; after that the group cannot be used, its members can."""
+        self._handle.close(f"the group {self._where()}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = self._handle.store, self._inner
+        return _reopened, (self._format, *place, self._path, self._mode, self._options)
+
+    def __repr__(self) -> str:
+        try:
+            names = list(self)
+        except ValueError:
+            return "<ingot.Group, closed>"
+        where = "in memory" if self._path is None else f"at {self._path!r}"
+        members = f"{len(names)} member" if len(names) == 1 else f"{len(names)} members"
+        return f"<ingot.Group of {members}, {self.format} {where}, {self._mode}>"
+
+    def _repr_html_(self) -> str:
+        return self.info._repr_html_() + self.tree()._repr_html_()
+
+    # Inside --------------------------------------------------------------------------------------
+
+    def _where(self) -> str:
+        return "in memory" if self._path is None else self._path
+
+    def _place(self, name: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a member is text, not {type(name).__name__}")
+        if not normalised(name):
+            raise MemberError(f"{self._where()}: no member {name!r}")
+        return joined(self._inner, normalised(name))
+
+    def _path_of(self, name: str) -> str | None:
+        return (
+            None if self._path is None else os.path.join(self._path, *normalised(name).split("/"))
+        )
+
+    def _found(self, store: Store, inner: str) -> Node | None:
+        try:
+            return self._format.open(store, inner)
+        except NotFoundError:
+            return None
+
+    def _group(self, name: str, inner: str) -> "Group":
+        handle = group_handle(self._format, self._handle.store, inner, self._options)
+        path, options = self._path_of(name), self._options
+        return Group(self._format, handle, inner, path=path, mode=self._mode, options=options)
+
+    def _grown(self, store: Store, node: GroupNode, name: str, depth: int | None) -> Tree:
+        left = _MOST_SHOWN
+
+        def grow(node: Node, name: str, level: int) -> Tree:
+            nonlocal left
+            left -= 1
+            if isinstance(node, ArrayNode):
+                return Tree(name, f"{node.schema.shape} {node.schema.dtype}")
+            assert isinstance(node, GroupNode)
+            title = name if name.startswith("/") else f"{name}/"
+            if depth is not None and level >= depth:
+                return Tree(title)
+            below: list[Tree] = []
+            for child in node.children:
+                if left <= 0 or level >= _DEEPEST_SHOWN:
+                    return Tree(title, "", tuple(below), more=True)
+                found = self._found(store, joined(node.path, child))
+                if found is not None:
+                    below.append(grow(found, child, level + 1))
+            return Tree(title, "", tuple(below))
+
+        return grow(node, name, 0)
+
+
+def group_handle(
+    format: GroupFormat,
+    store: Store,
+    inner: str,
+    options: Options,
+    first: tuple[State | None, int | None] = (None, NO_VERSION),
+) -> Handle[State]:
+    """Return a handle of the group that lies at `inner` of a store."""
+
+    def load(view: Store) -> State:
+        node = format.open(view, inner)
+        if not isinstance(node, GroupNode):
+            raise FormatError(f"{store.location}: no longer a group")
+        return State(view, node)
+
+    return Handle(store, load, durability=options.durability, first=first)
+
+
+def _reopened(
+    format: GroupFormat, store: Store, inner: str, path: str | None, mode: Mode, options: Options
+) -> Group:
+    handle = group_handle(format, store, inner, options)
+    return Group(format, handle, inner, path=path, mode=mode, options=options)
+
+
+def _separated(wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    own = ArraySpec.__dataclass_fields__.keys() - {"layout"}
+    layout = {name: wishes[name] for name in wishes if name not in own}
+    return {name: wishes[name] for name in wishes if name in own}, layout

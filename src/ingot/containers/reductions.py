@@ -1,0 +1,241 @@
+"""Sums, extremes and the like of arrays that are read block by block.
+
+Knows how the results of blocks become that of the whole, with NumPy's types and, but for the
+rounding of floats, NumPy's values. Refuses to know where blocks come from.
+
+Floats of up to 32 bits are summed in 64 bits and rounded once, at the end. The sums of blocks are
+added in pairs, pairs of pairs and so on, as NumPy does inside an array: the error grows with the
+logarithm of the number of items. Integers, booleans and times are exact, and wrap around where
+NumPy's do.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.typing import DTypeLike, NDArray
+
+from ingot.grid import ChunkGrid, block_shape, blocks
+
+__all__ = [
+    "ALL",
+    "ANY",
+    "MAX",
+    "MIN",
+    "Axis",
+    "Out",
+    "Reduction",
+    "Source",
+    "mean",
+    "reduce",
+    "total",
+]
+
+Axis: TypeAlias = int | Sequence[int] | None
+"""One axis, several, or None for all."""
+
+Out: TypeAlias = NDArray[Any] | None
+"""Where the result goes, or None for an array of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where blocks come from: an array's grid and type, and a way to read a box of it."""
+
+    grid: ChunkGrid
+    dtype: np.dtype[Any]
+    read: Callable[[tuple[slice, ...]], NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A way to make one item of many: NumPy's method, and how two results become one.
+
+    `final` is the result that no further item can change, if there is one.
+    """
+
+    method: str
+    combine: np.ufunc
+    final: bool | None = None
+
+    def of(self, block: NDArray[Any], axes: tuple[int, ...], **settings: Any) -> NDArray[Any]:
+        """Return what NumPy makes of one block; every axis stays, with length 1.
+
+        >>> MAX.of(np.arange(6).reshape(2, 3), (1,)).tolist()
+        [[2], [5]]
+        """
+        return np.asarray(getattr(block, self.method)(axis=axes, keepdims=True, **settings))
+
+
+MIN: Final = Reduction("min", np.minimum)
+MAX: Final = Reduction("max", np.maximum)
+ANY: Final = Reduction("any", np.logical_or, final=True)
+ALL: Final = Reduction("all", np.logical_and, final=False)
+_SUM: Final = Reduction("sum", np.add)
+
+# Types whose sums are kept in another one until the end.
+_WIDER: Final = {np.dtype(narrow): np.dtype(wide) for narrow, wide in ("ed", "fd", "FD")}
+
+
+def reduce(
+    source: Source, reduction: Reduction, axis: Axis, out: Out = None, keepdims: bool = False
+) -> Any:
+    """Reduce an array along axes.
+
+    >>> data = np.arange(6).reshape(2, 3)
+    >>> source = Source(ChunkGrid((2, 3), (1, 2), padded=True), data.dtype, data.__getitem__)
+    >>> reduce(source, MAX, 1), reduce(source, ANY, None)
+    (array([2, 5]), np.True_)
+    """
+    axes = _axes(source, axis)
+    return _presented(_fold(source, reduction, axes), axes, out, keepdims)
+
+
+def total(
+    source: Source,
+    axis: Axis,
+    dtype: DTypeLike | None = None,
+    out: Out = None,
+    keepdims: bool = False,
+) -> Any:
+    """Add up the items along axes, in the type NumPy gives the sum.
+
+    >>> data = np.full(300, 100, np.int8)
+    >>> total(Source(ChunkGrid((300,), (7,), padded=True), data.dtype, data.__getitem__), None)
+    np.int64(30000)
+    """
+    axes = _axes(source, axis)
+    if source.dtype.hasobject:
+        return _presented(_fold(source, _SUM, axes), axes, out, keepdims)
+    kind = np.add.reduce(np.empty(0, source.dtype), dtype=dtype).dtype
+    sums = _fold(source, _SUM, axes, dtype=_working(kind, dtype))
+    # A sum too large for its type is infinite in NumPy too.
+    with np.errstate(over="ignore"):
+        return _presented(sums.astype(kind, copy=False), axes, out, keepdims)
+
+
+def mean(
+    source: Source,
+    axis: Axis,
+    dtype: DTypeLike | None = None,
+    out: Out = None,
+    keepdims: bool = False,
+) -> Any:
+    """Average the items along axes; integers in float64, as NumPy does.
+
+    >>> data = np.arange(4, dtype=np.int8)
+    >>> mean(Source(ChunkGrid((4,), (3,), padded=True), data.dtype, data.__getitem__), None)
+    np.float64(1.5)
+    """
+    axes = _axes(source, axis)
+    count = math.prod(source.grid.shape[each] for each in axes)
+    if count == 0:
+        # NumPy has a value and a warning for the average of nothing.
+        nothing: Any = np.empty(source.grid.shape, source.dtype)
+        return nothing.mean(axis=axes, dtype=dtype, out=out, keepdims=keepdims)
+    if dtype is not None:
+        kind = np.dtype(dtype)
+    else:
+        kind = np.dtype("f8") if source.dtype.kind in "biu" else source.dtype.newbyteorder("=")
+    sums = _fold(source, _SUM, axes, dtype=_working(kind, dtype))
+    averages = np.asarray(np.true_divide(sums, count))
+    return _presented(averages.astype(kind, copy=False), axes, out, keepdims)
+
+
+def _working(kind: np.dtype[Any], asked: DTypeLike | None) -> np.dtype[Any] | None:
+    """Return the type in which sums are kept until the end; None leaves it to NumPy."""
+    if asked is not None:
+        return kind
+    # Of times NumPy lets nobody choose the type, for that has a unit.
+    return None if kind.kind in "mM" else _WIDER.get(kind, kind)
+
+
+def _axes(source: Source, axis: Axis) -> tuple[int, ...]:
+    ndim = len(source.grid.shape)
+    if axis is None:
+        return tuple(range(ndim))
+    found: tuple[int, ...] = normalize_axis_tuple(axis, ndim)
+    return tuple(sorted(found))
+
+
+def _presented(result: NDArray[Any], axes: tuple[int, ...], out: Out, keepdims: bool) -> Any:
+    if not keepdims:
+        result = result.squeeze(axes)
+    if out is None:
+        return result[()]
+    if out.shape != result.shape:
+        raise ValueError(f"out has shape {out.shape}, the result has {result.shape}")
+    np.copyto(out, result, casting="same_kind")
+    return out
+
+
+def _fold(
+    source: Source, reduction: Reduction, axes: tuple[int, ...], **settings: Any
+) -> NDArray[Any]:
+    """Reduce along axes, all of which stay, with length 1."""
+    shape = source.grid.shape
+    whole = tuple(slice(0, size) for size in shape)
+    if 0 in shape or source.dtype.hasobject:
+        # What nothing adds up to, and how objects are added in which order, NumPy knows best.
+        block = np.empty(shape, source.dtype) if 0 in shape else source.read(whole)
+        return reduction.of(block, axes, **settings)
+    lengths = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    order = [*reversed(axes), *reversed(others)]
+    step = block_shape(source.grid, source.dtype.itemsize, order=order)
+    result: NDArray[Any] | None = None
+    for place in blocks(lengths, step):
+        part = _fold_place(source, reduction, axes, step, place, settings)
+        if result is None:
+            result = np.empty(lengths, part.dtype)
+        result[place] = part
+    assert result is not None
+    return result
+
+
+def _fold_place(
+    source: Source,
+    reduction: Reduction,
+    axes: tuple[int, ...],
+    step: tuple[int, ...],
+    place: tuple[slice, ...],
+    settings: dict[str, Any],
+) -> NDArray[Any]:
+    """Reduce all blocks that have one place in the result."""
+    pairs = _Pairs(reduction.combine)
+    shape = source.grid.shape
+    for key in blocks([shape[axis] for axis in axes], [step[axis] for axis in axes]):
+        box = list(place)
+        for axis, positions in zip(axes, key, strict=True):
+            box[axis] = positions
+        part = reduction.of(source.read(tuple(box)), axes, **settings)
+        if reduction.final is not None and bool((part == reduction.final).all()):
+            return part
+        pairs.add(part)
+    return pairs.all()
+
+
+class _Pairs:
+    """Combines in pairs what comes one after the other, and holds but a logarithm of it."""
+
+    __slots__ = ("_combine", "_held")
+
+    def __init__(self, combine: np.ufunc) -> None:
+        self._combine = combine
+        self._held: list[tuple[int, NDArray[Any]]] = []
+
+    def add(self, part: NDArray[Any]) -> None:
+        count = 1
+        while self._held and self._held[-1][0] == count:
+            part = np.asarray(self._combine(self._held.pop()[1], part))
+            count *= 2
+        self._held.append((count, part))
+
+    def all(self) -> NDArray[Any]:
+        result = self._held.pop()[1]
+        while self._held:
+            result = np.asarray(self._combine(self._held.pop()[1], result))
+        return result

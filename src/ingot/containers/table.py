@@ -1,0 +1,508 @@
+"""The table: columns of one length, read by name, by row and by expression, changed as one.
+
+Knows what a user may ask of a table, and whether it may be changed at all. Refuses to know how rows
+are found (the query does), how a change becomes a commit (the sheet does), and which state is the
+committed one (the handle does).
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.containers import table_state, view
+from ingot.containers.appender import ROWS, SECONDS, Appender
+from ingot.containers.array import Array, Mode
+from ingot.containers.attributes import Attributes, Change
+from ingot.containers.create import Codec, ColumnSpec
+from ingot.containers.display import Info
+from ingot.containers.handle import HandleProtocol, TransactionalHandle
+from ingot.containers.ingest import (
+    arrays_of,
+    check_lengths,
+    columns_of,
+    flattened,
+    row_dtype,
+    spread,
+    taken,
+)
+from ingot.containers.sharding import Target, split
+from ingot.containers.table_state import TableState, Turn
+from ingot.containers.view import View
+from ingot.dtypes import DType
+from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
+from ingot.formats.format import Format, TableNode
+from ingot.interop import arrow, pandas
+from ingot.options import Options
+from ingot.query.expr import Expression
+from ingot.stores.store import Commit, Store
+
+__all__ = ["Table"]
+
+
+class Table:
+    """Named columns of one length, each stored in compressed chunks.
+
+    Made by `ingot.open` and `ingot.table`. Every call that changes the table has stored the change
+    when it returns, in all columns or in none; `transaction` makes one change of many. A table may
+    be used from several threads, and as a context manager.
+
+    >>> import ingot
+    >>> table = ingot.table({"day": [1, 2, 3], "price": [1.5, 2.5, 4.0]})
+    >>> table["price"].mean(), table[1]
+    (np.float64(2.6666666666666665), np.void((2, 2.5), dtype=[('day', '<i8'), ('price', '<f8')]))
+    >>> table.append({"day": [4, 5], "price": [8.0, 9.5]})
+    >>> table.read("day", where="(price > 2) & (price < 9)")
+    {'day': array([2, 3, 4])}
+    >>> table
+    <ingot.Table of 5 rows: day, price; bcolz in memory, r+>
+    """
+
+    __slots__ = ("__weakref__", "_format", "_handle", "_ledger", "_mode", "_path")
+
+    def __init__(
+        self,
+        format: Format,
+        ledger: TransactionalHandle[TableState],
+        *,
+        path: str | None,
+        mode: Mode,
+        part: HandleProtocol[TableState] | None = None,
+    ) -> None:
+        self._format = format
+        self._ledger = ledger
+        self._handle: HandleProtocol[TableState] = ledger if part is None else part
+        self._path = path
+        self._mode: Mode = mode
+
+    # What it is ----------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in their order; a nested table is one of them."""
+        return self._sheet.names
+
+    @property
+    def dtypes(self) -> dict[str, DType]:
+        """The type of each column; that of a nested table is a structure."""
+        return self._handle.read(view.types_of)
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The type of a row."""
+        return self._handle.read(lambda sheet: row_dtype(view.layout_of(sheet, sheet.leaves)))
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, as the only axis."""
+        return (self._sheet.rows,)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all columns, uncompressed."""
+        sheet = self._sheet
+        return sum(sheet.chunks(name).schema.nbytes for name in sheet.leaves)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all stored chunks, counted where they are stored."""
+        return self._handle.read(lambda sheet: sum(sheet.stored().values()))
+
+    @property
+    def attrs(self) -> Attributes:
+        """Names and values that describe the table; setting one stores it.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1]}, attrs={"source": "survey"})
+        >>> table.attrs["year"] = 2024
+        >>> dict(table.attrs)
+        {'source': 'survey', 'year': 2024}
+        """
+        return Attributes(lambda: self._sheet.table.attrs, self._describe)
+
+    @property
+    def format(self) -> str:
+        """The name of the format in which the table is stored."""
+        return self._format.name
+
+    @property
+    def path(self) -> str | None:
+        """Where the table is stored; None in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the table may only be read, "r", or changed as well, "r+"."""
+        return self._mode
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._sheet.rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[np.void]:
+        return iter(View(self._handle))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._column(key)
+        if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
+            return View(self._handle, None, key)
+
+        def build(sheet: TableState) -> Any:
+            rows = view.structures(sheet, sheet.leaves, view.numbered(sheet, key))
+            return rows[0] if isinstance(key, int | np.integer) else rows
+
+        return self._handle.read(build)
+
+    def read(
+        self,
+        columns: str | Sequence[str] | None = None,
+        *,
+        where: str | Expression | None = None,
+        rows: object = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return columns as arrays: all or some of them, in all rows or some.
+
+        `where` is an expression such as ``"(ts >= 1) & (ts < 9)"``; `rows` is what NumPy takes as a
+        key along one axis. With both, the rows of `rows` that match.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2, 3], "b": {"c": [4.0, 5.0, 6.0]}})
+        >>> table.read("b.c", where="a != 2"), table.read(["a"], rows=slice(1, None))
+        ({'b.c': array([4., 6.])}, {'a': array([2, 3])})
+        """
+        return View(self._handle, where).read(columns, rows=rows)
+
+    def where(self, expression: str | Expression) -> View:
+        """Return the rows of which an expression is true, as a view that looks for them when asked.
+
+        Expressions have names (``a.b`` of a nested column, backticks around one that is no Python
+        name), numbers, text, bytes, dates as text; arithmetic; comparisons, also chained; ``&``,
+        ``|``, ``~``, ``and``, ``or``, ``not``; ``in (1, 2)``; ``isnan``, ``isinf``, ``isfinite``,
+        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. What
+        comes out is what NumPy makes of it.
+
+        >>> import ingot
+        >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
+        >>> table.where("startswith(name, 'b') and kg > 1")["name"]
+        array(['bear'], dtype='<U4')
+        """
+        return View(self._handle, expression)
+
+    def to_numpy(self) -> NDArray[np.void]:
+        """Return all rows as an array of structures."""
+        return View(self._handle).to_numpy()
+
+    def to_pandas(self) -> Any:
+        """Return the table as a data frame of pandas; nested columns have names with dots."""
+        return pandas.frame(self.read(), len(self))
+
+    def to_arrow(self) -> Any:
+        """Return the table as one of pyarrow; nested columns have names with dots."""
+        return arrow.table(self.read())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def shard(self, count: int, path: Target) -> None:
+        """Cut the table by rows into `count` tables at `path`, which open as one again.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.table({"a": [1, 2, 3, 4, 5]}, chunks=2).shard(2, shards)
+        >>> ingot.open(shards).read(where="a > 3")
+        {'a': array([4, 5])}
+        """
+        with self.snapshot():
+            sheet = self._sheet
+            node = TableNode(table_state.read_again(sheet))
+            split(self._format, node, count, path, sheet.options)
+
+    # Changing ------------------------------------------------------------------------------------
+
+    def append(self, rows: object) -> None:
+        """Add rows at the end: a mapping of columns, structures, a data frame, a list of rows.
+
+        Every column must be there. What a column cannot hold as it is, is refused.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1], "b": ["x"]})
+        >>> table.append([(2, "y"), (3, "z")])
+        >>> table.append({"a": 4.5, "b": "!"})
+        Traceback (most recent call last):
+        ValueError: column 'a' is one value, not an array of them
+        >>> table["a"][:]
+        array([1, 2, 3])
+        """
+
+        def build(sheet: TableState) -> Turn:
+            columns = taken(rows, view.layout_of(sheet, sheet.leaves))
+            empty = not any(map(len, columns.values()))
+            return (sheet, Commit()) if empty else table_state.appended(sheet, columns)
+
+        self._change(build)
+
+    def appender(self, *, rows: int | None = ROWS, seconds: float | None = SECONDS) -> Appender:
+        """Return what takes single rows and stores them in groups, for use with ``with``.
+
+        A group is stored when it has `rows` rows, when a row comes and the first has waited for
+        `seconds`, and at the end of the block.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [0], "b": [0.0]})
+        >>> with table.appender(rows=1000) as add:
+        ...     for number in range(1, 4):
+        ...         add((number, number / 2))
+        >>> table["b"][:]
+        array([0. , 0.5, 1. , 1.5])
+        """
+        self._check_writable()
+        return Appender(self.append, rows=rows, seconds=seconds)
+
+    def update(self, where: object, values: Mapping[str, Any]) -> int:
+        """Set columns in some rows; return how many rows those are.
+
+        `where` is an expression or a key of rows; a value is one for all rows, or one for each.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2, 3], "b": [10, 20, 30]})
+        >>> table.update("a >= 2", {"b": [0, 1]}), table["b"][:]
+        (2, array([10,  0,  1]))
+        """
+        given = flattened(columns_of(values))
+        counts: list[int] = []
+
+        def build(sheet: TableState) -> Turn:
+            rows = view.numbered(sheet, where)
+            counts.append(len(rows))
+            layout = view.layout_of(sheet, view.selected(sheet, tuple(given)))
+            columns = {n: spread(v, len(rows), *layout[n], n) for n, v in given.items()}
+            if not len(rows):
+                return sheet, Commit()
+            return table_state.assigned(sheet, view.key_of(rows), columns)
+
+        self._change(build)
+        return counts[-1]
+
+    def delete(self, where: object) -> int:
+        """Remove some rows, by an expression or a key; return how many.
+
+        The rows behind them move up: all that follows the first is written anew.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2, 3, 4]})
+        >>> table.delete("a % 2 == 0"), table["a"][:]
+        (2, array([1, 3]))
+        """
+        counts: list[int] = []
+
+        def build(sheet: TableState) -> Turn:
+            rows = np.unique(np.asarray(view.numbered(sheet, where), np.int64))
+            counts.append(len(rows))
+            return table_state.deleted(sheet, rows)
+
+        self._change(build)
+        return counts[-1]
+
+    def resize(self, rows: int) -> None:
+        """Change the number of rows; new ones hold the fill values of their columns.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2, 3]})
+        >>> table.resize(2)
+        >>> table.resize(4)
+        >>> table["a"][:]
+        array([1, 2, 0, 0])
+        """
+        if (count := operator.index(rows)) < 0:
+            raise ValueError(f"rows is {rows}, at least 0 is needed")
+        self._change(lambda sheet: table_state.resized(sheet, count))
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        if isinstance(key, str):
+            self.update(slice(None), {key: values})
+        elif isinstance(values, Mapping):
+            self.update(key, values)
+        else:
+            self.update(key, columns_of(values, self._sheet.leaves))
+
+    def add_column(
+        self,
+        name: str,
+        values: Any,
+        *,
+        position: int | None = None,
+        chunks: int | str = "auto",
+        codec: Codec = None,
+        fill: object = 0,
+        attrs: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add a column, at the end or at a position; a mapping makes a nested table.
+
+        The name "a.b" adds a column to the nested table "a".
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2]})
+        >>> table.add_column("b", ["x", "y"], position=0)
+        >>> table.names
+        ('b', 'a')
+        """
+        owner, name = self._owner(name)
+        columns = arrays_of({name: values})
+        if not columns:
+            raise ValueError(f"column {name!r} would be a table without columns")
+
+        def build(sheet: TableState) -> Turn:
+            check_lengths(columns, sheet.rows if sheet.names else None)
+            wish = ColumnSpec(chunks, codec, fill, attrs, sheet.options)
+            schema = wish.schema(self._format, columns)
+            return table_state.added(sheet, name, schema[name], columns, position)
+
+        owner._change(build)
+
+    def drop_column(self, name: str) -> None:
+        """Remove a column; the name "a.b" is for a column of the nested table "a".
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
+        >>> table.drop_column("a")
+        >>> table.names
+        ('b',)
+        """
+        owner, own = self._owner(name)
+        owner._change(lambda sheet: table_state.dropped(sheet, own))
+
+    def rename_column(self, old: str, new: str) -> None:
+        """Give a column another name; its place among the others stays.
+
+        A column of a nested table, "a.b", gets another name there: "a.c".
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2], "b": [3, 4]})
+        >>> table.rename_column("a", "c")
+        >>> table.names
+        ('c', 'b')
+        """
+        owner, own = self._owner(old)
+        outer = old.removesuffix(own)
+        if not new.startswith(outer):
+            raise ValueError(f"{old!r} stays in its table, which has no column {new!r}")
+        owner._change(lambda sheet: table_state.renamed(sheet, own, new.removeprefix(outer)))
+
+    # Living with it ------------------------------------------------------------------------------
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes in a block, whatever columns they are about.
+
+        What is read inside, by the same thread, has the changes already; everybody else sees all
+        of them at the end, or after an exception none. The end is a `LockedError`, and changes
+        nothing, when another writer has committed since the block began.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2]})
+        >>> with table.transaction():
+        ...     table.append({"a": [3]})
+        ...     table["a"][0] = len(table)
+        >>> table["a"][:]
+        array([3, 2, 3])
+        """
+        self._check_writable()
+        return self._ledger.transaction()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Stay on one state of the table while a block runs; its writers wait for the end of it."""
+        return self._handle.snapshot()
+
+    def refresh(self) -> None:
+        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        self._handle.refresh()
+
+    def flush(self) -> None:
+        """Do nothing: every change was stored when its call returned."""
+        _ = self._sheet  # A closed table complains.
+
+    def close(self) -> None:
+        """Let go of everything; after that the table cannot be used."""
+        self._handle.close(f"the table {'in memory' if self._path is None else self._path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def info(self) -> Info:
+        """What there is to know of the table, as a table to print."""
+        head = f"{self.format}, mode {self._mode}"
+        return self._handle.read(lambda sheet: view.info_of(sheet, self._path, head))
+
+    def __repr__(self) -> str:
+        try:
+            sheet = self._sheet
+        except ValueError:
+            return "<ingot.Table, closed>"
+        where = "in memory" if self._path is None else f"at {self._path!r}"
+        names = ", ".join(sheet.names) or "no columns"
+        rows = f"{sheet.rows} row{'' if sheet.rows == 1 else 's'}"
+        return f"<ingot.Table of {rows}: {names}; {self.format} {where}, {self._mode}>"
+
+    def _repr_html_(self) -> str:
+        return self.info._repr_html_()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        sheet = self._sheet
+        if self._handle is not self._ledger:
+            raise UnsupportedError("a nested table is pickled with the table that it is part of")
+        place = self._ledger.store, sheet.table.path, self._path
+        return _reopened, (self._format, *place, self._mode, sheet.options)
+
+    @property
+    def _sheet(self) -> TableState:
+        return self._handle.value
+
+    def _column(self, name: str) -> "Array | Table":
+        sheet = self._sheet
+        place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
+        if sheet.within(name) == (name,):
+            column = table_state.column(self._handle, name)
+            return Array(self._format, column, path=place, mode=self._mode)
+        nested = table_state.nested(self._handle, name)
+        return Table(self._format, self._ledger, path=place, mode=self._mode, part=nested)
+
+    def _owner(self, name: str) -> "tuple[Table, str]":
+        """Return the table that a column is of itself or would be, and its name there."""
+        outer, _, last = name.rpartition(".")
+        if not outer or name in self.names:
+            return self, name
+        owner = self._column(outer) if all(name.split(".")) else None
+        if not isinstance(owner, Table):
+            raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
+        return owner, last
+
+    def _describe(self, change: Change) -> None:
+        self._change(lambda sheet: table_state.described(sheet, change))
+
+    def _change(self, build: Callable[[TableState], Turn]) -> None:
+        self._check_writable()
+        self._handle.change(build)
+
+    def _check_writable(self) -> None:
+        if self._mode == "r":
+            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
+
+
+def _reopened(
+    format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
+) -> Table:
+    return Table(
+        format, table_state.table_handle(format, store, inner, options), path=path, mode=mode
+    )

@@ -1,0 +1,274 @@
+"""Some rows and columns of a table, looked for when they are asked for.
+
+Knows which columns and which rows a view has, by an expression, by number, or both. Refuses to
+change anything; a table does that.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.containers.display import Info, table_info
+from ingot.containers.handle import HandleProtocol
+from ingot.containers.ingest import Layout, row_dtype, rows_of
+from ingot.containers.table_state import TableState
+from ingot.dtypes import DType
+from ingot.errors import ColumnError, SelectionError
+from ingot.interop import arrow, pandas
+from ingot.query import search
+from ingot.query.expr import Expression, spelled
+from ingot.query.parse import parse
+from ingot.query.search import Rows
+from ingot.selection import BasicSelection
+from ingot.selection import parse as parse_key
+
+__all__ = [
+    "View",
+    "info_of",
+    "key_of",
+    "layout_of",
+    "numbered",
+    "parsed",
+    "read",
+    "selected",
+    "structures",
+    "types_of",
+]
+
+Where = str | Expression | None
+
+_BLOCK_ROWS: Final = 65_536
+_SHOWN_ROWS: Final = 5
+
+
+class View:
+    """Rows and columns of a table that are read when they are asked for, as they are then.
+
+    Made by `Table.where` and by a list of names. A view holds no rows: each call looks for them
+    anew, in one committed state of the table.
+
+    >>> import ingot
+    >>> table = ingot.table({"a": [1, 2, 3, 4], "b": [10.0, 20.0, 30.0, 40.0]})
+    >>> view = table.where("(a > 1) & (b < 40)")
+    >>> len(view), view["b"], view.rows()
+    (2, array([20., 30.]), array([1, 2]))
+    >>> view.read()
+    {'a': array([2, 3]), 'b': array([20., 30.])}
+    """
+
+    __slots__ = ("_columns", "_expression", "_handle")
+
+    def __init__(
+        self,
+        handle: HandleProtocol[TableState],
+        expression: Where = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self._handle = handle
+        self._expression = parsed(expression)
+        self._columns = None if columns is None else tuple(columns)
+        handle.read(self._check)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, those of nested tables as "a.b"."""
+        return self._handle.read(self._names)
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The type of a row."""
+        return self._handle.read(lambda sheet: rows_of({}, self._layout(sheet), 0).dtype)
+
+    def count(self) -> int:
+        """Count the rows; nothing but the columns of the expression is read for that."""
+        return self._handle.read(self._count)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the numbers of the rows in the table, ascending."""
+        found = self._handle.read(self._rows)
+        return np.arange(found.start, found.stop) if isinstance(found, range) else found
+
+    def read(
+        self, columns: str | Sequence[str] | None = None, *, rows: object = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return the values of all columns, or of some.
+
+        `rows` is a key of rows of the table; then only those are read that are in the view, in the
+        order of the key.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").read(rows=[2, 0, 1])
+        {'a': array([3, 2])}
+        """
+        return self._handle.read(lambda sheet: self._read(sheet, columns, rows))
+
+    def __getitem__(self, key: str | Sequence[str]) -> Any:
+        if isinstance(key, str):
+            found: dict[str, Any] = self.read(key)
+            return found.get(key, found)
+        return View(self._handle, self._expression, key)
+
+    def __iter__(self) -> Iterator[np.void]:
+        """Yield the rows as structures; which ones, is found out once."""
+        found = self._handle.read(self._rows)
+        for start in range(0, len(found), _BLOCK_ROWS):
+            yield from self._handle.read(
+                partial(self._structures, found[start : start + _BLOCK_ROWS])
+            )
+
+    def to_numpy(self) -> NDArray[np.void]:
+        """Return the rows as an array of structures.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2]}).where("a > 1").to_numpy()
+        array([(2,)], dtype=[('a', '<i8')])
+        """
+        return self._handle.read(lambda sheet: self._structures(self._rows(sheet), sheet))
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a data frame of pandas; their numbers are its index."""
+
+        def build(sheet: TableState) -> Any:
+            rows = self._rows(sheet)
+            made = pandas.frame(read(sheet, self._names(sheet), rows), len(rows))
+            made.index = np.asarray(rows)
+            return made
+
+        return self._handle.read(build)
+
+    def to_arrow(self) -> Any:
+        """Return the rows as a table of pyarrow."""
+        return arrow.table(self.read())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        text = "all rows" if self._expression is None else spelled(self._expression)
+        return f"<ingot.View of {', '.join(self.names)} where {text}>"
+
+    def _check(self, sheet: TableState) -> None:
+        self._names(sheet)
+        if self._expression is not None:
+            search.check(sheet, self._expression)
+
+    def _names(self, sheet: TableState) -> tuple[str, ...]:
+        return selected(sheet, self._columns)
+
+    def _layout(self, sheet: TableState) -> Layout:
+        return layout_of(sheet, self._names(sheet))
+
+    def _rows(self, sheet: TableState) -> Rows:
+        if self._expression is None:
+            return range(sheet.rows)
+        return search.find(sheet, self._expression)
+
+    def _count(self, sheet: TableState) -> int:
+        if self._expression is None:
+            return sheet.rows
+        return search.count(sheet, self._expression)
+
+    def _structures(self, rows: Rows, sheet: TableState) -> NDArray[np.void]:
+        return structures(sheet, self._names(sheet), rows)
+
+    def _read(
+        self, sheet: TableState, columns: str | Sequence[str] | None, rows: object
+    ) -> dict[str, NDArray[Any]]:
+        own = self._names(sheet)
+        chosen = own if columns is None else selected(sheet, columns)
+        for name in chosen:
+            if name not in own:
+                raise ColumnError(f"there is no column {name!r} in this view")
+        return read(sheet, chosen, self._rows(sheet) if rows is None else self._among(sheet, rows))
+
+    def _among(self, sheet: TableState, rows: object) -> Rows:
+        chosen = numbered(sheet, rows)
+        if self._expression is None:
+            return chosen
+        numbers = np.asarray(chosen)
+        return numbers[np.isin(numbers, np.asarray(self._rows(sheet)))]
+
+
+def parsed(expression: Where) -> Expression | None:
+    """Return an expression that may have been given as text.
+
+    >>> parsed("a < 1").operator
+    '<'
+    """
+    return parse(expression) if isinstance(expression, str) else expression
+
+
+def selected(sheet: TableState, columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns that names stand for; None for all of them."""
+    if columns is None:
+        return sheet.leaves
+    names = (columns,) if isinstance(columns, str) else columns
+    found = [leaf for name in names for leaf in sheet.within(name)]
+    return tuple(dict.fromkeys(found))
+
+
+def layout_of(sheet: TableState, names: Sequence[str]) -> Layout:
+    """Return the types of columns, and the shapes of their items."""
+    schemas = {name: sheet.chunks(name).schema for name in names}
+    return {name: (schema.dtype, schema.shape[1:]) for name, schema in schemas.items()}
+
+
+def read(sheet: TableState, names: Sequence[str], rows: Rows | slice) -> dict[str, NDArray[Any]]:
+    """Return the values of columns in some rows."""
+    return {name: search.gather(sheet, name, rows) for name in names}
+
+
+def structures(sheet: TableState, names: Sequence[str], rows: Rows) -> NDArray[np.void]:
+    """Return some rows as an array of structures."""
+    return rows_of(read(sheet, names, rows), layout_of(sheet, names), len(rows))
+
+
+def key_of(rows: Rows) -> slice | NDArray[np.int64]:
+    """Return rows as a key of NumPy's kind.
+
+    >>> key_of(range(3, -1, -1))
+    slice(3, None, -1)
+    """
+    if not isinstance(rows, range):
+        return rows
+    # Going down past the first row, a stop of -1 would mean the last one.
+    return slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
+
+
+def numbered(sheet: TableState, where: object) -> Rows:
+    """Return the rows that an expression or a key of NumPy's kind stands for, in its order."""
+    if isinstance(where, str):
+        return search.find(sheet, parse(where))
+    selection = parse_key(where, (sheet.rows,))
+    if isinstance(selection, BasicSelection):
+        start, count, step = selection.starts[0], selection.counts[0], selection.steps[0]
+        return range(start, start + count * step, step)
+    if len(selection.shape) != 1:
+        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
+    axis = selection.axes[0]
+    return axis if isinstance(axis, range) else np.asarray(axis)
+
+
+def info_of(sheet: TableState, path: str | None, head: str) -> Info:
+    """Return what there is to know of a table, its first rows included."""
+    schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
+    first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
+    return table_info(path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs)
+
+
+def types_of(sheet: TableState) -> dict[str, DType]:
+    """Return the type of each column; that of a nested table is a structure."""
+    found: dict[str, DType] = {}
+    for name in sheet.names:
+        leaves = sheet.within(name)
+        if leaves == (name,):
+            found[name] = sheet.chunks(name).schema.dtype
+        else:
+            found[name] = row_dtype(layout_of(sheet, leaves))[name]
+    return found

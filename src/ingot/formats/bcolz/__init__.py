@@ -1,0 +1,1 @@
+"""bcolz 1.x directories: arrays and tables."""

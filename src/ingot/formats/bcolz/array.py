@@ -1,0 +1,315 @@
+"""The arrays of bcolz 1.x: a folder with two documents, and a file for each chunk.
+
+Knows the keys of an array (``meta/storage``, ``meta/sizes``, ``__attrs__``, ``data/__N.blp``), what
+opens when the documents are there, and the order in which a change reaches them. Refuses to know
+what the documents say and how a chunk is coded: `bcolz_metadata` and `superchunk` do.
+
+The number of rows in ``meta/sizes`` is what switches: chunks beyond it, and rows beyond it in the
+last chunk, do not count, so an append writes chunks first and the number last.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec
+from ingot.dtypes import DType
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    LimitError,
+    NotFoundError,
+    UnsupportedError,
+)
+from ingot.formats import json
+from ingot.formats.bcolz import types as bcolz_types
+from ingot.formats.bcolz.chunk_file import zone_in
+from ingot.formats.bcolz.metadata import (
+    SIZES,
+    STORAGE,
+    Metadata,
+    Storage,
+    check_stages,
+    default_chunk,
+    row_bytes,
+)
+from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
+from ingot.formats.keys import leaving, stored
+from ingot.formats.paths import prefix
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+
+__all__ = [
+    "ATTRS",
+    "BcolzMap",
+    "ColumnMap",
+    "DamagedAttributes",
+    "Documents",
+    "create_array",
+    "design",
+    "open_array",
+    "pack_attrs",
+    "parse_attrs",
+    "read_documents",
+]
+
+ATTRS: Final = "__attrs__"
+
+_OBJECT: Final = np.dtype(object)
+_KEEP: Final = ".keep"
+
+
+@dataclass(frozen=True, slots=True)
+class BcolzMap:
+    """The chunks of one array: a file each, all of them there."""
+
+    store: Store
+    metadata: Metadata
+    path: str = ""
+
+    @property
+    def schema(self) -> ArraySchema:
+        """What the array is."""
+        return self.metadata.schema
+
+    @property
+    def template(self) -> KeyTemplate:
+        """How keys follow from coordinates: by the first alone, the others are not cut."""
+        return KeyTemplate(f"{prefix(self.path)}data/__", suffix=".blp", leading=1)
+
+    def locate(self, coords: NDArray[np.int64]) -> Locations:
+        """Return where chunks lie: every one is a whole file, head and trailer included."""
+        return Locations(self.template.keys(coords))
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks, b"" for those that have none."""
+        keys = [self.template.key((number,)) for number in numbers]
+        found = self.store.read([Extent(key) for key in keys])
+        zones = []
+        for number, key, data in zip(numbers, keys, found, strict=True):
+            try:
+                zones.append(b"" if data is None else zone_in(data, number))
+            except IngotError as error:
+                error.add_note(f"in {key!r} of {self.store.location}")
+                raise
+        return zones
+
+    def reopened(self, store: Store) -> "BcolzMap":
+        """Return the map of the same array as `store` has it now."""
+        return replace(self, store=store, metadata=open_array(store, self.path).metadata)
+
+    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
+        """Return the commit that stores chunks, each by one atomic edit."""
+        template = self.template
+        edits: list[Edit] = []
+        for coords, data in encoded.items():
+            key = template.key(coords)
+            edits.append(Delete(key) if data is None else Put(key, data))
+        return Commit(publish=tuple(edits))
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
+        """Return the map with another number of rows; the number is what switches.
+
+        Whoever makes the array longer stores the chunks of all new rows before that.
+        """
+        element = self.schema.shape[1:]
+        if len(shape) != len(element) + 1 or (shape[0] and shape[1:] != element):
+            raise UnsupportedError(
+                f"bcolz: {list(self.schema.shape)} cannot become {list(shape)}: "
+                "only the number of rows can change"
+            )
+        metadata = self.metadata.resized(shape[0])
+        prepare: tuple[Edit, ...] = ()
+        if metadata.storage is not self.metadata.storage:
+            # Only an array without rows has chunks of another length: nobody needs them yet.
+            prepare = (Put(self._key(STORAGE), metadata.storage.pack()),)
+        publish = (Put(self._key(SIZES), metadata.pack_sizes()),)
+        template = self.template
+        found = leaving(
+            self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
+        )
+        cleanup = tuple(Delete(template.key(coords)) for coords in found)
+        return replace(self, metadata=metadata), Commit(prepare, publish, cleanup)
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzMap, Commit]":
+        """Return the map with other attributes."""
+        commit = Commit(publish=(Put(self._key(ATTRS), pack_attrs(attrs)),))
+        return replace(self, metadata=self.metadata.described(attrs)), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        template, start = self.template, prefix(self.path)
+        found = stored(self.store, template, len(self.schema.shape))
+        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
+        return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{_KEEP}")))
+
+    def _key(self, name: str) -> str:
+        return prefix(self.path) + name
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap(BcolzMap):
+    """The chunks of a column that is opened without its table: its length is the table's."""
+
+    @classmethod
+    def of(cls, chunks: BcolzMap) -> "ColumnMap":
+        """Return the same chunks as those of a column."""
+        return cls(chunks.store, chunks.metadata, chunks.path)
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
+        """Complain: the other columns would be left behind."""
+        raise UnsupportedError(
+            f"{self.store.location}: {self.path!r} is a column; open the table to change its length"
+        )
+
+    def removed(self) -> Commit:
+        """Complain: the table names it."""
+        raise UnsupportedError(
+            f"{self.store.location}: {self.path!r} is a column; open the table to drop it"
+        )
+
+
+class DamagedAttributes(Mapping[str, Any]):
+    """Attributes that are lost, beside data that are not: whoever looks at them is told.
+
+    >>> DamagedAttributes(CorruptionError("__attrs__: the document is empty"))["units"]
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: __attrs__: the document is empty
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: IngotError) -> None:
+        self._error = error
+
+    def __getitem__(self, key: str) -> Any:
+        raise self._error
+
+    def __iter__(self) -> Any:
+        raise self._error
+
+    def __len__(self) -> int:
+        raise self._error
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What lies in a folder that may be an array: its documents, each None when absent."""
+
+    storage: bytes | None
+    sizes: bytes | None
+    attrs: bytes | None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether any of the two that make an array is there."""
+        return self.storage is not None or self.sizes is not None
+
+
+def read_documents(store: Store, paths: Sequence[str]) -> list[Documents]:
+    """Return the documents of some folders, with one read."""
+    keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
+    # One byte more than allowed tells that a document is too long without reading all of it.
+    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    return [Documents(*found[at : at + 3]) for at in range(0, len(found), 3)]
+
+
+def open_array(store: Store, path: str = "", found: Documents | None = None) -> BcolzMap:
+    """Return the array at `path`; `found` are its documents, where they are known already."""
+    if found is None:
+        (found,) = read_documents(store, [path])
+    storage, sizes = prefix(path) + STORAGE, prefix(path) + SIZES
+    if not found.is_array:
+        raise NotFoundError(f"{store.location}: no {storage} and no {sizes}")
+    try:
+        if found.storage is None:
+            raise FormatError(f"{storage} is missing: the type of the items is lost")
+        if found.sizes is None:
+            raise CorruptionError(f"{sizes} is missing: the number of rows is lost")
+        attrs = parse_attrs(found.attrs, f"{store.location}: {prefix(path)}{ATTRS}")
+        metadata = Metadata.parse(found.storage, found.sizes, attrs, (storage, sizes))
+    except IngotError as error:
+        error.add_note(f"in {store.location}")
+        raise
+    return BcolzMap(store, metadata, path)
+
+
+def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
+    """Return the attributes of an ``__attrs__``; none when there is no such document.
+
+    >>> parse_attrs(b'{"temp": 22.5, "limit": NaN}')
+    {'temp': 22.5, 'limit': nan}
+    """
+    if data is None:
+        return {}
+    try:
+        return json.parse_object(data, where, bare_nan=True)
+    except (CorruptionError, FormatError) as error:
+        # bcolz empties the document before it writes it again, and the data need none.
+        return DamagedAttributes(error)
+
+
+def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
+    """Return the ``__attrs__`` that `parse_attrs` reads back.
+
+    >>> pack_attrs({"temp": 22.5})
+    b'{"temp": 22.5}\\n'
+    """
+    return json.pack_line(dict(attrs), ATTRS, bare_nan=True)
+
+
+def design(request: Request) -> ArraySchema:
+    """Return how an array will lie here: cut along its first axis only.
+
+    >>> design(Request((10, 3), np.dtype("<f8"), np.float64(0))).chunks
+    (43690, 3)
+    """
+    shape, dtype = request.shape, request.dtype
+    if not shape:
+        raise UnsupportedError("bcolz: an array has one axis at least")
+    bcolz_types.pack(dtype)
+    rows = _chunk_rows(request, dtype)
+    blosc, quantize = check_stages(request.stages, ChunkSpec((rows,), dtype))
+    auto = {"x_chunklen": "auto"} if request.chunks is None else {}
+    storage = Storage(dtype, blosc, quantize, rows, request.fill, auto)
+    schema = Metadata.of(storage, shape, request.attrs).schema
+    size = rows * row_bytes(shape, dtype)
+    if size > CHUNK_LIMIT:
+        raise LimitError(f"chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
+    return schema
+
+
+def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[ArrayNode, Commit]:
+    """Return a new array, and the commit that makes it; its chunks are for others to store.
+
+    What is returned is what opening will find: the metadata is read back from its bytes.
+    """
+    storage = Storage.of(schema).pack()
+    fresh = Metadata.of(Storage.parse(storage), schema.shape, schema.attrs)
+    sizes = fresh.pack_sizes()
+    attrs = pack_attrs(schema.attrs)
+    metadata = Metadata.parse(storage, sizes, parse_attrs(attrs))
+    start = prefix(path)
+    publish = (Put(start + STORAGE, storage), Put(start + ATTRS, attrs), Put(start + SIZES, sizes))
+    # A store has no empty folders, and bcolz opens no array without the folder of its chunks.
+    folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
+    return ArrayNode(BcolzMap(store, metadata, path)), Commit(prepare=folder, publish=publish)
+
+
+def _chunk_rows(request: Request, dtype: DType) -> int:
+    if dtype == _OBJECT:
+        return 1
+    if request.chunks is None:
+        return default_chunk(request.shape[0], row_bytes(request.shape, dtype))
+    rows, *others = request.chunks
+    lengths = zip(others, request.shape[1:], strict=True)
+    if any(chunk < length for chunk, length in lengths):
+        raise UnsupportedError(
+            f"bcolz: chunks {list(request.chunks)} cut an axis that is not the first"
+        )
+    return rows

@@ -1,0 +1,386 @@
+"""The two documents of a bcolz array, ``meta/storage`` and ``meta/sizes``.
+
+Knows them as functions from bytes to values and back, in all spellings of twelve years: those of
+carray and blz, list-valued defaults, switches for numbers. What they say beyond what is understood
+is kept and written again. Refuses to know where the documents lie.
+
+Only the shape in ``meta/sizes`` counts. The numbers of bytes beside it were never right in all
+versions, and are written as estimates.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from ingot.blosc.chunk import CODECS
+from ingot.blosc.header import LARGEST_BLOCK
+from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Filter, Raw, Stage
+from ingot.codecs.compressors import Blosc
+from ingot.codecs.filters import Quantize
+from ingot.dtypes import DType
+from ingot.errors import FormatError, LimitError, UnsupportedError
+from ingot.fields import INT64, FieldReader, shown
+from ingot.formats import json
+from ingot.formats.bcolz import types as bcolz_types
+from ingot.formats.bcolz.chunk_file import ChunkFileChain
+from ingot.formats.bcolz.pickles import Pickles
+from ingot.formats.zarr import fills
+from ingot.schema import ArraySchema
+
+__all__ = [
+    "SIZES",
+    "STORAGE",
+    "Metadata",
+    "Storage",
+    "check_stages",
+    "default_chunk",
+    "parse_sizes",
+    "row_bytes",
+]
+
+STORAGE: Final = "meta/storage"
+SIZES: Final = "meta/sizes"
+
+_OBJECT: Final = np.dtype(object)
+_AUTO: Final = "x_chunklen"
+_FILL: Final = "x_fill"
+_BLOCKSIZE: Final = "x_blocksize"
+_MOST_DIGITS: Final = 300
+
+# Bytes of a chunk: what reads well as a whole, and what keeps large arrays in few files.
+_LEAST_CHUNK: Final = 2**20
+_MOST_CHUNK: Final = 2**24
+_MOST_FILES: Final = 1024
+# A row is as dear as the block that it lies in; so short ones cost 5 % of space at the most.
+_BLOCK_BYTES: Final = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a ``meta/storage`` says: all of an array but its shape.
+
+    >>> Storage.parse(b'''{"dtype": "int32", "cparams": {"shuffle": true, "clevel": 5},
+    ...     "chunklen": 65536, "dflt": 0, "expectedlen": 100000}''').blosc.cname
+    'blosclz'
+    """
+
+    dtype: DType
+    blosc: Blosc
+    quantize: int
+    chunklen: int
+    fill: Any
+    document: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, data: bytes, where: str = STORAGE) -> "Storage":
+        """Return what a document says, or complain."""
+        return _parse_storage(bytes(data), where)
+
+    @classmethod
+    def of(cls, schema: ArraySchema) -> "Storage":
+        """Return the storage of a new array."""
+        blosc, quantize = _spelled(schema)
+        dtype, chunklen = schema.dtype, schema.chunks[0]
+        dflt = _pack_default(schema.fill, dtype)
+        values: dict[str, Any] = {
+            "dtype": bcolz_types.pack(dtype),
+            "cparams": {
+                "clevel": blosc.clevel,
+                "shuffle": _shuffle(blosc),
+                "cname": blosc.cname,
+                "quantize": quantize,
+            },
+            "chunklen": chunklen,
+            "expectedlen": schema.shape[0],
+            "dflt": dflt,
+        }
+        if dtype != _OBJECT and not _same(_parse_default(dflt, dtype, ()), schema.fill, dtype):
+            values[_FILL] = fills.pack(schema.fill, dtype)
+        if isinstance(schema.chain, ChunkFileChain) and schema.chain.auto:
+            values[_AUTO] = "auto"
+        if blosc.blocksize:
+            values[_BLOCKSIZE] = blosc.blocksize
+        return cls(dtype, blosc, quantize, chunklen, schema.fill, values)
+
+    @property
+    def auto(self) -> bool:
+        """Whether the length of chunks was nobody's wish."""
+        return self.document.get(_AUTO) == "auto"
+
+    def pack(self) -> bytes:
+        """Return the document that `parse` reads back, with all keys it does not know."""
+        return json.pack_line(dict(self.document), STORAGE, bare_nan=True)
+
+    def recut(self, chunklen: int) -> "Storage":
+        """Return the same storage with chunks of another length."""
+        return replace(self, chunklen=chunklen, document={**self.document, "chunklen": chunklen})
+
+    def chain(self) -> ChunkFileChain:
+        """Return how chunks are coded."""
+        blosc = replace(self.blosc, typesize=bcolz_types.typesize(self.dtype))
+        if self.dtype == _OBJECT:
+            return ChunkFileChain((), Pickles(), (blosc,))
+        filters: tuple[Filter, ...] = ()
+        if self.quantize and self.dtype.kind == "f":
+            filters = (Quantize(self.quantize, self.dtype, self.dtype),)
+        return ChunkFileChain(filters, Raw(), (blosc,), self.chunklen, self.auto)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """All of an array: what its documents say, together."""
+
+    storage: Storage
+    sizes: Mapping[str, Any]
+    schema: ArraySchema
+
+    @classmethod
+    def of(
+        cls,
+        storage: Storage,
+        shape: tuple[int, ...],
+        attrs: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None = None,
+    ) -> "Metadata":
+        """Return the metadata of an array of that shape."""
+        rows = 1 if storage.dtype == _OBJECT else storage.chunklen
+        cut = (rows, *(max(1, length) for length in shape[1:]))
+        schema = ArraySchema(
+            shape,
+            storage.dtype,
+            cut,
+            storage.chain(),
+            storage.fill,
+            attrs=attrs,
+            padded=False,
+            sparse=False,
+        )
+        return cls(storage, _counted(sizes or {}, schema), schema)
+
+    @classmethod
+    def parse(
+        cls,
+        storage: bytes,
+        sizes: bytes,
+        attrs: Mapping[str, Any],
+        where: tuple[str, str] = (STORAGE, SIZES),
+    ) -> "Metadata":
+        """Return the metadata that two documents make; what does not fit together is an error."""
+        kept = Storage.parse(storage, where[0])
+        shape, counts = parse_sizes(sizes, where[1])
+        if math.prod(shape) * kept.dtype.itemsize > INT64:
+            raise FormatError(f"{where[1]}: shape {list(shape)} has more bytes than 64 bits count")
+        size = kept.chunklen * row_bytes(shape, kept.dtype)
+        if kept.dtype != _OBJECT and size > CHUNK_LIMIT:
+            raise LimitError(
+                f"{where[0]}: chunklen {kept.chunklen} makes chunks of {size} bytes, "
+                f"the limit is {CHUNK_LIMIT}"
+            )
+        return cls.of(kept, shape, attrs, counts)
+
+    def resized(self, rows: int) -> "Metadata":
+        """Return the metadata of the same array with another number of rows.
+
+        While there are none, the length of chunks means nothing yet: where it was nobody's wish, it
+        is chosen anew for as many as there will be.
+        """
+        old, element = self.schema.shape[0], self.schema.shape[1:]
+        storage = self.storage
+        if storage.auto and not old and storage.dtype != _OBJECT:
+            best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
+            storage = storage if best == storage.chunklen else storage.recut(best)
+        if storage is not self.storage:
+            return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
+        schema = self.schema.resized((rows, *element))
+        return Metadata(storage, _counted(self.sizes, schema), schema)
+
+    def described(self, attrs: Mapping[str, Any]) -> "Metadata":
+        """Return the metadata with other attributes."""
+        return replace(self, schema=self.schema.described(attrs))
+
+    def pack_sizes(self) -> bytes:
+        """Return the ``meta/sizes`` of the array."""
+        return json.pack_line(dict(self.sizes), SIZES)
+
+
+def parse_sizes(data: bytes, where: str = SIZES) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """Return the shape that a ``meta/sizes`` claims, and all it says.
+
+    >>> parse_sizes(b'{"shape": [100000], "nbytes": 400000, "cbytes": 266904}')[0]
+    (100000,)
+    """
+    values = json.parse_object(data, where)
+    shape = FieldReader(where, values).integers("shape", low=0)
+    if not shape:
+        raise FormatError(f"{where}: shape is [], an array has one axis at least")
+    if math.prod(shape) > INT64 or math.prod(max(1, length) for length in shape) > INT64:
+        raise FormatError(f"{where}: shape {list(shape)} has more cells than 64 bits count")
+    return shape, values
+
+
+def row_bytes(shape: tuple[int, ...], dtype: DType) -> int:
+    """Return the bytes of one row, at least 1.
+
+    >>> row_bytes((10, 3), np.dtype("f4"))
+    12
+    """
+    return max(1, math.prod(shape[1:]) * dtype.itemsize)
+
+
+def default_chunk(rows: int, size: int) -> int:
+    """Return how many rows of `size` bytes a chunk has in an array of so many.
+
+    >>> default_chunk(0, 8), default_chunk(10**9, 8), default_chunk(10**6, 2**30)
+    (131072, 1048576, 1)
+    """
+    best = _LEAST_CHUNK
+    while best < _MOST_CHUNK and best * _MOST_FILES < rows * size:
+        best *= 2
+    return max(1, best // size)
+
+
+@lru_cache(maxsize=256)
+def _parse_storage(data: bytes, where: str) -> Storage:
+    values = json.parse_object(data, where, bare_nan=True)
+    claims = FieldReader(where, values)
+    dtype = bcolz_types.parse(claims.value("dtype"), f"{where}: dtype")
+    if not dtype.itemsize:
+        raise FormatError(f"{where}: dtype {dtype} has items of 0 bytes")
+    chunklen = claims.integer("chunklen", low=1)
+    blosc, quantize = _parse_parameters(claims)
+    fill = _parse_fill(claims, dtype)
+    return Storage(dtype, blosc, quantize, chunklen, fill, values)
+
+
+def _parse_parameters(claims: FieldReader) -> tuple[Blosc, int]:
+    field = "cparams" if claims.value("cparams", None) is not None else "bparams"
+    values = claims.mapping(field)
+    if values is None:
+        raise FormatError(f"{claims.where}: cparams is missing")
+    inner = FieldReader(f"{claims.where}: {field}", values)
+    shuffle = inner.value("shuffle", 1)
+    number = int(shuffle) if type(shuffle) is bool else inner.integer("shuffle", 1, high=2)
+    cname = inner.text("cname", "blosclz")
+    if cname not in CODECS:
+        raise UnsupportedError(f"{inner.where}: cname {shown(cname)} is unknown")
+    quantize = inner.integer("quantize", 0, high=_MOST_DIGITS)
+    blocksize = claims.integer(_BLOCKSIZE, 0, high=LARGEST_BLOCK)
+    return Blosc(cname, inner.integer("clevel", 5, high=9), number, blocksize), quantize
+
+
+def _parse_fill(claims: FieldReader, dtype: DType) -> Any:
+    exact = claims.value(_FILL, None)
+    if exact is not None and dtype != _OBJECT:
+        return fills.parse(exact, dtype, f"{claims.where}: {_FILL}")
+    claim = claims.value("dflt", 0)
+    try:
+        return _parse_default(claim, dtype, ())
+    except (ValueError, TypeError, OverflowError):
+        raise FormatError(
+            f"{claims.where}: dflt {shown(claim)} is no value of type {dtype}"
+        ) from None
+
+
+def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
+    """Return the item that a default stands for; up to bcolz 1.0 it has the shape of a row."""
+    if dtype == _OBJECT:
+        return claim
+    if isinstance(claim, list) and dtype.names is None:
+        first = claim[0] if claim else 0
+        if any(each != first for each in claim) or len(path) > 32:
+            raise ValueError
+        return _parse_default(first, dtype, (*path, 0))
+    if claim is None or claim == 0 or claim == "":
+        return fills.zero(dtype)
+    if dtype.names is not None:
+        return _parse_structure(claim, dtype)
+    if dtype.kind in "SV":
+        return _parse_octets(claim, dtype)
+    if dtype.kind == "c" and type(claim) in (int, float):
+        return dtype.type(claim)
+    return fills.parse(claim, dtype)
+
+
+def _parse_structure(claim: Any, dtype: DType) -> Any:
+    names = dtype.names or ()
+    # Beside a row of structures, a structure is a list as well.
+    while isinstance(claim, list) and claim and isinstance(claim[0], list) and len(claim) == 1:
+        claim = claim[0]
+    if not isinstance(claim, list) or len(claim) != len(names):
+        raise ValueError
+    item = np.zeros((), dtype)
+    for name, part in zip(names, claim, strict=True):
+        item[name] = _parse_default(part, dtype[name].base, ())
+    return item[()]
+
+
+def _parse_octets(claim: Any, dtype: DType) -> Any:
+    if not isinstance(claim, str):
+        raise ValueError
+    octets = claim.encode("latin-1")
+    if len(octets) > dtype.itemsize:
+        raise ValueError
+    return np.frombuffer(octets.ljust(dtype.itemsize, b"\0"), dtype)[0]
+
+
+def _pack_default(fill: Any, dtype: DType) -> Any:
+    """Return what bcolz makes of a fill value; 0 where it cannot make anything of it."""
+    kind = dtype.kind
+    if kind == "O" or kind in "cmM" or (kind == "f" and dtype.itemsize > 8):
+        return 0
+    if kind == "S":
+        return fill.decode("ascii") if bytes(fill).isascii() else ""
+    if kind == "V" and dtype.names is None:
+        return "\0" * dtype.itemsize
+    if kind == "V":
+        return [_pack_default(fill[name], dtype[name]) for name in dtype.names or ()]
+    return np.asarray(fill, dtype)[()].tolist()
+
+
+def _same(fill: Any, other: Any, dtype: DType) -> bool:
+    return np.asarray(fill, dtype).tobytes() == np.asarray(other, dtype).tobytes()
+
+
+def _spelled(schema: ArraySchema) -> tuple[Blosc, int]:
+    """Return the codecs of an array as bcolz has them."""
+    chain = schema.chain
+    (blosc,) = chain.compressors
+    assert isinstance(blosc, Blosc)
+    digits = [each.digits for each in chain.filters if isinstance(each, Quantize)]
+    return blosc, digits[0] if digits else 0
+
+
+def _shuffle(blosc: Blosc) -> int:
+    return ("none", "shuffle", "bitshuffle").index(blosc.recipe().shuffle)
+
+
+def _counted(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:
+    """Return the sizes of an array of another shape: the bytes are an estimate."""
+    nbytes = schema.nbytes
+    before, stored = sizes.get("nbytes"), sizes.get("cbytes")
+    counts = type(before) is int and type(stored) is int
+    guess = nbytes if not counts or not before else nbytes * stored // before  # type: ignore[operator]
+    if sizes.get("shape") == list(schema.shape):
+        return dict(sizes)
+    return {**sizes, "shape": list(schema.shape), "nbytes": nbytes, "cbytes": max(guess, 0)}
+
+
+def check_stages(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int]:
+    """Return the codecs that somebody wishes as bcolz has them, or complain that it has them not.
+
+    >>> check_stages(None, ChunkSpec((1,), np.dtype("f8")))[0].cname
+    'lz4'
+    """
+    if stages is None:
+        return Blosc(blocksize=_BLOCK_BYTES), 0
+    quantize = [stage for stage in stages if isinstance(stage, Quantize)]
+    blosc = [stage for stage in stages if isinstance(stage, Blosc)]
+    if len(quantize) + len(blosc) != len(stages) or max(len(quantize), len(blosc)) > 1:
+        raise UnsupportedError("bcolz: chunks are compressed by Blosc, and floats may be quantized")
+    if quantize and (quantize[0].dtype != spec.dtype or quantize[0].astype != spec.dtype):
+        raise UnsupportedError("bcolz: quantize keeps the type of the items")
+    return blosc[0] if blosc else Blosc(clevel=0), quantize[0].digits if quantize else 0

@@ -1,0 +1,1 @@
+"""Zarr, from its first layout to version 3."""

@@ -1,0 +1,153 @@
+"""Zarr before it counted versions: ``__zmeta__``, ``__zattr__``, and Blosc chunks in ``__zdata__``.
+
+Knows the metadata of zarr 0.4, byte by byte, the pickled one of zarr 0.3, and the names of chunks.
+Refuses what the layout cannot hold: arrays without axes, objects, any codec but Blosc, and the
+Zstandard that its Blosc did not have. Other files in the folder are none of its business, such as
+the ``.lock`` and ``.partial`` files that its writers left beside chunks.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from ingot import blosc, dtypes
+from ingot.codecs.codec import ChunkSpec, Stage, assemble
+from ingot.codecs.compressors import Blosc
+from ingot.errors import UnsupportedError
+from ingot.fields import FieldReader, Problems
+from ingot.formats import json
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.zarr import pickled, v01
+from ingot.formats.zarr.v01 import Layout, Metadata, V01Map
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Delete, Put, Store, staged_key
+
+__all__ = ["ATTRS", "DATA", "META", "Zarr0Format", "pack_meta", "parse_meta"]
+
+META: Final = "__zmeta__"
+ATTRS: Final = "__zattr__"
+DATA: Final = "__zdata__"
+
+_CODECS: Final = tuple(name for name in blosc.CODECS if name != "zstd")
+_SHUFFLES: Final = range(3)
+
+
+def parse_meta(data: bytes, where: str = META) -> Metadata:
+    """Return what a ``__zmeta__`` says, in JSON or pickled, or all that is wrong with it.
+
+    >>> metadata = parse_meta(b'''{"chunks": [10], "clevel": 3, "cname": "lz4", "dtype": "<i4",
+    ...     "fill_value": 42, "shape": [25], "shuffle": 1}''')
+    >>> metadata.schema.fill, metadata.schema.grid.chunk_count
+    (np.int32(42), 3)
+    """
+    return _parse_meta(bytes(data), where)
+
+
+# Programs open the same array again and again.
+@lru_cache(maxsize=256)
+def _parse_meta(data: bytes, where: str) -> Metadata:
+    if data[:1] == b"(":
+        values = _unpickled(data, where)
+    else:
+        values = json.parse_object(data, where, bare_nan=True)
+    claims, complaints = FieldReader(where, values), Problems()
+    take = complaints.take
+    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), (0,))
+    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), (1,))
+    stage = take(lambda: _parse_stage(claims), Blosc())
+    dtype = take(lambda: v01.parse_dtype(claims), np.dtype("u1"))
+    complaints.settle()
+    take(lambda: v01.check_geometry(where, shape, chunks), None)
+    fill = take(lambda: v01.parse_fill(claims, dtype), None)
+    complaints.settle()
+    chain = assemble([stage], ChunkSpec(chunks, dtype, fill))
+    return Metadata(ArraySchema(shape, dtype, chunks, chain, fill), values)
+
+
+def pack_meta(schema: ArraySchema) -> bytes:
+    """Return the ``__zmeta__`` of an array, in JSON, as zarr 0.4 wrote it."""
+    [stage] = schema.chain.compressors
+    assert isinstance(stage, Blosc)
+    values = {
+        "chunks": list(schema.chunks),
+        "clevel": stage.clevel,
+        "cname": stage.cname,
+        "dtype": dtypes.pack(schema.dtype),
+        "fill_value": v01.pack_scalar(schema.fill, schema.dtype),
+        "shape": list(schema.shape),
+        "shuffle": stage.shuffle,
+    }
+    return json.pack(values, META, bare_nan=True)
+
+
+class Zarr0Format:
+    """The first layout of Zarr: one array in a store."""
+
+    name: ClassVar[str] = "zarr0"
+    holds: ClassVar[Kind] = Kind.ARRAY
+    signature: ClassVar[Signature] = Signature(markers=(META,))
+    settings: ClassVar[tuple[str, ...]] = ()
+
+    def open(self, store: Store, path: str = "") -> ArrayNode:
+        """Return the array of a store."""
+        return v01.open_array(store, path, _LAYOUT)
+
+    def design(self, request: Request, **layout: Any) -> ArraySchema:
+        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
+        grid = v01.designed_grid(request, self.name)
+        stages = (Blosc(),) if request.stages is None else request.stages
+        _check_stages(stages)
+        chain = assemble(stages, ChunkSpec(grid.chunk, request.dtype, request.fill))
+        v01.pack_scalar(request.fill, request.dtype)
+        return ArraySchema(
+            grid.shape, request.dtype, grid.chunk, chain, request.fill, attrs=request.attrs
+        )
+
+    def create(
+        self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that makes it, with an empty folder for its chunks.
+
+        What is returned is what opening will find: the metadata is read back from its bytes.
+        """
+        if path:
+            raise UnsupportedError(f"zarr0: holds one array alone, not one at {path!r}")
+        data = pack_meta(schema)
+        # Stores have no folders by themselves; one that held a key is there when the key is gone.
+        holder = staged_key(f"{DATA}/folder", "0")
+        publish = [Put(META, data)]
+        if schema.attrs:
+            publish.insert(0, Put(ATTRS, v01.pack_attrs(schema.attrs, ATTRS)))
+        chunks = V01Map(store, parse_meta(data).described(schema.attrs), _LAYOUT)
+        return ArrayNode(chunks), Commit((Put(holder, b""),), tuple(publish), (Delete(holder),))
+
+
+_LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(f"{DATA}/", ".", ".blosc"), parse_meta)
+
+
+def _unpickled(data: bytes, where: str) -> dict[str, Any]:
+    values = pickled.parse(data, where)
+    cname = values.get("cname")
+    if isinstance(cname, bytes):
+        values["cname"] = cname.decode("latin-1")
+    return values
+
+
+def _parse_stage(claims: FieldReader) -> Blosc:
+    return Blosc(
+        cname=claims.choice("cname", blosc.CODECS),
+        clevel=claims.integer("clevel", high=9),
+        shuffle=claims.integer("shuffle", high=_SHUFFLES[-1]),
+    )
+
+
+def _check_stages(stages: Sequence[Stage]) -> None:
+    if len(stages) != 1 or not isinstance(stages[0], Blosc):
+        raise UnsupportedError("zarr0: a chunk is one Blosc chunk, no other codec can be used")
+    stage = stages[0]
+    if stage.cname not in _CODECS:
+        raise UnsupportedError(f"zarr0: Blosc has {', '.join(_CODECS)} here, not {stage.cname}")
+    if stage.shuffle not in _SHUFFLES or stage.blocksize:
+        raise UnsupportedError("zarr0: no blocksize can be stored, and no shuffle but 0, 1 or 2")

@@ -1,0 +1,305 @@
+"""What the first two layouts of Zarr share: a store that holds one array and nothing else.
+
+Knows an array whose metadata is one document, whose attributes are another and whose chunks have a
+key each, and the rules for types, shapes and fill values that both documents have in common.
+Refuses to know how the documents are spelled: `zarr0` and `zarr1` do.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import dtypes
+from ingot.dtypes import DType
+from ingot.errors import FormatError, IngotError, NotFoundError, UnsafeError, UnsupportedError
+from ingot.fields import INT64, FieldReader, shown
+from ingot.formats import json, keys
+from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
+from ingot.grid import ChunkGrid, auto_chunks
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Delete, Extent, Put, Store
+
+__all__ = [
+    "Layout",
+    "Metadata",
+    "V01Map",
+    "check_geometry",
+    "designed_grid",
+    "open_array",
+    "pack_attrs",
+    "pack_metadata",
+    "pack_scalar",
+    "parse_attrs",
+    "parse_dtype",
+    "parse_fill",
+    "parse_scalar",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a metadata document says: the array, and the document, with keys nobody knows."""
+
+    schema: ArraySchema
+    document: Mapping[str, Any]
+
+    def resized(self, shape: tuple[int, ...]) -> "Metadata":
+        """Return the metadata of the same array in another shape."""
+        values = {**self.document, "shape": list(shape)}
+        return Metadata(self.schema.resized(shape), values)
+
+    def described(self, attrs: Mapping[str, Any]) -> "Metadata":
+        """Return the metadata of the same array with other attributes."""
+        return replace(self, schema=self.schema.described(attrs))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts of an array lie, and how its metadata is read."""
+
+    meta: str
+    attrs: str
+    template: KeyTemplate
+    parse: Callable[[bytes, str], Metadata]
+
+
+@dataclass(frozen=True, slots=True)
+class V01Map:
+    """The chunks of the one array of a store: each under a key of its own, absent when all fill."""
+
+    store: Store
+    metadata: Metadata
+    layout: Layout
+
+    @property
+    def schema(self) -> ArraySchema:
+        """What the array is."""
+        return self.metadata.schema
+
+    @property
+    def path(self) -> str:
+        """Nothing: the array is all that its store holds."""
+        return ""
+
+    @property
+    def template(self) -> KeyTemplate:
+        """How keys follow from coordinates."""
+        return self.layout.template
+
+    def locate(self, coords: NDArray[np.int64]) -> Locations:
+        """Return where chunks lie: every one is a whole key."""
+        return Locations(self.template.keys(coords))
+
+    def reopened(self, store: Store) -> "V01Map":
+        """Return the map of the same array as `store` has it now."""
+        return _opened(store, self.layout)
+
+    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
+        """Return the commit that stores chunks, each by one atomic edit."""
+        return keys.staged(self.template, encoded)
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[V01Map, Commit]":
+        """Return the map of another shape; chunks that leave or enter the grid are removed.
+
+        The software of that time removed none, so that a larger array of long ago could come back
+        to life when a smaller one grew.
+        """
+        if len(shape) != len(self.schema.shape):
+            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+        metadata = self.metadata.resized(shape)
+        old, new = self.schema.grid.counts, metadata.schema.grid.counts
+        commit = Commit(
+            prepare=keys.removals(self.store, self.template, new, old),
+            publish=(Put(self.layout.meta, pack_metadata(metadata, self.layout.meta)),),
+            cleanup=keys.removals(self.store, self.template, old, new),
+        )
+        return replace(self, metadata=metadata), commit
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[V01Map, Commit]":
+        """Return the map with other attributes."""
+        commit = Commit(publish=(Put(self.layout.attrs, pack_attrs(attrs, self.layout.attrs)),))
+        return replace(self, metadata=self.metadata.described(attrs)), commit
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        documents = Delete(self.layout.meta), Delete(self.layout.attrs)
+        return Commit(publish=(*documents, *chunks))
+
+
+def open_array(store: Store, path: str, layout: Layout) -> ArrayNode:
+    """Return the array of a store; these layouts have no paths below it."""
+    if path.strip("/"):
+        raise NotFoundError(f"{store.location}: no {path!r}, this layout holds one array alone")
+    return ArrayNode(_opened(store, layout))
+
+
+def pack_metadata(metadata: Metadata, where: str) -> bytes:
+    """Return a metadata document as JSON: keys sorted, four spaces of indent."""
+    values, schema = dict(metadata.document), metadata.schema
+    # A pickled document may hold what JSON does not.
+    if not isinstance(values.get("fill_value"), bool | int | float | str | None):
+        values["fill_value"] = pack_scalar(schema.fill, schema.dtype)
+    return json.pack(values, where, bare_nan=True)
+
+
+def parse_attrs(data: bytes, where: str) -> dict[str, Any]:
+    """Return the attributes of a document.
+
+    >>> parse_attrs(b'{"limit": NaN}', "attrs")
+    {'limit': nan}
+    """
+    return json.parse_object(data, where, bare_nan=True)
+
+
+def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
+    """Return the attributes as the document that `parse_attrs` reads back.
+
+    >>> print(pack_attrs({"foo": 42, "bar": 4.2}, "__zattr__").decode())
+    {
+        "bar": 4.2,
+        "foo": 42
+    }
+    """
+    return json.pack(dict(attrs), where, bare_nan=True)
+
+
+def parse_dtype(claims: FieldReader) -> DType:
+    """Take the field `dtype`; objects, of which only addresses were stored, are refused."""
+    dtype = dtypes.parse(claims.value("dtype"), f"{claims.where}: dtype")
+    if dtype.hasobject:
+        raise UnsafeError(f"{claims.where}: dtype is '|O': addresses of objects, not objects")
+    return dtype
+
+
+def parse_fill(claims: FieldReader, dtype: DType) -> Any:
+    """Take the field `fill_value` as an item of `dtype`."""
+    return parse_scalar(claims.value("fill_value"), dtype, f"{claims.where}: fill_value")
+
+
+def check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
+    """Refuse shapes that do not fit together, or that the layout cannot have."""
+    if len(shape) != len(chunks):
+        raise FormatError(f"{where}: shape has {len(shape)} axes, chunks has {len(chunks)}")
+    if not shape:
+        raise FormatError(f"{where}: shape is [], this layout has no arrays without axes")
+    for field, lengths in (("shape", shape), ("chunks", chunks)):
+        if math.prod(lengths) > INT64:
+            raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
+
+
+def designed_grid(request: Request, name: str) -> ChunkGrid:
+    """Return the grid of a new array, or say why the layout `name` cannot hold it.
+
+    >>> designed_grid(Request((), np.dtype("<f4"), np.float32(0)), "zarr0")
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: zarr0: arrays without axes cannot be stored
+    """
+    shape, dtype = request.shape, request.dtype
+    if not shape:
+        raise UnsupportedError(f"{name}: arrays without axes cannot be stored")
+    if dtypes.is_variable(dtype):
+        raise UnsupportedError(f"{name}: items of type {dtype} cannot be stored")
+    chunks = request.chunks
+    if chunks is None:
+        chunks = auto_chunks(shape, dtype.itemsize, growing=0 in shape)
+    return ChunkGrid(shape, chunks, padded=True)
+
+
+def _opened(store: Store, layout: Layout) -> V01Map:
+    # One byte more than allowed tells that a document is too long without reading all of it.
+    wanted = [Extent(key, 0, json.LARGEST + 1) for key in (layout.meta, layout.attrs)]
+    meta, attrs = store.read(wanted)
+    if meta is None:
+        raise NotFoundError(f"{store.location}: no {layout.meta}")
+    try:
+        metadata = layout.parse(meta, layout.meta)
+        if attrs is not None:
+            metadata = metadata.described(parse_attrs(attrs, layout.attrs))
+    except IngotError as error:
+        error.add_note(f"in {store.location}")
+        raise
+    return V01Map(store, metadata, layout)
+
+
+def parse_scalar(claim: object, dtype: DType, where: str = "fill_value") -> Any:
+    """Return the item of `dtype` that a file claims; null, which meant any memory, reads as zero.
+
+    >>> parse_scalar(0, np.dtype("S5")), parse_scalar(3.0, np.dtype("<i4"))
+    (np.bytes_(b'0'), np.int32(3))
+    >>> parse_scalar(None, np.dtype("<f8"))
+    np.float64(0.0)
+    >>> parse_scalar(300, np.dtype("|u1"))
+    Traceback (most recent call last):
+    ingot.errors.FormatError: fill_value: 300 is no value of type uint8
+    """
+    item = np.zeros((), dtype)
+    opaque = dtype.kind == "V" and dtype.names is None
+    if claim is None or (opaque and type(claim) is int and claim == 0):
+        return item[()]
+    try:
+        _check_kind(claim, dtype)
+        with np.errstate(all="ignore"):
+            item.fill(claim)
+    except (ValueError, TypeError, OverflowError):
+        raise FormatError(f"{where}: {shown(claim)} is no value of type {dtype}") from None
+    if isinstance(claim, int | float) and dtype.kind in "fc" and _lost(item, claim):
+        raise FormatError(f"{where}: {shown(claim)} is no value of type {dtype}")
+    return item[()]
+
+
+def pack_scalar(fill: Any, dtype: DType) -> Any:
+    """Return the spelling that `parse` reads back as `fill`; some items have none.
+
+    >>> pack_scalar(np.float32(0.5), np.dtype("<f4")), pack_scalar(b"ab", np.dtype("S5"))
+    (0.5, 'ab')
+    >>> pack_scalar(1j, np.dtype("<c16"))
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: fill_value: this layout cannot spell 1j of type complex128
+    """
+    item = np.zeros((), dtype)
+    item[()] = fill
+    for spelling in (_natural(item), 0, None):
+        try:
+            found = parse_scalar(spelling, dtype)
+        except FormatError:
+            continue
+        if _same(np.asarray(found, dtype), item):
+            return spelling
+    raise UnsupportedError(f"fill_value: this layout cannot spell {fill!r} of type {dtype}")
+
+
+def _check_kind(claim: object, dtype: DType) -> None:
+    # NumPy would also parse text as a number, and take anything at all for true or false.
+    if isinstance(claim, list | dict) or (isinstance(claim, str) and dtype.kind in "biufc"):
+        raise TypeError
+
+
+def _lost(item: Any, claim: float) -> bool:
+    """Tell whether a finite number became infinite."""
+    return bool(np.isinf(item)) and (isinstance(claim, int) or not math.isinf(claim))
+
+
+def _natural(item: Any) -> Any:
+    kind = item.dtype.kind
+    if kind == "b":
+        return bool(item)
+    if kind in "iu":
+        return int(item)
+    if kind in "fc":
+        return float(item.real)
+    if kind in "mM":
+        return int(item.view(f"{item.dtype.byteorder}i8"))
+    if kind == "S":
+        return bytes(item[()]).decode("latin-1")
+    return str(item[()]) if kind == "U" else 0
+
+
+def _same(found: Any, item: Any) -> bool:
+    if item.dtype.kind == "f" and np.isnan(item):
+        return bool(np.isnan(found))
+    return bool(found.tobytes() == item.tobytes())

@@ -1,0 +1,159 @@
+"""Zarr version 1: ``meta``, ``attrs``, and chunks beside them, ``0.0`` and so on.
+
+Knows the metadata of zarr 1.0 and 1.1 and how it names compressors. Refuses what the layout cannot
+hold: arrays without axes, objects, filters, more than one codec.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from ingot import dtypes
+from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
+from ingot.codecs.compressors import Blosc, Bz2, Lzma, Zlib
+from ingot.codecs.filters import Transpose
+from ingot.errors import UnsupportedError
+from ingot.fields import FieldReader, Problems
+from ingot.formats import json
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.zarr import v01
+from ingot.formats.zarr.v01 import Layout, Metadata, V01Map
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Put, Store
+
+__all__ = ["ATTRS", "META", "Zarr1Format", "pack_meta", "parse_meta"]
+
+META: Final = "meta"
+ATTRS: Final = "attrs"
+
+_VERSION: Final = 1
+_NAMES: Final = ("blosc", "zlib", "gzip", "bz2", "lzma", "none", None)
+_LEVELS: Final = {"zlib": Zlib, "gzip": Zlib, "bz2": Bz2}
+_ORDERS: Final = ("C", "F")
+
+
+def parse_meta(data: bytes, where: str = META) -> Metadata:
+    """Return what a ``meta`` says, or all that is wrong with it in one error.
+
+    >>> metadata = parse_meta(b'''{"zarr_format": 1, "shape": [25], "chunks": [10], "order": "C",
+    ...     "dtype": "<i4", "fill_value": 42, "compression": "zlib", "compression_opts": 1}''')
+    >>> metadata.schema.fill, metadata.schema.chain.compressors
+    (np.int32(42), (Zlib(level=1),))
+    """
+    return _parse_meta(bytes(data), where)
+
+
+# Programs open the same array again and again.
+@lru_cache(maxsize=256)
+def _parse_meta(data: bytes, where: str) -> Metadata:
+    values = json.parse_object(data, where, bare_nan=True)
+    claims, complaints = FieldReader(where, values), Problems()
+    claims.choice("zarr_format", (_VERSION,))
+    take = complaints.take
+    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), (0,))
+    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), (1,))
+    order = take(lambda: claims.choice("order", _ORDERS), "C")
+    stages: list[Stage] = take(lambda: _parse_stages(claims), [])
+    dtype = take(lambda: v01.parse_dtype(claims), np.dtype("u1"))
+    complaints.settle()
+    take(lambda: v01.check_geometry(where, shape, chunks), None)
+    fill = take(lambda: v01.parse_fill(claims, dtype), None)
+    complaints.settle()
+    chain = _chain(stages, ChunkSpec(chunks, dtype, fill), order)
+    return Metadata(ArraySchema(shape, dtype, chunks, chain, fill, order), values)
+
+
+def pack_meta(schema: ArraySchema) -> bytes:
+    """Return the ``meta`` of an array, as zarr 1.1 wrote it."""
+    name, options = _spelled(schema.chain.compressors)
+    values = {
+        "chunks": list(schema.chunks),
+        "compression": name,
+        "compression_opts": options,
+        "dtype": dtypes.pack(schema.dtype),
+        "fill_value": v01.pack_scalar(schema.fill, schema.dtype),
+        "order": schema.order,
+        "shape": list(schema.shape),
+        "zarr_format": _VERSION,
+    }
+    return json.pack(values, META, bare_nan=True)
+
+
+class Zarr1Format:
+    """Zarr version 1: one array in a store."""
+
+    name: ClassVar[str] = "zarr1"
+    holds: ClassVar[Kind] = Kind.ARRAY
+    signature: ClassVar[Signature] = Signature(markers=(META,))
+    settings: ClassVar[tuple[str, ...]] = ("order",)
+
+    def open(self, store: Store, path: str = "") -> ArrayNode:
+        """Return the array of a store."""
+        return v01.open_array(store, path, _LAYOUT)
+
+    def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
+        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
+        if order not in _ORDERS:
+            raise ValueError(f"order is {order!r}, not one of {', '.join(map(repr, _ORDERS))}")
+        grid = v01.designed_grid(request, self.name)
+        dtype, fill = request.dtype, request.fill
+        stages = (Blosc(),) if request.stages is None else request.stages
+        _spelled(stages)
+        v01.pack_scalar(fill, dtype)
+        chain = _chain(stages, ChunkSpec(grid.chunk, dtype, fill), order)
+        return ArraySchema(grid.shape, dtype, grid.chunk, chain, fill, order, request.attrs)
+
+    def create(
+        self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that makes it; attributes are always written.
+
+        What is returned is what opening will find: the metadata is read back from its bytes.
+        """
+        if path:
+            raise UnsupportedError(f"zarr1: holds one array alone, not one at {path!r}")
+        data = pack_meta(schema)
+        attrs = Put(ATTRS, v01.pack_attrs(schema.attrs, ATTRS))
+        chunks = V01Map(store, parse_meta(data).described(schema.attrs), _LAYOUT)
+        return ArrayNode(chunks), Commit(publish=(attrs, Put(META, data)))
+
+
+_LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(), parse_meta)
+
+
+def _chain(stages: Sequence[Stage], spec: ChunkSpec, order: str) -> CodecChain:
+    first = [Transpose()] if order == "F" and len(spec.shape) > 1 else []
+    return assemble([*first, *stages], spec)
+
+
+def _parse_stages(claims: FieldReader) -> list[Stage]:
+    name = claims.choice("compression", _NAMES)
+    options = claims.value("compression_opts", None)
+    if name in ("none", None):
+        return []
+    where = f"{claims.where}: compression_opts"
+    if name in _LEVELS:
+        level = {} if options is None else {"level": options}
+        return [_LEVELS[name].parse(FieldReader(where, level))]
+    if options is not None and not isinstance(options, dict):
+        raise claims.wrong("compression_opts", options, "an object or null")
+    inner = FieldReader(where, options or {})
+    return [Blosc.parse(inner) if name == "blosc" else Lzma.parse(inner)]
+
+
+def _spelled(stages: Sequence[Stage]) -> tuple[str, Any]:
+    """Return the name of a compressor and its options, as the document spells them."""
+    if not stages:
+        return "none", None
+    [stage, *more] = stages
+    if more or not isinstance(stage, Blosc | Zlib | Bz2 | Lzma):
+        raise UnsupportedError("zarr1: a chunk goes through one of blosc, zlib, bz2, lzma, or none")
+    config = stage.config()
+    name = config.pop("id")
+    if isinstance(stage, Blosc):
+        if stage.blocksize or stage.shuffle < 0:
+            raise UnsupportedError("zarr1: no blocksize can be stored, no shuffle but 0, 1 or 2")
+        del config["blocksize"]
+    return name, config["level"] if isinstance(stage, Zlib | Bz2) else config

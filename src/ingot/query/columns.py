@@ -1,0 +1,29 @@
+"""What a query needs of a table: its columns by name, each with an engine that reads it."""
+
+from typing import Protocol
+
+from ingot.engine.run import Engine
+from ingot.formats.format import ChunkMap
+
+__all__ = ["ColumnSource"]
+
+
+class ColumnSource(Protocol):
+    """One state of a table, as queries read it."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        ...
+
+    def within(self, name: str) -> tuple[str, ...]:
+        """Return the columns that a name stands for; `ColumnError` where there is none."""
+        ...
+
+    def chunks(self, name: str) -> ChunkMap:
+        """Return the chunk map of a column."""
+        ...
+
+    def engine(self, name: str) -> Engine:
+        """Return the engine that reads a column."""
+        ...

@@ -1,0 +1,151 @@
+"""Comparisons that the kernel makes while it decodes, so that no column is ever held in memory.
+
+Knows which expressions are made of such comparisons: of one column with one value each, joined by
+``and``, ``or``, ``not`` and their like. Refuses everything else, which is evaluated from columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.dtypes import DType
+from ingot.engine.scan import Comparison, Condition, comparable, mark
+from ingot.query.columns import ColumnSource
+from ingot.query.expr import Binary, Column, Combine, Compare, Expression, Literal, Unary
+from ingot.query.literals import MIRRORED, adapt
+
+__all__ = ["compared", "conditions", "item_of"]
+
+Mask = NDArray[np.bool_]
+
+
+def conditions(table: ColumnSource, expression: Expression) -> list[Condition] | None:
+    """Return the comparisons that an expression joins by ``and``, by column.
+
+    None when it is made of anything else, or the kernel cannot make one of them.
+    """
+    tests: dict[str, list[Comparison]] = {}
+    for side in _sides(expression):
+        found = _test(table, side) if isinstance(side, Compare) else None
+        if found is None:
+            return None
+        tests.setdefault(found[0], []).append(found[1])
+    return [(table.engine(name), each) for name, each in tests.items()]
+
+
+def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask | None:
+    """Return of which rows an expression is true; None when the kernel cannot tell."""
+    if isinstance(expression, Compare):
+        return _all_true(table, (expression,), rows)
+    if isinstance(expression, Unary) and expression.operator in ("~", "not"):
+        inner = compared(table, expression.operand, rows)
+        return None if inner is None else np.logical_not(inner, out=inner)
+    word = _word(expression)
+    if word == "and":
+        return _all_true(table, tuple(_sides(expression)), rows)
+    if word is not None:
+        return _joined(word, (compared(table, side, rows) for side in _parts(expression)))
+    return None
+
+
+def item_of(value: Any, dtype: DType) -> NDArray[Any] | None:
+    """Return the item that NumPy compares with when it compares items of `dtype` with a value.
+
+    None when it would make both sides another type first.
+
+    >>> item_of(0.1, np.dtype("f4")), item_of(300, np.dtype("u1")), item_of(0.5, np.dtype("i4"))
+    (array(0.1, dtype=float32), None, None)
+    """
+    kind = dtype.kind
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        # Both have the same unit already.
+        return np.array(value, dtype) if value.dtype == dtype else None
+    if kind == "b":
+        return np.array(value) if isinstance(value, bool) else None
+    if kind in "iu" and isinstance(value, int):
+        limits = np.iinfo(dtype)
+        return np.array(value, dtype) if limits.min <= value <= limits.max else None
+    if kind == "f" and isinstance(value, int | float):
+        with np.errstate(all="ignore"):
+            return np.array(float(value), dtype)
+    return None
+
+
+_WORDS = {"&": "and", "|": "or", "^": "xor"}
+_JOINS: dict[str, Callable[..., Mask]] = {
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+}
+
+
+def _word(expression: Expression) -> str | None:
+    """Return how an expression joins its parts, if it does."""
+    if isinstance(expression, Combine):
+        return expression.operator
+    return _WORDS.get(expression.operator) if isinstance(expression, Binary) else None
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    if isinstance(expression, Combine):
+        return expression.operands
+    return (expression.left, expression.right) if isinstance(expression, Binary) else ()
+
+
+def _sides(expression: Expression) -> Iterator[Expression]:
+    """Yield what must all be true for an expression to be true."""
+    if _word(expression) != "and":
+        yield expression
+        return
+    for part in _parts(expression):
+        yield from _sides(part)
+
+
+def _all_true(table: ColumnSource, expressions: Sequence[Expression], rows: range) -> Mask | None:
+    """Return of which rows all are true; a column is decoded once for all its comparisons."""
+    tests: dict[str, list[Comparison]] = {}
+    others: list[Expression] = []
+    for expression in expressions:
+        if not isinstance(expression, Compare):
+            others.append(expression)
+            continue
+        found = _test(table, expression)
+        if found is None:
+            return None
+        tests.setdefault(found[0], []).append(found[1])
+    rest = (compared(table, each, rows) for each in others)
+    columns = (mark((table.engine(name), each), rows) for name, each in tests.items())
+    return _joined("and", chain(rest, columns))
+
+
+def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
+    result: Mask | None = None
+    for mask in masks:
+        if mask is None:
+            return None
+        result = mask if result is None else _JOINS[word](result, mask, out=result)
+        if word == "and" and not result.any():
+            # What follows cannot make any of them true; that it has an answer was checked before.
+            return result
+    return result
+
+
+def _test(table: ColumnSource, expression: Compare) -> tuple[str, Comparison] | None:
+    """Return the column that is compared, and with what; None when the kernel cannot do that."""
+    operator, column, value = expression.operator, expression.left, expression.right
+    if isinstance(column, Literal):
+        operator, column, value = MIRRORED[operator], value, column
+    if not isinstance(column, Column) or not isinstance(value, Literal):
+        return None
+    engine = table.engine(column.name)
+    dtype = engine.chunks.schema.dtype
+    adapted = adapt(operator, value.value, dtype)
+    if isinstance(adapted, bool):
+        return None
+    item = item_of(adapted[1], dtype)
+    if item is None or not comparable(engine):
+        return None
+    return column.name, (adapted[0], item)

@@ -1,0 +1,152 @@
+"""The store that is one file of the local file system.
+
+Knows which keys are the file's own: its name, and the staged names of it. All else is that of its
+folder, as `local` has it.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+from ingot.errors import UnsafeError
+from ingot.stores.local.scope import Dataset
+from ingot.stores.local.store import LocalStore
+from ingot.stores.store import (
+    Buffer,
+    Commit,
+    Durability,
+    Edit,
+    Extent,
+    Feature,
+    Move,
+    Store,
+    check_commit,
+    check_key,
+    is_staged,
+)
+from ingot.stores.versions import Version
+
+__all__ = ["FileStore"]
+
+
+class FileStore:
+    """One file as a store: its only key is `key`, the name of the file.
+
+    The path is resolved once, here, so it may be a symbolic link; a commit replaces the file that
+    the link leads to. Every other key is absent, and writing to it is `UnsafeError`, but for the
+    staged keys of the file itself.
+
+    >>> import tempfile
+    >>> from ingot.stores import Put
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> store = FileStore(os.path.join(folder.name, "prices.blp"), writable=True)
+    >>> store.apply(Commit(publish=(Put(store.key, b"abc"),)))
+    >>> store.read([Extent("prices.blp"), Extent("sizes")]), list(store.names())
+    ([b'abc', None], ['prices.blp'])
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        writable: bool = False,
+        locking: bool = True,
+        wait: float = 10.0,
+    ) -> None:
+        folder, name = os.path.split(os.path.realpath(path))
+        self.key: Final = check_key(name)
+        self._folder: Final = LocalStore(
+            folder,
+            writable=writable,
+            locking=locking,
+            wait=wait,
+            dataset=Dataset.of_file(name),
+        )
+
+    @property
+    def features(self) -> Feature:
+        """Those of a `LocalStore`."""
+        return self._folder.features
+
+    @property
+    def root(self) -> str:
+        """The absolute path of the folder that holds the file."""
+        return self._folder.root
+
+    @property
+    def location(self) -> str:
+        """The absolute path of the file, for messages."""
+        return os.path.join(self._folder.root, self.key)
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent; None for every key but the file's."""
+        own = [extent for extent in extents if self._owns(check_key(extent.key))]
+        found = iter(self._folder.read(own))
+        return [next(found) if self._owns(extent.key) else None for extent in extents]
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes of the file; None when it, or the key, is another one."""
+        return self._folder.size(key) if self._owns(check_key(key)) else None
+
+    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Yield the name of the file, if it is there."""
+        names = self._folder.names(prefix, hidden=hidden)
+        return (name for name in names if not prefix and self._owns(name))
+
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Carry out a commit whose edits are all about this file."""
+        check_commit(self, commit)
+        for edit in commit.edits:
+            if not self._owns(edit.key):
+                raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
+        self._folder.apply(commit, durability=durability)
+
+    def change(
+        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
+    ) -> int | None:
+        """Apply the commit that `build` returns while no other writer is at work."""
+        return self._folder.change(lambda _: build(self), durability=durability)
+
+    def stage(self, key: str, data: Buffer) -> Move:
+        """Write a value for the file under a staged name."""
+        return self.stage_pieces(key, (data,))
+
+    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
+        """Do the same with a value that is never in memory as a whole: its pieces in order."""
+        if not self._owns(key):
+            raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
+        return self._folder.stage_pieces(key, pieces)
+
+    def announce(self, transaction: str) -> None:
+        """Have other writers leave alone what is staged under the name of a transaction."""
+        self._folder.announce(transaction)
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Remove the staged values of edits that nobody will apply."""
+        self._folder.discard(edits)
+
+    def recover(self) -> None:
+        """Finish what a writer that died has decided, and remove what it has not."""
+        self._folder.recover()
+
+    def version(self) -> Version | None:
+        """Return the number of the committed state; None when there was no writer yet."""
+        return self._folder.version()
+
+    def view(self) -> Store:
+        """Return a store that reads the committed state: this one, or through a journal."""
+        view = self._folder.view()
+        return self if view is self._folder else view
+
+    def pin(self) -> AbstractContextManager[Store]:
+        """Give a view of the committed state, which stays that as long as the block runs."""
+        return self._folder.pin()
+
+    def __repr__(self) -> str:
+        writable = Feature.WRITE in self.features
+        return f"FileStore({self.location!r}, writable={writable})"
+
+    def _owns(self, key: str) -> bool:
+        return key == self.key or is_staged(key, self.key)

@@ -1,0 +1,278 @@
+"""The one record of a commit that changes several keys: what has to be done, to be done again.
+
+Knows the bytes of the record, as functions from entries to bytes and back; refuses to know formats,
+and touches no file. The record is written whole and synced before it gets its name, so a record
+under its name is complete: one whose checksum disagrees was damaged, and nothing of it is used.
+
+The layout, little-endian, is in `docs/formats/journal.md`.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    LimitError,
+    UnsafeError,
+    UnsupportedError,
+)
+from ingot.stores.local.files import Inside
+from ingot.stores.local.scope import Dataset
+from ingot.stores.store import Buffer, Extent, check_key, is_staged
+
+__all__ = [
+    "LARGEST",
+    "Journal",
+    "Placed",
+    "Removed",
+    "Written",
+    "checksum",
+    "pack",
+    "parse",
+    "read_journal",
+    "summed",
+    "verify",
+]
+
+LARGEST: Final = 1 << 31
+"""The most bytes a journal may have: the bytes of patches are in it."""
+
+_MAGIC: Final = b"\x89IngotJ\n"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sHHI16sQ")
+_ENTRY: Final = struct.Struct("<BBHHHIIQQQ")
+_PLACED, _WRITTEN, _REMOVED = 1, 2, 3
+_TRANSACTION: Final = re.compile("[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """`key` gets the value that waits under the name `staged`: `size` bytes of this checksum."""
+
+    key: str
+    staged: str
+    size: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """`data` is written into the value of `key` from `start` on; it held `before` bytes."""
+
+    key: str
+    start: int
+    data: bytes
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """`key` is removed."""
+
+    key: str
+
+
+Entry: TypeAlias = Placed | Written | Removed
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A commit that is decided, and may be half applied."""
+
+    transaction: str
+    entries: tuple[Entry, ...]
+
+
+def checksum(data: Buffer, before: int = 0) -> int:
+    """Return the CRC-32 of bytes; of more bytes, given that of those before.
+
+    >>> hex(checksum(b"123456789")), hex(checksum(b"6789", checksum(b"12345")))
+    ('0xcbf43926', '0xcbf43926')
+    """
+    return zlib.crc32(data, before)
+
+
+def pack(journal: Journal) -> bytes:
+    """Return the bytes of a journal.
+
+    >>> journal = Journal("00112233aabbccdd", (Removed("data/7"),))
+    >>> parse(pack(journal), "'.commit'") == journal
+    True
+    """
+    if not _TRANSACTION.fullmatch(journal.transaction):
+        raise ValueError(f"transaction {journal.transaction!r}: not 16 hexadecimal digits")
+    body = b"".join(map(_pack_entry, journal.entries))
+    size = _HEAD.size + len(body) + 4
+    if size > LARGEST:
+        raise LimitError(f"a commit that patches {size} bytes in place, the limit is {LARGEST}")
+    name = journal.transaction.encode()
+    head = _HEAD.pack(_MAGIC, _VERSION, 0, len(journal.entries), name, size)
+    return head + body + checksum(body, checksum(head)).to_bytes(4, "little")
+
+
+def parse(data: bytes, where: str) -> Journal:
+    """Return the journal in `data`, after all of it was checked.
+
+    `UnsupportedError` for what is no journal or one of a later version, `CorruptionError` for a
+    damaged one, `UnsafeError` for one that reaches where no commit may.
+    """
+    if not data.startswith(_MAGIC):
+        # A power cut may leave zeros of what was never synced; another program leaves its own.
+        kind = CorruptionError if not data.strip(b"\0") else UnsupportedError
+        raise kind(f"{where}: not a journal of Ingot")
+    if len(data) < _HEAD.size + 4:
+        raise CorruptionError(f"{where}: a journal of {len(data)} bytes has no room for its head")
+    _, version, flags, count, name, size = _HEAD.unpack_from(data)
+    if version != _VERSION or flags:
+        raise UnsupportedError(f"{where}: a journal of version {version}, flags {flags}")
+    if size != len(data):
+        raise CorruptionError(f"{where}: claims {size} bytes, {len(data)} are stored")
+    stored = int.from_bytes(data[-4:], "little")
+    found = checksum(memoryview(data)[:-4])
+    if stored != found:
+        raise CorruptionError(f"{where}: checksum {found:08x}, {stored:08x} is stored")
+    transaction = name.decode("latin-1")
+    if not _TRANSACTION.fullmatch(transaction):
+        raise CorruptionError(f"{where}: transaction {transaction!r} is not hexadecimal")
+    return Journal(transaction, _parse_entries(memoryview(data)[_HEAD.size : -4], count, where))
+
+
+def _pack_entry(entry: Entry) -> bytes:
+    key, staged, data = entry.key.encode(), b"", b""
+    if isinstance(entry, Placed):
+        staged = entry.staged.encode()
+        numbers = entry.checksum, 0, 0, entry.size, 0
+        kind = _PLACED
+    elif isinstance(entry, Written):
+        data = entry.data
+        numbers = checksum(data), 0, entry.start, len(data), entry.before
+        kind = _WRITTEN
+    else:
+        numbers, kind = (0, 0, 0, 0, 0), _REMOVED
+    if max(len(key), len(staged)) > 0xFFFF:
+        raise FormatError(f"key {entry.key[:60]!r}…: longer than 65535 bytes")
+    return _ENTRY.pack(kind, 0, len(key), len(staged), 0, *numbers) + key + staged + data
+
+
+def _parse_entries(data: memoryview, count: int, where: str) -> tuple[Entry, ...]:
+    if count * _ENTRY.size > len(data):
+        raise CorruptionError(f"{where}: {count} entries do not fit {len(data)} bytes")
+    entries: list[Entry] = []
+    keys: dict[str, type] = {}
+    at = 0
+    for number in range(count):
+        entry, at = _parse_entry(data, at, f"{where}: entry {number}")
+        if entry.key in keys and not keys[entry.key] is type(entry) is Written:
+            raise CorruptionError(f"{where}: entry {number}: a second one about {entry.key!r}")
+        keys[entry.key] = type(entry)
+        entries.append(entry)
+    if at != len(data):
+        raise CorruptionError(f"{where}: {len(data) - at} bytes behind the last entry")
+    return tuple(entries)
+
+
+def _parse_entry(data: memoryview, at: int, where: str) -> tuple[Entry, int]:
+    if len(data) - at < _ENTRY.size:
+        raise CorruptionError(f"{where}: cut off")
+    fields = _ENTRY.unpack_from(data, at)
+    kind, _, key_bytes, staged_bytes, _, crc, _, start, size, before = fields
+    at += _ENTRY.size
+    data_bytes = size if kind == _WRITTEN else 0
+    if key_bytes + staged_bytes + data_bytes > len(data) - at:
+        raise CorruptionError(f"{where}: cut off")
+    key = _parse_key(data[at : at + key_bytes], where)
+    at += key_bytes
+    staged = data[at : at + staged_bytes]
+    at += staged_bytes
+    if kind == _PLACED:
+        return Placed(key, _parse_staged(staged, key, where), size, crc), at
+    if kind == _WRITTEN:
+        return Written(key, start, bytes(data[at : at + size]), before), at + size
+    if kind == _REMOVED:
+        return Removed(key), at
+    raise CorruptionError(f"{where}: of kind {kind}")
+
+
+def _parse_key(data: memoryview, where: str) -> str:
+    try:
+        key = check_key(bytes(data).decode())
+    except UnicodeDecodeError:
+        raise UnsafeError(f"{where}: its key is not Unicode text") from None
+    except UnsafeError as error:
+        raise UnsafeError(f"{where}: {error}") from None
+    return key
+
+
+def _parse_staged(data: memoryview, key: str, where: str) -> str:
+    staged = _parse_key(data, where)
+    folder, _, name = staged.rpartition("/")
+    if folder != key.rpartition("/")[0] or not is_staged(name):
+        raise UnsafeError(f"{where}: {staged!r} is not a staged name beside {key!r}")
+    return staged
+
+
+_PIECE: Final = 1 << 24
+
+
+def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
+    """Return the commit that is decided and not yet known to be applied, if there is one."""
+    name = dataset.journal
+    if inside.size(name) is None:
+        return None
+    found = inside.read(name, [Extent(name, 0, LARGEST)])
+    if found is None:
+        return None
+    journal = parse(found[0], f"{where}: {name!r}")
+    for entry in journal.entries:
+        dataset.check(entry.key, where)
+    return journal
+
+
+def verify(journal: Journal, inside: Inside, where: str) -> None:
+    """Complain about a journal that does not fit what is stored, before any of it is used."""
+    for entry in journal.entries:
+        if isinstance(entry, Placed):
+            fact = size, crc = summed(inside, entry.staged, entry.key)
+            if fact != (entry.size, entry.checksum):
+                raise CorruptionError(
+                    f"{where} gives {entry.key!r} {entry.size} bytes with checksum "
+                    f"{entry.checksum:08x}, {size} with {crc:08x} are stored"
+                )
+    for key, group in groupby(journal.entries, lambda entry: entry.key):
+        patches = [entry for entry in group if isinstance(entry, Written)]
+        if patches:
+            _verify_patches(key, patches, inside, where)
+
+
+def summed(inside: Inside, *keys: str) -> tuple[int, int]:
+    """Return size and checksum of the first key that is there, read piece by piece."""
+    for key in keys:
+        size = inside.size(key)
+        if size is None:
+            continue
+        crc = count = 0
+        while count < size:
+            found = inside.read(key, [Extent(key, count, _PIECE)])
+            if not found or not found[0]:
+                break
+            crc = checksum(found[0], crc)
+            count += len(found[0])
+        return count, crc
+    raise CorruptionError(f"neither of {', '.join(map(repr, keys))} is there")
+
+
+def _verify_patches(key: str, patches: Sequence[Written], inside: Inside, where: str) -> None:
+    before = patches[0].before
+    after = max(before, *(patch.start + len(patch.data) for patch in patches))
+    size = inside.size(key)
+    if size is None or not before <= size <= after:
+        stored = "nothing is" if size is None else f"{size} are"
+        raise CorruptionError(
+            f"{where} patches {key!r} from {before} to {after} bytes, {stored} stored"
+        )
