@@ -49,9 +49,10 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 10)?;
+    module.add("ABI", 11)?;
     module.add_class::<array::PyLayout>()?;
     module.add_class::<lookout::PyLookout>()?;
+    module.add_class::<lookout::PySmallFiles>()?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_box, module)?)?;

@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 10
+ABI = 11
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -224,13 +224,22 @@ class VersionProbe(Protocol):
     def moved(self, number: int | None) -> bool:
         """Tell whether a look would no longer give ``number``, as far as that is quickly told."""
 
-    def glance(
-        self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
-    ) -> "tuple[int | None, list[bytes | None]] | None":
-        """Return the sequence number, and pieces of files that were read while nobody wrote.
+    def read_settled(
+        self, root: str, journal: str, files: "SmallFiles"
+    ) -> "tuple[int | None, tuple[int, list[bytes | None]] | None] | None":
+        """Return the sequence number, and files that were read while no commit was under way.
 
-        None where that takes longer, and where one of the names `above` is in the folder above.
+        Of the groups of ``files``, the first is read whose first file is present; it comes with its
+        number. None where that takes more than one call, and where one of the names ``above`` of
+        ``files`` lies in the folder above.
         """
+
+
+class SmallFiles(Protocol):
+    """Small files that are read together, prepared once; only the native kernel has it."""
+
+    def read(self, root: str) -> "list[bytes | None] | None":
+        """Return what the files of all groups hold, as ``read_pieces`` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +278,14 @@ def make_version_probe(
     if compiled is None:
         return None
     return cast(VersionProbe, compiled.Lookout(path, magic, system, settled))
+
+
+def make_small_files(
+    groups: "Sequence[Sequence[Piece]]", above: "Sequence[str]" = ()
+) -> SmallFiles | None:
+    """Return groups of pieces in the form that the kernel reads at once; None for the twin."""
+    compiled = _compiled()
+    return None if compiled is None else cast(SmallFiles, compiled.SmallFiles(groups, above))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

@@ -50,17 +50,19 @@ impl PyLookout {
     }
 
     /// Read small files below the folder `root` while nobody writes: the sequence number, and what
-    /// they hold. `None` where that cannot be had at a glance: a commit is not settled (or, without
-    /// a lock file, something has the name of the `journal`), a file is large or no plain file, or
-    /// one of the names `above` is there in the folder above, to which this one may belong.
-    fn glance<'py>(
+    /// they hold. `None` where that takes more than one call: a commit is not settled, something
+    /// has the name of the `journal`, a file is large or no plain file, or one of the names `above`
+    /// is there in the folder above, to which this one may belong.
+    ///
+    /// Of the groups of `files`, the first is read whose first file is there; the number of the
+    /// group is returned as well. Nothing is returned for a folder in which there is no such group.
+    fn read_settled<'py>(
         &self,
         py: Python<'py>,
         root: PathBuf,
         journal: &str,
-        above: Vec<String>,
-        pieces: Vec<Piece>,
-    ) -> Option<(Option<u64>, Found<'py>)> {
+        files: &PySmallFiles,
+    ) -> Option<(Option<u64>, Option<(usize, Found<'py>)>)> {
         let (number, found) = py.detach(|| {
             let root = Root::open(&root).ok()??;
             let look = || self.lookout.look_inside(root.folder()).and_then(|bytes| self.parse(&bytes));
@@ -68,16 +70,16 @@ impl PyLookout {
             if before.is_some_and(|(_, certain)| !certain) {
                 return None;
             }
-            if before.is_none() && root.may_have(journal) {
+            if root.may_have(journal) {
                 return None;
             }
-            if above.iter().any(|name| root.may_have(&format!("../{name}"))) {
+            if files.above.iter().any(|name| root.may_have(name)) {
                 return None;
             }
-            let found = documents::read(&root, &pieces).ok()?;
+            let found = documents::read_first(&root, &files.groups).ok()?;
             (look() == before).then(|| (before.map(|(number, _)| number), found))
         })?;
-        Some((number, bytes_of(py, found)))
+        Some((number, found.map(|(group, found)| (group, bytes_of(py, found)))))
     }
 }
 
@@ -89,6 +91,32 @@ impl PyLookout {
         }
         let certain = part(16)? == self.system && self.settled.contains(&bytes[24]);
         Some((u64::from_le_bytes(part(8)?), certain))
+    }
+}
+
+/// Small files below a folder that are read together, prepared once for many calls. They come in
+/// groups; `above` are names that may not be in the folder above.
+#[pyclass(frozen, name = "SmallFiles")]
+pub struct PySmallFiles {
+    groups: Vec<Vec<Piece>>,
+    above: Vec<String>,
+}
+
+#[pymethods]
+impl PySmallFiles {
+    #[new]
+    fn new(groups: Vec<Vec<Piece>>, above: Vec<String>) -> Self {
+        Self { groups, above: above.iter().map(|name| format!("../{name}")).collect() }
+    }
+
+    /// Read the files of all groups below the folder `root`, as `read_pieces` does.
+    fn read<'py>(&self, py: Python<'py>, root: PathBuf) -> Option<Found<'py>> {
+        let found = py.detach(|| {
+            let root = Root::open(&root).ok()??;
+            let groups: Result<Vec<_>, _> = self.groups.iter().map(|group| documents::read(&root, group)).collect();
+            Some(groups.ok()?.concat())
+        })?;
+        Some(bytes_of(py, found))
     }
 }
 

@@ -8,7 +8,7 @@ from ingot.containers.array import Mode
 from ingot.containers.attributes import converted
 from ingot.containers.create import Chunks, Codec, ColumnSpec, blocks, check_layout
 from ingot.containers.ingest import arrays_of, check_lengths
-from ingot.containers.resolve import Found, Place, in_the_way
+from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import TableFormat, TableNode
@@ -32,14 +32,14 @@ class TableSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_table(found: Found, node: TableNode, mode: Mode, options: Options) -> Table:
+def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
     place, first = found.place, (TableState(node.table, options), found.number)
     ledger = table_handle(found.format, place.store, place.inner, options, first=first)
     return Table(found.format, ledger, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
+def create_table(format: TableFormat, place: DatasetPath, wish: TableSpec) -> Table:
     """Create the table that is wished for, by one commit."""
     check_layout(format, wish.layout)
     options, layout = wish.options, wish.layout
@@ -50,7 +50,7 @@ def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
     made: list[TableState] = []
 
     def build(store: Store) -> Commit:
-        old = in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        old = remove_existing(place, store, overwrite=wish.overwrite, groups=False)
         sheet, commit = created(
             format, store, schema, given, described, options, place.inner, **layout
         )
@@ -58,7 +58,7 @@ def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
         return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
 
     def clear(store: Store) -> Commit:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False) or Commit()
+        return remove_existing(place, store, overwrite=wish.overwrite, groups=False) or Commit()
 
     # Before a lock file is made.
     if blocks(
