@@ -13,6 +13,8 @@ import pytest
 
 import ingot
 from ingot import blosc
+from ingot.blosc import chunk as chunk_module
+from ingot.blosc.chunk import Filter
 from ingot.blosc.header import ChunkHeader
 from ingot.errors import LimitError, SelectionError, UnsupportedError
 from tests.kernels import load, on_each_kernel
@@ -30,7 +32,7 @@ def kernel_name() -> str:
 @pytest.fixture(autouse=True)
 def _use_kernel(kernel_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernel_name != "chosen":
-        monkeypatch.setattr(blosc, "_kernel", load(kernel_name))
+        monkeypatch.setattr(chunk_module, "_kernel", load(kernel_name))
 
 
 @on_each_kernel
@@ -356,7 +358,7 @@ def test_an_array_of_objects_is_not_written_over(kernel_name: str) -> None:
     assert (child.returncode, child.stdout) == (0, "refused\n"), child.stderr
 
 
-PIPELINES: list[tuple[blosc.Filter, ...]] = [
+PIPELINES: list[tuple[Filter, ...]] = [
     (),
     ("shuffle",),
     ("bitshuffle",),
@@ -370,7 +372,7 @@ PIPELINES: list[tuple[blosc.Filter, ...]] = [
 @on_each_kernel
 @pytest.mark.parametrize("filters", PIPELINES, ids=str)
 @pytest.mark.parametrize("codec", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
-def test_data_come_back_from_blosc_2(codec: str, filters: tuple[blosc.Filter, ...]) -> None:
+def test_data_come_back_from_blosc_2(codec: str, filters: tuple[Filter, ...]) -> None:
     for data in (RAW, RAW[:-3], RAW[:40], b"", b"spam"):
         for blocksize in (None, 1000):
             chunk = blosc.compress(
