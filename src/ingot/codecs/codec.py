@@ -227,10 +227,10 @@ _STAGES: Final[dict[str, type[Stage]]] = {}
 _HOMES: Final = {
     name: f"ingot.codecs.{module}"
     for module, names in {
-        "bytes": "blosc zlib gzip bz2 lzma base64 shuffle",
+        "compressors": "blosc zlib gzip bz2 lzma base64 shuffle",
         "checksums": "crc32 crc32c adler32",
-        "arrays": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
-        "strings": "vlen-utf8 vlen-bytes vlen-array json2",
+        "filters": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
+        "text": "vlen-utf8 vlen-bytes vlen-array json2",
         "foreign": "lz4 zstd fletcher32 jenkins_lookup3 msgpack2 pcodec zfpy",
     }.items()
     for name in names.split()
