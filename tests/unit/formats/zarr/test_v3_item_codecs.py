@@ -19,7 +19,7 @@ from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
 from tests.kernels import on_each_kernel
 from tests.places import use_kernel
-from tests.unit.formats.test_zarr3 import LITTLE, PLAIN, named, regular
+from tests.unit.formats.zarr.test_v3 import LITTLE, PLAIN, named, regular
 
 BYTES: dict[str, Any] = {"name": "bytes"}
 

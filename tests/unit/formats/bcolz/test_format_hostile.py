@@ -526,7 +526,7 @@ PROOFS: dict[Callable[..., None], Sequence[int]] = {
 
 
 def test_every_bad_input_of_the_page_is_proved() -> None:
-    page = Path(__file__).parents[3] / "docs/formats/bcolz.md"
+    page = Path(__file__).parents[4] / "docs/formats/bcolz.md"
     refused = page.read_text("utf-8").partition("## What is refused")[2]
     listed = re.findall(r"^\| (\d+)(?: to (\d+))? \|", refused, re.MULTILINE)
     numbers = [n for low, high in listed for n in range(int(low), int(high or low) + 1)]
