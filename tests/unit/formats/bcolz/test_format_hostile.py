@@ -36,7 +36,7 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, LocalStore, MemoryStore, Put
 from ingot.stores.local.journal import Journal, Removed, checksum, pack
-from tests.places import Place, content, delete, put, store_at
+from tests.storage import Place, content, delete, put, store_at
 
 ROWS, CHUNK = 10, 4
 DATA = np.arange(ROWS, dtype="<i4")
