@@ -24,7 +24,7 @@ from ingot.formats.zarr.v3 import Zarr3Format, Zarr3Map
 from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store
-from tests.places import content
+from tests.storage import content
 
 INDEX = CodecChain((), Bytes("little"), (Crc32c(),))
 ITEMS = CodecChain((), Bytes(None), ())

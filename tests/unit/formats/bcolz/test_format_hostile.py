@@ -36,7 +36,7 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, LocalStore, MemoryStore, Put
 from ingot.stores.local.journal import Journal, Removed, checksum, pack
-from tests.places import Place, content, delete, put, store_at
+from tests.storage import Place, content, delete, put, store_at
 
 ROWS, CHUNK = 10, 4
 DATA = np.arange(ROWS, dtype="<i4")
@@ -526,7 +526,7 @@ PROOFS: dict[Callable[..., None], Sequence[int]] = {
 
 
 def test_every_bad_input_of_the_page_is_proved() -> None:
-    page = Path(__file__).parents[3] / "docs/formats/bcolz.md"
+    page = Path(__file__).parents[4] / "docs/formats/bcolz.md"
     refused = page.read_text("utf-8").partition("## What is refused")[2]
     listed = re.findall(r"^\| (\d+)(?: to (\d+))? \|", refused, re.MULTILINE)
     numbers = [n for low, high in listed for n in range(int(low), int(high or low) + 1)]

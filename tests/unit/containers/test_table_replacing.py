@@ -10,7 +10,7 @@ import ingot
 from ingot.errors import (
     UnsupportedError,
 )
-from tests.places import Place, content, put
+from tests.storage import Place, content, put
 from tests.tables import assert_holds, data, make, nested
 
 

@@ -17,7 +17,7 @@ import ingot
 from ingot.codecs.codec import parse_stage
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
 from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
-from tests.places import Place, content, delete, put
+from tests.storage import Place, content, delete, put
 
 NewPlace = Callable[[], Place]
 

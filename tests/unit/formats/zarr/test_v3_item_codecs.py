@@ -18,8 +18,8 @@ from ingot.formats.zarr import v3_codecs, v3_metadata
 from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
 from tests.kernels import on_each_kernel
-from tests.places import use_kernel
-from tests.unit.formats.test_zarr3 import LITTLE, PLAIN, named, regular
+from tests.storage import use_kernel
+from tests.unit.formats.zarr.test_v3 import LITTLE, PLAIN, named, regular
 
 BYTES: dict[str, Any] = {"name": "bytes"}
 

@@ -12,7 +12,7 @@ from ingot.errors import (
     ColumnError,
     UnsupportedError,
 )
-from tests.places import Place, content
+from tests.storage import Place, content
 from tests.tables import make, nested
 
 

@@ -30,7 +30,7 @@ from ingot.formats.zarr import v2_consolidated
 from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
 from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
 from ingot.stores import Commit, Extent, Feature, LocalStore, MemoryStore, Store, ZipStore
-from tests.places import Place, content, put
+from tests.storage import Place, content, put
 
 FORMAT = "zarr2"
 """The format of the groups; tests in a `place` run once for each."""

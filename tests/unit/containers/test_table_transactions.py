@@ -16,7 +16,7 @@ from ingot.errors import (
 )
 from ingot.stores import LocalStore
 from ingot.stores.buffered import BufferedStore
-from tests.places import Place, content
+from tests.storage import Place, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
 
 

@@ -9,7 +9,7 @@ import ingot
 from ingot.errors import (
     ColumnError,
 )
-from tests.places import Place, content
+from tests.storage import Place, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import ingot
 from tests.kernels import needs_native
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 
 @pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"], autouse=True)

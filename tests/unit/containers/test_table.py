@@ -16,7 +16,7 @@ from ingot.errors import (
     ReadOnlyError,
     SelectionError,
 )
-from tests.places import Place, content
+from tests.storage import Place, content
 from tests.tables import ROWS, assert_holds, data, joined, make
 
 NewPlace = Callable[[], Place]

@@ -42,7 +42,7 @@ from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
 from ingot.stores.local.commit import Transaction
 from ingot.stores.versions import copied
-from tests.places import Place, content, put, store_at
+from tests.storage import Place, content, put, store_at
 
 
 def test_the_contracts_are_kept() -> None:

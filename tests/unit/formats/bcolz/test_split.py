@@ -20,7 +20,7 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.local.commit import Transaction
-from tests.places import content, put
+from tests.storage import content, put
 
 
 def shard(source: Path | Store, count: int, path: Path | Store) -> None:

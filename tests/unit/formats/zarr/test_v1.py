@@ -14,7 +14,7 @@ import ingot
 from ingot.errors import FormatError, IngotError, LimitError, UnsafeError, UnsupportedError
 from ingot.formats.zarr.v1 import parse_meta
 from ingot.stores import MemoryStore
-from tests.places import Place, content, put
+from tests.storage import Place, content, put
 
 PLAIN: dict[str, Any] = {
     "chunks": [2],

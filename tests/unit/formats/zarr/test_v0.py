@@ -21,7 +21,7 @@ from ingot.errors import (
 )
 from ingot.formats.zarr.v0 import Zarr0Format, parse_meta
 from ingot.stores import MemoryStore
-from tests.places import Place, content, put
+from tests.storage import Place, content, put
 
 EXAMPLE: dict[str, Any] = {
     "shape": (1_000_000, 1000),

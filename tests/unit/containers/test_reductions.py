@@ -13,7 +13,7 @@ import ingot
 from ingot.containers import reductions
 from ingot.containers.reductions import Source
 from ingot.grid import ChunkGrid
-from tests.places import Place
+from tests.storage import Place
 
 METHODS = ["sum", "mean", "min", "max", "any", "all"]
 AXES: list[Any] = [None, 0, -1, 1, (0, 2), (2, 0), (0, 1, 2), ()]
