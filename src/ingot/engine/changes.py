@@ -130,7 +130,7 @@ def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
         reach > length and new > length
         for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
     ]
-    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.edges)
+    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.rectilinear)
     for axis in itertools.compress(range(len(shape)), reaching):
         # Each chunk once: on the axes before this one, not at an edge that was visited already.
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]

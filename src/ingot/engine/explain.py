@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.blosc.header import ChunkHeader
-from ingot.codecs.codec import ChunkSpec, Recipe
+from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.engine import plan
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
@@ -134,7 +134,7 @@ class Explanation:
 def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> Explanation:
     """Return what reading `selection`, which touches `count` chunks, will cost."""
     schema = chunks.schema
-    recipe = schema.chain.recipe(ChunkSpec(schema.chunks, schema.dtype))
+    recipe = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
     rows = list(islice(plan.rows(selection, schema.grid), _MOST_CHUNKS))
     places = chunks.locate(plan.coordinates(rows, len(schema.shape)))
     located = zip(rows, places, strict=True)
@@ -144,7 +144,7 @@ def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> 
 
 
 def _cost(
-    store: Store, schema: ArraySchema, recipe: Recipe | None, row: Row, place: Location
+    store: Store, schema: ArraySchema, recipe: NativeCoding | None, row: Row, place: Location
 ) -> ChunkCost:
     if isinstance(place, Constant):
         return ChunkCost(row.coords, "", 0, row.size, 0, None)
@@ -165,7 +165,7 @@ def _stored_bytes(store: Store, place: Extent) -> int:
 
 
 def _blosc_cost(
-    store: Store, place: Extent, stored: int, schema: ArraySchema, recipe: Recipe, row: BoxRow
+    store: Store, place: Extent, stored: int, schema: ArraySchema, recipe: NativeCoding, row: BoxRow
 ) -> tuple[int, tuple[int, int] | None]:
     frame = _FRAME_BYTES if recipe.framed else 0
     (head,) = store.read([Extent(place.key, place.start + frame, min(stored, _HEAD_BYTES))])

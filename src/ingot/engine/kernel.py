@@ -106,10 +106,10 @@ def native_layout(
     # A buffer without axes has no shape to go by.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
-    if schema.edges:
+    if schema.rectilinear:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-    recipe = schema.chain.recipe(spec)
+    recipe = schema.chain.native_coding(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
     if schema.padded is recipe.framed:
@@ -131,7 +131,7 @@ def native_layout(
         checksum=recipe.checksum,
         leading=template.leading,
         framing=_framing(schema, before.schema) if recipe.framed else None,
-        sealed=recipe.sealed,
+        sealed=recipe.crc32c,
         verify=verify,
         sharding=sharding,
     )
@@ -145,7 +145,7 @@ def resized_layout(
     An ellipsis where that has to be asked.
     """
     old, new = before.schema, chunks.schema
-    if layout is None or layout is ... or new.edges or as_sharded(chunks) is not None:
+    if layout is None or layout is ... or new.rectilinear or as_sharded(chunks) is not None:
         return ...
     # Whoever changes no more than the shape keeps the rest as it is.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.codecs.zone_maps import Zones, has_zone
+from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
@@ -98,7 +98,7 @@ class Engine:
         # Another state has another cache: file systems give the number of a removed file again.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # Those of one state; where other chunks may be stored, another engine begins.
-        self._zones: Zones | None = None
+        self._zones: ZoneMaps | None = None
         # Made by the first call that needs it: many arrays are opened only to be looked at.
         self._layout: native.Layout | EllipsisType | None = ...
 
@@ -264,16 +264,16 @@ class Engine:
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
 
-    def zones(self) -> Zones | None:
+    def zones(self) -> ZoneMaps | None:
         """Return what the zone maps of all chunks say; None where chunks have none."""
         chunks, dtype = zone_mapped(self.chunks), self._dtype
-        if chunks is None or not has_zone(dtype):
+        if chunks is None or not has_zone_map(dtype):
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
             layout = self._make_layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
-            self._zones = Zones.parse(packed, dtype)
+            self._zones = ZoneMaps.parse(packed, dtype)
         return self._zones
 
     def layout(self) -> native.Layout | None:
