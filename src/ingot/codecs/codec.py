@@ -431,6 +431,11 @@ class CodecChain:
         recipe = compressors[0].recipe() if compressors else Recipe("raw")
         return None if recipe is None else replace(recipe, axes=axes, sealed=sealed)
 
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes the chain stores in front of what its compressors return."""
+        return 0
+
     def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
         specs = [spec]
         for stage in self.filters:
