@@ -6,7 +6,7 @@ process. Pickling copies the content: there is no path by which another process 
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -78,6 +78,11 @@ class MemoryStore:
         """Return the number of bytes `key` holds, or None when it is absent."""
         value = self._value(key)
         return None if value is None else len(value)
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the number of the last change of `key`; None while it is changed or absent."""
+        number = self._changes.get(key, 0)
+        return None if self._value(key) is None else number
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
@@ -157,6 +162,8 @@ class MemoryStore:
         self._writing = threading.Condition()
         self._held = 0
         self._sequence = 0
+        self._change_count = 0
+        self._changes: dict[str, int | None] = {}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -171,6 +178,7 @@ class MemoryStore:
         changed = {edit.key for edit in edits}
         changed |= {edit.source for edit in edits if isinstance(edit, Move)}
         before = {key: self._values[key] for key in changed if key in self._values}
+        self._changes.update(dict.fromkeys(changed))
         try:
             for edit in edits:
                 self._perform(edit)
@@ -179,6 +187,16 @@ class MemoryStore:
                 self._values.pop(key, None)
             self._values.update(before)
             raise
+        finally:
+            self._number(changed)
+
+    def _number(self, changed: Iterable[str]) -> None:
+        self._change_count += 1
+        for key in changed:
+            if key in self._values:
+                self._changes[key] = self._change_count
+            else:
+                self._changes.pop(key, None)
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))

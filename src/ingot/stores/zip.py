@@ -11,7 +11,7 @@ only what the commit itself holds is.
 
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -105,6 +105,12 @@ class ZipStore:
         with self._opened() as opened:
             member = None if opened is None else opened.contents.directory.members.get(key)
         return None if member is None else member.size
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity of the archive, which every commit replaces; None without `key`."""
+        # Asked for first: an archive that is replaced meanwhile has another one.
+        archive = self._file.identity(self._file.key)
+        return None if self.size(key) is None else archive
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""

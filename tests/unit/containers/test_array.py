@@ -5,7 +5,7 @@ import json
 import pickle
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,9 @@ class Watched:
 
     def size(self, key: str) -> int | None:
         return self.store.size(key)
+
+    def identity(self, key: str) -> Hashable | None:
+        return self.store.identity(key)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         return self.store.names(prefix, hidden=hidden)

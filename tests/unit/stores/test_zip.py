@@ -202,6 +202,20 @@ def test_a_state_is_known_by_the_file(path: Path) -> None:
         assert view.read([Extent("a")]) == [b"2"]
 
 
+def test_members_have_the_identity_of_the_archive(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    assert store.identity("a") is None
+    seen = set()
+    for number, value in enumerate((b"1", b"2", b"1")):
+        store.apply(Commit(publish=(Put("a", value),)))
+        assert store.identity("a") is None  # Changed just now.
+        os.utime(path, (number, number))
+        assert store.identity("a") == store.identity("a") is not None
+        assert store.identity("b") is None
+        seen.add(store.identity("a"))
+    assert len(seen) == 3
+
+
 def test_changes_of_several_writers_are_not_lost(path: Path) -> None:
     def count(store: Store) -> Commit:
         [data] = store.read([Extent("count")])

@@ -5,7 +5,7 @@ folder, as `local` has it.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -89,6 +89,10 @@ class FileStore:
     def size(self, key: str) -> int | None:
         """Return the number of bytes of the file; None when it, or the key, is another one."""
         return self._folder.size(key) if self._owns(check_key(key)) else None
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity of the file; None when it, or the key, is another one."""
+        return self._folder.identity(key) if self._owns(check_key(key)) else None
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the name of the file, if it is there."""

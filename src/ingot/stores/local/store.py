@@ -11,7 +11,7 @@ one, and a reader that opened the old one keeps it.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -136,6 +136,11 @@ class LocalStore:
         check_key(key)
         with self._entered() as inside:
             return inside.size(key) if inside else None
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the device, number, modification time and size of the file, when they suffice."""
+        check_key(key)
+        return None if self._local is None else self._local.identity(key)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash.
