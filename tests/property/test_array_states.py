@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.versioned import (
+from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
