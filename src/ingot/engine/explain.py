@@ -164,7 +164,12 @@ def _stored_bytes(store: Store, extent: Extent) -> int:
 
 
 def _blosc_cost(
-    store: Store, extent: Extent, stored: int, schema: ArraySchema, coding: NativeCoding, row: BoxRow
+    store: Store,
+    extent: Extent,
+    stored: int,
+    schema: ArraySchema,
+    coding: NativeCoding,
+    row: BoxRow,
 ) -> tuple[int, tuple[int, int] | None]:
     skipped = schema.chain.head_bytes
     beginning = Extent(extent.key, extent.start + skipped, min(stored, _BEGINNING_BYTES))

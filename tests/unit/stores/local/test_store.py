@@ -653,8 +653,8 @@ def test_a_commit_that_fails_removes_what_was_put_aside_for_it(
     assert _everything(tmp_path) == before
     commit, _ = _asides(store, tmp_path)
     refused = Commit(publish=(*commit.publish, Put(".lock", b"")))
-    with pytest.raises(UnsafeError):
-        store.change(lambda _: refused)
+    with pytest.raises(UnsafeError), store.writing() as turn:
+        turn.commit(refused)
     assert _everything(tmp_path) == before
 
 
