@@ -1,17 +1,17 @@
 //! Single chunks for Python: in memory, or a box of one in a file.
 
 use super::call::{Kept, deliver, detached, pack};
-use crate::buffers::{self, Input};
-use crate::decode::{Decoder, Window};
-use crate::encode::{self, Recipe};
-use crate::extended;
-use crate::fault::{Fault, Kind, Outcome};
+use crate::array::layout::Workspace;
+use crate::array::scatter::{Axis, Destination, Region};
+use crate::chunk::codecs::streams;
+use crate::chunk::decode::{Decoder, Window};
+use crate::chunk::dictionary;
+use crate::chunk::encode::{self, Recipe};
+use crate::chunk::encode2;
+use crate::chunk::header::{Filter, HEADER_BYTES, Header};
+use crate::error::{Error, Kind, Outcome};
 use crate::files;
-use crate::header::{Filter, HEADER_BYTES, Header};
-use crate::layout::Tools;
-use crate::learning;
-use crate::scatter::{Axis, Destination, Region};
-use crate::streams;
+use crate::python::buffers::{self, Input};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -31,9 +31,9 @@ pub fn decompress<'py>(
     let input = Input::of(chunk)?;
     let chunk = input.bytes();
     let header = Header::parse(chunk, chunk.len(), limit)?;
-    deliver(py, out, header.nbytes, |out, kept, watch| {
+    deliver(py, out, header.nbytes, |out, kept, interrupt| {
         let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
-        decoder.decode_whole(chunk, out, &mut kept.tools.scratch, threads, watch)
+        decoder.decode_whole(chunk, out, &mut kept.workspace.scratch, threads, interrupt)
     })
 }
 
@@ -54,7 +54,7 @@ pub fn decompress_slice<'py>(
     let items = header.nbytes / header.typesize;
     if start < 0 || stop < start || stop as usize > items {
         let text = format!("items {start}..{stop} are wanted, the chunk holds items 0..{items}");
-        return Err(Fault::new(Kind::Selection, text).into());
+        return Err(Error::new(Kind::Selection, text).into());
     }
     let (start, count) = (start as usize, (stop - start) as usize);
     let typesize = header.typesize;
@@ -73,7 +73,7 @@ pub fn decompress_slice<'py>(
 fn decode_memory(chunk: &[u8], header: &Header, region: &Region, kept: &mut Kept) -> Outcome<()> {
     let decoder = Decoder::new(header, &chunk[HEADER_BYTES..header.data_start()]);
     let window = Window { bytes: chunk, offset: 0 };
-    decoder.decode_region(window, decoder.blocks_of(region), region, &mut kept.tools.scratch)
+    decoder.decode_region(window, decoder.blocks_of(region), region, &mut kept.workspace.scratch)
 }
 
 /// A box of a chunk as Python describes it: chunk shape, then start, count and step per axis.
@@ -157,7 +157,7 @@ pub fn read_box(
         let region = Region::new(&wanted.axes, wanted.itemsize, origin, destination)?;
         let (folder, name) = (path.parent(), path.file_name().and_then(|name| name.to_str()));
         let (Some(folder), Some(name)) = (folder, name) else {
-            return Err(Fault::new(Kind::Argument, format!("{} names no file", path.display())));
+            return Err(Error::new(Kind::Argument, format!("{} names no file", path.display())));
         };
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let Some(root) = files::Root::open(folder)? else {
@@ -167,7 +167,7 @@ pub fn read_box(
             return Ok(false);
         };
         let extent = extent.narrowed(offset, length)?;
-        let Tools { scratch, buffers, .. } = &mut kept.tools;
+        let Workspace { scratch, buffers, .. } = &mut kept.workspace;
         files::decode_extent(&extent, wanted.expected, &region, scratch, buffers)?;
         Ok(true)
     })
@@ -191,7 +191,9 @@ pub fn compress<'py>(
     let recipe = Recipe { codec: streams::Codec::parse(codec)?, level, filter, typesize, blocksize, gain: 0 };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
-    pack(py, |chunk, kept, watch| encode::encode(source, recipe, chunk, &mut kept.tools.scratch, threads, watch))
+    pack(py, |chunk, kept, interrupt| {
+        encode::encode(source, recipe, chunk, &mut kept.workspace.scratch, threads, interrupt)
+    })
 }
 
 /// Encode `data` as a Blosc-2 chunk, whose filters are given by number and metadata, in the
@@ -213,11 +215,13 @@ pub fn compress2<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let dictionary = dictionary.map(Input::of).transpose()?;
     let dictionary = dictionary.as_ref().map(Input::bytes);
-    let (codec, split) = (streams::Codec::parse(codec)?, extended::Split::parse(split)?);
-    let recipe = extended::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary };
+    let (codec, split) = (streams::Codec::parse(codec)?, encode2::Split::parse(split)?);
+    let recipe = encode2::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
-    pack(py, |chunk, kept, watch| extended::encode(source, recipe, chunk, &mut kept.tools.scratch, threads, watch))
+    pack(py, |chunk, kept, interrupt| {
+        encode2::encode(source, recipe, chunk, &mut kept.workspace.scratch, threads, interrupt)
+    })
 }
 
 /// Learn a dictionary for chunks like the one that `compress2` would make of `data`; empty
@@ -235,11 +239,12 @@ pub fn train_dictionary<'py>(
     blocksize: usize,
     split: &str,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (codec, split) = (streams::Codec::parse(codec)?, extended::Split::parse(split)?);
-    let recipe = extended::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary: None };
+    let (codec, split) = (streams::Codec::parse(codec)?, encode2::Split::parse(split)?);
+    let recipe = encode2::Recipe { codec, level, filters: &filters, typesize, blocksize, split, dictionary: None };
     let buffer = PyUntypedBuffer::get(data)?;
     let source = buffers::contiguous(&buffer)?;
-    let dictionary = detached(py, |kept, watch| learning::learn(source, recipe, &mut kept.tools.scratch, watch))?;
+    let dictionary =
+        detached(py, |kept, interrupt| dictionary::learn(source, recipe, &mut kept.workspace.scratch, interrupt))?;
     Ok(PyBytes::new(py, &dictionary))
 }
 
