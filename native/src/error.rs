@@ -1,6 +1,6 @@
 //! Why a call failed: a kind the caller decides on, and a sentence a person reads.
 //!
-//! Knows nothing of Python; `lib.rs` turns a `Error` into an exception of `ingot.errors`.
+//! Knows nothing of Python; `python` turns an `Error` into an exception of `ingot.errors`.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
-//! Keeps an eye on the outside while a long call runs: asks now and then whether it should
-//! stop, and shares work out over threads that end with the call.
+//! How a long call is interrupted, and how its work is shared out over threads that end with it.
 
 use crate::error::{Error, Kind, Outcome};
 use std::cell::Cell;
@@ -7,44 +6,44 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a call may go without asking.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// The longest time between two checks.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Asks `interrupted` at most every 50 ms, on the thread that made the call.
 pub struct Interrupt<'a> {
     interrupted: &'a dyn Fn() -> bool,
-    asked: Cell<Option<Instant>>,
+    checked: Cell<Option<Instant>>,
 }
 
 impl<'a> Interrupt<'a> {
     pub fn new(interrupted: &'a dyn Fn() -> bool) -> Self {
-        Self { interrupted, asked: Cell::new(None) }
+        Self { interrupted, checked: Cell::new(None) }
     }
 
-    /// For work on threads that are not asked.
+    /// For work that is never interrupted.
     pub fn never() -> Interrupt<'static> {
         Interrupt::new(&|| false)
     }
 
-    /// To be called between pieces of work.
-    pub fn look(&self) -> Outcome<()> {
+    /// Return an error when the call is to end; called between pieces of work.
+    pub fn check(&self) -> Outcome<()> {
         let now = Instant::now();
-        match self.asked.get() {
-            Some(asked) if now - asked >= PATIENCE => {
-                self.asked.set(Some(now));
+        match self.checked.get() {
+            Some(checked) if now - checked >= INTERVAL => {
+                self.checked.set(Some(now));
                 if (self.interrupted)() {
                     return Err(Error::new(Kind::Interrupted, "interrupted"));
                 }
             }
             Some(_) => {}
-            None => self.asked.set(Some(now)),
+            None => self.checked.set(Some(now)),
         }
         Ok(())
     }
 
     /// Run `work` on this thread (with its own `workspace`) and on `threads - 1` others until it
-    /// answers `false` or fails anywhere. The threads live no longer than this call, so
-    /// nothing of them can be missing after a fork.
+    /// returns `false` or fails anywhere. The threads live no longer than this call, so that a
+    /// fork cannot lose any of them.
     pub fn share<T: Default>(
         &self,
         threads: usize,
@@ -52,35 +51,35 @@ impl<'a> Interrupt<'a> {
         work: impl Fn(&mut T) -> Outcome<bool> + Sync,
     ) -> Outcome<()> {
         let stop = AtomicBool::new(false);
-        let error = Mutex::new(None);
-        let labour = |workspace: &mut T, look: &dyn Fn() -> Outcome<()>| {
+        let first_error = Mutex::new(None);
+        let run = |workspace: &mut T, check: &dyn Fn() -> Outcome<()>| {
             while !stop.load(Ordering::Relaxed) {
-                match look().and_then(|()| work(workspace)) {
+                match check().and_then(|()| work(workspace)) {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(found) => {
+                    Err(error) => {
                         stop.store(true, Ordering::Relaxed);
-                        error.lock().expect("no thread panics").get_or_insert(found);
+                        first_error.lock().expect("no thread panics").get_or_insert(error);
                     }
                 }
             }
         };
         if threads <= 1 {
-            labour(workspace, &|| self.look());
+            run(workspace, &|| self.check());
         } else {
             std::thread::scope(|scope| {
                 for _ in 1..threads {
-                    // A machine that has no thread to give gets the work done all the same.
-                    let helper = std::thread::Builder::new();
-                    if helper.spawn_scoped(scope, || labour(&mut T::default(), &|| Ok(()))).is_err() {
+                    // Where no further thread can be started, those that run do all of the work.
+                    let thread = std::thread::Builder::new();
+                    if thread.spawn_scoped(scope, || run(&mut T::default(), &|| Ok(()))).is_err() {
                         break;
                     }
                 }
-                labour(workspace, &|| self.look());
+                run(workspace, &|| self.check());
             });
         }
-        match error.into_inner().expect("no thread panics") {
-            Some(found) => Err(found),
+        match first_error.into_inner().expect("no thread panics") {
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }

@@ -13,4 +13,5 @@ mod chunk;
 mod error;
 mod files;
 mod interrupt;
+mod memory;
 mod python;

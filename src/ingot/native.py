@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 10
+ABI = 11
 """The version of the kernel's functions that this package calls; the native one must state it."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.codecs.reference"}
@@ -215,7 +215,7 @@ class Layout(Protocol):
 class Lookout(Protocol):
     """A place to look at a lock file from; only the native kernel has it."""
 
-    def look(self) -> "tuple[int, bool] | None":
+    def read(self) -> "tuple[int, bool] | None":
         """Return the sequence number, and whether the state is certain; None without a file."""
 
     def confirms(self, number: int | None) -> bool:
@@ -224,7 +224,7 @@ class Lookout(Protocol):
     def moved(self, number: int | None) -> bool:
         """Tell whether a look would no longer give ``number``, as far as that is quickly told."""
 
-    def glance(
+    def read_settled(
         self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
     ) -> "tuple[int | None, list[bytes | None]] | None":
         """Return the sequence number, and pieces of files that were read while nobody wrote.
@@ -255,10 +255,19 @@ def kernel() -> Kernel:
     return choice().module
 
 
-def make_layout(**arguments: Any) -> Layout | None:
-    """Return the layout that the arguments describe, or None when the twin runs."""
+def make_layout(
+    addresses: "Mapping[str, Any]", coding: "Mapping[str, Any]", grid: "Mapping[str, Any]"
+) -> Layout | None:
+    """Return the layout of an array, or None when the twin runs.
+
+    That is where its chunks lie, how they are coded, and which items they hold: the keywords of
+    ``Addresses``, ``Coding`` and ``Grid``, three values that are independent of each other.
+    """
     compiled = _compiled()
-    return None if compiled is None else cast(Layout, compiled.Layout(**arguments))
+    if compiled is None:
+        return None
+    values = compiled.Addresses(**addresses), compiled.Coding(**coding), compiled.Grid(**grid)
+    return cast(Layout, compiled.Layout(*values))
 
 
 def make_lookout(path: str, magic: bytes, system: bytes, settled: bytes) -> Lookout | None:
@@ -266,7 +275,7 @@ def make_lookout(path: str, magic: bytes, system: bytes, settled: bytes) -> Look
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(Lookout, compiled.Lookout(path, magic, system, settled))
+    return cast(Lookout, compiled.VersionProbe(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

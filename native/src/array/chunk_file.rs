@@ -1,43 +1,33 @@
-//! Chunks in files of their own, behind a head of 16 bytes and before a trailer, cut along
-//! the first axis only. The last one may hold more rows than count.
+//! The chunk file of bcolz: one Blosc chunk behind a head of 16 bytes and before a trailer. It holds
+//! the rows of an array that is cut along its first axis only; the last one may hold more rows than
+//! the array has.
 
-use crate::array::scatter::Region;
+use crate::array::partial_read::{self, FIRST_READ, SMALL};
+use crate::array::scatter::{Geometry, Region};
 use crate::array::trailer::{self, Spans, Trailer};
-use crate::array::zones;
+use crate::array::workspace::Buffers;
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::header::{HEADER_BYTES, Header};
-use crate::chunk::scratch::{Scratch, grow};
+use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt, malformed, unsupported};
-use crate::files::{self, Buffers, Extent};
-use std::borrow::Borrow;
+use crate::files::Extent;
+use crate::memory::grow;
+use std::borrow::BorrowMut;
 use std::ops::Range;
 
-pub const FRAME_BYTES: usize = 16;
+const FRAME_BYTES: usize = 16;
 const FRAME: [u8; FRAME_BYTES] = *b"blpk\x01\0\0\0\x01\0\0\0\0\0\0\0";
-
-/// Files up to this size are read whole.
-const SMALL: usize = 16 << 10;
-/// The first read of a partial decode.
-const FIRST_READ: usize = 4096;
-
-/// What an array of such files has beside its layout.
-#[derive(Clone, Copy, Debug)]
-pub struct Framing {
-    pub items: Option<zones::Items>,
-    /// While an array grows: the chunk that was its last, and the rows that count in it.
-    pub short: Option<(usize, usize)>,
-}
 
 /// What a file must hold: which chunk it is, and how many rows.
 #[derive(Clone, Copy)]
-pub struct Due {
+pub struct Expected {
     pub number: usize,
     pub row_bytes: usize,
     pub least: usize,
     pub most: usize,
 }
 
-impl Due {
+impl Expected {
     fn rows(&self, header: &Header) -> Outcome<usize> {
         let rows = header.nbytes / self.row_bytes;
         if !header.nbytes.is_multiple_of(self.row_bytes) || !(self.least..=self.most).contains(&rows) {
@@ -53,7 +43,7 @@ impl Due {
     }
 }
 
-fn check_frame(file: &[u8]) -> Outcome<()> {
+fn check_head(file: &[u8]) -> Outcome<()> {
     let Some(frame) = file.first_chunk::<FRAME_BYTES>() else {
         return corrupt!("super-chunk: a head needs {FRAME_BYTES} bytes, {} are stored", file.len());
     };
@@ -79,19 +69,19 @@ fn parse_header(head: &[u8], stored: usize) -> Outcome<Header> {
 }
 
 /// Decode what `region` wants, given how many rows the chunk holds, and return that number.
-/// `wanted` is about how many bytes that will be.
-pub fn decode<R: Borrow<Region>>(
+/// `wanted` is about how many bytes that is.
+pub fn decode<'m, R: BorrowMut<Region<'m>>>(
     extent: &Extent<'_>,
-    due: &Due,
+    expected: &Expected,
     wanted: usize,
     region: impl FnOnce(usize) -> Outcome<R>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<usize> {
-    open(extent, due, wanted, buffers, |found| {
-        let Found { decoder, checks, whole, extent, body, rows } = found;
-        let region = region(rows)?;
-        let region = region.borrow();
+    open(extent, expected, wanted, buffers, |found| {
+        let OpenChunk { decoder, checks, whole, extent, body, rows } = found;
+        let mut region = region(rows)?;
+        let region = region.borrow_mut();
         let blocks = checks.blocks(decoder, region);
         if let Some(window) = whole {
             checks.check(window, blocks.clone())?;
@@ -110,7 +100,7 @@ pub fn decode<R: Borrow<Region>>(
 }
 
 /// A chunk whose header, block starts and trailer are read and agree.
-pub struct Found<'a> {
+pub struct OpenChunk<'a> {
     pub decoder: &'a Decoder<'a>,
     checks: &'a Checks<'a>,
     /// All bytes of the chunk, when they were read at once.
@@ -120,13 +110,13 @@ pub struct Found<'a> {
     pub rows: usize,
 }
 
-impl<'a> Found<'a> {
-    /// The trailer and where the blocks lie, if there is a trailer.
-    pub fn seal(&self) -> Option<(&'a Trailer<'a>, &'a Spans)> {
+impl<'a> OpenChunk<'a> {
+    /// The trailer, and where the blocks lie; `None` without a trailer.
+    pub fn trailer(&self) -> Option<(&'a Trailer<'a>, &'a Spans)> {
         self.checks.0.as_ref().map(|(trailer, spans)| (trailer, spans))
     }
 
-    /// All bytes of the chunk, and every checksum compared.
+    /// All bytes of the chunk, with every checksum compared.
     pub fn all(&mut self) -> Outcome<&[u8]> {
         let cbytes = self.decoder.header.cbytes;
         let bytes = match self.whole {
@@ -142,7 +132,7 @@ impl<'a> Found<'a> {
         Ok(bytes)
     }
 
-    /// The bytes that hold one block, and its checksum compared.
+    /// The bytes that hold one block, with its checksum compared.
     pub fn block(&mut self, index: usize) -> Outcome<Window<'_>> {
         let window = match (self.whole, &self.checks.0) {
             (Some(window), _) => window,
@@ -152,7 +142,7 @@ impl<'a> Found<'a> {
                 self.extent.read(FRAME_BYTES + span.start, bytes)?;
                 Window { bytes, offset: span.start }
             }
-            // Without a trailer blocks end where others begin; all of them is simpler.
+            // Without a trailer, blocks end where others start; to read all of them is simpler.
             (None, None) => return Ok(Window { bytes: self.all()?, offset: 0 }),
         };
         self.checks.check(window, index..index + 1)?;
@@ -160,24 +150,24 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Read of a file what comes before and behind the blocks, or all of it where `wanted` bytes
-/// are a good part, and hand it to `then`.
+/// Read what lies before and behind the blocks of a file, or all of it where `wanted` bytes are a
+/// good part, and hand it to `then`.
 pub fn open<T>(
     extent: &Extent<'_>,
-    due: &Due,
+    expected: &Expected,
     wanted: usize,
     buffers: &mut Buffers,
-    then: impl FnOnce(Found<'_>) -> Outcome<T>,
+    then: impl FnOnce(OpenChunk<'_>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let expected = due.most * due.row_bytes;
-    let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= due.least * due.row_bytes;
+    let most_bytes = expected.most * expected.row_bytes;
+    let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= expected.least * expected.row_bytes;
     // The size that a file may have is checked before any memory is taken for it.
-    let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
+    let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
     extent.read(0, grow(&mut buffers.head, first)?)?;
-    check_frame(&buffers.head[..first])?;
+    check_head(&buffers.head[..first])?;
     let stored = extent.length - FRAME_BYTES;
     let header = parse_header(&buffers.head[FRAME_BYTES..first], stored)?;
-    let rows = due.rows(&header)?;
+    let rows = expected.rows(&header)?;
     let front = FRAME_BYTES + header.data_start();
     if first < front {
         extent.read(0, grow(&mut buffers.head, front)?)?;
@@ -194,18 +184,19 @@ pub fn open<T>(
         tail
     };
     let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
-    let checks = Checks::new(&decoder, head, tail, due.number, rows)?;
+    let checks = Checks::new(&decoder, head, tail, expected.number, rows)?;
     let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
-    then(Found { decoder: &decoder, checks: &checks, whole, extent, body, rows })
+    then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, body, rows })
 }
 
-/// The zone map behind the chunk in a file, empty when there is none; the trailer must hold.
-pub fn zone(extent: &Extent<'_>, due: &Due, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
+/// Read the zone map of the chunk in a file, empty without a trailer; the checksums of the trailer
+/// are compared.
+pub fn zone(extent: &Extent<'_>, expected: &Expected, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
     let first = extent.length.min(FIRST_READ);
     extent.read(0, grow(&mut buffers.head, first)?)?;
-    check_frame(&buffers.head[..first])?;
+    check_head(&buffers.head[..first])?;
     let header = parse_header(&buffers.head[FRAME_BYTES..first], extent.length - FRAME_BYTES)?;
-    let rows = due.rows(&header)?;
+    let rows = expected.rows(&header)?;
     let (front, behind) = (FRAME_BYTES + trailer::front(&header), FRAME_BYTES + header.cbytes);
     if extent.length == behind {
         return Ok(Vec::new());
@@ -218,11 +209,11 @@ pub fn zone(extent: &Extent<'_>, due: &Due, buffers: &mut Buffers) -> Outcome<Ve
     let head = &buffers.head[FRAME_BYTES..front];
     let spans = Spans::of(&header, &head[HEADER_BYTES..])?;
     let found = Trailer::parse(tail)?;
-    found.check(head, spans.count(), due.number as u64, rows)?;
+    found.check(head, spans.count(), expected.number as u64, rows)?;
     Ok(found.zone().to_vec())
 }
 
-/// No trailer is longer than this: a checksum for each block, a zone map, and its ends.
+/// The size of the trailer, which has a checksum for each block, a zone map, and its two ends.
 fn trailer_bytes(header: &Header, stored: usize) -> Outcome<usize> {
     let most = 4 * header.nbytes.div_ceil(header.blocksize.max(1)) + 4096;
     if stored > most {
@@ -235,7 +226,7 @@ fn trailer_bytes(header: &Header, stored: usize) -> Outcome<usize> {
 struct Checks<'a>(Option<(Trailer<'a>, Spans)>);
 
 impl<'a> Checks<'a> {
-    /// Compare what is not about blocks.
+    /// Parse the trailer, and compare everything but the blocks.
     fn new(decoder: &Decoder<'_>, head: &[u8], tail: &'a [u8], number: usize, rows: usize) -> Outcome<Self> {
         if tail.is_empty() {
             return Ok(Self(None));
@@ -247,13 +238,13 @@ impl<'a> Checks<'a> {
         Ok(Self(Some((found, spans))))
     }
 
-    /// The blocks that hold a region; those of chunks stored as they are count as well.
-    fn blocks(&self, decoder: &Decoder<'_>, region: &Region) -> Range<usize> {
+    /// The blocks that hold the wanted items; also of a chunk that is stored uncompressed.
+    fn blocks(&self, decoder: &Decoder<'_>, wanted: &Geometry) -> Range<usize> {
         if !decoder.header.memcpyed() || self.0.is_none() {
-            return decoder.blocks_of(region);
+            return decoder.blocks_of(wanted);
         }
-        let (first, end) = region.span();
-        let (size, block) = (region.itemsize(), decoder.header.blocksize);
+        let (first, end) = wanted.span();
+        let (size, block) = (wanted.itemsize(), decoder.header.blocksize);
         first * size / block..(end * size).div_ceil(block)
     }
 
@@ -271,19 +262,19 @@ impl<'a> Checks<'a> {
         &self,
         decoder: &Decoder<'_>,
         blocks: Range<usize>,
-        region: &Region,
+        wanted: &Geometry,
     ) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
         match &self.0 {
             Some((_, spans)) if decoder.header.memcpyed() && !blocks.is_empty() => {
                 let span = spans.span(blocks.start).start..spans.span(blocks.end - 1).end;
                 Ok(vec![(blocks, span)])
             }
-            _ => files::reads(decoder, blocks, region),
+            _ => partial_read::reads(decoder, blocks, wanted),
         }
     }
 }
 
-/// Put the file of `chunk` into `out`: head, chunk, trailer.
+/// Write the file of `chunk` to `out`: head, chunk, trailer.
 pub fn pack(chunk: &[u8], zone: &[u8], number: usize, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
     out.clear();
     out.extend_from_slice(&FRAME);

@@ -1,23 +1,22 @@
-//! Positions along an axis in any order: what an index array wants of each chunk.
+//! Index arrays along an axis: which items of each chunk they want, in any order.
 //!
-//! The box around the wanted items of a chunk is decoded into memory of the thread, and its
-//! items are copied from there to their places. Where they are neighbours on both sides,
-//! they are a range like any other and need no such detour.
+//! The box around the wanted items of a chunk is decoded into memory of the thread, and its items
+//! are copied from there to their places. Indices that are neighbours on both sides are a range and
+//! are decoded in place.
 
-use crate::array::layout::{Job, Part};
-use crate::array::scatter::{Axis, Destination, Region};
-use crate::chunk::scratch::grow;
+use crate::array::grid::Part;
+use crate::array::scatter::Destination;
 use crate::error::{Error, Kind, Outcome};
 
-/// Some items of a chunk along one axis: their positions in the box around them, and where
-/// each one goes.
+/// Some items of a chunk along one axis: their positions in the box around them, and the positions
+/// in the result that they go to.
 pub struct Pick {
     sources: Vec<usize>,
     targets: Vec<usize>,
 }
 
-/// Cut an index array by the chunks of an axis that is `length` long; `Part::pick` of those
-/// that are no plain ranges counts into the picks.
+/// Cut an index array by the chunks of an axis that is `length` long. `Part::pick` of those
+/// that are no ranges is the number of a pick.
 pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, Vec<Pick>)> {
     if indices.is_empty() {
         return Err(Error::new(Kind::Selection, "an axis without items"));
@@ -47,51 +46,37 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
     Ok((parts, picks))
 }
 
-impl Job<'_> {
-    /// Let `decode` bring what a row wants of its chunk to its place.
-    pub fn place(
-        &self,
-        parts: &[Part],
-        memory: &mut Vec<u8>,
-        decode: impl FnOnce(&Region) -> Outcome<()>,
-    ) -> Outcome<()> {
-        if parts.iter().all(|part| part.pick.is_none()) {
-            return decode(&self.region(parts)?);
-        }
-        let itemsize = self.layout.itemsize;
-        let mut strides = vec![itemsize; parts.len()];
-        for axis in (1..parts.len()).rev() {
-            strides[axis - 1] = strides[axis] * parts[axis].count;
-        }
-        let memory = grow(memory, strides[0] * parts[0].count)?;
-        // SAFETY: `memory` outlives the region, and is not used beside it.
-        let around = unsafe { Destination::new(memory.as_mut_ptr(), memory.len()) };
-        let axes: Vec<Axis> = (self.layout.axes.iter())
-            .map(|axis| Axis {
-                size: self.layout.chunk[*axis],
-                start: parts[*axis].start,
-                count: parts[*axis].count,
-                step: if parts[*axis].pick.is_some() { 1 } else { self.steps[*axis] },
-                stride: strides[*axis] as isize,
-            })
-            .collect();
-        decode(&Region::new(&axes, itemsize, 0, around)?)?;
-        let ways: Vec<Way<'_>> = (parts.iter().enumerate())
-            .map(|(axis, part)| Way {
-                count: part.pick.map_or(part.count, |pick| self.picks[axis][pick].sources.len()),
-                first: part.position,
-                pick: part.pick.map(|pick| &self.picks[axis][pick]),
-                source: strides[axis],
-                target: self.strides()[axis],
-            })
-            .collect();
-        spread(&ways, memory, self.origin(), self.memory(), itemsize);
-        Ok(())
-    }
+/// Copy the items of `enclosing`, the box around those that are wanted of a chunk, to their places
+/// in `memory`.
+///
+/// # Safety
+/// Nothing else may access these places at the same time.
+#[allow(clippy::too_many_arguments, reason = "both sides have strides; called once")]
+pub unsafe fn scatter(
+    parts: &[Part],
+    picks: &[Vec<Pick>],
+    enclosing: &[u8],
+    box_strides: &[usize],
+    memory: &Destination<'_>,
+    origin: isize,
+    strides: &[isize],
+    itemsize: usize,
+) {
+    let axes: Vec<Axis<'_>> = (parts.iter().enumerate())
+        .map(|(axis, part)| Axis {
+            count: part.pick.map_or(part.count, |pick| picks[axis][pick].sources.len()),
+            first: part.position,
+            pick: part.pick.map(|pick| &picks[axis][pick]),
+            source: box_strides[axis],
+            target: strides[axis],
+        })
+        .collect();
+    // SAFETY: by the caller's promise.
+    unsafe { scatter_axes(&axes, enclosing, origin, memory, itemsize) };
 }
 
 /// How items of the box go to their places along one axis.
-struct Way<'a> {
+struct Axis<'a> {
     count: usize,
     /// Where the first one goes, when there is no pick.
     first: usize,
@@ -101,7 +86,8 @@ struct Way<'a> {
     target: isize,
 }
 
-impl Way<'_> {
+impl Axis<'_> {
+    /// Where item `number` lies, and where it goes.
     fn item(&self, number: usize) -> (usize, isize) {
         match self.pick {
             Some(pick) => (pick.sources[number] * self.source, pick.targets[number] as isize * self.target),
@@ -110,20 +96,25 @@ impl Way<'_> {
     }
 }
 
-fn spread(ways: &[Way<'_>], source: &[u8], target: isize, memory: Destination, itemsize: usize) {
-    let [way, inner @ ..] = ways else {
-        memory.piece(target, itemsize).copy_from_slice(&source[..itemsize]);
+/// # Safety
+/// As of `scatter`.
+unsafe fn scatter_axes(axes: &[Axis<'_>], source: &[u8], target: isize, memory: &Destination<'_>, itemsize: usize) {
+    let [axis, inner @ ..] = axes else {
+        // SAFETY: by the caller's promise.
+        unsafe { memory.slice(target, itemsize) }.copy_from_slice(&source[..itemsize]);
         return;
     };
-    if inner.is_empty() && way.pick.is_none() && way.target == itemsize as isize {
-        let bytes = way.count * itemsize;
-        let (from, to) = way.item(0);
-        memory.piece(target + to, bytes).copy_from_slice(&source[from..from + bytes]);
+    if inner.is_empty() && axis.pick.is_none() && axis.target == itemsize as isize {
+        let bytes = axis.count * itemsize;
+        let (from, to) = axis.item(0);
+        // SAFETY: by the caller's promise.
+        unsafe { memory.slice(target + to, bytes) }.copy_from_slice(&source[from..from + bytes]);
         return;
     }
-    for number in 0..way.count {
-        let (from, to) = way.item(number);
-        spread(inner, &source[from..], target + to, memory, itemsize);
+    for number in 0..axis.count {
+        let (from, to) = axis.item(number);
+        // SAFETY: by the caller's promise.
+        unsafe { scatter_axes(inner, &source[from..], target + to, memory, itemsize) };
     }
 }
 

@@ -1,20 +1,21 @@
 //! Rows found by comparisons, in one array or in several of one length.
 //!
-//! For arrays that are cut along their first axis only (`rows`). Of the first array all blocks
-//! are decoded; of each further one only those in which a row is left. Marks, a byte for each
-//! row, say which ones are.
+//! For arrays of chunk files (`rows`). Of the first array all blocks are decoded; of each further one
+//! only those that still have a candidate. Marks, a byte for each row, say which rows are candidates.
 
-use crate::array::chunk_file::Found;
+use crate::array::chunk_file::OpenChunk;
 use crate::array::comparison::Test;
-use crate::array::gather::{argument, decoded, is_simple};
-use crate::array::layout::{Failure, Layout, Workspace};
+use crate::array::gather::{argument, decode_all, is_simple};
+use crate::array::layout::{Failure, Layout};
+use crate::array::rows::RowChunks;
+use crate::array::workspace::Workspace;
 use crate::array::zones::Items;
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::header::Filter;
-use crate::chunk::scratch::{Scratch, grow, grow_aligned};
+use crate::chunk::scratch::Scratch;
 use crate::error::Outcome;
-use crate::files::Root;
 use crate::interrupt::Interrupt;
+use crate::memory::{grow, grow_aligned};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +56,7 @@ pub fn find(
     for condition in conditions {
         columns.push(Column::of(condition, spans.last().map_or(0, |span| span.end))?);
     }
-    let longest = columns.iter().map(|column| column.layout.chunk[0]).max().unwrap_or(1);
+    let longest = columns.iter().map(|column| column.chunks.layout.grid.chunk[0]).max().unwrap_or(1);
     let units: Vec<_> = spans.iter().flat_map(|span| cut(span.clone(), longest)).collect();
     let next = AtomicUsize::new(0);
     let found = Mutex::new(Matches { numbers: vec![Vec::new(); units.len()], ..Matches::default() });
@@ -63,7 +64,7 @@ pub fn find(
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(index) else { return Ok(false) };
         // Out of the tools for as long as the marks are in use.
-        let mut memory = std::mem::take(&mut workspace.around);
+        let mut memory = std::mem::take(&mut workspace.enclosing);
         let marks = grow(&mut memory, unit.len())?;
         let wrong = mark(&columns, unit, marks, workspace);
         let mut rows = Vec::new();
@@ -76,7 +77,7 @@ pub fn find(
                 }
             });
         }
-        workspace.around = memory;
+        workspace.enclosing = memory;
         let mut found = found.lock().expect("no thread panics");
         found.count += count;
         found.numbers[index] = rows;
@@ -86,40 +87,38 @@ pub fn find(
     Ok(found.into_inner().expect("no thread panics"))
 }
 
-impl Layout {
-    /// Say in `out`, a byte for each, of which rows from `start` on all comparisons are true.
-    pub fn compare(
-        &self,
-        start: usize,
-        tests: &[Test],
-        out: &mut [u8],
-        threads: usize,
-        workspace: &mut Workspace,
-        interrupt: &Interrupt,
-    ) -> Outcome<Vec<Failure>> {
-        let condition = Condition { layout: self, tests: tests.to_vec() };
-        let column = Column::of(&condition, start.saturating_add(out.len()))?;
-        let mut parts = Vec::new();
-        let mut rest = out;
-        for rows in cut(start..start + rest.len(), self.chunk[0]) {
-            let (marks, behind) = rest.split_at_mut(rows.len());
-            parts.push((rows, marks));
-            rest = behind;
-        }
-        let threads = threads.min(parts.len()).max(1);
-        let queue = Mutex::new(parts.into_iter());
-        let failures = Mutex::new(Vec::new());
-        interrupt.share(threads, workspace, |workspace| {
-            let Some((rows, marks)) = queue.lock().expect("no thread panics").next() else {
-                return Ok(false);
-            };
-            if let Err(failure) = column.mark(&rows, marks, false, workspace) {
-                failures.lock().expect("no thread panics").push(failure);
-            }
-            Ok(true)
-        })?;
-        Ok(failures.into_inner().expect("no thread panics"))
+/// Say in `out`, a byte for each, of which rows from `start` on all comparisons are true.
+pub fn compare(
+    layout: &Layout,
+    start: usize,
+    tests: &[Test],
+    out: &mut [u8],
+    threads: usize,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Failure>> {
+    let condition = Condition { layout, tests: tests.to_vec() };
+    let column = Column::of(&condition, start.saturating_add(out.len()))?;
+    let mut parts = Vec::new();
+    let mut rest = out;
+    for rows in cut(start..start + rest.len(), layout.grid.chunk[0]) {
+        let (marks, behind) = rest.split_at_mut(rows.len());
+        parts.push((rows, marks));
+        rest = behind;
     }
+    let threads = threads.min(parts.len()).max(1);
+    let queue = Mutex::new(parts.into_iter());
+    let failures = Mutex::new(Vec::new());
+    interrupt.share(threads, workspace, |workspace| {
+        let Some((rows, marks)) = queue.lock().expect("no thread panics").next() else {
+            return Ok(false);
+        };
+        if let Err(failure) = column.mark(&rows, marks, false, workspace) {
+            failures.lock().expect("no thread panics").push(failure);
+        }
+        Ok(true)
+    })?;
+    Ok(failures.into_inner().expect("no thread panics"))
 }
 
 /// Rows cut at multiples of `length`.
@@ -140,7 +139,7 @@ fn mark(
     workspace: &mut Workspace,
 ) -> Option<(usize, Failure)> {
     for (number, column) in columns.iter().enumerate() {
-        for rows in cut(unit.clone(), column.layout.chunk[0]) {
+        for rows in cut(unit.clone(), column.chunks.layout.grid.chunk[0]) {
             let marks = &mut marks[rows.start - unit.start..rows.end - unit.start];
             if let Err(failure) = column.mark(&rows, marks, number > 0, workspace) {
                 return Some((number, failure));
@@ -168,8 +167,7 @@ fn each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
 
 /// A condition that can be asked of rows.
 struct Column<'a> {
-    layout: &'a Layout,
-    root: Root,
+    chunks: RowChunks<'a>,
     items: Items,
     tests: &'a [Test],
 }
@@ -178,16 +176,17 @@ impl<'a> Column<'a> {
     /// Check that there are `end` rows, and that the kernel can compare them.
     fn of(condition: &'a Condition<'a>, end: usize) -> Outcome<Self> {
         let Condition { layout, tests } = condition;
-        let items = layout.framing.and_then(|framing| framing.items);
+        let grid = &layout.grid;
+        let items = grid.items.filter(|_| layout.coding.framed);
         let Some(items) =
             items.filter(|items| items.comparable() && tests.iter().all(|(_, value)| value.len() == items.size))
         else {
             return argument("items of this type are not compared natively");
         };
-        if layout.chunk_bytes != layout.chunk[0] * layout.itemsize || end > layout.shape[0] {
-            return argument("these rows are not there, or are no single items");
+        if grid.row_bytes() != grid.itemsize || end > grid.shape[0] {
+            return argument("the array has fewer rows, or its rows are no single items");
         }
-        Ok(Self { layout, root: layout.open_root()?, items, tests })
+        Ok(Self { chunks: RowChunks::open(layout)?, items, tests })
     }
 
     /// Mark of `rows`, which lie in one chunk, those of which the condition is true; only among
@@ -206,31 +205,29 @@ impl<'a> Column<'a> {
         if stretches == 0 {
             return Ok(());
         }
-        let length = self.layout.chunk[0];
+        let length = self.chunks.layout.grid.chunk[0];
         let (number, wanted) = (rows.start / length, (stretches * STRETCH).min(marks.len()) * self.items.size);
         let first = rows.start % length;
         let Workspace { scratch, buffers, chunk, .. } = workspace;
-        self.layout.visit(&self.root, number, wanted, buffers, |found| {
-            self.mark_chunk(found, first, marks, marked, scratch, chunk)
-        })
+        self.chunks.visit(number, wanted, buffers, |open| self.mark_chunk(open, first, marks, marked, scratch, chunk))
     }
 
     fn mark_chunk(
         &self,
-        mut found: Found<'_>,
+        mut open: OpenChunk<'_>,
         first: usize,
         marks: &mut [u8],
         marked: bool,
         scratch: &mut Scratch,
         plain: &mut Vec<u8>,
     ) -> Outcome<()> {
-        let decoder = found.decoder;
+        let decoder = open.decoder;
         let header = decoder.header;
         let size = self.items.size;
         if header.memcpyed() || !is_simple(header) || !header.blocksize.is_multiple_of(size) {
             let bytes = match header.memcpyed() {
-                true => &found.all()?[header.header_bytes()..],
-                false => decoded(&mut found, scratch, plain)?,
+                true => &open.all()?[header.header_bytes()..],
+                false => decode_all(&mut open, scratch, plain)?,
             };
             self.items.mark(&bytes[first * size..][..marks.len() * size], self.tests, marks, marked);
             return Ok(());
@@ -241,7 +238,7 @@ impl<'a> Column<'a> {
             if marked && !marks.contains(&1) {
                 continue;
             }
-            let window = found.block(rows.start * size / header.blocksize)?;
+            let window = open.block(rows.start * size / header.blocksize)?;
             let looked_up = marked && self.look_up(decoder, window, &rows, marks, scratch)?;
             if !looked_up {
                 let block = rows.start * size / header.blocksize;

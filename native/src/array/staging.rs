@@ -1,30 +1,34 @@
-//! New images of an array's chunks, made from a box of memory: what a partly covered chunk
-//! held before is read, the rest gathered, all encoded, and written where nobody looks yet.
+//! New images of an array's chunks, staged from memory: the rest of a partly covered chunk is read, the
+//! new items are gathered, all is encoded and written under staged names.
 
-use crate::array::coding::Coding;
-use crate::array::layout::{Failure, Job, Layout, Part, Workspace};
-use crate::array::pieces::Prefetch;
-use crate::array::scatter::Region;
+use crate::array::addresses::Addresses;
+use crate::array::coding::Compression;
+use crate::array::layout::{Failure, Layout};
+use crate::array::scatter::{Geometry, Source, SourceMemory};
+use crate::array::selection::{ChunkPart, Selection};
+use crate::array::workspace::Workspace;
+use crate::array::{rows, shards};
 use crate::chunk::encode;
 use crate::chunk::filters;
 use crate::chunk::header::Filter;
-use crate::chunk::scratch::grow;
-use crate::error::{Error, Kind, Outcome};
+use crate::error::{Kind, Outcome};
 use crate::files::{Extent, Root};
 use crate::interrupt::Interrupt;
+use crate::memory::grow;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs of so many items are worth a vector step each.
 const LONG_RUN: usize = 32;
 
-/// A chunk on its way into the store: `None` when it holds nothing but fill.
+/// A staged chunk or shard; no image when it holds nothing but the fill value.
 pub struct Staged {
     pub coords: Vec<usize>,
     pub image: Option<Image>,
 }
 
-/// A new file that waits to be published, and what it holds.
+/// A staged file, with its size and checksum.
 pub struct Image {
     pub key: String,
     pub size: usize,
@@ -32,153 +36,122 @@ pub struct Image {
     pub checksum: u32,
 }
 
-impl Job<'_> {
-    /// Encode rows `rows` from the memory, reading what partly covered chunks held before,
-    /// each into a new file of `transaction`.
-    pub fn stage(
-        &self,
-        rows: std::ops::Range<usize>,
-        threads: usize,
-        transaction: &str,
-        workspace: &mut Workspace,
-        interrupt: &Interrupt,
-    ) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
-        let root = self.layout.folder()?;
-        if let Some(sharding) = &self.layout.sharding {
-            return self.stage_shards(sharding, &root, rows, threads, transaction, workspace, interrupt);
+/// Encode the files number `files` that the selection touches, each into a new file of
+/// `transaction`; a file is a chunk or a shard.
+pub fn stage(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    files: Range<usize>,
+    threads: usize,
+    transaction: &str,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
+    let keys = match &*selection.layout.addresses {
+        Addresses::Keyed(keys) => keys,
+        Addresses::Indexed(keys, format) => {
+            return shards::stage(selection, keys, format, files, threads, transaction, workspace, interrupt);
         }
-        let staged = Mutex::new(Vec::new());
-        let failures = Mutex::new(Vec::new());
-        let next = AtomicUsize::new(rows.start);
-        let work = |workspace: &mut Workspace| {
-            let row = next.fetch_add(1, Ordering::Relaxed);
-            if row >= rows.end {
-                return Ok(false);
-            }
-            let parts = self.row(row);
-            let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
-            let write = |bytes: &[u8]| {
-                let key = self.layout.staged_key(&coords, transaction);
-                root.write_new(&key, bytes)?;
-                Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
-            };
-            let key = self.layout.key(&coords);
-            match self.encode_row(|| root.extent(&key), &coords, &parts, workspace, write) {
-                Ok(image) => staged.lock().expect("no thread panics").push((row, Staged { coords, image })),
-                Err(error) if error.kind == Kind::Argument => return Err(error),
-                Err(error) => failures.lock().expect("no thread panics").push(Failure { coords, key, error }),
-            }
-            Ok(true)
+    };
+    let root = keys.create()?;
+    let chunks = files.start..files.end.min(selection.count());
+    let staged = Mutex::new(Vec::new());
+    let failures = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(chunks.start);
+    let work = |workspace: &mut Workspace| {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= chunks.end {
+            return Ok(false);
+        }
+        let part = selection.chunk(number);
+        let coords = part.coords();
+        let write = |bytes: &[u8]| {
+            let key = keys.staged_key(&coords, transaction);
+            root.write_new(&key, bytes)?;
+            Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
         };
-        let bytes = rows.len().saturating_mul(self.layout.chunk_bytes);
-        let outcome = interrupt.share(self.threads(threads, bytes).min(rows.len()), workspace, work);
-        let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
-        Ok((staged, failures.into_inner().expect("no thread panics")))
-    }
+        let key = keys.key(&coords);
+        match encode_chunk(selection, &part, || root.extent(&key), workspace, write) {
+            Ok(image) => staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
+            Err(error) if error.kind == Kind::Argument => return Err(error),
+            Err(error) => failures.lock().expect("no thread panics").push(Failure { coords, key, error }),
+        }
+        Ok(true)
+    };
+    let bytes = chunks.len().saturating_mul(selection.layout.grid.chunk_bytes);
+    let outcome = interrupt.share(selection.threads(threads, bytes).min(chunks.len()), workspace, work);
+    let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
+    Ok((staged, failures.into_inner().expect("no thread panics")))
+}
 
-    /// Where in the memory a whole chunk lies just as it is stored: its offset, and its bytes.
-    pub fn find_plain(&self, parts: &[Part]) -> Outcome<Option<(isize, usize)>> {
-        let Layout { chain, framing, chunk_bytes, .. } = self.layout;
-        if !matches!(chain.coding, Coding::Raw) || chain.sealed || framing.is_some() {
+/// Encode one chunk and hand its bytes to `keep`; `None` when it holds nothing but the fill value.
+/// `old` finds what is stored of it now, if that is needed.
+pub fn encode_chunk<'f, T>(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    part: &ChunkPart<'_, SourceMemory<'_>>,
+    old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
+    workspace: &mut Workspace,
+    keep: impl FnOnce(&[u8]) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    let source = part.source()?;
+    let Layout { coding, grid, .. } = selection.layout;
+    let mut whole = true;
+    let mut padded = false;
+    for (axis, part) in part.parts().iter().enumerate() {
+        let valid = grid.chunk[axis].min(grid.shape[axis] - part.chunk * grid.chunk[axis]);
+        whole &= selection.steps()[axis] == 1 && part.count == valid;
+        padded |= valid < grid.chunk[axis];
+    }
+    if coding.framed {
+        let number = part.parts()[0].chunk;
+        return rows::encode(coding, grid, old, number, &source, whole, workspace, keep).map(Some);
+    }
+    let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
+    if whole
+        && !padded
+        && let Some(recipe) = shuffled_in_place(coding.compression, grid.itemsize, &source)
+    {
+        if source.is_all(&grid.fill) {
             return Ok(None);
         }
-        Ok(self.region(parts)?.one_place().filter(|(_, bytes)| bytes == chunk_bytes))
+        let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&source, start, planes);
+        if encode::encode_shuffled(grid.chunk_bytes, recipe, packer, scratch, shuffle)? {
+            return coding.finish(packer, keep).map(Some);
+        }
     }
+    let chunk = grow(chunk, grid.chunk_bytes)?;
+    if !whole {
+        match old()? {
+            Some(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
+            None => repeat_item(chunk, &grid.fill),
+        }
+    } else if padded {
+        repeat_item(chunk, &grid.fill);
+    }
+    source.gather(chunk);
+    if is_all(chunk, &grid.fill) {
+        return Ok(None);
+    }
+    coding.encode(chunk, scratch, packer, keep).map(Some)
+}
 
-    /// Encode one chunk; `old` finds what is stored of it now, if that is needed.
-    pub fn encode_row<'f, T>(
-        &self,
-        old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
-        coords: &[usize],
-        parts: &[Part],
-        workspace: &mut Workspace,
-        keep: impl FnOnce(&[u8]) -> Outcome<T>,
-    ) -> Outcome<Option<T>> {
-        let region = self.region(parts)?;
-        let Layout { shape, chunk, fill, chunk_bytes, .. } = self.layout;
-        let mut whole = true;
-        let mut padded = false;
-        for (axis, part) in parts.iter().enumerate() {
-            let valid = chunk[axis].min(shape[axis] - coords[axis] * chunk[axis]);
-            whole &= self.steps[axis] == 1 && part.count == valid;
-            padded |= valid < chunk[axis];
-        }
-        if self.layout.framing.is_some() {
-            return self.layout.encode_rows(old, coords[0], &region, whole, workspace, keep).map(Some);
-        }
-        let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
-        if whole
-            && !padded
-            && let Some(recipe) = self.layout.shuffling(&region)
+/// The recipe of chunks whose items can be shuffled in place, without gathering them first.
+fn shuffled_in_place(compression: Compression, itemsize: usize, wanted: &Geometry) -> Option<encode::Recipe> {
+    let (items, dense) = wanted.run_shape();
+    match compression {
+        Compression::Blosc(recipe)
+            if recipe.filter == Filter::Shuffle
+                && recipe.typesize == itemsize
+                && (2..=255).contains(&recipe.typesize)
+                && dense
+                && items >= LONG_RUN =>
         {
-            if region.is_all(fill) {
-                return Ok(None);
-            }
-            let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&region, start, planes);
-            if encode::encode_shuffled(*chunk_bytes, recipe, packer, scratch, shuffle)? {
-                return self.layout.chain.seal(packer, keep).map(Some);
-            }
+            Some(recipe)
         }
-        let chunk = grow(chunk, *chunk_bytes)?;
-        if !whole {
-            match old()? {
-                Some(extent) => self.layout.chain.read_whole(&extent, chunk, scratch, buffers)?,
-                None => spread(chunk, fill),
-            }
-        } else if padded {
-            spread(chunk, fill);
-        }
-        region.gather(chunk);
-        if is_all(chunk, fill) {
-            return Ok(None);
-        }
-        self.layout.chain.encode(chunk, scratch, packer, keep).map(Some)
+        _ => None,
     }
 }
 
-impl Layout {
-    fn folder(&self) -> Outcome<Root> {
-        if let Some(root) = Root::open(&self.root)? {
-            return Ok(root);
-        }
-        // A new array has no folder before its first chunk.
-        Root::make(&self.root)?;
-        match Root::open(&self.root)? {
-            Some(root) => Ok(root),
-            None => Err(Error::new(Kind::Argument, format!("{} is no folder", self.root.display()))),
-        }
-    }
-
-    /// The recipe of chunks whose items can be shuffled where they lie, without copying them
-    /// together first.
-    fn shuffling(&self, region: &Region) -> Option<encode::Recipe> {
-        let (items, dense) = region.run_shape();
-        match self.chain.coding {
-            Coding::Blosc(recipe)
-                if recipe.filter == Filter::Shuffle
-                    && recipe.typesize == self.itemsize
-                    && (2..=255).contains(&recipe.typesize)
-                    && dense
-                    && items >= LONG_RUN =>
-            {
-                Some(recipe)
-            }
-            _ => None,
-        }
-    }
-
-    /// The key under which the next image of a chunk waits to be published: in the folder of
-    /// the chunk, under a name that no chunk has.
-    pub fn staged_key(&self, coords: &[usize], transaction: &str) -> String {
-        let key = self.key(coords);
-        let (folder, name) = key.rsplit_once('/').map_or(("", &*key), |(folder, name)| (folder, name));
-        let slash = if folder.is_empty() { "" } else { "/" };
-        format!("{folder}{slash}.g-{transaction}-{name}")
-    }
-}
-
-/// What was staged, by number; nothing of it when the call failed, since nobody else knows the
-/// names of the files.
+/// The staged files in order. All are removed when the call failed: no caller knows their names.
 pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<()>) -> Outcome<Vec<Staged>> {
     if let Err(error) = outcome {
         for (_, Staged { image, .. }) in staged {
@@ -190,21 +163,17 @@ pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<
     Ok(staged.into_iter().map(|(_, staged)| staged).collect())
 }
 
-/// Shuffle the items of a box that is a whole chunk, from byte `start` of the chunk on, as
-/// many as fill `planes`.
-fn shuffle_runs(region: &Region, start: usize, planes: &mut [u8]) {
-    let size = region.itemsize();
+/// Shuffle the items of a whole chunk, from byte `start` of the chunk on, as many as fill `planes`.
+fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
+    let size = source.itemsize();
     let (first, count) = (start / size, planes.len() / size);
-    let mut prefetch = Prefetch::default();
-    region.for_each_run(first..first + count, |run| {
-        prefetch.expect(region, &run);
-        let items = region.piece(run.offset, run.items * size);
-        filters::shuffle(items, size, &mut planes[run.start - first..], count);
+    source.for_each_dense_run(first..first + count, |start, items| {
+        filters::shuffle(items, size, &mut planes[start - first..], count);
     });
 }
 
 /// Fill `chunk` with copies of `item`.
-pub fn spread(chunk: &mut [u8], item: &[u8]) {
+pub fn repeat_item(chunk: &mut [u8], item: &[u8]) {
     if item.iter().all(|byte| *byte == item[0]) {
         chunk.fill(item[0]);
         return;

@@ -1,7 +1,40 @@
-//! The zone map of a chunk: its smallest and largest item, how many are no number, and
-//! whether they ascend. The bytes are those of `ingot.formats.trailer.Zone`.
+//! The zone map of a chunk: its smallest and largest item, how many items are null, and whether they
+//! ascend. The bytes are the same as those of the Python twin.
 
+use crate::array::layout::Layout;
+use crate::array::workspace::Workspace;
+use crate::array::{chunk_file, rows};
+use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::files::Root;
+use crate::interrupt::Interrupt;
 use std::cmp::Ordering;
+
+/// Read the zone maps of chunks, empty for those that have none.
+pub fn read(
+    layout: &Layout,
+    numbers: &[usize],
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Vec<u8>>> {
+    let (keys, grid) = (layout.addresses.keys(), &layout.grid);
+    let root = Root::open(&keys.root)?;
+    let mut zones = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        interrupt.check()?;
+        if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
+            return Err(Error::new(Kind::Argument, format!("chunk {number} has no zone map")));
+        }
+        let key = keys.key(&[*number]);
+        match root.as_ref().map_or(Ok(None), |root| root.extent(&key))? {
+            Some(extent) => {
+                let zone = chunk_file::zone(&extent, &rows::expected(grid, *number), &mut workspace.buffers);
+                zones.push(zone.map_err(|error| Error::new(error.kind, format!("{key}: {}", error.text)))?);
+            }
+            None => return corrupt!("{key} is missing"),
+        }
+    }
+    Ok(zones)
+}
 
 /// The widest text that has a zone map.
 pub const WIDEST: usize = 256;

@@ -6,15 +6,15 @@
 //! `header` has not checked, and all blocks of a call together may use no more bytes than
 //! the chunk has, so overlapping blocks cannot cost more than honest ones.
 
-pub use crate::array::pieces::copy_plain;
 use crate::chunk::codecs::streams::{Codecs, Dictionary};
 use crate::chunk::filters::{self, Plane};
 use crate::chunk::header::{Filter, HEADER_BYTES, Header, MAX_SPLIT_TYPESIZE};
-use crate::chunk::scratch::{Scratch, grow, grow_aligned};
+use crate::chunk::scratch::Scratch;
 use crate::chunk::special;
 use crate::chunk::vlblocks;
 use crate::error::{Error, Outcome, corrupt, unsupported};
 use crate::interrupt::Interrupt;
+use crate::memory::{grow, grow_aligned};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -170,7 +170,7 @@ impl<'a> Decoder<'a> {
             let often = (LOOK_BYTES / self.header.blocksize).max(1);
             for (index, part) in blocks {
                 if index % often == 0 {
-                    interrupt.look()?;
+                    interrupt.check()?;
                 }
                 self.decode_block(window, index, part, first, scratch)?;
             }
@@ -214,11 +214,11 @@ impl<'a> Decoder<'a> {
             return begin(self, block, out, scratch);
         }
         // Out of the scratch for as long as `begin` has the scratch.
-        let mut aside = std::mem::take(&mut scratch.aside);
+        let mut aside = std::mem::take(&mut scratch.between);
         let other = grow(&mut aside, block.size)?;
         begin(self, block, if rest.begins_aside() { &mut *other } else { &mut *out }, scratch)?;
         rest.undo(out, other, grow(&mut scratch.planes, block.size)?, first);
-        scratch.aside = aside;
+        scratch.between = aside;
         Ok(())
     }
 

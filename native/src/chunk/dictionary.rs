@@ -28,11 +28,11 @@ const TRAINED: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
 /// A dictionary for chunks like the one that `recipe` makes of `source`, learnt from what its
 /// filters make of it. Empty when there is too little to learn from.
-pub fn learn(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, interrupt: &Interrupt) -> Outcome<Vec<u8>> {
+pub fn train(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, interrupt: &Interrupt) -> Outcome<Vec<u8>> {
     let settled = Recipe { dictionary: None, ..recipe }.settled(source.len())?;
     let room = MAX_DICTIONARY.min(source.len() / DICTIONARY_SHARE);
     if settled.recipe.codec == Codec::Zstd && settled.recipe.blocksize / settled.streams < LONG_STREAM {
-        train(&settled, source, room, scratch, interrupt)
+        train_zstd(&settled, source, room, scratch, interrupt)
     } else {
         choose_pieces(&settled, source, room, scratch, interrupt)
     }
@@ -58,7 +58,7 @@ fn choose_pieces(
     let block_of = |number: usize| number * blocks.len() / PIECES;
     let mut number = 0;
     while number < PIECES {
-        interrupt.look()?;
+        interrupt.check()?;
         let index = block_of(number);
         let (filtered, codecs) = settled.filter(blocks[index], first.as_deref().filter(|_| index > 0), scratch)?;
         while number < PIECES && block_of(number) == index {
@@ -79,7 +79,7 @@ fn choose_pieces(
 }
 
 /// By Zstandard's own training, which learns codes as well as phrases.
-fn train(
+fn train_zstd(
     settled: &Settled<'_>,
     source: &[u8],
     room: usize,
@@ -91,7 +91,7 @@ fn train(
     let (mut samples, mut sizes, mut skipped) = (Vec::new(), Vec::new(), 0);
     let first = settled.first_block(source, scratch)?;
     for (index, plain) in source.chunks(settled.recipe.blocksize).enumerate() {
-        interrupt.look()?;
+        interrupt.check()?;
         let count = plain.len().div_ceil(PIECE_BYTES);
         if skipped >= count {
             skipped -= count;
@@ -124,7 +124,7 @@ mod tests {
     };
 
     fn learnt(source: &[u8], recipe: Recipe<'_>) -> Vec<u8> {
-        learn(source, recipe, &mut Scratch::default(), &Interrupt::never()).unwrap()
+        train(source, recipe, &mut Scratch::default(), &Interrupt::never()).unwrap()
     }
 
     fn packed_bytes(source: &[u8], recipe: Recipe<'_>) -> usize {

@@ -8,9 +8,10 @@ use crate::chunk::header::{
     FLAG_BITSHUFFLE, FLAG_MEMCPYED, FLAG_SHUFFLE, FLAG_UNSPLIT, Filter, HEADER_BYTES, Header, MAX_BLOCK_BYTES,
     MAX_SPLIT_TYPESIZE, MIN_SPLIT_ITEMS,
 };
-use crate::chunk::scratch::{Scratch, grow, grow_aligned, out_of_memory};
+use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
+use crate::memory::{grow, grow_aligned, out_of_memory};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -64,7 +65,7 @@ impl Recipe {
 
     /// What most streams have to gain so that reading them stays fast: below that, the copies of
     /// LZ4 are so short that undoing them takes longer than reading what they save.
-    pub fn swift(mut self) -> Self {
+    pub fn fast_to_read(mut self) -> Self {
         const GAIN: usize = 8;
         self.gain = if self.codec == Codec::Lz4 && self.level <= 5 { GAIN } else { 0 };
         self
@@ -229,7 +230,7 @@ pub fn encode_blocks(
     out.push(plan.behind_starts)?;
     if threads.min(count) <= 1 {
         for index in 0..count {
-            interrupt.look()?;
+            interrupt.check()?;
             out.patch(start(index), &(out.used as u32).to_le_bytes());
             encode_block(index, plain(index), out, scratch)?;
             if out.used >= ceiling {
@@ -419,10 +420,10 @@ mod tests {
         let (little, much) = (repetitive(10), repetitive(32));
         let thrifty = stream(&little, recipe);
         assert!((4096 * 7 / 8..4096).contains(&thrifty), "{thrifty}");
-        assert_eq!(packed(&little, recipe.swift()).len(), 4096 + HEADER_BYTES);
-        assert_eq!(stream(&much, recipe.swift()), stream(&much, recipe));
+        assert_eq!(packed(&little, recipe.fast_to_read()).len(), 4096 + HEADER_BYTES);
+        assert_eq!(stream(&much, recipe.fast_to_read()), stream(&much, recipe));
         assert!(stream(&much, recipe) < 4096 * 7 / 8);
         let strong = Recipe { level: 9, ..recipe };
-        assert!(packed(&little, strong.swift()).len() < 4096);
+        assert!(packed(&little, strong.fast_to_read()).len() < 4096);
     }
 }

@@ -12,10 +12,11 @@ use crate::chunk::header::{
     MAX_SPLIT_TYPESIZE,
 };
 use crate::chunk::header2::{FLAG2_DICTIONARY, Header2, Special};
-use crate::chunk::scratch::{Scratch, grow, grow_aligned};
+use crate::chunk::scratch::Scratch;
 use crate::chunk::special::{NAN_32, NAN_64};
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
+use crate::memory::{grow, grow_aligned};
 use std::borrow::Cow;
 
 const VERSION: u8 = 5;
@@ -242,10 +243,10 @@ impl Settled<'_> {
         reference: Option<&[u8]>,
         scratch: &'s mut Scratch,
     ) -> Outcome<(&'s [u8], &'s mut Codecs)> {
-        let Scratch { codecs, filtered, aside, planes, .. } = scratch;
+        let Scratch { codecs, filtered, between, planes, .. } = scratch;
         let steps = self.pipeline.steps().len();
         let one = grow_aligned(filtered, if steps > 0 { plain.len() } else { 0 })?;
-        let two = grow(aside, if steps > 1 { plain.len() } else { 0 })?;
+        let two = grow(between, if steps > 1 { plain.len() } else { 0 })?;
         let planes = grow(planes, plain.len())?;
         Ok((self.pipeline.apply(plain, one, two, planes, reference), codecs))
     }
@@ -300,7 +301,7 @@ impl Settled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::scatter::{Axis, Destination, Region};
+    use crate::array::scatter::{Axis, Region};
     use crate::chunk::decode::{Decoder, Window};
     use crate::chunk::header::HEADER_BYTES;
 
@@ -323,12 +324,10 @@ mod tests {
         let header = Header::parse(chunk, chunk.len(), 1 << 24)?;
         let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
         let mut out = vec![0xee; count];
-        // SAFETY: `out` lives on and is not used while the region is.
-        let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
         let axis = Axis { size: header.nbytes, start, count, step: 1, stride: 1 };
-        let region = Region::new(&[axis], 1, 0, destination)?;
+        let mut region = Region::new(&[axis], 1, 0, &mut out)?;
         let window = Window { bytes: chunk, offset: 0 };
-        decoder.decode_region(window, decoder.blocks_of(&region), &region, &mut Scratch::default())?;
+        decoder.decode_region(window, decoder.blocks_of(&region), &mut region, &mut Scratch::default())?;
         Ok(out)
     }
 

@@ -12,7 +12,7 @@
 //! - `INGOT_FUZZ_COUNTER`: a file that holds the number of the present execution.
 //! - `INGOT_FUZZ_SHOW`: only write the chunk of this execution to the file `INGOT_FUZZ_CHUNK`.
 
-use crate::array::scatter::{Axis, Destination, Region};
+use crate::array::scatter::{Axis, Region};
 use crate::chunk::codecs::streams::Codec;
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{self, Packer};
@@ -337,12 +337,10 @@ fn decode_part(
     out.clear();
     out.resize(count * size, 0x77);
     let axis = Axis { size: header.nbytes / size, start, count, step: 1, stride: size as isize };
-    // SAFETY: `out` lives on and is not used while the region is.
-    let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
-    let region = Region::new(&[axis], size, 0, destination)?;
+    let mut region = Region::new(&[axis], size, 0, out)?;
     let decoder = Decoder::new(header, &chunk[HEADER_BYTES..header.data_start()]);
     let window = Window { bytes: chunk, offset: 0 };
-    decoder.decode_region(window, decoder.blocks_of(&region), &region, scratch)
+    decoder.decode_region(window, decoder.blocks_of(&region), &mut region, scratch)
 }
 
 fn asked(name: &str) -> Option<u64> {

@@ -4,15 +4,15 @@
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
 //! the whole block.
 
-use crate::array::pieces::{Pieces, Prefetch, copy_plain};
-use crate::array::scatter::Region;
+use crate::array::scatter::{Geometry, Region};
 use crate::chunk::decode::{Block, Decoder, Stream, Window};
 use crate::chunk::filters;
 use crate::chunk::header::{Filter, MAX_SPLIT_TYPESIZE, StreamFormat};
-use crate::chunk::scratch::{Scratch, grow, grow_aligned};
+use crate::chunk::scratch::Scratch;
 use crate::chunk::special;
 use crate::chunk::vlblocks;
 use crate::error::Outcome;
+use crate::memory::{grow, grow_aligned};
 use std::ops::Range;
 
 /// Up to so many items are looked up in LZ4 streams one by one.
@@ -23,10 +23,10 @@ const SHORT_RUN: usize = 32;
 const SPARSE: usize = 8;
 
 impl Decoder<'_> {
-    /// The blocks that hold the items of `region`, as a range of block numbers.
-    pub fn blocks_of(&self, region: &Region) -> Range<usize> {
-        let (first, end) = region.span();
-        let size = region.itemsize();
+    /// The blocks that hold the wanted items, as a range of block numbers.
+    pub fn blocks_of(&self, wanted: &Geometry) -> Range<usize> {
+        let (first, end) = wanted.span();
+        let size = wanted.itemsize();
         if self.header.block_count() == 0 || self.header.variable {
             return 0..self.header.block_count();
         }
@@ -38,12 +38,13 @@ impl Decoder<'_> {
         &self,
         window: Window<'_>,
         blocks: Range<usize>,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         if self.header.memcpyed() {
             let bytes = Window { offset: window.offset.wrapping_sub(self.header.header_bytes()), ..window };
-            return copy_plain(region, 0..self.header.nbytes, bytes);
+            region.scatter(0..self.header.nbytes, bytes);
+            return Ok(());
         }
         if let Some(special) = self.header.special {
             special::fill_region(special, self.header, window, region);
@@ -70,21 +71,20 @@ impl Decoder<'_> {
         window: Window<'_>,
         index: usize,
         ranks: Range<usize>,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let range = self.header.block_range(index);
         let size = region.itemsize();
         let low = (region.item(ranks.start) * size).max(range.start) - range.start;
         let high = ((region.item(ranks.end - 1) + 1) * size).min(range.end) - range.start;
-        let run = region.run(ranks.start);
         if low == 0
             && high == range.len()
-            && run.is_dense(size)
-            && run.items >= ranks.len()
-            && run.start * size == range.start
+            && range.start.is_multiple_of(size)
+            && let Some(out) = region.dense_mut(ranks.clone(), range.start / size)
         {
-            return self.decode_dependent(window, index, region.piece(run.offset, range.len()), scratch);
+            // The last item may reach into the next block.
+            return self.decode_dependent(window, index, &mut out[..range.len()], scratch);
         }
         if !self.header.rest.is_empty() {
             return self.copy_dependent(window, index, region, scratch);
@@ -149,14 +149,20 @@ impl Decoder<'_> {
     }
 
     /// A block that has to be decoded whole, then what is wanted of it copied.
-    fn copy_dependent(&self, window: Window<'_>, index: usize, region: &Region, scratch: &mut Scratch) -> Outcome<()> {
+    fn copy_dependent(
+        &self,
+        window: Window<'_>,
+        index: usize,
+        region: &mut Region<'_>,
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
         let range = self.header.block_range(index);
         let mut plain = std::mem::take(&mut scratch.plain);
         let bytes = grow(&mut plain, range.len())?;
         self.decode_dependent(window, index, bytes, scratch)?;
-        let copied = copy_plain(region, range.clone(), Window { bytes, offset: range.start });
+        region.scatter(range.clone(), Window { bytes, offset: range.start });
         scratch.plain = plain;
-        copied
+        Ok(())
     }
 
     /// A block without filters: its streams hold the items in order.
@@ -165,14 +171,15 @@ impl Decoder<'_> {
         block: &Block<'_>,
         range: Range<usize>,
         high: usize,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let each = block.size / block.streams;
         let plain = grow(&mut scratch.plain, block.size)?;
         let wanted = if block.streams == 1 { high } else { each };
         self.decode_streams(block, &mut scratch.codecs, plain, wanted)?;
-        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
+        region.scatter(range.clone(), Window { bytes: plain, offset: range.start });
+        Ok(())
     }
 
     /// Undo the filter for bytes `span` of the block, then copy what is wanted of them.
@@ -181,7 +188,7 @@ impl Decoder<'_> {
         block: &Block<'_>,
         range: Range<usize>,
         span: Range<usize>,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let typesize = self.header.typesize;
@@ -202,7 +209,8 @@ impl Decoder<'_> {
             self.decode_planes(block, codecs, filtered, end / typesize)?.unshuffle(first / typesize, typesize, items);
         }
         plain[count * typesize..].copy_from_slice(&filtered[count * typesize..block.size]);
-        copy_plain(region, range.clone(), Window { bytes: plain, offset: range.start })
+        region.scatter(range.clone(), Window { bytes: plain, offset: range.start });
+        Ok(())
     }
 
     /// Whether single bytes of the block can be had without decoding it.
@@ -217,7 +225,7 @@ impl Decoder<'_> {
         block: &Block<'_>,
         start: usize,
         ranks: Range<usize>,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let (typesize, count) = (self.header.typesize, ranks.len());
@@ -237,8 +245,7 @@ impl Decoder<'_> {
             self.find_bytes(block, number, stream, &positions[..share], scratch, found)?;
         }
         for (index, rank) in ranks.enumerate() {
-            let place = region.piece(region.run(rank).offset, typesize);
-            for (byte, place) in place.iter_mut().enumerate() {
+            for (byte, place) in region.item_mut(rank).iter_mut().enumerate() {
                 *place = found[byte * count + index];
             }
         }
@@ -279,25 +286,18 @@ impl Decoder<'_> {
         range: Range<usize>,
         high: usize,
         ranks: Range<usize>,
-        region: &Region,
+        region: &mut Region<'_>,
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let typesize = self.header.typesize;
-        let size = region.itemsize();
         let Scratch { codecs, filtered, .. } = scratch;
         let filtered = grow_aligned(filtered, block.size)?;
         let planes = self.decode_planes(block, codecs, filtered, high / typesize)?;
-        let mut prefetch = Prefetch::default();
-        region.for_each_run(ranks, |run| {
-            prefetch.expect(region, &run);
-            let pieces = Pieces::of(&run, size);
-            for piece in pieces {
-                // Items begin inside this block; the last may reach into the next one.
-                let from = piece.start - range.start;
-                let to = (from + piece.bytes).min(block.size);
-                let out = region.piece(piece.offset, to - from);
-                planes.unshuffle(from / typesize, typesize, out);
-            }
+        region.for_each_piece_prefetched(ranks, |start, out| {
+            // Items start inside this block; the last may reach into the next one.
+            let from = start - range.start;
+            let to = (from + out.len()).min(block.size);
+            planes.unshuffle(from / typesize, typesize, &mut out[..to - from]);
         });
         Ok(())
     }
@@ -312,7 +312,7 @@ fn pick(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::scatter::{Axis, Destination};
+    use crate::array::scatter::{Axis, Source, SourceMemory};
     use crate::chunk::header::{HEADER_BYTES, Header};
     use crate::chunk::samples::{packed, recipes, sample};
 
@@ -348,21 +348,20 @@ mod tests {
                         }
                         expected[offset..offset + 4].copy_from_slice(&source[4 * linear..4 * linear + 4]);
                     }
-                    // SAFETY: `out` lives on and is not used while the region is.
-                    let destination = unsafe { Destination::new(out.as_mut_ptr(), out.len()) };
-                    let region = Region::new(axes, 4, 0, destination).unwrap();
+                    let mut region = Region::new(axes, 4, 0, &mut out).unwrap();
                     let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
                     let window = Window { bytes: &chunk, offset: 0 };
                     let blocks = decoder.blocks_of(&region);
-                    decoder.decode_region(window, blocks, &region, &mut Scratch::default()).unwrap();
+                    decoder.decode_region(window, blocks, &mut region, &mut Scratch::default()).unwrap();
                     assert!(out == expected, "{recipe:?} {axes:?}");
                     let mut gathered = vec![0; source.len()];
-                    region.gather(&mut gathered);
+                    // SAFETY: `out` lives on and is not written while its memory is used.
+                    let memory = unsafe { SourceMemory::new(out.as_ptr(), out.len()) };
+                    let geometry = Geometry::new(axes, 4, 0, out.len()).unwrap();
+                    Source::new(geometry, memory).gather(&mut gathered);
                     let mut again = vec![0xee; out.len()];
-                    // SAFETY: as above.
-                    let destination = unsafe { Destination::new(again.as_mut_ptr(), again.len()) };
-                    let back = Region::new(axes, 4, 0, destination).unwrap();
-                    copy_plain(&back, 0..gathered.len(), Window { bytes: &gathered, offset: 0 }).unwrap();
+                    let mut back = Region::new(axes, 4, 0, &mut again).unwrap();
+                    back.scatter(0..gathered.len(), Window { bytes: &gathered, offset: 0 });
                     assert!(again == expected, "gathering is the reverse");
                 }
             }

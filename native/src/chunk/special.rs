@@ -1,6 +1,5 @@
 //! Chunks that hold one value all over, and nothing but a header to say so.
 
-use crate::array::pieces::for_each_piece;
 use crate::array::scatter::Region;
 use crate::chunk::decode::Window;
 use crate::chunk::header::{EXTENDED_BYTES, Header};
@@ -26,7 +25,7 @@ pub fn fill(special: Special, header: &Header, chunk: &[u8], out: &mut [u8]) {
 }
 
 /// Fill the places of `region`; `window` holds the whole chunk.
-pub fn fill_region(special: Special, header: &Header, window: Window<'_>, region: &Region) {
+pub fn fill_region(special: Special, header: &Header, window: Window<'_>, region: &mut Region<'_>) {
     let value = value(special, header, window.bytes);
     let size = region.itemsize();
     if size.is_multiple_of(value.len()) {
@@ -34,7 +33,7 @@ pub fn fill_region(special: Special, header: &Header, window: Window<'_>, region
         repeat(value, 0, &mut item);
         return region.fill(&item);
     }
-    for_each_piece(region, 0..region.count(), |start, out| repeat(value, start % value.len(), out));
+    region.for_each_piece(0..region.count(), |start, out| repeat(value, start % value.len(), out));
 }
 
 /// Fill `out` with what repeats, from byte `phase` of the value on.

@@ -4,14 +4,14 @@
 //! one stream, stored as it is when it did not shrink. Blocks lie in order and are
 //! independent of each other.
 
-use crate::array::pieces::copy_plain;
 use crate::array::scatter::Region;
 use crate::chunk::decode::{Block, Decoder, Window};
 use crate::chunk::filters;
 use crate::chunk::header::Filter;
-use crate::chunk::scratch::{Scratch, grow};
+use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
 use crate::interrupt::Interrupt;
+use crate::memory::grow;
 use std::ops::Range;
 
 /// A block: its stream, and the bytes of the chunk that it decodes to.
@@ -29,14 +29,19 @@ pub fn decode_whole(
     interrupt: &Interrupt,
 ) -> Outcome<()> {
     for (index, part) in parts(decoder, chunk)?.iter().enumerate() {
-        interrupt.look()?;
+        interrupt.check()?;
         decode_part(decoder, index, part, &mut out[part.range.clone()], scratch)?;
     }
     Ok(())
 }
 
 /// Decode the blocks that `region` wants something of; `window` holds the whole chunk.
-pub fn decode_region(decoder: &Decoder<'_>, window: Window<'_>, region: &Region, scratch: &mut Scratch) -> Outcome<()> {
+pub fn decode_region(
+    decoder: &Decoder<'_>,
+    window: Window<'_>,
+    region: &mut Region<'_>,
+    scratch: &mut Scratch,
+) -> Outcome<()> {
     let size = region.itemsize();
     for (index, part) in parts(decoder, window.bytes)?.iter().enumerate() {
         let range = part.range.clone();
@@ -46,7 +51,7 @@ pub fn decode_region(decoder: &Decoder<'_>, window: Window<'_>, region: &Region,
         let mut plain = std::mem::take(&mut scratch.plain);
         let bytes = grow(&mut plain, range.len())?;
         decode_part(decoder, index, part, bytes, scratch)?;
-        copy_plain(region, range.clone(), Window { bytes, offset: range.start })?;
+        region.scatter(range.clone(), Window { bytes, offset: range.start });
         scratch.plain = plain;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Small files of a folder, read together in one call.
 //!
-//! Knows how to read the beginnings, or other short pieces, of several files at once. Refuses to
-//! judge what is unusual: a piece that is large, or anything that is no plain file below the
-//! folder, is a fault, and whoever asked takes the longer way.
+//! Reads the beginnings, or other short pieces, of several files at once. A large piece, and
+//! anything that is no regular file below the folder, is an error: the caller then reads the files
+//! one by one and reports what is wrong.
 
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
@@ -10,7 +10,7 @@ use crate::files::Root;
 /// The most bytes of one piece.
 const MOST: usize = 64 << 10;
 
-/// The key of a file, where the piece begins, and how long it is at most; to the end if unsaid.
+/// The key of a file, where the piece begins, and how long it is at most; `None` for all to the end.
 pub type Piece = (String, u64, Option<usize>);
 
 /// Read pieces, each of a file of its own; `None` for a file that is absent.
@@ -23,7 +23,7 @@ fn read_one(root: &Root, (key, start, length): &Piece) -> Outcome<Option<Vec<u8>
     let left = (extent.length as u64).saturating_sub(*start) as usize;
     let length = length.map_or(left, |length| length.min(left));
     if length > MOST {
-        return Err(Error::new(Kind::Limit, format!("{key}: {length} bytes are no small piece")));
+        return Err(Error::new(Kind::Limit, format!("{key}: {length} bytes are more than a small piece")));
     }
     let mut bytes = vec![0; length];
     extent.narrowed(*start, Some(length))?.read(0, &mut bytes)?;
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn pieces_end_where_their_files_do() {
-        let folder = std::env::temp_dir().join(format!("documents-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("small-files-{}", std::process::id()));
         fs::create_dir_all(folder.join("inner")).unwrap();
         fs::write(folder.join("a"), b"alpha").unwrap();
         fs::write(folder.join("inner/b"), vec![7; MOST + 1]).unwrap();

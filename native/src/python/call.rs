@@ -1,12 +1,12 @@
 //! One call from Python: what its thread keeps for the next one, the GIL given up, Ctrl-C
 //! heard, and the result handed over.
 
-use crate::array::layout::Workspace;
 use crate::array::scatter::Destination;
+use crate::array::workspace::Workspace;
 use crate::chunk::encode;
-use crate::chunk::scratch;
 use crate::error::Outcome;
 use crate::interrupt::Interrupt;
+use crate::memory;
 use crate::python::buffers;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
@@ -61,17 +61,12 @@ pub fn deliver<'py>(
     size: usize,
     work: impl FnOnce(&mut [u8], &mut Kept, &Interrupt) -> Outcome<()> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let fill = |destination: Destination| {
-        detached(py, |kept, interrupt| {
-            // SAFETY: `new_bytes` gives memory nobody else has seen; memory that the caller
-            // passed as `out` is the caller's promise.
-            let out = unsafe { destination.whole() };
-            work(&mut out[..size], kept, interrupt)
-        })
+    let fill = |destination: Destination<'_>| {
+        detached(py, |kept, interrupt| work(&mut destination.into_slice()[..size], kept, interrupt))
     };
     let Some(out) = out else {
         return match buffers::new_bytes(py, size, fill) {
-            Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(scratch::out_of_memory(size).into()),
+            Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(memory::out_of_memory(size).into()),
             other => Ok(other?.into_any()),
         };
     };

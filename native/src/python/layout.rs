@@ -1,133 +1,152 @@
 //! The layout of an array for Python: one call per selection.
 
+use super::buffers;
 use super::call::detached;
 use super::chunk::parse_filter;
-use crate::array::chunk_file::Framing;
-use crate::array::coding::{Chain, Coding};
+use crate::array::addresses::{Addresses, Keys};
+use crate::array::coding::{Coding, Compression};
 use crate::array::comparison::{Comparison, Test};
-use crate::array::layout::{Failure, Layout, Report};
+use crate::array::gather;
+use crate::array::grid::Grid;
+use crate::array::layout::{Failure, Layout};
+use crate::array::read::{self, Report};
 use crate::array::search::{self, Condition};
-use crate::array::shards::Sharding;
-use crate::array::staging::Staged;
-use crate::array::zones::Items;
+use crate::array::selection::Selection;
+use crate::array::shards::ShardFormat;
+use crate::array::staging::{self, Staged};
+use crate::array::zones::{self, Items};
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
-use crate::files::verified::{Seals, Verify};
-use crate::python::buffers;
+use crate::files::verified::Verify;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-/// Coordinates and key of each chunk; the key of its staged image, or `None` for nothing but
-/// fill; the image's size and CRC-32.
+/// Coordinates and key of each chunk; the key of its staged image, or `None` when it holds nothing
+/// but the fill value; the image's size and CRC-32.
 type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Failures = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
 
-/// The kind of items, whether their highest byte comes first, and the chunk that is still as
-/// short as it was, with its rows.
-type PyFraming = (char, bool, Option<(usize, usize)>);
-
 /// Operators, each with an item to compare with.
 type Comparisons = Vec<(String, Vec<u8>)>;
-/// How many rows were found, their numbers, and what was wrong with which array.
+/// How many rows were found, their numbers, and the failures of each array.
 type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 
-/// Where the chunks of an array lie below a folder, and how they are coded.
-#[pyclass(frozen, name = "Layout")]
-pub struct PyLayout(Layout);
+/// Where the chunks of an array lie: below the folder `root`, under keys that are made of
+/// coordinates. `names` are the prefix, the separator, the suffix and the key of a scalar; `leading`
+/// is how many of the first axes are in a key, all by default.
+///
+/// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
+/// start, is big-endian, has a checksum.
+#[pyclass(frozen, name = "Addresses")]
+pub struct PyAddresses(Arc<Addresses>);
 
 #[pymethods]
-impl PyLayout {
+impl PyAddresses {
     #[new]
-    #[pyo3(signature = (*, root, names, shape, chunk, axes, itemsize, fill, kind, codec="", level=0, filter="none",
-                        typesize=1, blocksize=0, checksum=false, sealed=false, verify="first", sharding=None,
-                        leading=None, framing=None))]
-    #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
+    #[pyo3(signature = (*, root, names, leading=None, shards=None))]
     fn new(
         root: PathBuf,
         names: (String, String, String, String),
-        shape: Vec<usize>,
-        chunk: Vec<usize>,
-        axes: Vec<usize>,
-        itemsize: usize,
-        fill: Vec<u8>,
+        leading: Option<usize>,
+        shards: Option<(Vec<usize>, bool, bool, bool)>,
+    ) -> PyResult<Self> {
+        let (prefix, separator, suffix, scalar) = names;
+        let keys = Keys { root, prefix, separator, suffix, scalar, leading: leading.unwrap_or(usize::MAX) };
+        let addresses = match shards {
+            None => Addresses::Keyed(keys),
+            Some((counts, at_start, big_endian, checksum)) => {
+                match ShardFormat::new(counts, at_start, big_endian, checksum) {
+                    Some(format) => Addresses::Indexed(keys, format),
+                    None => return Err(PyValueError::new_err("a shard of this shape has no chunks, or too many")),
+                }
+            }
+        };
+        Ok(Self(Arc::new(addresses)))
+    }
+}
+
+/// How chunks are coded: the codec, whether a CRC-32C lies behind each chunk (`checksum`), when it is
+/// compared (`verify`), and whether chunks lie in files with a head and a trailer (`framed`).
+#[pyclass(frozen, name = "Coding")]
+pub struct PyCoding(Coding);
+
+#[pymethods]
+impl PyCoding {
+    #[new]
+    #[pyo3(signature = (*, kind, codec="", level=0, filter="none", typesize=1, blocksize=0, frame_checksum=false,
+                        checksum=false, verify="first", framed=false))]
+    #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
+    fn new(
         kind: &str,
         codec: &str,
         level: i32,
         filter: &str,
         typesize: usize,
         blocksize: usize,
+        frame_checksum: bool,
         checksum: bool,
-        sealed: bool,
         verify: &str,
-        sharding: Option<(Vec<usize>, bool, bool, bool)>,
-        leading: Option<usize>,
-        framing: Option<PyFraming>,
+        framed: bool,
     ) -> PyResult<Self> {
-        let coding = match kind {
-            "raw" => Coding::Raw,
+        let compression = match kind {
+            "raw" => Compression::Raw,
             "blosc" => {
                 let codec = streams::Codec::parse(codec)?;
                 let level = u8::try_from(level).unwrap_or(u8::MAX);
                 let recipe = Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize, gain: 0 };
-                Coding::Blosc(if framing.is_some() { recipe.swift() } else { recipe })
+                Compression::Blosc(if framed { recipe.fast_to_read() } else { recipe })
             }
-            "lz4" => Coding::Stream(Whole::Lz4 { acceleration: level }),
-            "zlib" => Coding::Stream(Whole::Zlib { level }),
-            "zstd" => Coding::Stream(Whole::Zstd { level, checksum }),
+            "lz4" => Compression::Stream(Whole::Lz4 { acceleration: level }),
+            "zlib" => Compression::Stream(Whole::Zlib { level }),
+            "zstd" => Compression::Stream(Whole::Zstd { level, checksum: frame_checksum }),
             other => return Err(PyValueError::new_err(format!("kind {other:?} is not native"))),
         };
-        let sorted = {
-            let mut sorted = axes.clone();
-            sorted.sort_unstable();
-            sorted
-        };
-        if chunk.len() != shape.len() || sorted != (0..shape.len()).collect::<Vec<_>>() || chunk.contains(&0) {
-            return Err(PyValueError::new_err("shape, chunk and axes do not fit together"));
-        }
-        let chunk_bytes = chunk.iter().try_fold(itemsize, |size, axis| size.checked_mul(*axis));
-        let chunk_bytes = chunk_bytes.filter(|size| *size <= isize::MAX as usize);
-        let Some(chunk_bytes) = chunk_bytes.filter(|_| itemsize > 0 && fill.len() == itemsize) else {
-            return Err(PyValueError::new_err("a chunk of that shape cannot be had"));
-        };
-        let framing =
-            framing.map(|(kind, big_endian, short)| Framing { items: Items::parse(kind, itemsize, big_endian), short });
-        if framing.is_some() && (sorted != axes || axes.is_empty() || !matches!(coding, Coding::Blosc(_))) {
-            return Err(PyValueError::new_err("rows are stored one after the other, in Blosc chunks"));
-        }
-        let leading = leading.unwrap_or(shape.len());
-        let (prefix, separator, suffix, scalar) = names;
-        let chain = Chain { coding, sealed };
-        let sharding = sharding.map(parse_sharding).transpose()?;
-        if sharding.as_ref().is_some_and(|sharding| sharding.axes() != shape.len()) {
-            return Err(PyValueError::new_err("shape and sharding do not fit together"));
-        }
-        let layout = Layout {
-            root,
-            prefix,
-            separator,
-            suffix,
-            scalar,
-            leading,
-            shape,
-            chunk,
-            axes,
-            itemsize,
-            chain,
-            framing,
-            seals: Seals::new(Verify::parse(verify)?),
-            fill,
-            chunk_bytes,
-            sharding,
-        };
-        Ok(Self(layout))
+        Ok(Self(Coding { compression, checksum, verify: Verify::parse(verify)?, framed }))
+    }
+}
+
+/// Which items an array has: shape, chunks, the order in which a chunk's axes are stored, and the fill
+/// value, which is one item. `kind` is NumPy's letter for the type of the items, of which zone maps
+/// and comparisons are made. `short` is the chunk, with its rows, that is still as short as it was
+/// before the array grew.
+#[pyclass(frozen, name = "Grid")]
+pub struct PyGrid(Grid);
+
+#[pymethods]
+impl PyGrid {
+    #[new]
+    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None))]
+    fn new(
+        shape: Vec<usize>,
+        chunk: Vec<usize>,
+        order: Vec<usize>,
+        fill: Vec<u8>,
+        kind: Option<char>,
+        big_endian: bool,
+        short: Option<(usize, usize)>,
+    ) -> PyResult<Self> {
+        let items = kind.and_then(|kind| Items::parse(kind, fill.len(), big_endian));
+        Ok(Self(Grid::new(shape, chunk, order, fill, items, short)?))
+    }
+}
+
+/// An array: where its chunks lie, how they are coded, and which items they hold.
+#[pyclass(frozen, name = "Layout")]
+pub struct PyLayout(Layout);
+
+#[pymethods]
+impl PyLayout {
+    #[new]
+    fn new(addresses: &PyAddresses, coding: &PyCoding, grid: &PyGrid) -> PyResult<Self> {
+        Ok(Self(Layout::new(Arc::clone(&addresses.0), coding.0, grid.0.clone())?))
     }
 
-    /// The same array in another shape, and with another chunk that is still as short as it
-    /// was; nothing is known of its files.
+    /// The same array in another shape, and with another short chunk; nothing is known of its files.
     fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> PyResult<Self> {
         match self.0.resized(shape, short) {
             Some(layout) => Ok(Self(layout)),
@@ -135,9 +154,9 @@ impl PyLayout {
         }
     }
 
-    /// Read the box that begins at `starts` and goes on by `steps` into `out`, whose shape it
-    /// has. `None` when every chunk was there and sound; else how many chunks were absent
-    /// (their part holds the fill value) and what was wrong with which.
+    /// Read the box that starts at `starts` and goes on by `steps` into `out`, whose shape it has.
+    /// Return `None` when every chunk was stored and sound; else how many chunks were absent
+    /// (their part holds the fill value), and the chunks that failed.
     fn read(
         &self,
         py: Python<'_>,
@@ -146,18 +165,11 @@ impl PyLayout {
         steps: Vec<isize>,
         threads: usize,
     ) -> PyResult<Option<(usize, Failures)>> {
-        let buffer = PyUntypedBuffer::get(out)?;
-        let (memory, origin) = buffers::strided(&buffer)?;
-        self.check_itemsize(&buffer)?;
-        let report = detached(py, |kept, interrupt| {
-            let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
-            job.read(threads, &mut kept.workspace, interrupt)
-        })?;
-        told(py, report)
+        self.read_selection(py, out, &starts, &steps, &[], threads)
     }
 
-    /// The same with index arrays along some axes: `indices` has one, or `None` where start and
-    /// step count.
+    /// The same with index arrays along some axes: `indices` has one, or `None` for an axis that is
+    /// a range.
     fn read_outer(
         &self,
         py: Python<'_>,
@@ -167,26 +179,18 @@ impl PyLayout {
         indices: Vec<Option<PyBuffer<i64>>>,
         threads: usize,
     ) -> PyResult<Option<(usize, Failures)>> {
-        let buffer = PyUntypedBuffer::get(out)?;
-        let (memory, origin) = buffers::strided(&buffer)?;
-        self.check_itemsize(&buffer)?;
         let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
         let indices = indices.collect::<PyResult<Vec<_>>>()?;
-        let report = detached(py, |kept, interrupt| {
-            let (shape, strides) = (buffer.shape(), buffer.strides());
-            let job = self.0.outer_job(&starts, shape, &steps, &indices, strides, origin, memory)?;
-            job.read(threads, &mut kept.workspace, interrupt)
-        })?;
-        told(py, report)
+        self.read_selection(py, out, &starts, &steps, &indices, threads)
     }
 
     /// The zone maps of the chunks of these numbers, empty for those without one.
     fn zones(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<Py<PyBytes>>> {
-        let zones = detached(py, |kept, interrupt| self.0.zones(&numbers, &mut kept.workspace, interrupt))?;
+        let zones = detached(py, |kept, interrupt| zones::read(&self.0, &numbers, &mut kept.workspace, interrupt))?;
         Ok(zones.iter().map(|zone| PyBytes::new(py, zone).unbind()).collect())
     }
 
-    /// Copy the rows of these numbers, which ascend, to `out`; what was wrong is returned.
+    /// Copy the rows of these numbers, which ascend, to `out`; return the chunks that failed.
     fn gather(
         &self,
         py: Python<'_>,
@@ -202,15 +206,13 @@ impl PyLayout {
             .map(|raw| i64::from_ne_bytes(raw.try_into().expect("eight bytes")))
             .collect();
         let found = detached(py, |kept, interrupt| {
-            // SAFETY: the buffer is held, and nobody reads it before the call returns.
-            let out = unsafe { memory.whole() };
-            self.0.gather(&numbers, out, threads, &mut kept.workspace, interrupt)
+            gather::gather(&self.0, &numbers, memory.into_slice(), threads, &mut kept.workspace, interrupt)
         })?;
         if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
     }
 
     /// Say in `out`, a byte for each, of which rows from `start` on all comparisons, each with a
-    /// value, are true; what was wrong is returned.
+    /// value, are true; return the chunks that failed.
     fn compare(
         &self,
         py: Python<'_>,
@@ -223,16 +225,14 @@ impl PyLayout {
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::writable(&buffer)?;
         let found = detached(py, |kept, interrupt| {
-            // SAFETY: as in `gather`.
-            let out = unsafe { memory.whole() };
-            self.0.compare(start, &tests, out, threads, &mut kept.workspace, interrupt)
+            search::compare(&self.0, start, &tests, memory.into_slice(), threads, &mut kept.workspace, interrupt)
         })?;
         if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
     }
 
-    /// How many rows of `spans` there are of which all comparisons are true, those with this
-    /// array and with `others` of the same length; their numbers, if these are wanted; and what
-    /// was wrong with which array, this one being the first.
+    /// Count the rows of `spans` of which all comparisons are true, those with this array and with
+    /// `others` of the same length; return the count, the numbers of the rows if these are wanted,
+    /// and the failures of each array, this one being the first.
     fn search(
         &self,
         py: Python<'_>,
@@ -255,9 +255,9 @@ impl PyLayout {
         Ok((found.count, rows, wrong.collect::<PyResult<_>>()?))
     }
 
-    /// Encode the chunks of rows `first..last` of the box, from `values`, each into a new
-    /// file beside its place, under the name that staged images of `transaction` have; names,
-    /// sizes and checksums are returned, and nothing is published.
+    /// Encode the files number `first..last` that the box touches, from `values`, each into a new
+    /// file in the same folder, under the staged name of `transaction`; return names, sizes and
+    /// checksums. Nothing is published.
     #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn stage(
         &self,
@@ -271,15 +271,15 @@ impl PyLayout {
         transaction: &str,
     ) -> PyResult<(StagedChunks, Failures)> {
         let buffer = PyUntypedBuffer::get(values)?;
-        let (memory, origin) = buffers::readable(&buffer)?;
+        let memory = buffers::readable(&buffer)?;
         self.check_itemsize(&buffer)?;
         let (staged, found) = detached(py, |kept, interrupt| {
-            let job = self.0.job(&starts, buffer.shape(), &steps, buffer.strides(), origin, memory)?;
-            job.stage(first..last.min(job.files()), threads, transaction, &mut kept.workspace, interrupt)
+            let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
+            staging::stage(&selection, first..last, threads, transaction, &mut kept.workspace, interrupt)
         })?;
         let mut chunks = Vec::with_capacity(staged.len());
         for Staged { coords, image } in staged {
-            let key = self.0.key(&coords);
+            let key = self.0.addresses.key(&coords);
             let (source, size, checksum) = match image {
                 Some(image) => (Some(image.key), image.size, image.checksum),
                 None => (None, 0, 0),
@@ -291,20 +291,36 @@ impl PyLayout {
 }
 
 impl PyLayout {
+    fn read_selection(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        starts: &[usize],
+        steps: &[isize],
+        indices: &[Option<Vec<i64>>],
+        threads: usize,
+    ) -> PyResult<Option<(usize, Failures)>> {
+        let buffer = PyUntypedBuffer::get(out)?;
+        let memory = buffers::strided(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let Report { absent, failures: found } = detached(py, |kept, interrupt| {
+            let selection = Selection::new(&self.0, starts, steps, indices, memory)?;
+            read::read(&selection, threads, &mut kept.workspace, interrupt)
+        })?;
+        if absent == 0 && found.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((absent, failures(py, found)?)))
+    }
+
     fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {
-        if buffer.item_size() != self.0.itemsize {
-            let text = format!("items have {} bytes, the array's have {}", buffer.item_size(), self.0.itemsize);
+        let itemsize = self.0.grid.itemsize;
+        if buffer.item_size() != itemsize {
+            let text = format!("items have {} bytes, the array's have {itemsize}", buffer.item_size());
             return Err(PyValueError::new_err(text));
         }
         Ok(())
     }
-}
-
-/// Chunks along each axis of a shard; whether its index is at the start, is big-endian, has a
-/// checksum.
-fn parse_sharding((counts, at_start, big, sealed): (Vec<usize>, bool, bool, bool)) -> PyResult<Sharding> {
-    Sharding::new(counts, at_start, big, sealed)
-        .ok_or_else(|| PyValueError::new_err("a shard of that shape cannot be had"))
 }
 
 fn parse_tests(comparisons: Comparisons) -> PyResult<Vec<Test>> {
@@ -329,13 +345,6 @@ fn joined(py: Python<'_>, count: usize, parts: &[Vec<i64>]) -> PyResult<Py<PyByt
         Ok(())
     })?;
     Ok(made.unbind())
-}
-
-fn told(py: Python<'_>, report: Report) -> PyResult<Option<(usize, Failures)>> {
-    if report.absent == 0 && report.failures.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some((report.absent, failures(py, report.failures)?)))
 }
 
 fn failures(py: Python<'_>, found: Vec<Failure>) -> PyResult<Failures> {

@@ -1,5 +1,5 @@
-//! The boundary to Python and nothing else: buffers are taken, the GIL is given up once, the
-//! modules of the kernel are called, and their faults become `ingot.errors`.
+//! The boundary to Python and nothing else: buffers are taken, the GIL is released once, the
+//! modules of the kernel are called, and their errors become `ingot.errors`.
 
 mod buffers;
 mod call;
@@ -39,7 +39,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// What this kernel is and can do.
+/// Name the kernel, its vector instructions and its codecs.
 #[pyfunction]
 fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let facts = PyDict::new(py);
@@ -51,13 +51,14 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 10)?;
+    module.add("ABI", 11)?;
+    module.add_class::<layout::PyAddresses>()?;
+    module.add_class::<layout::PyCoding>()?;
+    module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
-    module.add_class::<version_probe::PyLookout>()?;
+    module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;
-    module.add_function(wrap_pyfunction!(chunk::decompress_box, module)?)?;
-    module.add_function(wrap_pyfunction!(chunk::read_box, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress2, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;

@@ -190,7 +190,7 @@ def lookout(path: str) -> tuple[Callable[[], Look | None], native.Lookout | None
     kept = native.make_lookout(path, _MAGIC, _system(), bytes(_SETTLED))
     if kept is None:
         return functools.partial(look, path), None
-    look_natively = kept.look
+    look_natively = kept.read
 
     def look_at() -> Look | None:
         found = look_natively()

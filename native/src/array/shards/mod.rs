@@ -1,41 +1,44 @@
 //! Shards: many chunks in one file, and the index that says where each of them lies.
 //!
-//! Two numbers for each chunk, in C order: where it begins and how many bytes it has, both
-//! all ones when it is absent. Chunks may lie in any order and share bytes, but all inside
-//! their file, which is checked before any memory is taken for them. The indexes of files
-//! that were read are kept, within a budget, for as long as the files stay what they are.
+//! Two numbers for each chunk, in C order: its offset and its length, both all ones when it is
+//! absent. Chunks may lie in any order and share bytes, but all inside their file, which is checked
+//! before any memory is taken for them. The indexes of files that were read are kept, within a
+//! budget, for as long as the identity of the files stays the same.
 
 mod read;
 mod stage;
 
-use crate::array::layout::{Job, Part};
-use crate::chunk::scratch::grow;
+pub use read::read;
+pub use stage::stage;
+
+use crate::array::grid::Part;
+use crate::array::scatter::Memory;
+use crate::array::selection::Selection;
 use crate::error::{Outcome, corrupt};
-use crate::files::verified::SEAL;
-use crate::files::{Buffers, Extent, Root};
+use crate::files::identity::Identity;
+use crate::files::verified::CHECKSUM_BYTES;
+use crate::files::{Extent, Root};
+use crate::memory::grow;
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 const ABSENT: u64 = u64::MAX;
 const ENTRY: usize = 16;
-/// What one array keeps of indexes.
+/// The most memory that one array keeps for indexes.
 const KEPT_BYTES: usize = 16 << 20;
-/// A file that was changed just now may be changed again without its time telling.
-const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
-/// How the shards of an array are made.
-pub struct Sharding {
+/// The form of the shards of an array.
+pub struct ShardFormat {
     /// Chunks along each axis of a shard.
     counts: Vec<usize>,
     total: usize,
+    /// Whether the index comes before the chunks.
     at_start: bool,
     big_endian: bool,
-    sealed: bool,
-    indexes: Mutex<Indexes>,
+    /// Whether a CRC-32C lies behind the index.
+    checksum: bool,
 }
 
 /// The index of one shard.
@@ -52,18 +55,18 @@ pub struct Shard {
     pub index: Arc<Index>,
 }
 
-/// A shard that a box touches, and the parts of each axis that lie in it.
-pub struct Touched<'a> {
+/// A shard that a selection touches, and which parts of each axis lie in it.
+pub struct Touched {
     pub coords: Vec<usize>,
-    pub parts: Vec<&'a [Part]>,
+    pub parts: Vec<Range<usize>>,
 }
 
-impl Sharding {
-    /// `None` when there is no such shard.
-    pub fn new(counts: Vec<usize>, at_start: bool, big_endian: bool, sealed: bool) -> Option<Self> {
+impl ShardFormat {
+    /// `None` for a shard without chunks, or with too many.
+    pub fn new(counts: Vec<usize>, at_start: bool, big_endian: bool, checksum: bool) -> Option<Self> {
         let total = counts.iter().try_fold(1usize, |total, count| total.checked_mul(*count))?;
         total.checked_mul(ENTRY).filter(|size| *size > 0 && *size < isize::MAX as usize)?;
-        Some(Self { counts, total, at_start, big_endian, sealed, indexes: Mutex::default() })
+        Some(Self { counts, total, at_start, big_endian, checksum })
     }
 
     pub fn total(&self) -> usize {
@@ -82,7 +85,7 @@ impl Sharding {
 
     /// The bytes of a stored index.
     pub fn index_bytes(&self) -> usize {
-        self.total * ENTRY + if self.sealed { SEAL } else { 0 }
+        self.total * ENTRY + if self.checksum { CHECKSUM_BYTES } else { 0 }
     }
 
     /// Where the first chunk of a new shard lies.
@@ -99,15 +102,16 @@ impl Sharding {
         self.counts.iter().zip(parts).fold(0, |number, (count, part)| number * count + part.chunk % count)
     }
 
-    /// The shards that a box touches, per axis: from where to where its parts lie in each.
-    pub fn cut<'a>(&self, job: &'a Job<'_>) -> Cut<'a> {
-        let axes = self.counts.iter().zip(job.parts()).map(|(count, parts)| {
-            let mut groups: Vec<(usize, &[Part])> = Vec::new();
+    /// Cut a selection by shards: per axis, which of its parts lie in each.
+    pub fn cut<M: Memory>(&self, selection: &Selection<'_, M>) -> Cut {
+        let axes = self.counts.iter().enumerate().map(|(axis, count)| {
+            let parts = selection.parts(axis);
+            let mut groups: Vec<(usize, Range<usize>)> = Vec::new();
             let mut start = 0;
             for end in 1..=parts.len() {
                 let shard = parts[start].chunk / count;
                 if end == parts.len() || parts[end].chunk / count != shard {
-                    groups.push((shard, &parts[start..end]));
+                    groups.push((shard, start..end));
                     start = end;
                 }
             }
@@ -116,19 +120,25 @@ impl Sharding {
         Cut { axes: axes.collect() }
     }
 
-    /// Open the shard `coords`, which lies at `key`, and read its index or recall it.
-    pub fn open(&self, root: &Root, coords: &[usize], key: String, buffers: &mut Buffers) -> Outcome<Option<Shard>> {
+    /// Open the shard `coords`, whose key is `key`, and read its index or take it from the cache.
+    pub fn open(
+        &self,
+        cache: &IndexCache,
+        root: &Root,
+        coords: &[usize],
+        key: String,
+        buffer: &mut Vec<u8>,
+    ) -> Outcome<Option<Shard>> {
         let Some(extent) = root.extent(&key)? else {
             return Ok(None);
         };
-        let identity = Identity::of(&extent)?;
-        let known = identity.and_then(|identity| self.indexes.lock().expect("no thread panics").find(coords, identity));
-        let index = match known {
+        let identity = extent.identity();
+        let index = match identity.and_then(|identity| cache.find(coords, identity)) {
             Some(index) => index,
             None => {
-                let index = Arc::new(self.read_index(&extent, buffers)?);
+                let index = Arc::new(self.read_index(&extent, buffer)?);
                 if let Some(identity) = identity {
-                    self.indexes.lock().expect("no thread panics").keep(coords, identity, Arc::clone(&index));
+                    cache.keep(coords, identity, Arc::clone(&index));
                 }
                 index
             }
@@ -137,16 +147,16 @@ impl Sharding {
         Ok(Some(Shard { key, file, index }))
     }
 
-    fn read_index(&self, extent: &Extent<'_>, buffers: &mut Buffers) -> Outcome<Index> {
+    fn read_index(&self, extent: &Extent<'_>, buffer: &mut Vec<u8>) -> Outcome<Index> {
         let (size, wanted) = (extent.length, self.index_bytes());
         if wanted > size {
             return corrupt!("shard: {size} bytes are stored, its index alone takes {wanted}");
         }
-        let bytes = grow(&mut buffers.body, wanted)?;
+        let bytes = grow(buffer, wanted)?;
         extent.read(if self.at_start { 0 } else { size - wanted }, bytes)?;
-        let (table, seal) = bytes.split_at(self.total * ENTRY);
-        if let Ok(seal) = <[u8; SEAL]>::try_from(seal) {
-            let (claim, fact) = (u32::from_le_bytes(seal), crc32c::crc32c(table));
+        let (table, checksum) = bytes.split_at(self.total * ENTRY);
+        if let Ok(checksum) = <[u8; CHECKSUM_BYTES]>::try_from(checksum) {
+            let (claim, fact) = (u32::from_le_bytes(checksum), crc32c::crc32c(table));
             if claim != fact {
                 return corrupt!("shard index: crc32c: the checksum is {fact:#010x}, {claim:#010x} is stored");
             }
@@ -167,7 +177,7 @@ impl Sharding {
                 bytes.extend(if self.big_endian { number.to_be_bytes() } else { number.to_le_bytes() });
             }
         }
-        if self.sealed {
+        if self.checksum {
             bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         }
         bytes
@@ -206,22 +216,23 @@ impl Shard {
     }
 }
 
-/// How a box is cut by shards.
-pub struct Cut<'a> {
-    axes: Vec<Vec<(usize, &'a [Part])>>,
+/// A selection cut by shards.
+pub struct Cut {
+    /// Per axis: the number of each shard, and the parts that lie in it.
+    axes: Vec<Vec<(usize, Range<usize>)>>,
 }
 
-impl<'a> Cut<'a> {
-    /// How many shards the box touches.
+impl Cut {
+    /// How many shards the selection touches.
     pub fn count(&self) -> usize {
         self.axes.iter().fold(1usize, |count, groups| count.saturating_mul(groups.len()))
     }
 
     /// Shard `number` of them, in C order.
-    pub fn touched(&self, mut number: usize) -> Touched<'a> {
+    pub fn touched(&self, mut number: usize) -> Touched {
         let mut groups = Vec::with_capacity(self.axes.len());
         for axis in self.axes.iter().rev() {
-            groups.push(axis[number % axis.len()]);
+            groups.push(axis[number % axis.len()].clone());
             number /= axis.len();
         }
         groups.reverse();
@@ -230,56 +241,46 @@ impl<'a> Cut<'a> {
     }
 }
 
-impl Touched<'_> {
-    /// How many chunks of the shard the box touches.
-    pub fn rows(&self) -> usize {
-        self.parts.iter().map(|parts| parts.len()).product()
+impl Touched {
+    /// How many chunks of the shard the selection touches.
+    pub fn count(&self) -> usize {
+        self.parts.iter().map(ExactSizeIterator::len).product()
     }
 
-    /// The part of each axis that chunk `row` of them has, in C order.
-    pub fn row(&self, mut row: usize) -> Vec<Part> {
-        let mut found: Vec<Part> = Vec::with_capacity(self.parts.len());
-        for parts in self.parts.iter().rev() {
-            found.push(parts[row % parts.len()]);
-            row /= parts.len();
-        }
-        found.reverse();
-        found
-    }
-}
-
-/// What changes when a file may have changed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-    size: u64,
-}
-
-impl Identity {
-    /// `None` when nothing can be relied on.
-    fn of(extent: &Extent<'_>) -> Outcome<Option<Self>> {
-        let facts: Metadata = extent.facts()?;
-        let settled = facts.modified().ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
-        if settled.is_none_or(|age| age < SETTLED_AFTER) {
-            return Ok(None);
-        }
-        let modified = (facts.mtime(), facts.mtime_nsec());
-        Ok(Some(Self { device: facts.dev(), inode: facts.ino(), modified, size: facts.len() }))
+    /// The number, in the selection, of chunk `index` of them, in C order.
+    pub fn number<M: Memory>(&self, selection: &Selection<'_, M>, index: usize) -> usize {
+        let mut inner = self.count();
+        selection.number(self.parts.iter().map(|parts| {
+            let outer = inner;
+            inner /= parts.len();
+            parts.start + index % outer / inner
+        }))
     }
 }
 
-/// Indexes that are likely to be wanted again: two generations, of which the older one goes
+/// Indexes that are likely to be wanted again: two generations, of which the older one is dropped
 /// when the younger one is full.
 #[derive(Default)]
-struct Indexes {
+pub struct IndexCache(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
     young: HashMap<Vec<usize>, (Identity, Arc<Index>)>,
     old: HashMap<Vec<usize>, (Identity, Arc<Index>)>,
     used: usize,
 }
 
-impl Indexes {
+impl IndexCache {
+    fn find(&self, coords: &[usize], identity: Identity) -> Option<Arc<Index>> {
+        self.0.lock().expect("no thread panics").find(coords, identity)
+    }
+
+    fn keep(&self, coords: &[usize], identity: Identity, index: Arc<Index>) {
+        self.0.lock().expect("no thread panics").keep(coords, identity, index);
+    }
+}
+
+impl Generations {
     fn find(&mut self, coords: &[usize], identity: Identity) -> Option<Arc<Index>> {
         if let Some((held, index)) = self.young.get(coords) {
             return (*held == identity).then(|| Arc::clone(index));

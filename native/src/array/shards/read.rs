@@ -1,17 +1,22 @@
-//! Reading a box of an array whose chunks lie in shards.
+//! Reading a selection of an array whose chunks lie in shards.
 //!
 //! Threads share two kinds of work: opening a shard, which plans its reads, and carrying out
 //! one of these reads. A read fetches chunks that lie near each other at once and decodes
 //! them one after the other, so memory is bounded by what one read fetches.
 
-use crate::array::coding::Chain;
-use crate::array::layout::{Failure, Job, Layout, Part, Report, Workspace};
-use crate::array::shards::{Cut, Shard, Sharding, Touched};
-use crate::chunk::scratch::grow;
+use super::{Cut, Shard, ShardFormat, Touched};
+use crate::array::addresses::Keys;
+use crate::array::coding::Coding;
+use crate::array::layout::Failure;
+use crate::array::read::Report;
+use crate::array::scatter::Destination;
+use crate::array::selection::{ChunkPart, Selection};
+use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
-use crate::files::verified::SEAL;
+use crate::files::verified::{CHECKSUM_BYTES, Verify};
 use crate::interrupt::Interrupt;
+use crate::memory::grow;
 use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,73 +31,80 @@ const LEAST_DECODED: usize = 128 << 10;
 const MOST_DECODED: usize = 1 << 20;
 
 struct Reading<'a> {
-    job: &'a Job<'a>,
-    sharding: &'a Sharding,
+    selection: &'a Selection<'a, Destination<'a>>,
+    keys: &'a Keys,
+    format: &'a ShardFormat,
     root: Option<Root>,
-    cut: Cut<'a>,
+    cut: Cut,
     /// How many chunks are decoded per read.
     batch: usize,
-    queue: Mutex<Queue<'a>>,
+    queue: Mutex<Queue>,
     absent: AtomicUsize,
     failures: Mutex<Vec<Failure>>,
 }
 
 #[derive(Default)]
-struct Queue<'a> {
+struct Queue {
     /// The next shard to open.
     next: usize,
     /// How many are being opened.
     opening: usize,
-    reads: Vec<Read<'a>>,
+    reads: Vec<Read>,
 }
 
 /// Some chunks of a shard that are read at once.
-struct Read<'a> {
-    touched: Arc<Touched<'a>>,
+struct Read {
+    touched: Arc<Touched>,
     /// `None` when all chunks are absent.
     shard: Option<Arc<Shard>>,
     chunks: Chunks,
 }
 
 enum Chunks {
-    /// By row of the box's part, each with its place in the shard.
+    /// Numbers of chunks that the selection touches, each with its bytes in the shard.
     Near(Vec<(usize, Range<usize>)>),
     /// One of which only a part is read.
     Part(usize, Range<usize>),
-    /// Rows that hold nothing but fill.
+    /// Chunks that hold nothing but the fill value.
     Absent(Vec<Range<usize>>),
 }
 
-impl Job<'_> {
-    /// Read all rows into the memory.
-    pub fn read_shards(
-        &self,
-        sharding: &Sharding,
-        threads: usize,
-        workspace: &mut Workspace,
-        interrupt: &Interrupt,
-    ) -> Outcome<Report> {
-        let threads = if self.rows == 1 { 1 } else { self.threads(threads, self.work()?) };
-        let decoded = self.rows.saturating_mul(self.layout.chunk_bytes) / (4 * threads);
-        let reading = Reading {
-            job: self,
-            sharding,
-            root: Root::open(&self.layout.root)?,
-            cut: sharding.cut(self),
-            batch: (decoded.clamp(LEAST_DECODED, MOST_DECODED) / self.layout.chunk_bytes).max(1),
-            queue: Mutex::default(),
-            absent: AtomicUsize::new(0),
-            failures: Mutex::default(),
-        };
-        interrupt.share(threads, workspace, |workspace| reading.step(workspace))?;
-        Ok(Report {
-            absent: reading.absent.into_inner(),
-            failures: reading.failures.into_inner().expect("no thread panics"),
-        })
-    }
+/// Read all chunks of a selection into its memory.
+pub fn read(
+    selection: &Selection<'_, Destination<'_>>,
+    keys: &Keys,
+    format: &ShardFormat,
+    threads: usize,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Report> {
+    let (count, chunk_bytes) = (selection.count(), selection.layout.grid.chunk_bytes);
+    let threads = if count == 1 { 1 } else { selection.threads(threads, selection.work()?) };
+    let decoded = count.saturating_mul(chunk_bytes) / (4 * threads);
+    let reading = Reading {
+        selection,
+        keys,
+        format,
+        root: Root::open(&keys.root)?,
+        cut: format.cut(selection),
+        batch: (decoded.clamp(LEAST_DECODED, MOST_DECODED) / chunk_bytes).max(1),
+        queue: Mutex::default(),
+        absent: AtomicUsize::new(0),
+        failures: Mutex::default(),
+    };
+    interrupt.share(threads, workspace, |workspace| reading.step(workspace))?;
+    Ok(Report {
+        absent: reading.absent.into_inner(),
+        failures: reading.failures.into_inner().expect("no thread panics"),
+    })
 }
 
 impl<'a> Reading<'a> {
+    /// Chunk `index` of those that the selection touches in a shard.
+    fn chunk(&self, touched: &Touched, index: usize) -> ChunkPart<'a, Destination<'a>> {
+        self.selection.chunk(touched.number(self.selection, index))
+    }
+
     /// Do one piece of work; `false` when there is none left.
     fn step(&self, workspace: &mut Workspace) -> Outcome<bool> {
         let mut queue = self.queue.lock().expect("no thread panics");
@@ -119,12 +131,15 @@ impl<'a> Reading<'a> {
         Ok(waiting)
     }
 
-    /// Open a shard, and say how what the box wants of it is read.
-    fn plan(&self, touched: Touched<'a>, workspace: &mut Workspace) -> Outcome<Vec<Read<'a>>> {
+    /// Open a shard, and plan how what is wanted of it is read.
+    fn plan(&self, touched: Touched, workspace: &mut Workspace) -> Outcome<Vec<Read>> {
         let touched = Arc::new(touched);
-        let key = self.job.layout.key(&touched.coords);
+        let key = self.keys.key(&touched.coords);
         let opened = match &self.root {
-            Some(root) => self.sharding.open(root, &touched.coords, key.clone(), &mut workspace.buffers),
+            Some(root) => {
+                let cache = &self.selection.layout.indexes;
+                self.format.open(cache, root, &touched.coords, key.clone(), &mut workspace.buffers.body)
+            }
             None => Ok(None),
         };
         let (shard, mut wanted, absent) = match opened {
@@ -132,9 +147,9 @@ impl<'a> Reading<'a> {
                 let (wanted, absent) = self.look_up(&touched, &shard)?;
                 (Some(Arc::new(shard)), wanted, absent)
             }
-            Ok(None) => (None, Vec::new(), iter::once(0..touched.rows()).collect()),
+            Ok(None) => (None, Vec::new(), iter::once(0..touched.count()).collect()),
             Err(error) => {
-                self.note(&touched.row(0), &key, error)?;
+                self.note(&self.chunk(&touched, 0), &key, error)?;
                 return Ok(Vec::new());
             }
         };
@@ -146,9 +161,9 @@ impl<'a> Reading<'a> {
         wanted.sort_unstable_by_key(|(_, range)| range.start);
         let mut near: Vec<(usize, Range<usize>)> = Vec::new();
         let (mut start, mut end) = (0, 0);
-        for (row, range) in wanted {
-            if self.reads_part(&touched, row, range.len()) {
-                reads.push(read(Chunks::Part(row, range)));
+        for (index, range) in wanted {
+            if self.reads_part(&touched, index, range.len()) {
+                reads.push(read(Chunks::Part(index, range)));
                 continue;
             }
             let apart = range.start > end + GAP || range.end.max(end) - start > MOST_FETCHED;
@@ -159,7 +174,7 @@ impl<'a> Reading<'a> {
                 (start, end) = (range.start, range.end);
             }
             end = end.max(range.end);
-            near.push((row, range));
+            near.push((index, range));
         }
         if !near.is_empty() {
             reads.push(read(Chunks::Near(near)));
@@ -167,77 +182,68 @@ impl<'a> Reading<'a> {
         Ok(reads)
     }
 
-    /// The rows that a shard has, each with its place, and those that it has not.
+    /// The chunks that a shard holds, each with its bytes, and those that are absent.
     #[allow(clippy::type_complexity, reason = "used once")]
-    fn look_up(
-        &self,
-        touched: &Touched<'_>,
-        shard: &Shard,
-    ) -> Outcome<(Vec<(usize, Range<usize>)>, Vec<Range<usize>>)> {
-        let mut wanted = Vec::with_capacity(touched.rows());
+    fn look_up(&self, touched: &Touched, shard: &Shard) -> Outcome<(Vec<(usize, Range<usize>)>, Vec<Range<usize>>)> {
+        let mut wanted = Vec::with_capacity(touched.count());
         let mut absent: Vec<Range<usize>> = Vec::new();
-        let layout = self.job.layout;
-        for row in 0..touched.rows() {
-            let parts = touched.row(row);
-            let found = shard.index.range(self.sharding.number(&parts)).and_then(|range| {
+        let layout = self.selection.layout;
+        for index in 0..touched.count() {
+            let part = self.chunk(touched, index);
+            let found = shard.index.range(self.format.number(part.parts())).and_then(|range| {
                 if let Some(range) = &range {
-                    layout.chain.check_stored(range.len(), layout.chunk_bytes)?;
+                    layout.coding.check_stored(range.len(), layout.grid.chunk_bytes)?;
                 }
                 Ok(range)
             });
             match (found, absent.last_mut()) {
-                (Ok(Some(range)), _) => wanted.push((row, range)),
-                (Ok(None), Some(last)) if last.end == row => last.end = row + 1,
-                (Ok(None), _) => absent.push(row..row + 1),
-                (Err(error), _) => self.note(&parts, &shard.key, error)?,
+                (Ok(Some(range)), _) => wanted.push((index, range)),
+                (Ok(None), Some(last)) if last.end == index => last.end = index + 1,
+                (Ok(None), _) => absent.push(index..index + 1),
+                (Err(error), _) => self.note(&part, &shard.key, error)?,
             }
         }
         Ok((wanted, absent))
     }
 
     /// Whether so little of a chunk is wanted that it gets a read of its own.
-    fn reads_part(&self, touched: &Touched<'_>, row: usize, stored: usize) -> bool {
-        let layout = self.job.layout;
-        let items = || touched.row(row).iter().map(|part| part.count).product::<usize>();
-        layout.chain.reads_part(stored) && items() * layout.itemsize * 3 < layout.chunk_bytes
+    fn reads_part(&self, touched: &Touched, index: usize, stored: usize) -> bool {
+        let (coding, grid) = (&self.selection.layout.coding, &self.selection.layout.grid);
+        let items = || self.chunk(touched, index).parts().iter().map(|part| part.count).product::<usize>();
+        coding.reads_part(stored) && items() * grid.itemsize * 3 < grid.chunk_bytes
     }
 
-    fn carry_out(&self, read: &Read<'_>, workspace: &mut Workspace) -> Outcome<()> {
-        let layout = self.job.layout;
-        let Workspace { scratch, buffers, chunk, around, .. } = workspace;
+    fn carry_out(&self, read: &Read, workspace: &mut Workspace) -> Outcome<()> {
+        let layout = self.selection.layout;
+        let (coding, chunk_bytes) = (&layout.coding, layout.grid.chunk_bytes);
+        let Workspace { scratch, buffers, chunk, enclosing, .. } = workspace;
         match (&read.chunks, &read.shard) {
             (Chunks::Near(chunks), Some(shard)) => {
                 let start = chunks[0].1.start;
                 let end = chunks.iter().map(|(_, range)| range.end).max().unwrap_or(start);
                 let bytes = grow(&mut buffers.body, end - start)?;
                 let fetched = shard.extent(start..end).read(0, bytes);
-                for (row, range) in chunks {
-                    let parts = read.touched.row(*row);
-                    let (chain, stored) = self.inside(&bytes[range.start - start..range.end - start]);
+                for (index, range) in chunks {
+                    let part = self.chunk(&read.touched, *index);
+                    let (coding, stored) = unwrapped(coding, &bytes[range.start - start..range.end - start]);
                     let decoded = fetched.clone().and_then(|()| {
-                        self.job.place(&parts, around, |region| {
-                            chain.decode(stored, layout.chunk_bytes, region, scratch, chunk)
-                        })
+                        part.write(enclosing, |region| coding.decode(stored, chunk_bytes, region, scratch, chunk))
                     });
-                    self.settle(decoded, &parts, &shard.key)?;
+                    self.settle(decoded, &part, &shard.key)?;
                 }
             }
-            (Chunks::Part(row, range), Some(shard)) => {
-                let parts = read.touched.row(*row);
+            (Chunks::Part(index, range), Some(shard)) => {
+                let part = self.chunk(&read.touched, *index);
                 let extent = shard.extent(range.clone());
-                let decoded = self.job.place(&parts, around, |region| {
-                    let Layout { chain, seals, chunk_bytes, .. } = layout;
-                    if chain.sealed {
-                        return seals.read(chain, &extent, *chunk_bytes, region, scratch, buffers, chunk);
-                    }
-                    chain.read(&extent, *chunk_bytes, region, scratch, buffers, chunk)
+                let decoded = part.write(enclosing, |region| {
+                    coding.read_verified(&layout.verified, &extent, chunk_bytes, region, scratch, buffers, chunk)
                 });
-                self.settle(decoded, &parts, &shard.key)?;
+                self.settle(decoded, &part, &shard.key)?;
             }
-            (Chunks::Absent(rows), _) => {
-                for row in rows.iter().cloned().flatten() {
-                    self.job.place(&read.touched.row(row), around, |region| {
-                        region.fill(&layout.fill);
+            (Chunks::Absent(ranges), _) => {
+                for index in ranges.iter().cloned().flatten() {
+                    self.chunk(&read.touched, index).write(enclosing, |region| {
+                        region.fill(&layout.grid.fill);
                         Ok(())
                     })?;
                     self.absent.fetch_add(1, Ordering::Relaxed);
@@ -248,27 +254,26 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// How to decode a stored chunk, and which bytes of it.
-    fn inside<'b>(&self, stored: &'b [u8]) -> (Chain, &'b [u8]) {
-        let Layout { chain, seals, .. } = self.job.layout;
-        match stored.split_last_chunk::<SEAL>() {
-            Some((inside, _)) if chain.sealed && seals.are_ignored() => (chain.unsealed(), inside),
-            _ => (*chain, stored),
-        }
+    fn settle(&self, outcome: Outcome<()>, part: &ChunkPart<'_, Destination<'_>>, key: &str) -> Outcome<()> {
+        outcome.or_else(|error| self.note(part, key, error))
     }
 
-    fn settle(&self, outcome: Outcome<()>, parts: &[Part], key: &str) -> Outcome<()> {
-        outcome.or_else(|error| self.note(parts, key, error))
-    }
-
-    /// Note what went wrong with a chunk; the caller's own mistakes are handed on.
-    fn note(&self, parts: &[Part], key: &str, error: Error) -> Outcome<()> {
+    /// Note why a chunk could not be read; errors of the caller's arguments end the call.
+    fn note(&self, part: &ChunkPart<'_, Destination<'_>>, key: &str, error: Error) -> Outcome<()> {
         if error.kind == Kind::Argument {
             return Err(error);
         }
-        let coords = parts.iter().map(|part| part.chunk).collect();
-        let failure = Failure { coords, key: key.to_owned(), error };
+        let failure = Failure { coords: part.coords(), key: key.to_owned(), error };
         self.failures.lock().expect("no thread panics").push(failure);
         Ok(())
+    }
+}
+
+/// How to decode a stored chunk, and which bytes of it: without the checksum, if checksums are
+/// never compared.
+fn unwrapped<'b>(coding: &Coding, stored: &'b [u8]) -> (Coding, &'b [u8]) {
+    match stored.split_last_chunk::<CHECKSUM_BYTES>() {
+        Some((inside, _)) if coding.checksum && coding.verify == Verify::Never => (coding.without_checksum(), inside),
+        _ => (*coding, stored),
     }
 }

@@ -1,31 +1,37 @@
-//! New images of shards, made from a box of memory: chunks that the box covers are encoded
-//! anew, all others are taken over from the old shard byte for byte.
+//! New images of shards, staged from memory: chunks that the selection covers are encoded anew, all
+//! others are copied from the old shard byte for byte.
 //!
-//! Threads share the chunks of a few shards at a time. Whoever encodes the last chunk of a
+//! Threads share the chunks of a few shards at a time. The thread that encodes the last chunk of a
 //! shard writes its image: chunks in C order, and the index.
 //!
-//! A shard that is all there is to write, and whose chunks lie in the memory as they are stored,
-//! is written from there. One of several goes into a journal with its checksum, so that bytes
-//! which the caller changes meanwhile must not come between the two: those are copied first.
+//! A single shard whose chunks lie in the memory as they are stored is written from there. One of
+//! several shards goes into a journal with its checksum, and the caller's memory must not change
+//! between the two: its chunks are copied first.
 
-use crate::array::layout::{Failure, Job, Part, WORTH_A_THREAD, Workspace};
-use crate::array::shards::{Cut, Shard, Sharding, Touched};
-use crate::array::staging::{Image, Staged, in_order, is_all};
-use crate::chunk::scratch::{grow, out_of_memory};
+use super::{Cut, Shard, ShardFormat, Touched};
+use crate::array::addresses::Keys;
+use crate::array::grid::Part;
+use crate::array::layout::Failure;
+use crate::array::scatter::SourceMemory;
+use crate::array::selection::{ChunkPart, Selection, WORTH_A_THREAD};
+use crate::array::staging::{Image, Staged, encode_chunk, in_order, is_all};
+use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
+use crate::memory::{grow, out_of_memory};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 struct Staging<'a> {
-    job: &'a Job<'a>,
-    sharding: &'a Sharding,
+    selection: &'a Selection<'a, SourceMemory<'a>>,
+    keys: &'a Keys,
+    format: &'a ShardFormat,
     root: &'a Root,
     transaction: &'a str,
-    cut: Cut<'a>,
+    cut: Cut,
     last: usize,
     threads: usize,
     queue: Mutex<Queue<'a>>,
@@ -37,104 +43,111 @@ struct Staging<'a> {
 
 #[derive(Default)]
 struct Queue<'a> {
-    /// The next shard to begin with.
+    /// The next shard to start with.
     next: usize,
-    /// How many are being begun.
-    beginning: usize,
-    pieces: Vec<(Arc<Making<'a>>, Range<usize>)>,
+    /// How many are being started.
+    starting: usize,
+    pieces: Vec<(Arc<NewShard<'a>>, Range<usize>)>,
 }
 
-/// A shard in the making.
-struct Making<'a> {
+/// A shard whose chunks are being encoded.
+struct NewShard<'a> {
     number: usize,
-    touched: Touched<'a>,
-    /// The old shard, where the box does not cover all of it.
+    touched: Touched,
+    /// The old shard, where the selection does not cover all of it.
     old: Option<Shard>,
-    progress: Mutex<Progress>,
+    progress: Mutex<Progress<'a>>,
 }
 
-struct Progress {
-    /// Rows that are still to be encoded.
+struct Progress<'a> {
+    /// Chunks that are still to be encoded.
     left: usize,
-    done: Vec<Encoded>,
+    done: Vec<Encoded<'a>>,
     failed: bool,
 }
 
-/// Chunks that were encoded one after the other: the number of each, and where its bytes lie;
-/// none for one that holds nothing but fill.
+/// Chunks that were encoded one after the other: the number of each in its shard, and its bytes;
+/// none for one that holds nothing but the fill value.
 #[derive(Default)]
-struct Encoded {
+struct Encoded<'a> {
     bytes: Vec<u8>,
-    chunks: Vec<(usize, Option<Lying>)>,
+    chunks: Vec<(usize, Option<ChunkBytes<'a>>)>,
 }
 
 /// Where the bytes of a chunk lie.
-enum Lying {
+enum ChunkBytes<'a> {
     /// Among those that were encoded with it.
-    Here(Range<usize>),
-    /// In the memory of the caller, from an offset on.
-    There(isize, usize),
+    Encoded(Range<usize>),
+    /// In the memory of the caller.
+    Plain(&'a [u8]),
 }
 
-impl Job<'_> {
-    /// Stage the images of the shards number `shards` that the box touches.
-    #[allow(clippy::too_many_arguments, reason = "as of its caller")]
-    pub fn stage_shards(
-        &self,
-        sharding: &Sharding,
-        root: &Root,
-        shards: Range<usize>,
-        threads: usize,
-        transaction: &str,
-        workspace: &mut Workspace,
-        interrupt: &Interrupt,
-    ) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
-        let each = sharding.total().saturating_mul(self.layout.chunk_bytes);
-        let threads = self.threads(threads, shards.len().saturating_mul(each));
-        let staging = Staging {
-            job: self,
-            sharding,
-            root,
-            transaction,
-            cut: sharding.cut(self),
-            last: shards.end,
-            threads,
-            queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
-            spare: Mutex::default(),
-            staged: Mutex::default(),
-            failures: Mutex::default(),
-        };
-        let outcome = interrupt.share(threads, workspace, |workspace| staging.step(workspace));
-        let staged = in_order(root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
-        Ok((staged, staging.failures.into_inner().expect("no thread panics")))
-    }
+/// Stage the images of the shards number `shards` that the selection touches.
+#[allow(clippy::too_many_arguments, reason = "as of its caller")]
+pub fn stage(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    keys: &Keys,
+    format: &ShardFormat,
+    shards: Range<usize>,
+    threads: usize,
+    transaction: &str,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
+    let root = keys.create()?;
+    let cut = format.cut(selection);
+    let shards = shards.start..shards.end.min(cut.count());
+    let each = format.total().saturating_mul(selection.layout.grid.chunk_bytes);
+    let threads = selection.threads(threads, shards.len().saturating_mul(each));
+    let staging = Staging {
+        selection,
+        keys,
+        format,
+        root: &root,
+        transaction,
+        cut,
+        last: shards.end,
+        threads,
+        queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
+        spare: Mutex::default(),
+        staged: Mutex::default(),
+        failures: Mutex::default(),
+    };
+    let outcome = interrupt.share(threads, workspace, |workspace| staging.step(workspace));
+    let staged = in_order(&root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
+    Ok((staged, staging.failures.into_inner().expect("no thread panics")))
 }
 
 impl<'a> Staging<'a> {
+    /// Chunk `index` of those that the selection touches in a shard.
+    fn chunk(&self, touched: &Touched, index: usize) -> ChunkPart<'a, SourceMemory<'a>> {
+        self.selection.chunk(touched.number(self.selection, index))
+    }
+
     /// Do one piece of work; `false` when there is none left.
     fn step(&self, workspace: &mut Workspace) -> Outcome<bool> {
         let mut queue = self.queue.lock().expect("no thread panics");
-        if let Some((making, rows)) = queue.pieces.pop() {
+        if let Some((shard, chunks)) = queue.pieces.pop() {
             drop(queue);
-            return self.encode(&making, rows, workspace).map(|()| true);
+            return self.encode(&shard, chunks, workspace).map(|()| true);
         }
         if queue.next < self.last {
             let number = queue.next;
             queue.next += 1;
-            queue.beginning += 1;
+            queue.starting += 1;
             drop(queue);
-            let begun = self.begin(number, workspace);
+            let started = self.start(number, workspace);
             let mut queue = self.queue.lock().expect("no thread panics");
-            queue.beginning -= 1;
-            if let Some(making) = begun? {
-                let rows = making.touched.rows();
-                let size = rows.div_ceil(self.pieces(making.number));
-                let starts = (0..rows).step_by(size).rev();
-                queue.pieces.extend(starts.map(|start| (Arc::clone(&making), start..rows.min(start + size))));
+            queue.starting -= 1;
+            if let Some(shard) = started? {
+                let count = shard.touched.count();
+                let size = count.div_ceil(self.pieces(shard.number));
+                let starts = (0..count).step_by(size).rev();
+                queue.pieces.extend(starts.map(|start| (Arc::clone(&shard), start..count.min(start + size))));
             }
             return Ok(true);
         }
-        let waiting = queue.beginning > 0;
+        let waiting = queue.starting > 0;
         drop(queue);
         if waiting {
             std::thread::yield_now();
@@ -153,72 +166,74 @@ impl<'a> Staging<'a> {
         self.cut.count() == 1
     }
 
-    /// Find out what a shard holds now, where that matters.
-    fn begin(&self, number: usize, workspace: &mut Workspace) -> Outcome<Option<Arc<Making<'a>>>> {
+    /// Open the old shard, where parts of it stay.
+    fn start(&self, number: usize, workspace: &mut Workspace) -> Outcome<Option<Arc<NewShard<'a>>>> {
         let touched = self.cut.touched(number);
         let mut old = None;
         if !self.covers(&touched) {
-            let key = self.job.layout.key(&touched.coords);
-            match self.sharding.open(self.root, &touched.coords, key.clone(), &mut workspace.buffers) {
+            let key = self.keys.key(&touched.coords);
+            let cache = &self.selection.layout.indexes;
+            match self.format.open(cache, self.root, &touched.coords, key.clone(), &mut workspace.buffers.body) {
                 Ok(shard) => old = shard,
                 Err(error) => {
-                    self.note(&touched.row(0), key, error)?;
+                    self.note(&self.chunk(&touched, 0), key, error)?;
                     return Ok(None);
                 }
             }
         }
-        let progress = Progress { left: touched.rows(), done: Vec::new(), failed: false };
-        Ok(Some(Arc::new(Making { number, touched, old, progress: Mutex::new(progress) })))
+        let progress = Progress { left: touched.count(), done: Vec::new(), failed: false };
+        Ok(Some(Arc::new(NewShard { number, touched, old, progress: Mutex::new(progress) })))
     }
 
-    /// Whether the box replaces every item of a shard that lies inside the array.
-    fn covers(&self, touched: &Touched<'_>) -> bool {
-        let layout = self.job.layout;
+    /// Whether the selection replaces every item of a shard that lies inside the array.
+    fn covers(&self, touched: &Touched) -> bool {
+        let grid = &self.selection.layout.grid;
         (0..touched.coords.len()).all(|axis| {
-            let (chunk, length, parts) = (layout.chunk[axis], layout.shape[axis], touched.parts[axis]);
-            let inside = self.sharding.chunks_inside(axis, touched.coords[axis], length.div_ceil(chunk));
+            let (chunk, length) = (grid.chunk[axis], grid.shape[axis]);
+            let parts = &self.selection.parts(axis)[touched.parts[axis].clone()];
+            let inside = self.format.chunks_inside(axis, touched.coords[axis], length.div_ceil(chunk));
             let whole = |part: &Part| part.count == chunk.min(length - part.chunk * chunk);
-            self.job.steps[axis] == 1 && parts.len() == inside && parts.iter().all(whole)
+            self.selection.steps()[axis] == 1 && parts.len() == inside && parts.iter().all(whole)
         })
     }
 
-    fn encode(&self, making: &Making<'_>, rows: Range<usize>, workspace: &mut Workspace) -> Outcome<()> {
+    fn encode(&self, shard: &NewShard<'a>, chunks: Range<usize>, workspace: &mut Workspace) -> Outcome<()> {
         let spare = self.spare.lock().expect("no thread panics").pop();
-        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(rows.len()) };
-        // Only what is written to becomes memory; to room step by step would copy it each time.
-        let most = rows.len().saturating_mul(self.job.layout.chunk_bytes);
+        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(chunks.len()) };
+        // Only pages that are written to take memory; growing step by step would copy them each time.
+        let grid = &self.selection.layout.grid;
+        let most = chunks.len().saturating_mul(grid.chunk_bytes);
         encoded.bytes.try_reserve(most).map_err(|_| out_of_memory(most))?;
-        let (count, memory) = (rows.len(), self.job.memory());
+        let count = chunks.len();
         let mut failed = false;
-        for row in rows {
-            let parts = making.touched.row(row);
-            let coords: Vec<usize> = parts.iter().map(|part| part.chunk).collect();
-            let number = self.sharding.number(&parts);
+        for index in chunks {
+            let part = self.chunk(&shard.touched, index);
+            let number = self.format.number(part.parts());
             if self.is_alone()
-                && let Some((offset, size)) = self.job.find_plain(&parts)?
+                && let Some(plain) = self.find_plain(&part)?
             {
-                let filled = is_all(memory.piece(offset, size), &self.job.layout.fill);
-                encoded.chunks.push((number, (!filled).then_some(Lying::There(offset, size))));
+                let filled = is_all(plain, &grid.fill);
+                encoded.chunks.push((number, (!filled).then_some(ChunkBytes::Plain(plain))));
                 continue;
             }
-            let old = || match &making.old {
-                Some(shard) => Ok(shard.index.range(number)?.map(|range| shard.extent(range))),
+            let old = || match &shard.old {
+                Some(old) => Ok(old.index.range(number)?.map(|range| old.extent(range))),
                 None => Ok(None),
             };
             let bytes = &mut encoded.bytes;
             let keep = |chunk: &[u8]| {
                 bytes.extend_from_slice(chunk);
-                Ok(Lying::Here(bytes.len() - chunk.len()..bytes.len()))
+                Ok(ChunkBytes::Encoded(bytes.len() - chunk.len()..bytes.len()))
             };
-            match self.job.encode_row(old, &coords, &parts, workspace, keep) {
-                Ok(lying) => encoded.chunks.push((number, lying)),
+            match encode_chunk(self.selection, &part, old, workspace, keep) {
+                Ok(chunk) => encoded.chunks.push((number, chunk)),
                 Err(error) => {
-                    self.note(&parts, self.job.layout.key(&making.touched.coords), error)?;
+                    self.note(&part, self.keys.key(&shard.touched.coords), error)?;
                     failed = true;
                 }
             }
         }
-        let mut progress = making.progress.lock().expect("no thread panics");
+        let mut progress = shard.progress.lock().expect("no thread panics");
         progress.done.push(encoded);
         progress.failed |= failed;
         progress.left -= count;
@@ -227,7 +242,7 @@ impl<'a> Staging<'a> {
         }
         let done = std::mem::take(&mut progress.done);
         drop(progress);
-        self.finish(making, &done)?;
+        self.finish(shard, &done)?;
         let mut spare = self.spare.lock().expect("no thread panics");
         spare.extend(done.into_iter().map(|Encoded { mut bytes, .. }| {
             bytes.clear();
@@ -236,38 +251,46 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
+    /// The memory of a whole chunk, when it lies there just as it is stored.
+    fn find_plain(&self, part: &ChunkPart<'_, SourceMemory<'a>>) -> Outcome<Option<&'a [u8]>> {
+        let layout = self.selection.layout;
+        if !layout.coding.is_plain() {
+            return Ok(None);
+        }
+        Ok(part.source()?.as_slice().filter(|bytes| bytes.len() == layout.grid.chunk_bytes))
+    }
+
     /// Write the image of a shard whose chunks are all encoded.
-    fn finish(&self, making: &Making<'_>, done: &[Encoded]) -> Outcome<()> {
-        let coords = making.touched.coords.clone();
-        match self.write(making, done) {
+    fn finish(&self, shard: &NewShard<'_>, done: &[Encoded<'_>]) -> Outcome<()> {
+        let coords = shard.touched.coords.clone();
+        match self.write(shard, done) {
             Ok(image) => {
                 let staged = Staged { coords, image };
-                self.staged.lock().expect("no thread panics").push((making.number, staged));
+                self.staged.lock().expect("no thread panics").push((shard.number, staged));
                 Ok(())
             }
-            Err(error) => self.note(&making.touched.row(0), self.job.layout.key(&coords), error),
+            Err(error) => self.note(&self.chunk(&shard.touched, 0), self.keys.key(&coords), error),
         }
     }
 
-    fn write(&self, making: &Making<'_>, done: &[Encoded]) -> Outcome<Option<Image>> {
-        let memory = self.job.memory();
+    fn write(&self, shard: &NewShard<'_>, done: &[Encoded<'_>]) -> Outcome<Option<Image>> {
         let mut chunks: HashMap<usize, Option<&[u8]>> = HashMap::new();
         for Encoded { bytes, chunks: made } in done {
-            for (number, lying) in made {
-                let found = lying.as_ref().map(|lying| match lying {
-                    Lying::Here(range) => &bytes[range.clone()],
-                    Lying::There(offset, size) => memory.piece(*offset, *size),
+            for (number, chunk) in made {
+                let found = chunk.as_ref().map(|chunk| match chunk {
+                    ChunkBytes::Encoded(range) => &bytes[range.clone()],
+                    ChunkBytes::Plain(bytes) => bytes,
                 });
                 chunks.insert(*number, found);
             }
         }
-        let kept = match &making.old {
-            Some(shard) => Kept::read(shard, self.sharding.total(), &chunks)?,
+        let kept = match &shard.old {
+            Some(old) => Kept::read(old, self.format.total(), &chunks)?,
             None => Kept::default(),
         };
-        let mut entries = vec![None; self.sharding.total()];
+        let mut entries = vec![None; self.format.total()];
         let mut pieces: Vec<&[u8]> = Vec::new();
-        let mut end = self.sharding.first_chunk();
+        let mut end = self.format.first_chunk();
         let mut placed: HashMap<usize, usize> = HashMap::new();
         for (number, entry) in entries.iter_mut().enumerate() {
             if let Some(chunk) = chunks.get(&number) {
@@ -289,43 +312,43 @@ impl<'a> Staging<'a> {
         if entries.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let index = self.sharding.pack_index(&entries);
-        pieces.insert(if self.sharding.at_start() { 0 } else { pieces.len() }, &index);
-        self.write_pieces(&making.touched.coords, &pieces).map(Some)
+        let index = self.format.pack_index(&entries);
+        pieces.insert(if self.format.at_start() { 0 } else { pieces.len() }, &index);
+        self.write_pieces(&shard.touched.coords, &pieces).map(Some)
     }
 
     fn write_pieces(&self, coords: &[usize], pieces: &[&[u8]]) -> Outcome<Image> {
-        let key = self.job.layout.staged_key(coords, self.transaction);
+        let key = self.keys.staged_key(coords, self.transaction);
         let size = pieces.iter().map(|piece| piece.len()).sum();
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
         let write = || self.root.write_pieces(&key, &mut slices);
-        // The system copies the bytes on one thread; where another is idle, it sums them up.
-        let helpers = if self.is_alone() && size >= WORTH_A_THREAD { self.threads - 1 } else { 0 };
-        let (written, checksum) = beside(helpers > 0, write, || checksum(pieces));
+        // The system copies the bytes on one thread; an idle thread computes their checksum meanwhile.
+        let worth = self.is_alone() && size >= WORTH_A_THREAD && self.threads > 1;
+        let (written, checksum) = beside(worth, write, || checksum(pieces));
         written?;
         Ok(Image { key, size, checksum })
     }
 
-    /// Note what went wrong with a chunk; the caller's own mistakes are handed on.
-    fn note(&self, parts: &[Part], key: String, error: Error) -> Outcome<()> {
+    /// Note why a chunk could not be staged; errors of the caller's arguments end the call.
+    fn note(&self, part: &ChunkPart<'_, SourceMemory<'_>>, key: String, error: Error) -> Outcome<()> {
         if error.kind == Kind::Argument {
             return Err(error);
         }
-        let coords = parts.iter().map(|part| part.chunk).collect();
+        let coords = part.coords();
         self.failures.lock().expect("no thread panics").push(Failure { coords, key, error });
         Ok(())
     }
 }
 
-/// Do both, side by side if that is worth a thread and the machine has one to give.
+/// Do both, at the same time if that is worth a thread and one can be started.
 fn beside<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn() -> B + Sync) -> (A, B) {
     if !worth {
         return (first(), second());
     }
     std::thread::scope(|scope| {
-        let helper = std::thread::Builder::new().spawn_scoped(scope, &second).ok();
+        let thread = std::thread::Builder::new().spawn_scoped(scope, &second).ok();
         let made = first();
-        (made, helper.map_or_else(&second, |helper| helper.join().expect("no thread panics")))
+        (made, thread.map_or_else(&second, |thread| thread.join().expect("no thread panics")))
     })
 }
 
@@ -337,8 +360,8 @@ fn checksum(pieces: &[&[u8]]) -> u32 {
     sum.sum()
 }
 
-/// What stays of an old shard: its bytes, and for each chunk its place and that of the bytes
-/// that are copied for it, since chunks that share bytes are copied together.
+/// What stays of an old shard: its bytes, and for each chunk its range and the range that is copied
+/// for it, since chunks that share bytes are copied together.
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,

@@ -4,8 +4,8 @@
 use crate::chunk::codecs::blosclz;
 use crate::chunk::codecs::lz4::{self, lookup};
 use crate::chunk::header::{MAX_DICTIONARY, StreamFormat};
-use crate::chunk::scratch::out_of_memory;
 use crate::error::{Error, Kind, Outcome, corrupt, unsupported};
+use crate::memory::out_of_memory;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use lzzzz::lz4::Compressor as Lz4Encoder;
 use std::sync::Mutex;
