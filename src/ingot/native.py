@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 10
+ABI = 11
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -215,8 +215,8 @@ class Layout(Protocol):
 class VersionProbe(Protocol):
     """A cheap probe of the version in a lock file; only the native kernel has it."""
 
-    def look(self) -> "tuple[int, bool] | None":
-        """Return the sequence number, and whether it is certain; None without a lock file."""
+    def read(self) -> "tuple[int, bool] | None":
+        """Return the sequence number, and whether the state is certain; None without a file."""
 
     def confirms(self, number: int | None) -> bool:
         """Return whether the sequence number is still ``number``, for certain."""
@@ -224,7 +224,7 @@ class VersionProbe(Protocol):
     def moved(self, number: int | None) -> bool:
         """Return whether the sequence number is known to differ from ``number``: a quick check."""
 
-    def glance(
+    def read_settled(
         self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
     ) -> "tuple[int | None, list[bytes | None]] | None":
         """Return the sequence number, and pieces of files of one committed state.
@@ -256,10 +256,19 @@ def kernel() -> Kernel:
     return choice().module
 
 
-def make_layout(**arguments: Any) -> Layout | None:
-    """Return the layout that the arguments describe; None when the twin runs."""
+def make_layout(
+    addresses: "Mapping[str, Any]", coding: "Mapping[str, Any]", grid: "Mapping[str, Any]"
+) -> Layout | None:
+    """Return the layout of an array; None when the twin runs.
+
+    The arguments are the keywords of ``Addresses`` (where the chunks lie), ``Coding`` (how they are
+    coded) and ``Grid`` (which items they hold): three values that are independent of each other.
+    """
     compiled = _compiled()
-    return None if compiled is None else cast(Layout, compiled.Layout(**arguments))
+    if compiled is None:
+        return None
+    values = compiled.Addresses(**addresses), compiled.Coding(**coding), compiled.Grid(**grid)
+    return cast(Layout, compiled.Layout(*values))
 
 
 def make_version_probe(
@@ -269,7 +278,7 @@ def make_version_probe(
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(VersionProbe, compiled.Lookout(path, magic, system, settled))
+    return cast(VersionProbe, compiled.VersionProbe(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

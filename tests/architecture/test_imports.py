@@ -1,12 +1,13 @@
 """Imports point down: who may import whom, and where an import may stand."""
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.architecture.source import Module, package_modules
+from tests.architecture.source import ROOT, Module, package_modules
 
 # From the bottom up. A module imports lower rows, and its own row inside one room: one folder, or
 # the modules at the top of the package. Names stand for themselves; a name with a star for the rest
@@ -249,6 +250,12 @@ RULES = (unlisted, upward, walled, cycles, hidden, dynamic, unstated, stray, wan
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_package_keeps_the_rule(rule):
     assert rule(package_modules()) == []
+
+
+def test_the_record_has_the_same_rows():
+    record = (ROOT / "docs" / "decisions" / "0010-the-house.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| (.+) \|$", record, re.MULTILINE)
+    assert [tuple(re.findall(r"`([^`]+)`", row)) for row in rows] == list(LEVELS)
 
 
 def test_package_has_modules():

@@ -15,7 +15,7 @@ from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 CHUNK = 20_000
 CODECS = ["blosc:lz4:5:shuffle:4096", "blosc:zstd:1:bitshuffle:4096", "blosc:lz4:0:noshuffle"]

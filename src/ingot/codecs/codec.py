@@ -433,6 +433,11 @@ class CodecChain:
         coding = compressors[0].native_coding() if compressors else NativeCoding("raw")
         return None if coding is None else replace(coding, axes=axes, crc32c=crc32c)
 
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes the chain stores in front of what its compressors return."""
+        return 0
+
     def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
         specs = [spec]
         for stage in self.filters:

@@ -115,25 +115,33 @@ def native_layout(
     if schema.padded is recipe.framed:
         return None
     return native.make_layout(
-        root=chunks.store.root,  # type: ignore[attr-defined]
-        names=(template.prefix, template.separator, template.suffix, template.scalar),
-        shape=schema.shape,
-        chunk=schema.chunks,
-        axes=recipe.axes,
-        itemsize=schema.dtype.itemsize,
-        fill=fill_item(schema).tobytes(),
-        kind=recipe.kind,
-        codec=recipe.codec,
-        level=recipe.level,
-        filter=recipe.shuffle,
-        typesize=recipe.typesize,
-        blocksize=recipe.blocksize,
-        checksum=recipe.checksum,
-        leading=template.leading,
-        framing=_framing(schema, before.schema) if recipe.framed else None,
-        sealed=recipe.crc32c,
-        verify=verify,
-        sharding=sharding,
+        addresses={
+            "root": chunks.store.root,  # type: ignore[attr-defined]
+            "names": (template.prefix, template.separator, template.suffix, template.scalar),
+            "leading": template.leading,
+            "shards": sharding,
+        },
+        coding={
+            "kind": recipe.kind,
+            "codec": recipe.codec,
+            "level": recipe.level,
+            "filter": recipe.shuffle,
+            "typesize": recipe.typesize,
+            "blocksize": recipe.blocksize,
+            "frame_checksum": recipe.checksum,
+            "checksum": recipe.crc32c,
+            "verify": verify,
+            "framed": recipe.framed,
+        },
+        grid={
+            "shape": schema.shape,
+            "chunk": schema.chunks,
+            "order": recipe.axes,
+            "fill": fill_item(schema).tobytes(),
+            "kind": schema.dtype.kind,
+            "big_endian": schema.dtype.str.startswith(">"),
+            "short": _short(schema, before.schema) if recipe.framed else None,
+        },
     )
 
 
@@ -210,14 +218,6 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
     return dtype if own else np.dtype((np.void, dtype.itemsize))
-
-
-def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:
-    """Return what the kernel needs for chunks of rows with trailers.
-
-    That is how items are ordered, and the chunk that is still as short as it was, with its rows.
-    """
-    return schema.dtype.kind, schema.dtype.str.startswith(">"), _short(schema, before)
 
 
 def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:

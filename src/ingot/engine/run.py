@@ -8,7 +8,6 @@ a larger one. Refuses to know any particular store, format or codec.
 
 import math
 import os
-import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import floordiv
@@ -35,7 +34,6 @@ from ingot.stores.store import (
     Delete,
     Edit,
     Extent,
-    Feature,
     Inline,
     Location,
     Move,
@@ -51,8 +49,6 @@ __all__ = ["Engine"]
 _ROW_BYTES: Final = 2048
 # Staged chunks take no memory but for their names; the kernel's threads never wait in between.
 _STAGED_AT_ONCE: Final = 1 << 16
-# A file that was changed just now may be changed again without its time telling; nanoseconds.
-_SETTLED_AFTER: Final = 100_000_000
 
 
 class Engine:
@@ -438,17 +434,11 @@ class Engine:
         return self._cache.find(coords, identity)
 
     def _identity(self, location: Extent) -> Hashable:
-        """Return what changes when the bytes of a chunk may have changed; None if nothing tells."""
-        store = self.chunks.store
-        if self._cache is None or Feature.NATIVE not in store.features:
+        """Return a value that changes with the bytes of a chunk; None when none is to be kept."""
+        if self._cache is None:
             return None
-        try:
-            facts = os.stat(os.path.join(store.root, location.key))  # type: ignore[attr-defined]
-        except OSError:
-            return None
-        if time.time_ns() - facts.st_mtime_ns < _SETTLED_AFTER:
-            return None
-        return facts.st_ino, facts.st_mtime_ns, facts.st_size, location.start, location.length
+        identity = self._before.store.identity(location.key)
+        return None if identity is None else (identity, location.start, location.length)
 
 
 class _Fetched(NamedTuple):

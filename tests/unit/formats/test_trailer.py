@@ -15,7 +15,7 @@ from ingot.errors import CorruptionError
 from ingot.formats import trailer
 from ingot.formats.bcolz.array import BcolzMap, open_array
 from ingot.stores import LocalStore, MemoryStore
-from tests.places import Place, content, store_at
+from tests.storage import Place, content, store_at
 
 
 def test_the_bytes_are_as_the_format_page_draws_them() -> None:

@@ -121,6 +121,11 @@ class ChunkFileChain(CodecChain):
             return None
         return replace(recipe, framed=True)
 
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes stand in front of the Blosc chunk."""
+        return FRAME_BYTES
+
     def _stored_rows(self, header: ChunkHeader, spec: ChunkSpec) -> int:
         """Return how many rows the chunk holds, or complain that they are not those that are due.
 
