@@ -89,18 +89,31 @@ impl<'m> SourceMemory<'m> {
     }
 }
 
+impl<'m> From<&'m [u8]> for SourceMemory<'m> {
+    fn from(memory: &'m [u8]) -> Self {
+        Self { start: memory.as_ptr(), bytes: memory.len(), shared: PhantomData }
+    }
+}
+
 /// Memory of a known size.
 pub trait Memory {
+    /// Whether parts of it are written.
+    const WRITTEN: bool;
+
     fn bytes(&self) -> usize;
 }
 
 impl Memory for Destination<'_> {
+    const WRITTEN: bool = true;
+
     fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Memory for SourceMemory<'_> {
+    const WRITTEN: bool = false;
+
     fn bytes(&self) -> usize {
         self.bytes
     }
