@@ -72,9 +72,7 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
     items[:, 150:, :] = rng.integers(0, 256, (200, 150, size))
     values = items.view(np.dtype((np.void, size)))[..., 0]
     recipe = {"typesize": size, "codec": "lz4", "level": 5, "filter": "shuffle", "blocksize": 12000}
-    layout = make_layout(
-        tmp_path, shape=shape, chunk=chunk, order=axes, fill=bytes(size), **recipe
-    )
+    layout = make_layout(tmp_path, shape=shape, chunk=chunk, order=axes, fill=bytes(size), **recipe)
     staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 4, 2, "00112233aabbccdd")
     assert not troubles
     for (i, j), _, source, _, _ in staged:
