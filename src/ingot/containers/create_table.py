@@ -8,7 +8,7 @@ from ingot.containers.array import Mode
 from ingot.containers.attributes import converted
 from ingot.containers.create import Chunks, Codec, ColumnSpec, blocks, check_layout
 from ingot.containers.ingest import arrays_of, check_lengths
-from ingot.containers.resolve import Found, Place, in_the_way
+from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import TableFormat, TableNode
@@ -32,14 +32,14 @@ class TableSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_table(found: Found, node: TableNode, mode: Mode, options: Options) -> Table:
+def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
     place, first = found.place, (TableState(node.table, options), found.number)
     ledger = table_handle(found.format, place.store, place.inner, options, first=first)
     return Table(found.format, ledger, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
+def create_table(format: TableFormat, place: DatasetPath, wish: TableSpec) -> Table:
     """Create the table that is wished for, by one commit."""
     check_layout(format, wish.layout)
     options, layout = wish.options, wish.layout
@@ -49,7 +49,7 @@ def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
     schema, described = columns.schema(format, given), converted(wish.attrs)
 
     def clear(store: Store) -> Commit | None:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        return remove_existing(place, store, overwrite=wish.overwrite, groups=False)
 
     # Before a lock file is made.
     if blocks(

@@ -121,7 +121,9 @@ class Group(Mapping[str, "Array | Group"]):
         Other programs may read the copies alone, to save reading many documents. Ingot reads the
         documents themselves, and keeps copies true that it finds: see `consolidate`.
         """
-        found = self._handle.read(lambda now: self._format.copies(now.store, self._inner))
+        found = self._handle.read(
+            lambda now: self._format.compare_consolidated(now.store, self._inner)
+        )
         return None if found is None else found.current
 
     # Members -------------------------------------------------------------------------------------

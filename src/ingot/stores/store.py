@@ -34,6 +34,7 @@ else:
 __all__ = [
     "READING",
     "READING_AND_WRITING",
+    "Batch",
     "Buffer",
     "Commit",
     "Constant",
@@ -113,6 +114,26 @@ class Extent:
     def __post_init__(self) -> None:
         if self.start < 0 or (self.length is not None and self.length < 0):
             raise FormatError(f"{self.key!r}: an extent of {self.length} bytes from {self.start}")
+
+
+class Batch(tuple[Extent, ...]):
+    """Extents that are read together again and again: their keys differ, and are checked once.
+
+    `prepared` is for the store that reads them: the form in which it reads them fastest.
+
+    >>> Batch([Extent("a"), Extent("a", 5)])
+    Traceback (most recent call last):
+    ValueError: the keys of a batch differ
+    """
+
+    prepared: object = None
+
+    def __new__(cls, extents: Iterable[Extent]) -> "Batch":
+        """Return the batch of these extents, after checking their keys."""
+        batch = super().__new__(cls, extents)
+        if len({check_key(extent.key) for extent in batch}) != len(batch):
+            raise ValueError("the keys of a batch differ")
+        return batch
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,7 @@ last chunk, do not count, so an append writes chunks first and the number last.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,14 @@ from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = [
     "ATTRS",
+    "NO_ATTRS",
     "BcolzMap",
     "ColumnMap",
     "DamagedAttributes",
     "Documents",
     "create_array",
     "design",
+    "document_extents",
     "open_array",
     "pack_attrs",
     "parse_attrs",
@@ -61,6 +63,7 @@ ATTRS: Final = "__attrs__"
 
 _OBJECT: Final = np.dtype(object)
 _KEEP: Final = ".keep"
+NO_ATTRS: Final = b"{}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +200,7 @@ class DamagedAttributes(Mapping[str, Any]):
         raise self._error
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(NamedTuple):
     """What lies in a folder that may be an array: its documents, each None when absent."""
 
     storage: bytes | None
@@ -211,11 +213,16 @@ class Documents:
         return self.storage is not None or self.sizes is not None
 
 
+def document_extents(paths: Sequence[str]) -> list[Extent]:
+    """Return where the documents of arrays lie, in the order of the fields of `Documents`."""
+    keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
+    # One byte more than allowed shows that a document is too long without reading all of it.
+    return [Extent(key, 0, json.LARGEST + 1) for key in keys]
+
+
 def read_documents(store: Store, paths: Sequence[str]) -> list[Documents]:
     """Return the documents of some folders, with one read."""
-    keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
-    # One byte more than allowed tells that a document is too long without reading all of it.
-    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    found = store.read(document_extents(paths))
     return [Documents(*found[at : at + 3]) for at in range(0, len(found), 3)]
 
 
@@ -245,7 +252,7 @@ def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
     >>> parse_attrs(b'{"temp": 22.5, "limit": NaN}')
     {'temp': 22.5, 'limit': nan}
     """
-    if data is None:
+    if data is None or data == NO_ATTRS:
         return {}
     try:
         return json.parse_object(data, where, bare_nan=True)

@@ -29,6 +29,7 @@ __all__ = [
     "V01Map",
     "check_geometry",
     "designed_grid",
+    "from_documents",
     "open_array",
     "pack_attrs",
     "pack_metadata",
@@ -138,6 +139,16 @@ def open_array(store: Store, path: str, layout: Layout) -> ArrayNode:
     return ArrayNode(_opened(store, layout))
 
 
+def from_documents(
+    store: Store, path: str, documents: Mapping[str, bytes | None], layout: Layout
+) -> ArrayNode | None:
+    """Return the array that documents describe, None without a metadata document."""
+    meta = documents.get(layout.meta)
+    if path or meta is None:
+        return None
+    return ArrayNode(_parsed(store, meta, documents.get(layout.attrs), layout))
+
+
 def pack_metadata(metadata: Metadata, where: str) -> bytes:
     """Return a metadata document as JSON: keys sorted, four spaces of indent."""
     values, schema = dict(metadata.document), metadata.schema
@@ -216,6 +227,10 @@ def _opened(store: Store, layout: Layout) -> V01Map:
     meta, attrs = store.read(wanted)
     if meta is None:
         raise NotFoundError(f"{store.location}: no {layout.meta}")
+    return _parsed(store, meta, attrs, layout)
+
+
+def _parsed(store: Store, meta: bytes, attrs: bytes | None, layout: Layout) -> V01Map:
     try:
         metadata = layout.parse(meta, layout.meta)
         if attrs is not None:

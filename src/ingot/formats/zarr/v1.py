@@ -4,7 +4,7 @@ Knows the metadata of zarr 1.0 and 1.1 and how it names compressors. Refuses wha
 hold: arrays without axes, objects, filters, more than one codec.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -17,7 +17,7 @@ from ingot.codecs.filters import Transpose
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
 from ingot.formats.zarr import v01
 from ingot.formats.zarr.v01 import Layout, Metadata, V01Map
 from ingot.schema import ArraySchema
@@ -86,12 +86,17 @@ class Zarr1Format:
 
     name: ClassVar[str] = "zarr1"
     holds: ClassVar[Kind] = Kind.ARRAY
-    signature: ClassVar[Signature] = Signature(markers=(META,))
     settings: ClassVar[tuple[str, ...]] = ("order",)
 
     def open(self, store: Store, path: str = "") -> ArrayNode:
         """Return the array of a store."""
         return v01.open_array(store, path, _LAYOUT)
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | None:
+        """Return the array that documents describe."""
+        return v01.from_documents(store, path, documents, _LAYOUT)
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""

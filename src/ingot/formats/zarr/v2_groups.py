@@ -5,11 +5,11 @@ Knows the commits by which groups come, change and go. Refuses to know arrays, w
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v2_consolidated
 from ingot.formats.zarr.v2 import (
@@ -30,9 +30,6 @@ __all__ = ["Zarr2GroupFormat"]
 
 class Zarr2GroupFormat(Zarr2Format):
     """Zarr version 2 with its groups."""
-
-    marks: ClassVar[tuple[str, ...]] = (GROUP,)
-    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""
@@ -64,14 +61,16 @@ class Zarr2GroupFormat(Zarr2Format):
         followed = v2_consolidated.followed(store, above(path), {}, gone=path)
         return replace(commit, publish=(*commit.publish, *followed))
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return how the copies at a group compare with the documents; None without copies."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         found = v2_consolidated.read(store, path)
         if found is None:
             return None
         real = self._documents(store, path)
         stale = v2_consolidated.differences(_told(found), _told(real))
-        return Copies(tuple(key for key in stale if not _same(found.get(key), real.get(key))))
+        return ConsolidatedMetadata(
+            tuple(key for key in stale if not _same(found.get(key), real.get(key)))
+        )
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that makes copies of all documents at a group and below it."""

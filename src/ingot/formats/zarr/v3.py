@@ -29,7 +29,6 @@ from ingot.formats.format import (
     Kind,
     Locations,
     Request,
-    Signature,
 )
 from ingot.formats.keys import all_removed, removals, staged, strays
 from ingot.formats.paths import above, normalised, prefix
@@ -159,8 +158,6 @@ class Zarr3Format:
 
     name: ClassVar[str] = "zarr3"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    signature: ClassVar[Signature] = Signature(markers=(NODE,))
-    documents: ClassVar[tuple[str, ...]] = (NODE,)
     settings: ClassVar[tuple[str, ...]] = (
         "order",
         "checksum",
@@ -176,10 +173,10 @@ class Zarr3Format:
         return _node(store, path, _read(store, path))
 
     def from_documents(
-        self, store: Store, path: str, found: Sequence[bytes | None]
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | GroupNode | None:
-        """Return the array or group that a document tells."""
-        [data] = found
+        """Return the array or group that a document describes."""
+        data = documents.get(NODE)
         return None if data is None else _node(store, path, _parse(store, path, data))
 
     def design(

@@ -5,11 +5,11 @@ Knows the commits by which groups come, change and go. Refuses to know arrays, w
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.errors import NotFoundError
 from ingot.formats import json
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import (
     hierarchy as nodes,
@@ -29,9 +29,6 @@ __all__ = ["Zarr3GroupFormat"]
 
 class Zarr3GroupFormat(Zarr3Format):
     """Zarr version 3 with its groups."""
-
-    marks: ClassVar[tuple[str, ...]] = (NODE,)
-    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Tell whether all nodes above a path are groups, or can become groups with it."""
@@ -67,12 +64,12 @@ class Zarr3GroupFormat(Zarr3Format):
         followed = zarr3_copies.followed(store, above(path), {}, gone=path)
         return replace(commit, publish=(*commit.publish, *followed))
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return how the copies at a group compare with the documents; None without copies."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         found = zarr3_copies.parse(self._group(store, path).document)
         if found is None:
             return None
-        return Copies(zarr3_copies.differences(found, self._documents(store, path)))
+        return ConsolidatedMetadata(zarr3_copies.differences(found, self._documents(store, path)))
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that makes copies of all documents below a group."""

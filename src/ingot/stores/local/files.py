@@ -15,21 +15,22 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
 from ingot.stores.local import lock
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import Hold, StagingLock, Turn
-from ingot.stores.store import Buffer, Extent, check_key
+from ingot.stores.store import Batch, Buffer, Extent, check_key
 from ingot.stores.versions import Version
 
 __all__ = [
     "Files",
+    "FolderProbe",
     "Inside",
     "LocalFileSystem",
     "exchanged",
@@ -141,6 +142,20 @@ class Files(Protocol):
         """Return the sequence number without any lock; None when there is no lock file."""
 
 
+class FolderProbe:
+    """Groups of small files: the first group is read whose first file is present.
+
+    The names `above` may not lie in the folder above the one that is probed.
+    """
+
+    __slots__ = ("above", "groups", "prepared")
+
+    def __init__(self, groups: Iterable[Iterable[Extent]], above: Iterable[str] = ()) -> None:
+        self.groups: Final = tuple(Batch(group) for group in groups)
+        self.above: Final = tuple(above)
+        self.prepared: native.SmallFiles | None = None
+
+
 class LocalFileSystem:
     """The files below a directory of the local file system."""
 
@@ -207,21 +222,38 @@ class LocalFileSystem:
             return None
         return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
 
-    def glance(
-        self, name: str, journal: str, above: Sequence[str], extents: Sequence[Extent]
-    ) -> tuple[int | None, list[bytes | None]] | None:
-        """Return the sequence number, and what was read with it while nobody wrote, by one call.
+    def read_batch(self, batch: Batch) -> list[bytes | None] | None:
+        """Return what `read` does, of a batch that is prepared by the first call."""
+        if native.choice().name != "native":
+            return None
+        files = batch.prepared
+        if files is None:
+            try:
+                files = batch.prepared = native.make_small_files([_pieces(batch)])
+            except OverflowError:
+                return None
+        return cast(native.SmallFiles, files).read(self._root.path)
 
-        `name` is the lock file. None when it takes more than a call, and where one of the names
-        `above` lies in the folder above.
+    def read_settled(
+        self, name: str, journal: str, probe: "FolderProbe"
+    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+        """Return the sequence number, and the files of a probe, by one call.
+
+        `name` is the lock file. None when a commit may be under way, when it takes more than one
+        call, and where one of the names `above` of the probe lies in the folder above.
         """
         kept = self.version_probe(name)
         if kept is None:
             return None
-        try:
-            return kept.read_settled(self._root.path, journal, above, _pieces(extents))
-        except OverflowError:
-            return None
+        files = probe.prepared
+        if files is None:
+            try:
+                groups = [_pieces(group) for group in probe.groups]
+                files = probe.prepared = native.make_small_files(groups, probe.above)
+            except OverflowError:
+                return None
+            assert files is not None
+        return kept.read_settled(self._root.path, journal, files)
 
     def _look_from(self, name: str) -> Callable[[], Version | None]:
         look, self._kept[name] = lock.version_probe(f"{self._root.path}/{name}")

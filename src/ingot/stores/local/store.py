@@ -17,7 +17,13 @@ from typing import Final, Self
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.commit import Transaction
-from ingot.stores.local.files import Files, Inside, LocalFileSystem, put_copy_aside
+from ingot.stores.local.files import (
+    Files,
+    FolderProbe,
+    Inside,
+    LocalFileSystem,
+    put_copy_aside,
+)
 from ingot.stores.local.journal import checksum, read_journal
 from ingot.stores.local.lock import NoLock, StagingLock, StagingLocks, Turn
 from ingot.stores.local.overlay import Overlay
@@ -25,6 +31,7 @@ from ingot.stores.local.scope import WHOLE, Dataset
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
+    Batch,
     Buffer,
     Commit,
     Durability,
@@ -111,6 +118,10 @@ class LocalStore:
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent. Each key opens once."""
+        if type(extents) is Batch and self._local is not None:
+            pieces = self._local.read_batch(extents)
+            if pieces is not None:
+                return pieces
         wanted: dict[str, list[int]] = {}
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
@@ -284,20 +295,19 @@ class LocalStore:
         kept = self._local.version_probe(self._dataset.lock) if self._local is not None else None
         return StoreProbe(self) if kept is None else kept
 
-    def glance(
-        self, extents: Sequence[Extent], *, above: Sequence[str] = ()
-    ) -> tuple[int | None, list[bytes | None]] | None:
-        """Return the number of the committed state, and what `read` would return of it.
+    def read_settled(
+        self, probe: FolderProbe
+    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+        """Return the number of the committed state, and the files of a probe as it has them.
 
-        For the usual case alone: nobody writes, the extents are short, each of a plain file of its
-        own, and none of the names `above` lies in the folder above this one. Else None, and only
-        the longer way (`ingot.stores.versions`) can tell.
+        The files are those of the first group whose first file is present, with the number of the
+        group; None when there is no such group. All is None when one call cannot say: a commit may
+        be under way, a file is large or not a plain file, or one of the names `above` of the probe
+        lies in the folder above. Then the caller reads by `ingot.stores.versions`.
         """
         if self._local is None:
             return None
-        for extent in extents:
-            check_key(extent.key)
-        return self._local.glance(self._dataset.lock, self._dataset.journal, above, extents)
+        return self._local.read_settled(self._dataset.lock, self._dataset.journal, probe)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""
