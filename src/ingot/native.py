@@ -212,7 +212,7 @@ class Layout(Protocol):
         """Read the zone maps of chunks that have trailers; empty where there is none."""
 
 
-class VersionProbe(Protocol):
+class NativeVersionProbe(Protocol):
     """A place to look at a lock file from; only the native kernel has it."""
 
     def look(self) -> "tuple[int, bool] | None":
@@ -263,12 +263,12 @@ def make_layout(**arguments: Any) -> Layout | None:
 
 def make_version_probe(
     path: str, magic: bytes, system: bytes, settled: bytes
-) -> VersionProbe | None:
+) -> NativeVersionProbe | None:
     """Return the way to look at a lock file at little cost, or None when the twin runs."""
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(VersionProbe, compiled.Lookout(path, magic, system, settled))
+    return cast(NativeVersionProbe, compiled.Lookout(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

@@ -127,9 +127,9 @@ def test_a_glance_is_for_paths(place: Path) -> None:
         ingot.open(place / "zarr3", format="zarr4")
 
 
-@pytest.mark.parametrize("state", [lock.State.BUSY, lock.State.UNKNOWN])
+@pytest.mark.parametrize("state", [lock.LockState.BUSY, lock.LockState.UNKNOWN])
 def test_a_commit_that_may_be_half_done_is_looked_at_closely(
-    place: Path, state: lock.State
+    place: Path, state: lock.LockState
 ) -> None:
     with (place / "zarr3" / ".lock").open("r+b") as file:
         file.seek(24)

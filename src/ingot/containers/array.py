@@ -340,7 +340,7 @@ class Array:
         dtype = engine.chunks.schema.dtype
         selection, items = select(engine.shape), changes.evaluated(value, dtype)
 
-        def assigned(now: Engine) -> changes.Step:
+        def assigned(now: Engine) -> changes.ArrayChange:
             given = items if now.chunks.schema.dtype == dtype else value
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)

@@ -88,20 +88,24 @@ class ArraySpec:
         return schema
 
     @classmethod
-    def of_data(cls, data: object, wishes: Mapping[str, Any]) -> "tuple[ArraySpec, NDArray[Any]]":
+    def of_data(
+        cls, data: object, arguments: Mapping[str, Any]
+    ) -> "tuple[ArraySpec, NDArray[Any]]":
         """Return the wish for an array that holds `data`, and the data as items of its type.
 
-        >>> wish, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
-        >>> wish.shape, items.dtype, wish.layout
+        >>> spec, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
+        >>> spec.shape, items.dtype, spec.layout
         ((2,), dtype('int16'), {'order': 'F'})
         """
-        dtype = wishes.get("dtype")
+        dtype = arguments.get("dtype")
         kind = None if dtype is None else _dtype(dtype)
         single = isinstance(data, str) and kind is not None
         items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
-        layout = {name: wishes[name] for name in wishes if name not in own and name != "dtype"}
-        chosen = {name: wishes[name] for name in wishes if name in own}
+        layout = {
+            name: arguments[name] for name in arguments if name not in own and name != "dtype"
+        }
+        chosen = {name: arguments[name] for name in arguments if name in own}
         return cls(items.shape, items.dtype, **chosen, layout=layout), items
 
 
@@ -120,21 +124,21 @@ class Destination:
 
 
 def create_array(
-    format: Format, place: Destination, wish: ArraySpec, items: NDArray[Any] | None
+    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | None
 ) -> Array:
     """Create the array that is wished for, with `items` in it or the fill value, by one commit."""
-    check_layout(format, wish.layout)
-    schema = wish.schema(format)
-    options = wish.options or Options()
+    check_layout(format, spec.layout)
+    schema = spec.schema(format)
+    options = spec.options or Options()
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
-        old, format.create(place.store, schema, place.inner, **wish.layout)[0]
+        old, format.create(place.store, schema, place.inner, **spec.layout)[0]
     ):
         with writing(place.store) as turn:
             turn.commit(place.clear(turn.store) or Commit())
     with writing(place.store, durability=options.durability) as turn:
         old = place.clear(turn.store)
-        node, commit = format.create(turn.store, schema, place.inner, **wish.layout)
+        node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
         data = filled(engine) if items is None else engine.written(parse(..., schema.shape), items)

@@ -35,21 +35,21 @@ class TableSpec:
 def open_table(found: Found, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
     place, first = found.place, (TableState(node.table, options), found.number)
-    ledger = table_handle(found.format, place.store, place.inner, options, first=first)
-    return Table(found.format, ledger, path=place.path, mode=mode)
+    handle = table_handle(found.format, place.store, place.inner, options, first=first)
+    return Table(found.format, handle, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
+def create_table(format: TableFormat, place: Place, spec: TableSpec) -> Table:
     """Create the table that is wished for, by one commit."""
-    check_layout(format, wish.layout)
-    options, layout = wish.options, wish.layout
-    given = arrays_of(wish.columns)
+    check_layout(format, spec.layout)
+    options, layout = spec.options, spec.layout
+    given = arrays_of(spec.columns)
     check_lengths(given)
-    columns = ColumnSpec(wish.chunks, wish.codec, options=options, layout=layout)
-    schema, described = columns.schema(format, given), converted(wish.attrs)
+    columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
+    schema, described = columns.schema(format, given), converted(spec.attrs)
 
     def clear(store: Store) -> Commit | None:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        return in_the_way(place, store, overwrite=spec.overwrite, groups=False)
 
     # Before a lock file is made.
     if blocks(

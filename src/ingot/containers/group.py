@@ -31,7 +31,7 @@ from ingot.options import Options
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
 
-__all__ = ["Group", "State", "group_handle"]
+__all__ = ["Group", "GroupState", "group_handle"]
 
 # A display of more members than that, or deeper ones, helps nobody.
 _MOST_SHOWN: Final = 1000
@@ -39,7 +39,7 @@ _DEEPEST_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class GroupState:
     """A group as one state of its store has it."""
 
     store: Store
@@ -71,7 +71,7 @@ class Group(Mapping[str, "Array | Group"]):
     def __init__(
         self,
         format: GroupFormat,
-        handle: Handle[State],
+        handle: Handle[GroupState],
         inner: str,
         *,
         path: str | None,
@@ -178,8 +178,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> ingot.group().create_array("prices", shape=1000, dtype="f4").chunks
         (1000,)
         """
-        wish, layout = _separated(as_create)
-        return self._created(name, ArraySpec(**wish, layout=layout), None)
+        spec, layout = _separated(as_create)
+        return self._created(name, ArraySpec(**spec, layout=layout), None)
 
     def array(self, name: str, data: object, **as_create: Any) -> Array:
         """Create an array that holds `data`; takes what `ingot.array` takes.
@@ -188,8 +188,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> ingot.group().array("prices", [1, 2, 3], codec="zlib:1")[1:]
         array([2, 3])
         """
-        wish, items = ArraySpec.of_data(data, as_create)
-        return self._created(name, wish, items)
+        spec, items = ArraySpec.of_data(data, as_create)
+        return self._created(name, spec, items)
 
     def group(self, name: str, *, attrs: Mapping[str, object] | None = None) -> "Group":
         """Create a group, and the groups above it.
@@ -227,17 +227,17 @@ class Group(Mapping[str, "Array | Group"]):
         with self._writing() as turn:
             turn.commit(self._format.consolidated(turn.store, self._inner))
 
-    def _created(self, name: str, wish: ArraySpec, items: Any) -> Array:
-        if wish.format not in (None, self.format):
-            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {wish.format}")
+    def _created(self, name: str, spec: ArraySpec, items: Any) -> Array:
+        if spec.format not in (None, self.format):
+            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {spec.format}")
         self._check_writable()
         place = Destination(
             self._handle.store,
             self._place(name),
             self._path_of(name),
-            lambda store: self._clear(store, name, overwrite=wish.overwrite),
+            lambda store: self._clear(store, name, overwrite=spec.overwrite),
         )
-        return create_array(self._format, place, wish, items)
+        return create_array(self._format, place, spec, items)
 
     def _clear(self, store: Store, name: str, *, overwrite: bool) -> Commit | None:
         inner = self._place(name)
@@ -259,7 +259,7 @@ class Group(Mapping[str, "Array | Group"]):
             yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
             node = GroupNode(now.node.path, now.node.children, attrs)
-            turn.commit(State(now.store, node), commit)
+            turn.commit(GroupState(now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
         self._check_writable()
@@ -378,15 +378,15 @@ def group_handle(
     store: Store,
     inner: str,
     options: Options,
-    first: tuple[State | None, int | None] = (None, NO_VERSION),
-) -> Handle[State]:
+    first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+) -> Handle[GroupState]:
     """Return a handle of the group that lies at `inner` of a store."""
 
-    def load(view: Store) -> State:
+    def load(view: Store) -> GroupState:
         node = format.open(view, inner)
         if not isinstance(node, GroupNode):
             raise FormatError(f"{store.location}: no longer a group")
-        return State(view, node)
+        return GroupState(view, node)
 
     return Handle(store, load, durability=options.durability, first=first)
 
@@ -398,7 +398,7 @@ def _reopened(
     return Group(format, handle, inner, path=path, mode=mode, options=options)
 
 
-def _separated(wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _separated(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     own = ArraySpec.__dataclass_fields__.keys() - {"layout"}
-    layout = {name: wishes[name] for name in wishes if name not in own}
-    return {name: wishes[name] for name in wishes if name in own}, layout
+    layout = {name: arguments[name] for name in arguments if name not in own}
+    return {name: arguments[name] for name in arguments if name in own}, layout

@@ -65,15 +65,15 @@ class Handle(Generic[Value]):
 
     __slots__ = (
         "_closed",
-        "_held",
-        "_holders",
-        "_holding",
         "_load",
         "_loaded",
+        "_pinned",
         "_probe",
         "_release",
-        "_turns",
+        "_snapshot_lock",
+        "_snapshots",
         "_versioned",
+        "_write_lock",
         "durability",
         "store",
     )
@@ -93,11 +93,11 @@ class Handle(Generic[Value]):
         self._probe = None if self._versioned is None else version_probe(self._versioned)
         # One value, so that a thread that reads never sees half of a change.
         self._loaded = first
-        self._held: tuple[Value] | None = None
+        self._pinned: tuple[Value] | None = None
         self._closed: str | None = None
-        self._turns = threading.RLock()
-        self._holders = 0
-        self._holding = threading.Lock()
+        self._write_lock = threading.RLock()
+        self._snapshots = 0
+        self._snapshot_lock = threading.Lock()
         self._release = ExitStack()
 
     @property
@@ -111,17 +111,17 @@ class Handle(Generic[Value]):
         `use` is called again when the state changed before it returned.
         """
         if self._versioned is None or self._probe is None:
-            return use(self._unwatched())
-        held = self._held
-        if held is not None:
+            return use(self._unversioned())
+        pinned = self._pinned
+        if pinned is not None:
             try:
-                result = use(held[0])
+                result = use(pinned[0])
             except Exception:
-                if self._held is held:
+                if self._pinned is pinned:
                     raise
             else:
                 # In another thread the snapshot may have ended meanwhile.
-                if self._held is held:
+                if self._pinned is pinned:
                     return result
             return self._read_anew(use)
         value, number = self._loaded
@@ -143,12 +143,12 @@ class Handle(Generic[Value]):
 
         Leaving the block without a commit changes nothing.
         """
-        if self._held is not None:
+        if self._pinned is not None:
             raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
-        with self._turns:
+        with self._write_lock:
             self._check_open()
             with writing(self.store, durability=self.durability) as turn:
-                yield ValueTurn(self, turn, self._in_turn(turn.store))
+                yield ValueTurn(self, turn, self._committed(turn.store))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -156,22 +156,22 @@ class Handle(Generic[Value]):
 
         Snapshots that overlap are on the same state, until the last of them ends.
         """
-        with self._holding:
-            if not self._holders:
-                self._hold()
-            self._holders += 1
+        with self._snapshot_lock:
+            if not self._snapshots:
+                self._pin()
+            self._snapshots += 1
         try:
             yield
         finally:
-            with self._holding:
-                self._holders -= 1
-                if not self._holders:
-                    self._held = None
+            with self._snapshot_lock:
+                self._snapshots -= 1
+                if not self._snapshots:
+                    self._pinned = None
                     self._release.close()
 
     def refresh(self) -> None:
         """Load the value anew, whatever was read before."""
-        if self._held is None:
+        if self._pinned is None:
             self._loaded = None, NO_VERSION
             self.read(_same)
 
@@ -180,14 +180,14 @@ class Handle(Generic[Value]):
         self._closed = name
         self._loaded = None, NO_VERSION
 
-    def _hold(self) -> None:
+    def _pin(self) -> None:
         if self._versioned is None:
             return
         self._check_open()
         with ExitStack() as stack:
             view = stack.enter_context(self._versioned.pin())
-            look = self._versioned.version()
-            self._held = (self._at(look) if view is self.store else self._load(view),)
+            version = self._versioned.version()
+            self._pinned = (self._at(version) if view is self.store else self._load(view),)
             self._release = stack.pop_all()
 
     def _is_still(self, number: int | None) -> bool:
@@ -197,46 +197,46 @@ class Handle(Generic[Value]):
         would say that another state is committed.
         """
         assert self._versioned is not None
-        look = self._versioned.version()
+        version = self._versioned.version()
         if (
-            version_number(look) != number
-            or is_switching(look)
+            version_number(version) != number
+            or is_switching(version)
             or self._versioned.view() is not self.store
         ):
             return False
-        look = self._versioned.version()
-        return version_number(look) == number and not is_switching(look)
+        version = self._versioned.version()
+        return version_number(version) == number and not is_switching(version)
 
     def _read_anew(self, use: Callable[[Value], Result]) -> Result:
         """Version before `use` and after it, and use the value of what is seen."""
         assert self._versioned is not None
-        look_again = self._versioned.version
+        read_version = self._versioned.version
         for _ in range(ATTEMPTS):
-            look = look_again()
-            if is_switching(look):
+            version = read_version()
+            if is_switching(version):
                 break
-            number = version_number(look)
+            number = version_number(version)
             try:
-                result = use(self._at(look))
+                result = use(self._at(version))
             except Exception:
                 # What is missing or does not fit may be what a writer has just changed, or what it
                 # prepares: that fits what is there already, but not what was read of it before.
-                again = look_again()
+                again = read_version()
                 if version_number(again) == number and (again is None or again.settled):
                     raise
             else:
-                if version_number(look_again()) == number:
+                if version_number(read_version()) == number:
                     return result
         with self._versioned.pin() as view:
             return use(self._load(view))
 
-    def _at(self, look: Version | None) -> Value:
+    def _at(self, version: Version | None) -> Value:
         """Return the value of the state that was looked at, if it still is that one."""
         value, number = self._loaded
-        if look is None:
+        if version is None:
             current = number is None
-        elif look.settled:
-            current = look.sequence == number
+        elif version.settled:
+            current = version.sequence == number
         else:
             # A writer is at work, or died: only its journal can tell which state is committed.
             assert self._versioned is not None
@@ -244,28 +244,28 @@ class Handle(Generic[Value]):
             if view is not self.store:
                 self._check_open()
                 return self._load(view)
-            current = look.sequence == number
+            current = version.sequence == number
         if current:
             return value  # type: ignore[return-value]
         self._check_open()
-        if look is None and self._versioned is not None:
+        if version is None and self._versioned is not None:
             view = self._versioned.view()
             if view is not self.store:
                 return self._load(view)
         value = self._load(self.store)
         # Right or not, this is found out by who looks again: no state has this number twice.
-        self._loaded = value, version_number(look)
+        self._loaded = value, version_number(version)
         return value
 
-    def _in_turn(self, store: Store) -> Value:
+    def _committed(self, store: Store) -> Value:
         if self._versioned is None:
-            return self._unwatched()
+            return self._unversioned()
         value, number = self._loaded
         if number == version_number(self._versioned.version()):
             return value  # type: ignore[return-value]
         return self._load(store)
 
-    def _unwatched(self) -> Value:
+    def _unversioned(self) -> Value:
         value, number = self._loaded
         if number == NO_VERSION:
             self._check_open()
@@ -477,12 +477,12 @@ class TransactionalHandle(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_begun", "_handle", "_load", "_owner", "_pending", "_transactions")
+    __slots__ = ("_begun", "_buffered", "_handle", "_load", "_owner", "_transactions")
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
         self._load = load
-        self._pending: Handle[Value] | None = None
+        self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
         self._transactions = threading.Lock()
@@ -538,7 +538,7 @@ class TransactionalHandle(Generic[Value]):
             self._begun = self._settled_number()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
-            self._pending = Handle(store, self._load, durability=self._handle.durability)
+            self._buffered = Handle(store, self._load, durability=self._handle.durability)
             self._owner = threading.get_ident()
             try:
                 yield
@@ -550,7 +550,7 @@ class TransactionalHandle(Generic[Value]):
                 store.discard()
                 raise
             finally:
-                self._owner = self._pending = None
+                self._owner = self._buffered = None
             self._commit(begun, after, store)
 
     def _commit(self, begun: Value, after: Value, store: BufferedStore) -> None:
@@ -576,14 +576,14 @@ class TransactionalHandle(Generic[Value]):
         states = versioned(self._handle.store)
         if states is None:
             return None
-        look = states.version()
-        if look is None or not look.settled:
+        version = states.version()
+        if version is None or not version.settled:
             # A turn of its own: it finishes what was decided, and where nobody has written yet,
             # states have numbers from now on.
             with states.writing(durability=self.durability) as turn:
                 turn.commit(Commit())
-            look = states.version()
-        return version_number(look)
+            version = states.version()
+        return version_number(version)
 
     def _is_as_begun(self) -> bool:
         """Tell whether nobody has committed since the transaction began."""
@@ -598,10 +598,10 @@ class TransactionalHandle(Generic[Value]):
     @contextmanager
     def _unmoved(self) -> Iterator[Handle[Value]]:
         """Give the state to be; what it stands on must not have changed when the block ends."""
-        assert self._pending is not None
+        assert self._buffered is not None
         states = versioned(self._handle.store)
         try:
-            yield self._pending
+            yield self._buffered
         except Exception as error:
             # What is missing or does not fit may be what another writer has just changed.
             if states is not None and version_number(states.version()) != self._begun:
@@ -617,10 +617,10 @@ class TransactionalHandle(Generic[Value]):
         )
 
     def _is_inside(self) -> bool:
-        return self._pending is not None and self._owner == threading.get_ident()
+        return self._buffered is not None and self._owner == threading.get_ident()
 
     def _current(self) -> Handle[Value]:
-        pending = self._pending
+        pending = self._buffered
         return pending if pending is not None and self._is_inside() else self._handle
 
 

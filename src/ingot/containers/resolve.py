@@ -164,7 +164,7 @@ def glance(path: Path, format: str | None, *, writable: bool) -> Found | None:
     names = _DOCUMENTED if format is None else (format,) if format in _DOCUMENTED else ()
     store = LocalStore(path, writable=writable)
     for name in names:
-        seen = store.glance(_documents(name), above=_MARKS)
+        seen = store.read_settled(_documents(name), above=_MARKS)
         if seen is None:
             return None
         number, found = seen

@@ -62,20 +62,20 @@ class Table:
     <ingot.Table of 5 rows: day, price; bcolz in memory, r+>
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_ledger", "_mode", "_path")
+    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path", "_whole")
 
     def __init__(
         self,
         format: Format,
-        ledger: TransactionalHandle[TableState],
+        whole: TransactionalHandle[TableState],
         *,
         path: str | None,
         mode: Mode,
         part: HandleProtocol[TableState] | None = None,
     ) -> None:
         self._format = format
-        self._ledger = ledger
-        self._handle: HandleProtocol[TableState] = ledger if part is None else part
+        self._whole = whole
+        self._handle: HandleProtocol[TableState] = whole if part is None else part
         self._path = path
         self._mode: Mode = mode
 
@@ -84,7 +84,7 @@ class Table:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in their order; a nested table is one of them."""
-        return self._sheet.names
+        return self._state.names
 
     @property
     def dtypes(self) -> dict[str, DType]:
@@ -94,23 +94,23 @@ class Table:
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: row_dtype(view.layout_of(sheet)))
+        return self._handle.read(lambda state: row_dtype(view.layout_of(state)))
 
     @property
     def shape(self) -> tuple[int]:
         """The number of rows, as the only axis."""
-        return (self._sheet.rows,)
+        return (self._state.rows,)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all columns, uncompressed."""
-        sheet = self._sheet
-        return sum(sheet.chunks(name).schema.nbytes for name in sheet.leaves)
+        state = self._state
+        return sum(state.chunks(name).schema.nbytes for name in state.leaves)
 
     @property
     def stored_bytes(self) -> int:
         """The bytes of all stored chunks, counted where they are stored."""
-        return self._handle.read(lambda sheet: sum(sheet.stored().values()))
+        return self._handle.read(lambda state: sum(state.stored().values()))
 
     @property
     def attrs(self) -> Attributes:
@@ -122,7 +122,7 @@ class Table:
         >>> dict(table.attrs)
         {'source': 'survey', 'year': 2024}
         """
-        return Attributes(lambda: self._sheet.table.attrs, self._describing)
+        return Attributes(lambda: self._state.table.attrs, self._describing)
 
     @property
     def format(self) -> str:
@@ -142,7 +142,7 @@ class Table:
     # Reading -------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._sheet.rows
+        return self._state.rows
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -156,8 +156,8 @@ class Table:
         if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
             return View(self._handle, None, key)
 
-        def build(sheet: TableState) -> Any:
-            rows = view.structures(sheet, sheet.leaves, view.numbered(sheet, key))
+        def build(state: TableState) -> Any:
+            rows = view.structures(state, state.leaves, view.numbered(state, key))
             return rows[0] if isinstance(key, int | np.integer) else rows
 
         return self._handle.read(build)
@@ -223,9 +223,9 @@ class Table:
         {'a': array([4, 5])}
         """
         with self.snapshot():
-            sheet = self._sheet
-            node = TableNode(table_state.read_again(sheet))
-            split(self._format, node, count, path, sheet.options)
+            state = self._state
+            node = TableNode(table_state.read_again(state))
+            split(self._format, node, count, path, state.options)
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class Table:
         elif isinstance(values, Mapping):
             self.update(key, values)
         else:
-            self.update(key, columns_of(values, self._sheet.leaves))
+            self.update(key, columns_of(values, self._state.leaves))
 
     def add_column(
         self,
@@ -418,7 +418,7 @@ class Table:
         array([3, 2, 3])
         """
         self._writable()
-        return self._ledger.transaction()
+        return self._whole.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the table while a block runs; its writers wait for the end of it."""
@@ -430,7 +430,7 @@ class Table:
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
-        _ = self._sheet  # A closed table complains.
+        _ = self._state  # A closed table complains.
 
     def close(self) -> None:
         """Let go of everything; after that the table cannot be used."""
@@ -446,40 +446,40 @@ class Table:
     def info(self) -> Info:
         """What there is to know of the table, as a table to print."""
         head = f"{self.format}, mode {self._mode}"
-        return self._handle.read(lambda sheet: view.info_of(sheet, self._path, head))
+        return self._handle.read(lambda state: view.info_of(state, self._path, head))
 
     def __repr__(self) -> str:
         try:
-            sheet = self._sheet
+            state = self._state
         except ValueError:
             return "<ingot.Table, closed>"
         where = "in memory" if self._path is None else f"at {self._path!r}"
-        names = ", ".join(sheet.names) or "no columns"
-        rows = f"{sheet.rows} row{'' if sheet.rows == 1 else 's'}"
+        names = ", ".join(state.names) or "no columns"
+        rows = f"{state.rows} row{'' if state.rows == 1 else 's'}"
         return f"<ingot.Table of {rows}: {names}; {self.format} {where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        sheet = self._sheet
-        if self._handle is not self._ledger:
+        state = self._state
+        if self._handle is not self._whole:
             raise UnsupportedError("a nested table is pickled with the table that it is part of")
-        place = self._ledger.store, sheet.table.path, self._path
-        return _reopened, (self._format, *place, self._mode, sheet.options)
+        place = self._whole.store, state.table.path, self._path
+        return _reopened, (self._format, *place, self._mode, state.options)
 
     @property
-    def _sheet(self) -> TableState:
+    def _state(self) -> TableState:
         return self._handle.value
 
     def _column(self, name: str) -> "Array | Table":
-        sheet = self._sheet
+        state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
-        if sheet.within(name) == (name,):
+        if state.within(name) == (name,):
             column = table_state.column(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
         nested = table_state.nested(self._handle, name)
-        return Table(self._format, self._ledger, path=place, mode=self._mode, part=nested)
+        return Table(self._format, self._whole, path=place, mode=self._mode, part=nested)
 
     def _owner(self, name: str) -> "tuple[Table, str]":
         """Return the table that a column is of itself or would be, and its name there."""

@@ -36,8 +36,8 @@ from ingot.stores.store import Commit, Edit, Store
 from ingot.stores.versions import NO_VERSION, copied, discard
 
 __all__ = [
+    "TableChange",
     "TableState",
-    "Turn",
     "added",
     "adopted",
     "appended",
@@ -164,7 +164,7 @@ def table_handle(
     )
 
 
-Turn = tuple[TableState, Commit]
+TableChange = tuple[TableState, Commit]
 """A table after a change, and how it gets there."""
 
 
@@ -172,8 +172,8 @@ def column(whole: HandleProtocol[TableState], name: str) -> PartHandle[TableStat
     """Return the handle of one column, whose changes are changes of its table."""
     return PartHandle(
         whole,
-        lambda sheet: sheet.engine(name),
-        lambda sheet, engine, commit: replaced(sheet, name, engine, commit),
+        lambda state: state.engine(name),
+        lambda state, engine, commit: replaced(state, name, engine, commit),
     )
 
 
@@ -181,93 +181,93 @@ def nested(whole: HandleProtocol[TableState], name: str) -> PartHandle[TableStat
     """Return the handle of a nested table, whose changes are changes of the whole."""
     return PartHandle(
         whole,
-        lambda sheet: sheet.nested(name),
-        lambda sheet, inner, commit: adopted(sheet, name, inner, commit),
+        lambda state: state.nested(name),
+        lambda state, inner, commit: adopted(state, name, inner, commit),
     )
 
 
-def appended(sheet: TableState, columns: Mapping[str, NDArray[Any]]) -> Turn:
+def appended(state: TableState, columns: Mapping[str, NDArray[Any]]) -> TableChange:
     """Return what it leads to when rows are added at the end, all columns of one length."""
-    old = sheet.rows
+    old = state.rows
 
-    def grow(values: NDArray[Any], engine: Engine) -> changes.Step:
+    def grow(values: NDArray[Any], engine: Engine) -> changes.ArrayChange:
         shape = (old + len(values), *engine.shape[1:])
         return changes.grown(engine, shape, parse(slice(old, None), shape), values)
 
-    return _joined(sheet, ((name, partial(grow, each)) for name, each in columns.items()))
+    return _joined(state, ((name, partial(grow, each)) for name, each in columns.items()))
 
 
-def assigned(sheet: TableState, rows: object, columns: Mapping[str, Any]) -> Turn:
+def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
     """Return what it leads to when some columns get other values in some rows."""
 
-    def assign(values: Any, engine: Engine) -> changes.Step:
+    def assign(values: Any, engine: Engine) -> changes.ArrayChange:
         return changes.assigned(engine, parse(rows, engine.shape), values)
 
-    return _joined(sheet, ((name, partial(assign, each)) for name, each in columns.items()))
+    return _joined(state, ((name, partial(assign, each)) for name, each in columns.items()))
 
 
-def resized(sheet: TableState, rows: int) -> Turn:
+def resized(state: TableState, rows: int) -> TableChange:
     """Return what another number of rows leads to; new ones hold the fill values."""
-    shrinking = rows < sheet.rows
-    each = ((n, lambda e: changes.resized(e, (rows, *e.shape[1:]))) for n in sheet.leaves)
-    return _joined(sheet, each, shrinking=shrinking)
+    shrinking = rows < state.rows
+    each = ((n, lambda e: changes.resized(e, (rows, *e.shape[1:]))) for n in state.leaves)
+    return _joined(state, each, shrinking=shrinking)
 
 
-def replaced(sheet: TableState, name: str, engine: Engine, commit: Commit) -> Turn:
+def replaced(state: TableState, name: str, engine: Engine, commit: Commit) -> TableChange:
     """Return what it leads to when one column goes a step of its own."""
-    if engine.shape[:1] != (sheet.rows,):
+    if engine.shape[:1] != (state.rows,):
         engine.discard(commit)
         raise ValueError(
-            f"column {name!r} would have {engine.shape[0]} rows, its table {sheet.rows}; "
+            f"column {name!r} would have {engine.shape[0]} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )
-    return sheet.following({name: engine}), sheet.table.joined({name: commit})
+    return state.following({name: engine}), state.table.joined({name: commit})
 
 
-def adopted(sheet: TableState, name: str, nested: TableState, commit: Commit) -> Turn:
+def adopted(state: TableState, name: str, nested: TableState, commit: Commit) -> TableChange:
     """Return what it leads to when a nested table has changed."""
     if not nested.leaves:
         raise ValueError(f"{name!r} would have no columns left; drop the nested table itself")
-    if nested.rows != sheet.rows:
+    if nested.rows != state.rows:
         raise ValueError(
-            f"{name!r} would have {nested.rows} rows, its table {sheet.rows}; "
+            f"{name!r} would have {nested.rows} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )
     prefix = f"{name}."
     own = {prefix + leaf: engine for leaf, engine in nested._made()}
-    others = {leaf: each for leaf, each in sheet._made() if not leaf.startswith(prefix)}
-    table = _with_inner(sheet.table, name, nested.table)
-    return TableState(table, sheet.options, {**others, **own}), commit
+    others = {leaf: each for leaf, each in state._made() if not leaf.startswith(prefix)}
+    table = _with_inner(state.table, name, nested.table)
+    return TableState(table, state.options, {**others, **own}), commit
 
 
-def deleted(sheet: TableState, rows: NDArray[np.int64]) -> Turn:
+def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
     """Return what it leads to when some rows are removed; they ascend, each named once.
 
     What follows the first of them moves up, so all of that is written anew.
     """
     if not len(rows):
-        return sheet, Commit()
-    pending = BufferedStore(sheet.table.store)
-    first, left = int(rows[0]), sheet.rows - len(rows)
-    kept = np.ones(sheet.rows - first, np.bool_)
+        return state, Commit()
+    buffered = BufferedStore(state.table.store)
+    first, left = int(rows[0]), state.rows - len(rows)
+    kept = np.ones(state.rows - first, np.bool_)
     kept[rows - first] = False
     try:
-        moved = TableState(sheet.table.reopened(pending), sheet.options)
-        for name in sheet.leaves if left > first else ():
+        moved = TableState(state.table.reopened(buffered), state.options)
+        for name in state.leaves if left > first else ():
             for place, values in _moved_up(moved.engine(name), first, kept):
                 after, commit = assigned(moved, place, {name: values})
-                pending.apply(commit)
+                buffered.apply(commit)
                 moved = after
-        pending.apply(resized(moved, left)[1])
+        buffered.apply(resized(moved, left)[1])
     except BaseException:
-        pending.discard()
+        buffered.discard()
         raise
     shorter = {
-        name: Engine(chunks.resized((left, *chunks.schema.shape[1:]))[0], sheet.options)
-        for name in sheet.leaves
-        for chunks in (sheet.chunks(name),)
+        name: Engine(chunks.resized((left, *chunks.schema.shape[1:]))[0], state.options)
+        for name in state.leaves
+        for chunks in (state.chunks(name),)
     }
-    return sheet.following(shorter), pending.commit()
+    return state.following(shorter), buffered.commit()
 
 
 def _moved_up(
@@ -299,16 +299,16 @@ def _moved_up(
 
 
 def added(
-    sheet: TableState,
+    state: TableState,
     name: str,
     schema: ArraySchema | TableSchema,
     columns: Mapping[str, Any],
     position: int | None = None,
-) -> Turn:
+) -> TableChange:
     """Return what it leads to when there is a column more, or a nested table of them."""
-    table, node, commit = read_again(sheet).added(name, schema, position)
+    table, node, commit = read_again(state).added(name, schema, position)
     maps = dict(_leaves({name: node}, ""))
-    return TableState(table, sheet.options), filled(maps, columns, commit, sheet.options)
+    return TableState(table, state.options), filled(maps, columns, commit, state.options)
 
 
 def filled(
@@ -335,37 +335,37 @@ def created(
     options: Options,
     path: str = "",
     **layout: Any,
-) -> Turn:
+) -> TableChange:
     """Return a new table with what its columns hold."""
     node, commit = format.create_table(store, schema, attrs, path, **layout)
-    sheet = TableState(node.table, options)
-    maps = {name: sheet.chunks(name) for name in sheet.leaves}
-    return sheet, filled(maps, columns, commit, options)
+    state = TableState(node.table, options)
+    maps = {name: state.chunks(name) for name in state.leaves}
+    return state, filled(maps, columns, commit, options)
 
 
-def described(sheet: TableState, attrs: Mapping[str, Any]) -> Turn:
+def described(state: TableState, attrs: Mapping[str, Any]) -> TableChange:
     """Return the table with other attributes."""
-    table, commit = read_again(sheet).described(attrs)
-    return TableState(table, sheet.options), commit
+    table, commit = read_again(state).described(attrs)
+    return TableState(table, state.options), commit
 
 
-def dropped(sheet: TableState, name: str) -> Turn:
+def dropped(state: TableState, name: str) -> TableChange:
     """Return what it leads to when a column is removed."""
-    _check_own(sheet, name)
-    table, commit = read_again(sheet).dropped(name)
-    return TableState(table, sheet.options), commit
+    _check_own(state, name)
+    table, commit = read_again(state).dropped(name)
+    return TableState(table, state.options), commit
 
 
-def renamed(sheet: TableState, old: str, new: str) -> Turn:
+def renamed(state: TableState, old: str, new: str) -> TableChange:
     """Return what it leads to when a column gets another name."""
-    _check_own(sheet, old)
-    table, copies, commit = read_again(sheet).renamed(old, new)
-    return TableState(table, sheet.options), _with_copies(commit, sheet.table.store, copies)
+    _check_own(state, old)
+    table, copies, commit = read_again(state).renamed(old, new)
+    return TableState(table, state.options), _with_copies(commit, state.table.store, copies)
 
 
-def read_again(sheet: TableState) -> TableMap:
+def read_again(state: TableState) -> TableMap:
     """Return the map of the table with the columns as they are now, by the store itself."""
-    return sheet.table.reopened(sheet.table.store)
+    return state.table.reopened(state.table.store)
 
 
 def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Commit:
@@ -380,28 +380,28 @@ def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Com
     return replace(commit, prepare=(*commit.prepare, *edits))
 
 
-def _check_own(sheet: TableState, name: str) -> None:
-    if name not in sheet.names:
-        known = ", ".join(sheet.names) or "none"
+def _check_own(state: TableState, name: str) -> None:
+    if name not in state.names:
+        known = ", ".join(state.names) or "none"
         raise ColumnError(f"there is no column {name!r}; there is {known}")
 
 
 def _joined(
-    sheet: TableState,
-    steps: Iterable[tuple[str, Callable[[Engine], changes.Step]]],
+    state: TableState,
+    steps: Iterable[tuple[str, Callable[[Engine], changes.ArrayChange]]],
     *,
     shrinking: bool = False,
-) -> Turn:
+) -> TableChange:
     engines: dict[str, Engine] = {}
     commits: dict[str, Commit] = {}
     try:
         for name, step in steps:
-            engines[name], commits[name] = step(sheet.engine(name))
+            engines[name], commits[name] = step(state.engine(name))
     except BaseException:
         for name, commit in commits.items():
-            sheet.engine(name).discard(commit)
+            state.engine(name).discard(commit)
         raise
-    return sheet.following(engines), sheet.table.joined(commits, shrinking=shrinking)
+    return state.following(engines), state.table.joined(commits, shrinking=shrinking)
 
 
 def _inner(table: TableMap, name: str) -> TableMap | None:

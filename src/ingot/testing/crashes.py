@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ingot.errors import IngotError
-from ingot.stores.local.lock import State
+from ingot.stores.local.lock import LockState
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Store, is_staged
 from ingot.testing.disk import Disk, Image
@@ -176,7 +176,7 @@ class _Prover:
     def kill(self, disk: Disk, step: int, what: str) -> None:
         """Let the next writer go on where one died, with nothing lost and nothing synced."""
         self.proof.kills += 1
-        disk.state = State.BUSY if disk.state is not State.CLEAN else disk.state
+        disk.state = LockState.BUSY if disk.state is not LockState.CLEAN else disk.state
         allowed = {step, step + 1}
         seen = self.read(LocalStore(disk), what)
         if seen not in allowed:

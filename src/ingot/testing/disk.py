@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
 from ingot.stores.local.files import second_name
-from ingot.stores.local.lock import State
+from ingot.stores.local.lock import LockState
 from ingot.stores.store import Buffer, Extent
 from ingot.stores.versions import SWITCHING, Version
 
@@ -56,7 +56,7 @@ class Disk:
         self,
         files: Mapping[str, bytes] | None = None,
         folders: Iterable[str] = (),
-        state: State = State.CLEAN,
+        state: LockState = LockState.CLEAN,
     ) -> None:
         self.steps: list[str] = []
         self.watch: Callable[[str], bool | None] | None = None
@@ -87,7 +87,7 @@ class Disk:
     @classmethod
     def of(cls, image: Image) -> "Disk":
         """Return the disk that a power cut left, after the system was started again."""
-        return cls(dict(image.files), image.folders, State.UNKNOWN)
+        return cls(dict(image.files), image.folders, LockState.UNKNOWN)
 
     def copy(self) -> "Disk":
         """Return the same state as another disk; nobody watches that one."""
@@ -162,7 +162,7 @@ class Disk:
 
     # Files
 
-    def enter(self) -> "Disk":
+    def open(self) -> "Disk":
         """Open the directory."""
         return self
 
@@ -333,18 +333,18 @@ class Disk:
 
     # Locks
 
-    def lock(self, name: str, wait: float, *, sync: bool) -> "_DiskTurn":
+    def lock(self, name: str, wait: float, *, sync: bool) -> "_DiskLock":
         """Become the writer."""
         if self.locked:
             raise LockedError(errno.EAGAIN, "disk: locked")
         self.locked = True
-        return _DiskTurn(self)
+        return _DiskLock(self)
 
     def version(self, name: str) -> Version:
         """Return the number of the state."""
-        return Version(self.sequence, self.state in (State.CLEAN, State.LOOSE))
+        return Version(self.sequence, self.state in (LockState.CLEAN, LockState.LOOSE))
 
-    def announce(self, name: str, wait: float) -> None:
+    def announce_staging(self, name: str, wait: float) -> None:
         """Do nothing: all that is put aside is this process's own."""
 
     def pin(self, name: str, wait: float) -> None:
@@ -381,7 +381,7 @@ class Disk:
             self.after()
 
 
-class _DiskTurn:
+class _DiskLock:
     """The turn of the one writer of a disk."""
 
     __slots__ = ("_disk", "found")
@@ -389,7 +389,7 @@ class _DiskTurn:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.found = disk.state
-        disk.state = State.BUSY
+        disk.state = LockState.BUSY
 
     @property
     def sequence(self) -> int:
@@ -408,18 +408,18 @@ class _DiskTurn:
             self._disk.sequence |= SWITCHING
             self._disk._done()
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: LockState) -> None:
         if self._disk._step("mark"):
             self._disk.state = state
             self._disk._done()
 
-    def find_litter(self, own: int) -> bool:
+    def begin_sweep(self, own: int) -> bool:
         return False
 
-    def leave_litter(self) -> bool:
+    def request_sweep(self) -> bool:
         return True
 
-    def swept(self) -> None:
+    def end_sweep(self) -> None:
         pass
 
     def release(self) -> None:

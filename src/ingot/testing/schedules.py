@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from ingot.errors import IngotError
-from ingot.stores.local.files import Files
+from ingot.stores.local.files import FileSystem
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent, Store
 from ingot.stores.versions import Version, read_state
@@ -43,7 +43,7 @@ def schedules(
     while waiting:
         chosen = waiting.pop()
         replay = _Replay(moments, dict(chosen))
-        store = LocalStore(cast(Files, replay))
+        store = LocalStore(cast(FileSystem, replay))
         fault = None
         try:
             found = reader(store)
@@ -84,7 +84,7 @@ class _Replay:
 
     path = "replay"
 
-    def enter(self) -> "_Replay":
+    def open(self) -> "_Replay":
         return self
 
     def create(self, *, sync: bool) -> "_Replay":

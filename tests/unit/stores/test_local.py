@@ -187,46 +187,49 @@ def test_what_is_unusual_takes_the_long_way(store: LocalStore, tmp_path: Path) -
     assert store.read([Extent("large"), Extent("link")]) == [large, b"0123456789"]
     assert store.read([Extent("large", 9, 2**70)]) == [large[9:]]
     for key, text in (("pipe", "a pipe"), ("folder", "a folder"), ("out", "leads out")):
-        assert store.glance([Extent(key)]) is None
-        assert store.glance([Extent(key, 2**64)]) is None
+        assert store.read_settled([Extent(key)]) is None
+        assert store.read_settled([Extent(key, 2**64)]) is None
         with pytest.raises(UnsafeError, match=f"{store.root}: key '{key}': .*{text}"):
             store.read([Extent("a"), Extent(key)])
 
 
-# At a glance
+# Reading a settled state
 
 
-@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no glance")
-def test_a_glance_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> None:
+@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no such call")
+def test_read_settled_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> None:
     wanted = [Extent("a"), Extent("b")]
-    assert store.glance(wanted) == (None, [b"0123456789", None])
+    assert store.read_settled(wanted) == (None, [b"0123456789", None])
     store.apply(_put(a=b"x", b=b"yz"))
     look = store.version()
     assert look is not None
-    assert store.glance(wanted) == (look.sequence, [b"x", b"yz"])
-    assert LocalStore(tmp_path).glance(wanted, above=("absent",)) == (look.sequence, [b"x", b"yz"])
-    assert store.glance([Extent("large", 0, 2**30)]) == (look.sequence, [None])
+    assert store.read_settled(wanted) == (look.sequence, [b"x", b"yz"])
+    assert LocalStore(tmp_path).read_settled(wanted, above=("absent",)) == (
+        look.sequence,
+        [b"x", b"yz"],
+    )
+    assert store.read_settled([Extent("large", 0, 2**30)]) == (look.sequence, [None])
 
 
-def test_a_glance_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
+def test_read_settled_leaves_the_rest_to_the_general_way(store: LocalStore, tmp_path: Path) -> None:
     inner = LocalStore(tmp_path / "inner", writable=True)
     wanted = [Extent("b")]
-    assert inner.glance(wanted) is None
+    assert inner.read_settled(wanted) is None
     inner.apply(_put(b=b"yz"))
-    assert inner.glance(wanted, above=("zarr.json", "a")) is None
-    assert inner.glance([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",)) is not None
+    assert inner.read_settled(wanted, above=("zarr.json", "a")) is None
+    assert inner.read_settled([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",)) is not None
     with pytest.raises(UnsafeError, match="leaves its folder"):
-        inner.glance([Extent("../a")])
-    for state in (lock.State.BUSY, lock.State.UNKNOWN):
+        inner.read_settled([Extent("../a")])
+    for state in (lock.LockState.BUSY, lock.LockState.UNKNOWN):
         with (tmp_path / "inner" / ".lock").open("r+b") as file:
             file.seek(24)
             file.write(bytes([state]))
-        assert inner.glance(wanted) is None
+        assert inner.read_settled(wanted) is None
     # Media that cannot be written have no lock file, and may have a journal all the same.
     (tmp_path / "inner" / ".lock").unlink()
-    assert inner.glance(wanted) == (None, [b"yz"])
+    assert inner.read_settled(wanted) == (None, [b"yz"])
     (tmp_path / "inner" / ".commit").symlink_to("nowhere")
-    assert inner.glance(wanted) is None
+    assert inner.read_settled(wanted) is None
 
 
 def test_names_that_cannot_be_keys_are_not_listed(store: LocalStore, tmp_path: Path) -> None:
@@ -587,13 +590,13 @@ def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    real = files._Folder.sync_folder
+    real = files._LocalDirectory.sync_folder
 
-    def sync_folder(self: files._Folder, folder: str) -> None:
+    def sync_folder(self: files._LocalDirectory, folder: str) -> None:
         synced.append(folder)
         real(self, folder)
 
-    monkeypatch.setattr(files._Folder, "sync_folder", sync_folder)
+    monkeypatch.setattr(files._LocalDirectory, "sync_folder", sync_folder)
     store, other = (LocalStore(tmp_path, writable=True) for _ in range(2))
 
     def put(key: str) -> list[str]:
