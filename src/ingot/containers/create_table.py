@@ -21,7 +21,7 @@ __all__ = ["TableSpec", "create_table", "open_table"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A new table as its maker describes it; see `ingot.table`."""
+    """The arguments that describe a new table; see `ingot.table`."""
 
     columns: object
     codec: Codec | Mapping[str, Codec]
@@ -40,7 +40,7 @@ def open_table(found: Found, node: TableNode, mode: Mode, options: Options) -> T
 
 
 def create_table(format: TableFormat, place: Place, spec: TableSpec) -> Table:
-    """Create the table that is wished for, by one commit."""
+    """Create a table by one commit."""
     check_layout(format, spec.layout)
     options, layout = spec.options, spec.layout
     given = arrays_of(spec.columns)

@@ -1,8 +1,7 @@
-"""The table: columns of one length, read by name, by row and by expression, changed as one.
+"""The table: columns of one length, read by name, by row and by expression, changed together.
 
-Knows what a user may ask of a table, and whether it may be changed at all. Refuses to know how rows
-are found (the query does), how a change becomes a commit (the sheet does), and which state is the
-committed one (the handle does).
+The query finds rows, `table_state` makes a commit of a change, and the handle knows the committed
+state; this module is what a user calls.
 """
 
 import operator
@@ -182,13 +181,13 @@ class Table:
         return View(self._handle, where).read(columns, rows=rows)
 
     def where(self, expression: str | Expression) -> View:
-        """Return the rows of which an expression is true, as a view that looks for them when asked.
+        """Return a view of the rows for which an expression is true; it finds them when it is read.
 
         Expressions have names (``a.b`` of a nested column, backticks around one that is no Python
         name), numbers, text, bytes, dates as text; arithmetic; comparisons, also chained; ``&``,
         ``|``, ``~``, ``and``, ``or``, ``not``; ``in (1, 2)``; ``isnan``, ``isinf``, ``isfinite``,
-        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. What
-        comes out is what NumPy makes of it.
+        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. Values
+        are computed as NumPy does.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
@@ -224,7 +223,7 @@ class Table:
         """
         with self.snapshot():
             state = self._state
-            node = TableNode(table_state.read_again(state))
+            node = TableNode(table_state.reopened_map(state))
             split(self._format, node, count, path, state.options)
 
     # Changing ------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ class Table:
     def append(self, rows: object) -> None:
         """Add rows at the end: a mapping of columns, structures, a data frame, a list of rows.
 
-        Every column must be there. What a column cannot hold as it is, is refused.
+        Every column must be given. A value that a column cannot hold exactly is refused.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1], "b": ["x"]})
@@ -257,9 +256,9 @@ class Table:
                 turn.commit(turn.value, Commit())
 
     def appender(self, *, rows: int | None = ROWS, seconds: float | None = SECONDS) -> Appender:
-        """Return what takes single rows and stores them in groups, for use with ``with``.
+        """Return an appender: it takes single rows and stores them in groups, in a ``with`` block.
 
-        A group is stored when it has `rows` rows, when a row comes and the first has waited for
+        A group is stored when it has `rows` rows, when a row is added and the first has waited for
         `seconds`, and at the end of the block.
 
         >>> import ingot
@@ -274,7 +273,7 @@ class Table:
         return Appender(self.append, rows=rows, seconds=seconds)
 
     def update(self, where: object, values: Mapping[str, Any]) -> int:
-        """Set columns in some rows; return how many rows those are.
+        """Set columns in some rows; return the number of rows.
 
         `where` is an expression or a key of rows; a value is one for all rows, or one for each.
 
@@ -300,9 +299,9 @@ class Table:
         return len(rows)
 
     def delete(self, where: object) -> int:
-        """Remove some rows, by an expression or a key; return how many.
+        """Remove some rows, by an expression or a key; return their number.
 
-        The rows behind them move up: all that follows the first is written anew.
+        The rows behind them move up: all rows after the first removed one are written again.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3, 4]})
@@ -400,14 +399,14 @@ class Table:
         with owner._writable().writing() as turn:
             turn.commit(*table_state.renamed(turn.value, own, new.removeprefix(outer)))
 
-    # Living with it ------------------------------------------------------------------------------
+    # State and display ---------------------------------------------------------------------------
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make one commit of all changes in a block, whatever columns they are about.
+        """Make one commit of all changes in a block, of any columns.
 
-        What is read inside, by the same thread, has the changes already; everybody else sees all
-        of them at the end, or after an exception none. The end is a `LockedError`, and changes
-        nothing, when another writer has committed since the block began.
+        The same thread reads its changes inside the block; all other readers see them at the end,
+        and none of them after an exception. If another writer has committed since the block began,
+        the end raises `LockedError` and changes nothing.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2]})
@@ -421,19 +420,19 @@ class Table:
         return self._whole.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the table while a block runs; its writers wait for the end of it."""
+        """Stay on one state of the table while a block runs; writers wait until it ends."""
         return self._handle.snapshot()
 
     def refresh(self) -> None:
-        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        """Read the metadata again; other calls do that when they have to."""
         self._handle.refresh()
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
-        _ = self._state  # A closed table complains.
+        _ = self._state  # A closed table raises an error.
 
     def close(self) -> None:
-        """Let go of everything; after that the table cannot be used."""
+        """Close the table; after that it cannot be used."""
         self._handle.close(f"the table {'in memory' if self._path is None else self._path}")
 
     def __enter__(self) -> Self:
@@ -444,7 +443,7 @@ class Table:
 
     @property
     def info(self) -> Info:
-        """What there is to know of the table, as a table to print."""
+        """The properties of the table, as a table to print."""
         head = f"{self.format}, mode {self._mode}"
         return self._handle.read(lambda state: view.info_of(state, self._path, head))
 
@@ -476,19 +475,19 @@ class Table:
         state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if state.within(name) == (name,):
-            column = table_state.column(self._handle, name)
+            column = table_state.column_handle(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
-        nested = table_state.nested(self._handle, name)
+        nested = table_state.nested_handle(self._handle, name)
         return Table(self._format, self._whole, path=place, mode=self._mode, part=nested)
 
     def _owner(self, name: str) -> "tuple[Table, str]":
-        """Return the table that a column is of itself or would be, and its name there."""
+        """Return the table, perhaps a nested one, that a column belongs to, and its name there."""
         outer, _, last = name.rpartition(".")
         if not outer or name in self.names:
             return self, name
         owner = self._column(outer) if all(name.split(".")) else None
         if not isinstance(owner, Table):
-            raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
+            raise ColumnError(f"{outer!r} is not a nested table, and has no column {last!r}")
         return owner, last
 
     @contextmanager

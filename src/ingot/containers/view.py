@@ -1,8 +1,4 @@
-"""Some rows and columns of a table, looked for when they are asked for.
-
-Knows which columns and which rows a view has, by an expression, by number, or both. Refuses to
-change anything; a table does that.
-"""
+"""Views: some rows and columns of a table, found when they are read."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -45,10 +41,10 @@ _SHOWN_ROWS: Final = 5
 
 
 class View:
-    """Rows and columns of a table that are read when they are asked for, as they are then.
+    """Some rows and columns of a table, found and read by each call.
 
-    Made by `Table.where` and by a list of names. A view holds no rows: each call looks for them
-    anew, in one committed state of the table.
+    Made by `Table.where` and by a list of names. A view holds no rows: each call finds them again,
+    in one committed state of the table.
 
     >>> import ingot
     >>> table = ingot.table({"a": [1, 2, 3, 4], "b": [10.0, 20.0, 30.0, 40.0]})
@@ -83,7 +79,7 @@ class View:
         return self._handle.read(lambda state: rows_of({}, self._layout(state), 0).dtype)
 
     def count(self) -> int:
-        """Count the rows; nothing but the columns of the expression is read for that."""
+        """Count the rows; only the columns of the expression are read."""
         return self._handle.read(self._count)
 
     def __len__(self) -> int:
@@ -99,8 +95,8 @@ class View:
     ) -> dict[str, NDArray[Any]]:
         """Return the values of all columns, or of some.
 
-        `rows` is a key of rows of the table; then only those are read that are in the view, in the
-        order of the key.
+        `rows` is a key of rows of the table; of these, the rows in the view are read, in the order
+        of the key.
 
         >>> import ingot
         >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").read(rows=[2, 0, 1])
@@ -115,7 +111,7 @@ class View:
         return View(self._handle, self._expression, key)
 
     def __iter__(self) -> Iterator[np.void]:
-        """Yield the rows as structures; which ones, is found out once."""
+        """Yield the rows as structures; the rows are found once, at the beginning."""
         found = self._handle.read(self._rows)
         for start in range(0, len(found), _BLOCK_ROWS):
             yield from self._handle.read(
@@ -256,7 +252,7 @@ def numbered(state: TableState, where: object) -> Rows:
 
 
 def info_of(state: TableState, path: str | None, head: str) -> Info:
-    """Return what there is to know of a table, its first rows included."""
+    """Return the properties of a table, its first rows included."""
     schemas = {name: state.chunks(name).schema for name in state.leaves}
     first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
     return table_info(path, head, state.rows, schemas, state.stored(), first, state.table.attrs)
