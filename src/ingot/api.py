@@ -14,7 +14,7 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, State, group_handle
+from ingot.containers.group import Group, GroupState, group_handle
 from ingot.containers.resolve import (
     Path,
     open_complete,
@@ -70,7 +70,7 @@ def open(
         found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = State(place.store, node), number
+        first = GroupState(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
@@ -113,8 +113,8 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
-    return _created(path, wish, None)
+    spec = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    return _created(path, spec, None)
 
 
 def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
@@ -191,16 +191,16 @@ def table(
         raise UnsupportedError(f"format {chosen.name} holds no tables")
     place = resolve_store(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or _OPTIONS
-    wish = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
-    return tables.create_table(chosen, place, wish)
+    spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
+    return tables.create_table(chosen, place, spec)
 
 
-def _created(path: Path | None, wish: ArraySpec, items: NDArray[Any] | None = None) -> Array:
-    place = resolve_store(MemoryStore() if path is None else path, wish.format, writable=True)
-    chosen = format_named(wish.format) if wish.format else place.enclosing or format_named(_DEFAULT)
+def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:
+    place = resolve_store(MemoryStore() if path is None else path, spec.format, writable=True)
+    chosen = format_named(spec.format) if spec.format else place.enclosing or format_named(_DEFAULT)
 
     def clear(store: Store) -> Commit | None:
-        return remove_existing(place, store, overwrite=wish.overwrite, groups=False)
+        return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     there = creation.Destination(place.store, place.inner, place.path, clear)
-    return create_array(chosen, there, wish, items)
+    return create_array(chosen, there, spec, items)

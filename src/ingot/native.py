@@ -212,7 +212,7 @@ class Layout(Protocol):
         """Return the zone maps of chunks with trailers; empty bytes for a chunk without one."""
 
 
-class VersionProbe(Protocol):
+class NativeVersionProbe(Protocol):
     """A cheap probe of the version in a lock file; only the native kernel has it."""
 
     def read(self) -> "tuple[int, bool] | None":
@@ -281,12 +281,12 @@ def make_layout(
 
 def make_version_probe(
     path: str, magic: bytes, system: bytes, settled: bytes
-) -> VersionProbe | None:
+) -> NativeVersionProbe | None:
     """Return a cheap probe of the version in a lock file; None when the twin runs."""
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(VersionProbe, compiled.VersionProbe(path, magic, system, settled))
+    return cast(NativeVersionProbe, compiled.VersionProbe(path, magic, system, settled))
 
 
 def make_small_files(

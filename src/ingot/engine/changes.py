@@ -24,8 +24,8 @@ from ingot.selection import Selection, parse
 from ingot.stores.store import Commit
 
 __all__ = [
+    "ArrayChange",
     "Growth",
-    "Step",
     "appended",
     "assigned",
     "described",
@@ -37,20 +37,22 @@ __all__ = [
 ]
 
 
-class Step(NamedTuple):
+class ArrayChange(NamedTuple):
     """An array after a change, and how it gets there."""
 
     engine: Engine
     commit: Commit
 
 
-def assigned(engine: Engine, selection: Selection, value: object) -> Step:
+def assigned(engine: Engine, selection: Selection, value: object) -> ArrayChange:
     """Return what assigning to a selection leads to."""
     commit = engine.written(selection, value)
-    return Step(engine.settled(), commit)
+    return ArrayChange(engine.settled(), commit)
 
 
-def grown(engine: Engine, shape: tuple[int, ...], place: Selection, values: NDArray[Any]) -> Step:
+def grown(
+    engine: Engine, shape: tuple[int, ...], place: Selection, values: NDArray[Any]
+) -> ArrayChange:
     """Return what it leads to when an array gets a larger shape, and `values` fill all of that.
 
     The values are stored first and the shape last. Until then nobody reads them: cells of an edge
@@ -59,10 +61,10 @@ def grown(engine: Engine, shape: tuple[int, ...], place: Selection, values: NDAr
     chunks, commit = engine.chunks.resized(shape)
     after = engine.following(chunks)
     first = after.written(place, values)
-    return Step(after.settled(), _first(chunks, first, commit))
+    return ArrayChange(after.settled(), _first(chunks, first, commit))
 
 
-def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
+def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
     """Return what another shape leads to; cells that come into being hold the fill value.
 
     What the edge chunks hold beyond the edge is cleared before it comes to light.
@@ -71,7 +73,7 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
     after = engine.following(chunks)
     sparse = chunks.schema.sparse
     cleared = after.staged(_cleared(engine, shape) if sparse else _added(engine, after))
-    return Step(after.settled(), _first(chunks, cleared, commit))
+    return ArrayChange(after.settled(), _first(chunks, cleared, commit))
 
 
 def filled(engine: Engine) -> Commit:
@@ -94,10 +96,10 @@ def recoded(
     return Engine(target, options).written(parse(place, target.schema.shape), values)
 
 
-def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
+def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:
     """Return what other attributes lead to."""
     chunks, commit = engine.chunks.described(attrs)
-    return Step(engine.following(chunks).settled(), commit)
+    return ArrayChange(engine.following(chunks).settled(), commit)
 
 
 def _first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:

@@ -163,9 +163,9 @@ def test_a_probe_is_for_paths(place: Path) -> None:
         ingot.open(place / "zarr3", format="zarr4")
 
 
-@pytest.mark.parametrize("state", [lock.State.BUSY, lock.State.UNKNOWN])
+@pytest.mark.parametrize("state", [lock.LockState.BUSY, lock.LockState.UNKNOWN])
 def test_a_commit_that_may_be_under_way_takes_the_complete_way(
-    place: Path, state: lock.State
+    place: Path, state: lock.LockState
 ) -> None:
     with (place / "zarr3" / ".lock").open("r+b") as file:
         file.seek(24)

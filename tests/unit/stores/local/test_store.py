@@ -227,7 +227,7 @@ def test_a_probe_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path:
     (tmp_path / "inner" / ".commit").write_bytes(b"not a journal")
     assert inner.read_settled(wanted) is None
     (tmp_path / "inner" / ".commit").unlink()
-    for state in (lock.State.BUSY, lock.State.UNKNOWN):
+    for state in (lock.LockState.BUSY, lock.LockState.UNKNOWN):
         with (tmp_path / "inner" / ".lock").open("r+b") as file:
             file.seek(24)
             file.write(bytes([state]))
@@ -615,13 +615,13 @@ def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    real = files._Folder.sync_folder
+    real = files._LocalDirectory.sync_folder
 
-    def sync_folder(self: files._Folder, folder: str) -> None:
+    def sync_folder(self: files._LocalDirectory, folder: str) -> None:
         synced.append(folder)
         real(self, folder)
 
-    monkeypatch.setattr(files._Folder, "sync_folder", sync_folder)
+    monkeypatch.setattr(files._LocalDirectory, "sync_folder", sync_folder)
     store, other = (LocalStore(tmp_path, writable=True) for _ in range(2))
 
     def put(key: str) -> list[str]:
