@@ -14,7 +14,7 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, State, group_handle
+from ingot.containers.group import Group, GroupState, group_handle
 from ingot.containers.resolve import (
     Path,
     open_complete,
@@ -35,7 +35,7 @@ from ingot.formats.format import (
 from ingot.formats.registry import format_named
 from ingot.options import Options
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.versions import change
+from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
     from ingot.containers import create_table as tables
@@ -77,7 +77,7 @@ def open(
         found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = State(place.store, node), number
+        first = GroupState(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
@@ -159,16 +159,12 @@ def group(
     if not isinstance(chosen, GroupFormat):
         raise UnsupportedError(f"{chosen.name} has no groups")
     described, options = converted(attrs or {}), options or _OPTIONS
-
-    def build(store: Store) -> Commit:
-        old = remove_existing(place, store, overwrite=overwrite, groups=True)
-        _, commit = chosen.create_group(store, place.inner, described)
-        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
-
-    remove_existing(
-        place, place.store, overwrite=overwrite, groups=True
-    )  # Before a lock file is made.
-    change(place.store, build, durability=options.durability)
+    # Before a lock file is made.
+    remove_existing(place, place.store, overwrite=overwrite, groups=True)
+    with writing(place.store, durability=options.durability) as turn:
+        old = remove_existing(place, turn.store, overwrite=overwrite, groups=True)
+        _, commit = chosen.create_group(turn.store, place.inner, described)
+        turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
     handle = group_handle(chosen, place.store, place.inner, options)
     return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
 

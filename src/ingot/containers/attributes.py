@@ -1,12 +1,12 @@
 """The attributes of a dataset: a mapping that writes through.
 
-Knows what JSON holds, and turns into it what people have instead: NumPy's scalars and arrays,
-tuples, dates. Refuses to know where attributes are kept; it is given a way to load them and a way
-to change them.
+Values are converted to what JSON can hold: NumPy scalars and arrays, tuples, dates. Where the
+attributes are stored, the caller decides, by a function that loads and one that changes them.
 """
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,8 +16,8 @@ from ingot.formats.json import DEEPEST
 
 __all__ = ["Attributes", "converted"]
 
-Change: TypeAlias = Callable[[dict[str, Any]], object]
-"""A change to all attributes, made on a private copy of them."""
+Editing: TypeAlias = Callable[[], AbstractContextManager[dict[str, Any]]]
+"""Gives a private copy of the attributes, which is stored when the block ends."""
 
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
@@ -26,10 +26,10 @@ _HIGHEST: Final = 2**64 - 1
 class Attributes(MutableMapping[str, Any]):
     """Names and values that describe a dataset; every change is stored when it returns.
 
-    A value is what JSON holds: None, booleans, integers of 64 bits, floats, text, lists, mappings
-    from text. NumPy scalars and arrays, tuples and dates become that when they are set. Anything
-    else is refused before a byte is written. What is read is a copy: to change a list inside,
-    set the whole value again.
+    A value is what JSON can hold: None, booleans, integers of 64 bits, floats, text, lists,
+    mappings from text. NumPy scalars and arrays, tuples and dates are converted when they are set.
+    Anything else is refused before a byte is written. What is read is a copy: to change a list
+    inside, set the whole value again.
 
     >>> import numpy as np
     >>> import ingot
@@ -40,16 +40,14 @@ class Attributes(MutableMapping[str, Any]):
     {'range': [0.5, 4], 'units': 'm', 'axes': ['x']}
     >>> attrs["data"] = b"bytes"
     Traceback (most recent call last):
-    ingot.errors.FormatError: attribute 'data': bytes is not something that JSON holds
+    ingot.errors.FormatError: attribute 'data': bytes is not something that JSON can hold
     """
 
-    __slots__ = ("_change", "_load")
+    __slots__ = ("_editing", "_load")
 
-    def __init__(
-        self, load: Callable[[], Mapping[str, Any]], change: Callable[[Change], None]
-    ) -> None:
+    def __init__(self, load: Callable[[], Mapping[str, Any]], editing: Editing) -> None:
         self._load = load
-        self._change = change
+        self._editing = editing
 
     def __getitem__(self, name: str) -> Any:
         return copy.deepcopy(self._load()[name])
@@ -64,7 +62,8 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        self._change(lambda attrs: attrs.pop(name))
+        with self._editing() as attrs:
+            del attrs[name]
 
     def update(self, other: Any = (), /, **values: Any) -> None:
         """Set several attributes in one change.
@@ -76,7 +75,8 @@ class Attributes(MutableMapping[str, Any]):
         2
         """
         fresh = converted(dict(other, **values))
-        self._change(lambda attrs: attrs.update(fresh))
+        with self._editing() as attrs:
+            attrs.update(fresh)
 
     def clear(self) -> None:
         """Remove all attributes in one change.
@@ -87,14 +87,15 @@ class Attributes(MutableMapping[str, Any]):
         >>> len(array.attrs)
         0
         """
-        self._change(lambda attrs: attrs.clear())
+        with self._editing() as attrs:
+            attrs.clear()
 
     def __repr__(self) -> str:
         return f"Attributes({dict(self._load())})"
 
 
 def converted(attrs: Mapping[str, object]) -> dict[str, Any]:
-    """Return attributes as JSON holds them.
+    """Return attributes as JSON can hold them.
 
     >>> import datetime
     >>> converted({"day": datetime.date(2024, 2, 29), "weights": np.ones(2)})
@@ -111,24 +112,24 @@ def _plain(value: object, where: str, depth: int = 1) -> Any:
     if isinstance(value, np.datetime64):
         return str(value)
     if isinstance(value, np.timedelta64):
-        # NumPy counts it among the integers, but a number without its unit is something else.
-        raise FormatError(f"{where}: timedelta64 is not something that JSON holds")
+        # NumPy counts it among the integers, but a number without its unit means nothing.
+        raise FormatError(f"{where}: timedelta64 is not something that JSON can hold")
     if isinstance(value, int | np.integer):
         return _integer(int(value), where)
     if isinstance(value, float | np.floating):
         return float(value)
-    # Not by its class: importing datetime takes a tenth of the time that all of Ingot takes.
+    # Not by its class: importing datetime takes a tenth of the time of importing Ingot.
     if hasattr(value, "isoformat") and not isinstance(value, type):
         return str(value.isoformat())
     if depth == DEEPEST:
-        raise LimitError(f"{where}: more than {DEEPEST} lists and mappings in each other")
+        raise LimitError(f"{where}: more than {DEEPEST} nested lists and mappings")
     if isinstance(value, np.ndarray) and value.dtype.kind not in "mV":
         return _plain(_listed(value), where, depth)
     if isinstance(value, Mapping):
         return {_name(name, where): _plain(value[name], where, depth + 1) for name in value}
     if isinstance(value, list | tuple):
         return _items(value, where, depth)
-    raise FormatError(f"{where}: {type(value).__name__} is not something that JSON holds")
+    raise FormatError(f"{where}: {type(value).__name__} is not something that JSON can hold")
 
 
 def _items(values: Iterable[object], where: str, depth: int) -> list[Any]:
@@ -137,7 +138,7 @@ def _items(values: Iterable[object], where: str, depth: int) -> list[Any]:
 
 def _listed(array: np.ndarray[Any, Any]) -> Any:
     if array.dtype.kind == "M":
-        # As integers, which `tolist` makes of most units, dates would lose their unit.
+        # `tolist` makes integers of most units, which would lose the unit.
         return np.datetime_as_string(array).tolist()
     return array.tolist()
 
@@ -150,5 +151,5 @@ def _integer(value: int, where: str) -> int:
 
 def _name(name: object, where: str) -> str:
     if not isinstance(name, str):
-        raise FormatError(f"{where}: the name {name!r} is no text")
+        raise FormatError(f"{where}: the name {name!r} is not text")
     return str(name)

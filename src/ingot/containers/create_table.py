@@ -14,14 +14,14 @@ from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import TableFormat, TableNode
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
-from ingot.stores.versions import change
+from ingot.stores.versions import writing
 
 __all__ = ["TableSpec", "create_table", "open_table"]
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A new table as its maker describes it; see `ingot.table`."""
+    """The arguments that describe a new table; see `ingot.table`."""
 
     columns: object
     codec: Codec | Mapping[str, Codec]
@@ -35,37 +35,36 @@ class TableSpec:
 def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
     place, first = found.place, (TableState(node.table, options), found.number)
-    ledger = table_handle(found.format, place.store, place.inner, options, first=first)
-    return Table(found.format, ledger, path=place.path, mode=mode)
+    handle = table_handle(found.format, place.store, place.inner, options, first=first)
+    return Table(found.format, handle, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: DatasetPath, wish: TableSpec) -> Table:
-    """Create the table that is wished for, by one commit."""
-    check_layout(format, wish.layout)
-    options, layout = wish.options, wish.layout
-    given = arrays_of(wish.columns)
+def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Table:
+    """Create a table by one commit."""
+    check_layout(format, spec.layout)
+    options, layout = spec.options, spec.layout
+    given = arrays_of(spec.columns)
     check_lengths(given)
-    columns = ColumnSpec(wish.chunks, wish.codec, options=options, layout=layout)
-    schema, described = columns.schema(format, given), converted(wish.attrs)
-    made: list[TableState] = []
+    columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
+    schema, described = columns.schema(format, given), converted(spec.attrs)
 
-    def build(store: Store) -> Commit:
-        old = remove_existing(place, store, overwrite=wish.overwrite, groups=False)
-        sheet, commit = created(
-            format, store, schema, given, described, options, place.inner, **layout
-        )
-        made.append(sheet)
-        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
-
-    def clear(store: Store) -> Commit:
-        return remove_existing(place, store, overwrite=wish.overwrite, groups=False) or Commit()
+    def clear(store: Store) -> Commit | None:
+        return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     # Before a lock file is made.
     if blocks(
-        clear(place.store),
+        clear(place.store) or Commit(),
         format.create_table(place.store, schema, described, place.inner, **layout)[1],
     ):
-        change(place.store, clear, durability=options.durability)
-    number = change(place.store, build, durability=options.durability)
-    ledger = table_handle(format, place.store, place.inner, options, first=(made[-1], number))
-    return Table(format, ledger, path=place.path, mode="r+")
+        with writing(place.store, durability=options.durability) as turn:
+            turn.commit(clear(turn.store) or Commit())
+    with writing(place.store, durability=options.durability) as turn:
+        old = clear(turn.store)
+        state, commit = created(
+            format, turn.store, schema, given, described, options, place.inner, **layout
+        )
+        if old is not None:
+            commit = Commit(publish=(*old.edits, *commit.edits))
+        number = turn.commit(commit)
+    handle = table_handle(format, place.store, place.inner, options, first=(state, number))
+    return Table(format, handle, path=place.path, mode="r+")

@@ -1,0 +1,177 @@
+"""A journal is used whole or not at all: what is wrong with it is said, and nothing is touched."""
+
+import contextlib
+import zlib
+from pathlib import Path
+
+import pytest
+
+from ingot.errors import CorruptionError, IngotError, UnsafeError, UnsupportedError
+from ingot.stores import Commit, Extent, LocalStore, Put
+from ingot.stores.local import files
+from ingot.stores.local.journal import Journal, Placed, Removed, Written, pack, parse
+
+ENTRIES = (
+    Placed("f/a", "f/.g-1-a", 3, zlib.crc32(b"new")),
+    Written("b", 2, b"xyz", 4),
+    Written("b", 0, b"", 4),
+    Removed("c"),
+)
+JOURNAL = Journal("00112233aabbccdd", ENTRIES)
+
+
+def _sealed(data: bytes) -> bytes:
+    """Return changed bytes of a journal with a checksum that fits them."""
+    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
+
+
+def test_what_is_packed_is_parsed() -> None:
+    assert parse(pack(JOURNAL), "x") == JOURNAL
+    assert parse(pack(Journal("0" * 16, ())), "x").entries == ()
+
+
+def test_any_damaged_byte_is_noticed() -> None:
+    data = pack(JOURNAL)
+    for at in range(len(data)):
+        for value in (data[at] ^ 1, data[at] ^ 0x80, 0, 255):
+            damaged = data[:at] + bytes([value]) + data[at + 1 :]
+            if damaged != data:
+                with pytest.raises((CorruptionError, UnsupportedError), match="'j'"):
+                    parse(damaged, "'j'")
+    for length in range(len(data)):
+        with pytest.raises((CorruptionError, UnsupportedError), match="'j'"):
+            parse(data[:length], "'j'")
+
+
+def test_sealed_nonsense_is_an_error_of_ours() -> None:
+    data = pack(JOURNAL)
+    for at in range(8, len(data) - 4):
+        for value in (0, 1, 2, 0x2E, 0x2F, 0x7F, 0xFF):
+            changed = _sealed(data[:at] + bytes([value]) + data[at + 1 :])
+            with contextlib.suppress(IngotError):
+                parse(changed, "j")
+
+
+def test_a_later_version_is_refused() -> None:
+    data = bytearray(pack(JOURNAL))
+    data[8] = 2
+    with pytest.raises(UnsupportedError, match="version 2"):
+        parse(_sealed(bytes(data)), "j")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Removed("../x"),
+        Removed("/etc/x"),
+        Removed("a/../b"),
+        Placed("a", "b", 0, 0),
+        Placed("f/a", ".g-1-a", 0, 0),
+        Placed("a", "../.g-1-a", 0, 0),
+        Written("C:/x", 0, b"", 0),
+    ],
+)
+def test_entries_that_reach_out_are_unsafe(entry: Removed | Placed | Written) -> None:
+    with pytest.raises(UnsafeError, match="entry 0"):
+        parse(pack(Journal("0" * 16, (entry,))), "j")
+
+
+def test_two_entries_about_one_key_are_corrupt() -> None:
+    for second in (Removed("b"), Placed("b", ".g-1-b", 0, 0)):
+        with pytest.raises(CorruptionError, match="second"):
+            parse(pack(Journal("0" * 16, (Written("b", 0, b"", 0), second))), "j")
+
+
+# In a store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("f/a", b"old"), Put("b", b"0123"), Put("c", b"gone soon"))))
+    (tmp_path / ".lock").write_bytes(b"")  # As after a power cut: nobody knows what was.
+    return store
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_a_journal_is_seen_by_readers_and_finished_by_writers(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    (tmp_path / "f" / ".g-1-a").write_bytes(b"new")
+    (tmp_path / "f" / ".g-7-a").write_bytes(b"litter")
+    (tmp_path / ".commit").write_bytes(pack(JOURNAL))
+    before = _content(tmp_path)
+    keys = [Extent("f/a"), Extent("b"), Extent("c"), Extent("b", 1, 2), Extent("b", 4)]
+    after = [b"new", b"01xyz", None, b"1x", b"z"]
+    view = LocalStore(tmp_path).view()
+    assert view.read(keys) == after
+    assert [view.size(key) for key in ("f/a", "b", "c")] == [3, 5, None]
+    assert (list(view.names()), list(view.names("f"))) == (["b", "f/"], ["a"])
+    assert _content(tmp_path) == before
+    for _ in range(2):
+        store.recover()
+        assert store.read(keys) == after
+        assert _content(tmp_path) == {"f/a": b"new", "b": b"01xyz"}
+        assert store.view() is store
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", CorruptionError),
+        (bytes(400), CorruptionError),
+        (b"tree 5f3a\n", UnsupportedError),
+        (pack(JOURNAL)[:-1], CorruptionError),
+        (pack(Journal("0" * 16, (Removed(".lock"),))), UnsafeError),
+        (pack(Journal("0" * 16, (Removed(".commit"),))), UnsafeError),
+    ],
+)
+def test_a_foreign_or_damaged_journal_is_never_applied(
+    store: LocalStore, tmp_path: Path, data: bytes, error: type[Exception]
+) -> None:
+    (tmp_path / ".commit").write_bytes(data)
+    before = _content(tmp_path)
+    for use in (
+        store.recover,
+        LocalStore(tmp_path).view,
+        lambda: store.apply(Commit(publish=(Put("f/a", b"newer"),))),
+    ):
+        with pytest.raises(error, match=r"\.commit|\.lock"):
+            use()
+    assert _content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (Removed("c"), Placed("f/a", "f/.g-1-a", 3, zlib.crc32(b"new"))),
+        (Removed("c"), Placed("f/a", "f/.g-1-a", 4, zlib.crc32(b"old"))),
+        (Removed("c"), Placed("f/z", "f/.g-1-z", 0, 0)),
+        (Removed("c"), Written("b", 2, b"x", 3)),
+        (Removed("c"), Written("b", 8, b"x", 8)),
+        (Removed("c"), Written("z", 0, b"x", 0)),
+    ],
+)
+def test_a_stale_journal_is_never_applied(
+    store: LocalStore, tmp_path: Path, entries: tuple[Removed | Placed | Written, ...]
+) -> None:
+    (tmp_path / ".commit").write_bytes(pack(Journal("0" * 16, entries)))
+    before = _content(tmp_path)
+    for _ in range(2):
+        with pytest.raises(CorruptionError):
+            store.recover()
+    assert _content(tmp_path) == before
+
+
+def test_a_disk_that_is_too_small_is_noticed_before(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files._LocalDirectory, "free_bytes", lambda self: 1_500_000)
+    before = _content(tmp_path)
+    with pytest.raises(OSError, match="2000000 bytes to write, 1500000 are free"):
+        store.apply(Commit(publish=(Put("d", bytes(2_000_000)),)))
+    assert _content(tmp_path) == before
