@@ -24,7 +24,7 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats.format import ArrayNode, GroupNode
-from ingot.formats.zarr import fills, v2
+from ingot.formats.zarr import v2
 from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
@@ -51,7 +51,7 @@ def schema_of(
 ) -> ArraySchema:
     dtype = np.dtype(dtype)
     shape, chunks = more.pop("shape", (5, 7)), more.pop("chunks", (2, 3))
-    item = fills.zero(dtype) if fill is None else fill
+    item = dtypes.zero(dtype) if fill is None else fill
     chain = build_chain(stages, ChunkSpec(chunks, dtype, item), order)
     return ArraySchema(shape, dtype, chunks, chain, item, order, **more)
 

@@ -38,7 +38,7 @@ from ingot.formats.bcolz.metadata import (
     row_bytes,
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
-from ingot.formats.keys import leaving, stored
+from ingot.formats.keys import stored, stored_difference
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -129,7 +129,7 @@ class BcolzMap:
             prepare = (Put(self._key(STORAGE), metadata.storage.pack()),)
         publish = (Put(self._key(SIZES), metadata.pack_sizes()),)
         template = self.template
-        found = leaving(
+        found = stored_difference(
             self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
         )
         cleanup = tuple(Delete(template.key(coords)) for coords in found)
@@ -248,7 +248,7 @@ def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
     if data is None:
         return {}
     try:
-        return json.parse_object(data, where, bare_nan=True)
+        return json.parse_object(data, where, allow_nan=True)
     except (CorruptionError, FormatError) as error:
         # bcolz empties the document before it writes it again, and the data need none.
         return DamagedAttributes(error)
@@ -260,7 +260,7 @@ def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
     >>> pack_attrs({"temp": 22.5})
     b'{"temp": 22.5}\\n'
     """
-    return json.pack_line(dict(attrs), ATTRS, bare_nan=True)
+    return json.pack_line(dict(attrs), ATTRS, allow_nan=True)
 
 
 def design(request: Request) -> ArraySchema:

@@ -21,7 +21,7 @@ from ingot.blosc.header import LARGEST_BLOCK
 from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Filter, Raw, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Quantize
-from ingot.dtypes import DType
+from ingot.dtypes import DType, zero
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import INT64, FieldReader, shown
 from ingot.formats import json
@@ -113,7 +113,7 @@ class Storage:
 
     def pack(self) -> bytes:
         """Return the document that `parse` reads back, with all keys it does not know."""
-        return json.pack_line(dict(self.document), STORAGE, bare_nan=True)
+        return json.pack_line(dict(self.document), STORAGE, allow_nan=True)
 
     def recut(self, chunklen: int) -> "Storage":
         """Return the same storage with chunks of another length."""
@@ -245,7 +245,7 @@ def default_chunk(rows: int, size: int) -> int:
 
 @lru_cache(maxsize=256)
 def _parse_storage(data: bytes, where: str) -> Storage:
-    values = json.parse_object(data, where, bare_nan=True)
+    values = json.parse_object(data, where, allow_nan=True)
     claims = FieldReader(where, values)
     dtype = bcolz_types.parse(claims.value("dtype"), f"{where}: dtype")
     if not dtype.itemsize:
@@ -295,7 +295,7 @@ def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
             raise ValueError
         return _parse_default(first, dtype, (*path, 0))
     if claim is None or claim == 0 or claim == "":
-        return fills.zero(dtype)
+        return zero(dtype)
     if dtype.names is not None:
         return _parse_structure(claim, dtype)
     if dtype.kind in "SV":

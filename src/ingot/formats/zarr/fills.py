@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ingot.dtypes import DType
+from ingot.dtypes import DType, zero
 from ingot.errors import FormatError
 from ingot.fields import shown
 
-__all__ = ["pack", "pack_bytes", "parse", "parse_bytes", "parse_row", "zero"]
+__all__ = ["pack", "pack_bytes", "parse", "parse_bytes", "parse_row"]
 
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NOT_A_TIME: Final = -(2**63)
@@ -100,15 +100,6 @@ def parse_row(claim: object, dtype: DType, where: str = "fill_value") -> Any:
     for index, item in enumerate(claim):
         row[index] = parse(item, dtype, where)
     return row
-
-
-def zero(dtype: DType) -> Any:
-    """Return what memory full of zeros holds: 0, False, the epoch, empty text.
-
-    >>> zero(np.dtype("<U4")), zero(np.dtypes.StringDType())
-    (np.str_(''), '')
-    """
-    return np.zeros((), dtype)[()]
 
 
 def _flag(claim: object, dtype: DType) -> Any:

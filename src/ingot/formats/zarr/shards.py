@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Buffer
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap, Coords, Locations
-from ingot.formats.keys import leaving
+from ingot.formats.keys import stored_difference
 from ingot.formats.shard_index import IndexForm, ShardIndex, build_shard
 from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
@@ -251,7 +251,7 @@ class ShardedMap:
             return
         candidates = (
             coords
-            for shard in leaving(self.store, template, shards, inside)
+            for shard in stored_difference(self.store, template, shards, inside)
             for coords in _beyond(shard, per_shard, counts, grown)
         )
         while window := list(islice(candidates, _WINDOW)):

@@ -51,7 +51,7 @@ def _parse_meta(data: bytes, where: str) -> Metadata:
     if data[:1] == b"(":
         values = _unpickled(data, where)
     else:
-        values = json.parse_object(data, where, bare_nan=True)
+        values = json.parse_object(data, where, allow_nan=True)
     claims, complaints = FieldReader(where, values), Problems()
     take = complaints.take
     shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), (0,))
@@ -79,7 +79,7 @@ def pack_meta(schema: ArraySchema) -> bytes:
         "shape": list(schema.shape),
         "shuffle": stage.shuffle,
     }
-    return json.pack(values, META, bare_nan=True)
+    return json.pack(values, META, allow_nan=True)
 
 
 class Zarr0Format:

@@ -100,7 +100,7 @@ class V01Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return keys.staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[V01Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -126,7 +126,7 @@ class V01Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
         documents = Delete(self.layout.meta), Delete(self.layout.attrs)
         return Commit(publish=(*documents, *chunks))
 
@@ -144,7 +144,7 @@ def pack_metadata(metadata: Metadata, where: str) -> bytes:
     # A pickled document may hold what JSON does not.
     if not isinstance(values.get("fill_value"), bool | int | float | str | None):
         values["fill_value"] = pack_scalar(schema.fill, schema.dtype)
-    return json.pack(values, where, bare_nan=True)
+    return json.pack(values, where, allow_nan=True)
 
 
 def parse_attrs(data: bytes, where: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def parse_attrs(data: bytes, where: str) -> dict[str, Any]:
     >>> parse_attrs(b'{"limit": NaN}', "attrs")
     {'limit': nan}
     """
-    return json.parse_object(data, where, bare_nan=True)
+    return json.parse_object(data, where, allow_nan=True)
 
 
 def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
@@ -165,7 +165,7 @@ def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
         "foo": 42
     }
     """
-    return json.pack(dict(attrs), where, bare_nan=True)
+    return json.pack(dict(attrs), where, allow_nan=True)
 
 
 def parse_dtype(claims: FieldReader) -> DType:

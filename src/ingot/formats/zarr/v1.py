@@ -48,7 +48,7 @@ def parse_meta(data: bytes, where: str = META) -> Metadata:
 # Programs open the same array again and again.
 @lru_cache(maxsize=256)
 def _parse_meta(data: bytes, where: str) -> Metadata:
-    values = json.parse_object(data, where, bare_nan=True)
+    values = json.parse_object(data, where, allow_nan=True)
     claims, complaints = FieldReader(where, values), Problems()
     claims.choice("zarr_format", (_VERSION,))
     take = complaints.take
@@ -78,7 +78,7 @@ def pack_meta(schema: ArraySchema) -> bytes:
         "shape": list(schema.shape),
         "zarr_format": _VERSION,
     }
-    return json.pack(values, META, bare_nan=True)
+    return json.pack(values, META, allow_nan=True)
 
 
 class Zarr1Format:

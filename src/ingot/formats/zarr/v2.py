@@ -141,7 +141,7 @@ def parse_array(
 # Arrays of one hierarchy often have the very same document, and programs open them again and again.
 @lru_cache(maxsize=256)
 def _parse_array(data: bytes, where: str) -> ArrayMetadata:
-    values = json.parse_object(data, where, bare_nan=True)
+    values = json.parse_object(data, where, allow_nan=True)
     claims, complaints = FieldReader(where, values), Problems()
     claims.choice("zarr_format", (_VERSION,))
     take = complaints.take
@@ -164,7 +164,7 @@ def _parse_array(data: bytes, where: str) -> ArrayMetadata:
 
 def pack_array(metadata: ArrayMetadata) -> bytes:
     """Return the ``.zarray`` that `parse_array` reads back, with all keys it does not know."""
-    return json.pack(metadata.document, ARRAY, bare_nan=True)
+    return json.pack(metadata.document, ARRAY, allow_nan=True)
 
 
 def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
@@ -173,12 +173,12 @@ def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
     >>> parse_attrs(b'{"limit": NaN}')
     {'limit': nan}
     """
-    return json.parse_object(data, where, bare_nan=True)
+    return json.parse_object(data, where, allow_nan=True)
 
 
 def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
     """Return the ``.zattrs`` that `parse_attrs` reads back."""
-    return json.pack(dict(attrs), ATTRS, bare_nan=True)
+    return json.pack(dict(attrs), ATTRS, allow_nan=True)
 
 
 def parse_group(data: bytes, where: str = GROUP) -> None:
@@ -238,7 +238,7 @@ def documented(
     if attrs:
         made[prefix(path) + ATTRS] = attrs
     made[prefix(path) + name] = content
-    puts = [Put(key, json.pack(dict(each), key, bare_nan=True)) for key, each in made.items()]
+    puts = [Put(key, json.pack(dict(each), key, allow_nan=True)) for key, each in made.items()]
     followed = v2_consolidated.followed(store, above(path), made, gone=path if path else None)
     return Commit(publish=(*puts, *followed))
 
@@ -274,7 +274,7 @@ class Zarr2Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return keys.staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr2Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -306,7 +306,7 @@ class Zarr2Map:
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         place = prefix(self.path)
-        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
         documents = Delete(place + ARRAY), Delete(place + ATTRS)
         followed = v2_consolidated.followed(self.store, above(self.path), {}, gone=self.path)
         return Commit(publish=(*documents, *followed, *chunks))
@@ -388,7 +388,7 @@ class Zarr2Format:
         chunks = Zarr2Map(store, metadata, path)
         commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
         # What an array that was here before left behind, if it was not removed to the end.
-        strays = keys.strays(store, chunks.template, len(schema.shape))
+        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, commit.publish)
 
 

@@ -27,7 +27,7 @@ def parse(data: bytes, where: str = COPIES) -> dict[str, Any]:
     >>> parse(b'{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}}}')
     {'.zgroup': {'zarr_format': 2}}
     """
-    claims = FieldReader(where, json.parse_object(data, where, bare_nan=True))
+    claims = FieldReader(where, json.parse_object(data, where, allow_nan=True))
     claims.choice("zarr_consolidated_format", (_VERSION,))
     found = claims.mapping("metadata")
     if found is None:
@@ -41,7 +41,7 @@ def parse(data: bytes, where: str = COPIES) -> dict[str, Any]:
 def pack(copies: Mapping[str, Any]) -> bytes:
     """Return the document that `parse` reads back."""
     values = {"metadata": dict(copies), "zarr_consolidated_format": _VERSION}
-    return json.pack(values, COPIES, bare_nan=True)
+    return json.pack(values, COPIES, allow_nan=True)
 
 
 def read(store: Store, path: str) -> dict[str, Any] | None:
@@ -116,5 +116,5 @@ def _same(copy: Any, real: Any) -> bool:
     return copy == real or (
         copy is not None
         and real is not None
-        and json.pack(copy, COPIES, bare_nan=True) == json.pack(real, COPIES, bare_nan=True)
+        and json.pack(copy, COPIES, allow_nan=True) == json.pack(real, COPIES, allow_nan=True)
     )

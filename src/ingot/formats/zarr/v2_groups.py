@@ -86,7 +86,7 @@ class Zarr2GroupFormat(Zarr2Format):
             data = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
             for key, content in zip(keys, data, strict=True):
                 if content is not None:
-                    value = json.parse_object(content, key, bare_nan=True)
+                    value = json.parse_object(content, key, allow_nan=True)
                     found[key.removeprefix(prefix(path))] = value
         return found
 
@@ -114,8 +114,8 @@ def _same(copy: Any, real: Any) -> bool:
 
 def _respelled(values: Mapping[str, Any]) -> bytes:
     """Return the document of an array that says the same as we would spell it."""
-    metadata = parse_array(json.pack(dict(values), ARRAY, bare_nan=True))
+    metadata = parse_array(json.pack(dict(values), ARRAY, allow_nan=True))
     plain = ArrayMetadata.of(metadata.schema, metadata.separator).document
     kept = {key: value for key, value in values.items() if key not in plain}
     said = {**plain, **kept, "dimension_separator": metadata.separator}
-    return json.pack(said, ARRAY, bare_nan=True)
+    return json.pack(said, ARRAY, allow_nan=True)

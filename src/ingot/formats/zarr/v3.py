@@ -31,7 +31,7 @@ from ingot.formats.format import (
     Request,
     Signature,
 )
-from ingot.formats.keys import all_removed, removals, staged, strays
+from ingot.formats.keys import all_removals, removals, stage, stray_removals
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import (
     v3_codecs as zarr3_codecs,
@@ -116,7 +116,7 @@ class Zarr3Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return staged(self.template, encoded)
+        return stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr3Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
@@ -143,7 +143,7 @@ class Zarr3Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = all_removals(self.store, self.template, len(self.schema.shape))
         followed = zarr3_copies.followed(self.store, above(self.path), {}, gone=self.path)
         return Commit(publish=(Delete(prefix(self.path) + NODE), *followed, *chunks))
 
@@ -240,7 +240,7 @@ class Zarr3Format:
         metadata = _array(zarr3_document.parse(data))
         chunks = Zarr3Map(store, metadata, path)
         # What an array that was here before left behind, if it was not removed to the end.
-        left = strays(store, chunks.template, len(schema.shape))
+        left = stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(inner_map(chunks)), Commit(left, documented(store, path, metadata, data))
 
 

@@ -71,7 +71,7 @@ def followed(
             }
         inside = {path: copy for path, copy in changes.items() if path.startswith(lead) and path}
         copies |= {path.removeprefix(lead): copy for path, copy in inside.items()}
-        data = json.pack(with_copies(values, copies), lead + NODE, bare_nan=True)
+        data = json.pack(with_copies(values, copies), lead + NODE, allow_nan=True)
         edits.append(Put(lead + NODE, data))
     return tuple(edits)
 
@@ -114,13 +114,13 @@ def _same(copy: Mapping[str, Any], real: Mapping[str, Any]) -> bool:
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    return json.pack(dict(values), FIELD, bare_nan=True)
+    return json.pack(dict(values), FIELD, allow_nan=True)
 
 
 def _read(store: Store, path: str) -> dict[str, Any] | None:
     key = prefix(path) + NODE
     [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
     try:
-        return None if data is None else json.parse_object(data, key, bare_nan=True)
+        return None if data is None else json.parse_object(data, key, allow_nan=True)
     except IngotError:
         return None

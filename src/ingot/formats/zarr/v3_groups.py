@@ -42,7 +42,7 @@ class Zarr3GroupFormat(Zarr3Format):
             if data is None:
                 if not group or any(store.names(group)):
                     return False
-            elif json.parse_object(data, key, bare_nan=True).get("node_type") != "group":
+            elif json.parse_object(data, key, allow_nan=True).get("node_type") != "group":
                 return False
         return True
 
@@ -78,7 +78,7 @@ class Zarr3GroupFormat(Zarr3Format):
         """Return the commit that makes copies of all documents below a group."""
         values = self._group(store, path).document
         full = zarr3_copies.with_copies(values, self._documents(store, path))
-        data = json.pack(full, prefix(path) + NODE, bare_nan=True)
+        data = json.pack(full, prefix(path) + NODE, allow_nan=True)
         return Commit(publish=(Put(prefix(path) + NODE, data),))
 
     def _group(self, store: Store, path: str) -> GroupMetadata:
@@ -99,6 +99,6 @@ class Zarr3GroupFormat(Zarr3Format):
             [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
             if data is not None:
                 found[place.removeprefix(prefix(path))] = zarr3_copies.bare(
-                    json.parse_object(data, key, bare_nan=True)
+                    json.parse_object(data, key, allow_nan=True)
                 )
         return found

@@ -153,7 +153,7 @@ class ArrayMetadata:
         if schema.edges:
             values["chunk_grid"] = zarr3_grids.pack(Cut(schema.chunks, schema.edges))
             return ArrayMetadata(schema, self.encoding, values)
-        around = self.around or json.pack_around(values, "shape", NODE, bare_nan=True)
+        around = self.around or json.pack_around(values, "shape", NODE, allow_nan=True)
         return ArrayMetadata(schema, self.encoding, values, around)
 
     def described(self, attrs: Mapping[str, Any]) -> "ArrayMetadata":
@@ -215,7 +215,7 @@ def pack(metadata: Metadata) -> bytes:
         head, tail = metadata.around
         return head + json.pack_integers(metadata.schema.shape) + tail
     # What another program has written as NaN stays; attributes of ours have been checked.
-    return json.pack(metadata.document, NODE, bare_nan=True)
+    return json.pack(metadata.document, NODE, allow_nan=True)
 
 
 def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
     >>> respelled({"zarr_format": 3, "node_type": "group", "attributes": {}})
     {'zarr_format': 3, 'node_type': 'group'}
     """
-    metadata = parse(json.pack(dict(values), NODE, bare_nan=True))
+    metadata = parse(json.pack(dict(values), NODE, allow_nan=True))
     if isinstance(metadata, GroupMetadata):
         attrs, known, plain = metadata.attrs, _GROUP_FIELDS, GroupMetadata().document
     else:
@@ -240,7 +240,7 @@ def respelled(values: Mapping[str, Any]) -> dict[str, Any]:
 # Arrays of one hierarchy often have the very same document, and programs open them again and again.
 @lru_cache(maxsize=256)
 def _parse(data: bytes, where: str) -> Metadata:
-    values = json.parse_object(data, where, bare_nan=True)
+    values = json.parse_object(data, where, allow_nan=True)
     claims = FieldReader(where, values)
     claims.choice("zarr_format", (_VERSION,))
     if claims.choice("node_type", ("array", "group")) == "array":
