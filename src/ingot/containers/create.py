@@ -25,7 +25,6 @@ from ingot.formats.format import (
     Request,
     TableSchema,
 )
-from ingot.formats.zarr import fills
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -226,7 +225,7 @@ def _fill(fill: object, dtype: DType) -> Any:
     if dtype == np.dtype(object):
         return fill
     if fill is None or (type(fill) is int and fill == 0):
-        return fills.zero(dtype)
+        return dtypes.zero(dtype)
     item = np.zeros((), dtype)
     try:
         with np.errstate(all="ignore"):
