@@ -145,7 +145,7 @@ def test_a_writer_waits_for_another(tmp_path: Path, folder: int) -> None:
 def test_the_dead_hold_no_lock(tmp_path: Path, folder: int) -> None:
     program = (
         "import os, sys\n"
-        "from ingot.stores import lock\n"
+        "from ingot.stores.local import lock\n"
         "turn = lock.acquire(os.open(sys.argv[1], os.O_RDONLY), '.lock', 1, 'there')\n"
         "print('held', flush=True)\n"
         "sys.stdin.read()\n"
