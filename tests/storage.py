@@ -1,9 +1,11 @@
 """The places where the tests of containers put data: memory and disk, in the same words."""
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingot import native
 from ingot.stores import Commit, Delete, Extent, LocalStore, Put, Store
@@ -46,3 +48,17 @@ def _keys(store: Store, folder: str) -> list[str]:
     for name in store.names(folder, hidden=True):
         found += _keys(store, folder + name) if name.endswith("/") else [folder + name]
     return found
+
+
+class Unlocked:
+    """Values that can only be evaluated while no writer holds the lock."""
+
+    def __init__(self, path: Path, values: Any) -> None:
+        self.path = path
+        self.values = np.asarray(values)
+        self.evaluated = 0
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        with LocalStore(self.path, writable=True, wait=0).writing():
+            self.evaluated += 1
+        return self.values.astype(dtype)

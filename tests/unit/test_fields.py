@@ -1,4 +1,4 @@
-"""FieldReader: fields of exactly the type and range that is meant, and complaints in one error."""
+"""FieldReader: fields of exactly the type and range that is meant, and problems in one error."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,38 +24,38 @@ VALUES: dict[str, Any] = {
 }
 
 
-def claims() -> FieldReader:
+def fields() -> FieldReader:
     return FieldReader("meta", VALUES)
 
 
 def test_fields_of_the_right_type() -> None:
-    assert claims().integer("integer", low=5, high=5) == 5
-    assert claims().integers("list", low=1) == (1, 2)
-    assert claims().number("float") == 2.5
-    assert claims().number("integer") == 5
-    assert claims().flag("flag") is True
-    assert claims().text("text") == "C"
-    assert claims().choice("text", ("C", "F")) == "C"
-    assert claims().mapping("object") == {"id": "zlib"}
-    assert claims().mapping("null") is None
-    assert claims().value("null") is None
+    assert fields().integer("integer", low=5, high=5) == 5
+    assert fields().integers("list", low=1) == (1, 2)
+    assert fields().number("float") == 2.5
+    assert fields().number("integer") == 5
+    assert fields().flag("flag") is True
+    assert fields().text("text") == "C"
+    assert fields().choice("text", ("C", "F")) == "C"
+    assert fields().mapping("object") == {"id": "zlib"}
+    assert fields().mapping("null") is None
+    assert fields().value("null") is None
 
 
 def test_defaults_stand_in_for_what_is_absent() -> None:
-    assert claims().integer("absent", 7) == 7
-    assert claims().flag("absent", False) is False
-    assert claims().text("absent", "x") == "x"
-    assert claims().choice("absent", (1, 2), 2) == 2
-    assert claims().value("absent", None) is None
+    assert fields().integer("absent", 7) == 7
+    assert fields().flag("absent", False) is False
+    assert fields().text("absent", "x") == "x"
+    assert fields().choice("absent", (1, 2), 2) == 2
+    assert fields().value("absent", None) is None
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: claims().integer("absent"),
-        lambda: claims().integers("absent", low=0),
-        lambda: claims().choice("absent", (1, 2)),
-        lambda: claims().value("absent"),
+        lambda: fields().integer("absent"),
+        lambda: fields().integers("absent", low=0),
+        lambda: fields().choice("absent", (1, 2)),
+        lambda: fields().value("absent"),
     ],
 )
 def test_what_must_be_there_is_missed(read: Callable[[], object]) -> None:
@@ -66,23 +66,23 @@ def test_what_must_be_there_is_missed(read: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: claims().integer("float"),
-        lambda: claims().integer("flag"),
-        lambda: claims().integer("null"),
-        lambda: claims().integer("huge"),
-        lambda: claims().integer("integer", low=6),
-        lambda: claims().integer("integer", high=4),
-        lambda: claims().integers("integer", low=0),
-        lambda: claims().integers("ragged", low=0),
-        lambda: claims().integers("negative", low=0),
-        lambda: claims().integers("flags", low=0),
-        lambda: claims().number("flag"),
-        lambda: claims().number("text"),
-        lambda: claims().flag("integer"),
-        lambda: claims().text("integer"),
-        lambda: claims().choice("flag", (1, 2)),
-        lambda: claims().choice("text", ("c", "f")),
-        lambda: claims().mapping("list"),
+        lambda: fields().integer("float"),
+        lambda: fields().integer("flag"),
+        lambda: fields().integer("null"),
+        lambda: fields().integer("huge"),
+        lambda: fields().integer("integer", low=6),
+        lambda: fields().integer("integer", high=4),
+        lambda: fields().integers("integer", low=0),
+        lambda: fields().integers("ragged", low=0),
+        lambda: fields().integers("negative", low=0),
+        lambda: fields().integers("flags", low=0),
+        lambda: fields().number("flag"),
+        lambda: fields().number("text"),
+        lambda: fields().flag("integer"),
+        lambda: fields().text("integer"),
+        lambda: fields().choice("flag", (1, 2)),
+        lambda: fields().choice("text", ("c", "f")),
+        lambda: fields().mapping("list"),
     ],
 )
 def test_fields_of_the_wrong_type_or_range(read: Callable[[], object]) -> None:
@@ -91,12 +91,12 @@ def test_fields_of_the_wrong_type_or_range(read: Callable[[], object]) -> None:
 
 
 def test_a_list_has_a_limit() -> None:
-    assert len(claims().integers("long", low=0, most=33)) == 33
+    assert len(fields().integers("long", low=0, most=33)) == 33
     with pytest.raises(LimitError, match="33 entries, the most is 32"):
-        claims().integers("long", low=0)
+        fields().integers("long", low=0)
 
 
-def test_fields_that_nobody_took_are_unknown() -> None:
+def test_fields_that_are_not_read_are_unknown() -> None:
     two = FieldReader("meta", {"a": 1, "b": 2})
     two.integer("a")
     with pytest.raises(UnsupportedError, match="'b'"):
@@ -105,20 +105,20 @@ def test_fields_that_nobody_took_are_unknown() -> None:
     two.finish()
 
 
-def complain(error: type[Exception]) -> Callable[[], int]:
+def failing(error: type[Exception]) -> Callable[[], int]:
     def read() -> int:
         raise error(error.__name__)
 
     return read
 
 
-def test_one_complaint_is_raised_as_it_is() -> None:
-    complaints = Problems()
-    assert complaints.take(lambda: 5, 0) == 5
-    complaints.settle()
-    assert complaints.take(complain(LimitError), 7) == 7
+def test_one_problem_is_raised_as_it_is() -> None:
+    problems = Problems()
+    assert problems.take(lambda: 5, 0) == 5
+    problems.settle()
+    assert problems.take(failing(LimitError), 7) == 7
     with pytest.raises(LimitError, match=r"^LimitError$"):
-        complaints.settle()
+        problems.settle()
 
 
 @pytest.mark.parametrize(
@@ -130,28 +130,28 @@ def test_one_complaint_is_raised_as_it_is() -> None:
         ([FormatError, FormatError], FormatError),
     ],
 )
-def test_several_complaints_are_one_error_of_the_gravest_kind(
+def test_several_problems_are_one_error_of_the_gravest_kind(
     errors: list[type[Exception]], gravest: type[Exception]
 ) -> None:
-    complaints = Problems()
+    problems = Problems()
     for error in errors:
-        complaints.take(complain(error), 0)
+        problems.take(failing(error), 0)
     with pytest.raises(gravest) as caught:
-        complaints.settle()
+        problems.settle()
     assert type(caught.value) is gravest
     assert str(caught.value) == "; ".join(error.__name__ for error in errors)
 
 
-def test_bugs_are_no_complaints() -> None:
+def test_other_errors_are_not_collected() -> None:
     with pytest.raises(ZeroDivisionError):
         Problems().take(lambda: 1 // 0, 0)
 
 
 @pytest.mark.parametrize(
-    "claim", ["x" * 10**6, list(range(10**6)), {str(n): n for n in range(99)}, 10**90]
+    "value", ["x" * 10**6, list(range(10**6)), {str(n): n for n in range(99)}, 10**90]
 )
-def test_what_is_shown_is_never_long(claim: object) -> None:
-    assert len(shown(claim)) <= 60
+def test_what_is_shown_is_never_long(value: object) -> None:
+    assert len(shown(value)) <= 60
 
 
 def test_lengths_end_with_int64() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.grid import (
-    MOST_EDGES,
+    MOST_RECTILINEAR_CHUNKS,
     ChunkGrid,
     RectilinearAxis,
     begins_chunk,
@@ -31,14 +31,14 @@ def test_a_range_is_cut_as_its_items_are(lengths: list[int], data: st.DataObject
     room = (len(items) - 1 - start) // step if step > 0 else start // -step
     count = data.draw(st.integers(0, room + 1))
     expected = [items[start + index * step] for index in range(count)]
-    edges = RectilinearAxis(lengths)
+    axis = RectilinearAxis(lengths)
     found = []
-    for number, offset, several, position in cut_range(start, count, step, edges):
+    for number, offset, several, position in cut_range(start, count, step, axis):
         assert position == len(found)
         found += [(number, offset + index * step) for index in range(several)]
     assert found == expected
-    parts = cut_range(start, count, step, edges)
-    assert len({part[0] for part in parts}) == len(parts) == count_parts(start, count, step, edges)
+    parts = cut_range(start, count, step, axis)
+    assert len({part[0] for part in parts}) == len(parts) == count_parts(start, count, step, axis)
 
 
 @given(LENGTHS, st.data())
@@ -59,7 +59,7 @@ def test_points_are_brought_together_by_their_chunks(
 @given(LENGTHS, st.data())
 def test_a_grid_knows_the_shapes_of_its_chunks(lengths: list[int], data: st.DataObject) -> None:
     size = data.draw(st.integers(1, sum(lengths)))
-    grid = ChunkGrid((size, 5), (1, 2), padded=True, edges=(RectilinearAxis(lengths), None))
+    grid = ChunkGrid((size, 5), (1, 2), padded=True, rectilinear=(RectilinearAxis(lengths), None))
     items = owners(lengths)[:size]
     count = items[-1][0] + 1
     assert grid.counts == (count, 3)
@@ -73,17 +73,17 @@ def test_a_grid_knows_the_shapes_of_its_chunks(lengths: list[int], data: st.Data
 
 @given(LENGTHS)
 def test_chunks_begin_where_offsets_are_none(lengths: list[int]) -> None:
-    edges = RectilinearAxis(lengths)
-    found = [begins_chunk(position, edges) for position in range(sum(lengths))]
+    axis = RectilinearAxis(lengths)
+    found = [begins_chunk(position, axis) for position in range(sum(lengths))]
     assert found == [offset == 0 for _, offset in owners(lengths)]
-    assert begins_chunk(sum(lengths), edges)
+    assert begins_chunk(sum(lengths), axis)
 
 
 def test_chunks_go_on_as_the_last_one() -> None:
-    edges = RectilinearAxis([3, 2])
-    assert edges.covering(5) is edges
-    assert edges.covering(6).lengths.tolist() == [3, 2, 2]
-    assert edges.covering(9).lengths.tolist() == [3, 2, 2, 2]
+    axis = RectilinearAxis([3, 2])
+    assert axis.covering(5) is axis
+    assert axis.covering(6).lengths.tolist() == [3, 2, 2]
+    assert axis.covering(9).lengths.tolist() == [3, 2, 2, 2]
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [3, -1], [2**62, 2**62]])
@@ -94,8 +94,8 @@ def test_impossible_lengths_are_refused(lengths: list[int]) -> None:
 
 def test_an_axis_longer_than_its_chunks_is_refused() -> None:
     with pytest.raises(ValueError, match="chunks end at 5, the axis has 6"):
-        ChunkGrid((6,), (1,), padded=True, edges=(RectilinearAxis([2, 3]),))
+        ChunkGrid((6,), (1,), padded=True, rectilinear=(RectilinearAxis([2, 3]),))
     with pytest.raises(ValueError, match="the most"):
-        RectilinearAxis(np.ones(MOST_EDGES + 1, np.int64))
+        RectilinearAxis(np.ones(MOST_RECTILINEAR_CHUNKS + 1, np.int64))
     with pytest.raises(ValueError, match="more than"):
         RectilinearAxis([1]).covering(2**40)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import ingot
 from ingot import native
-from ingot.cli import commands as cli
+from ingot.cli import app as cli
 from ingot.cli import demo
 from ingot.errors import CorruptionError, KernelError
 

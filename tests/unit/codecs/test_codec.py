@@ -16,8 +16,8 @@ from ingot.codecs.codec import (
     ChunkSpec,
     CodecChain,
     Compressor,
+    NativeCoding,
     Raw,
-    Recipe,
     assemble,
     find,
     parse_spelling,
@@ -83,7 +83,7 @@ def test_a_stage_of_another_package_is_loaded_by_its_entry_point(monkeypatch: An
         name: ClassVar[str] = "reverse"
 
         @classmethod
-        def parse(cls, claims: FieldReader) -> Self:
+        def parse(cls, fields: FieldReader) -> Self:
             return cls()
 
         def encode(self, data: Any) -> bytes:
@@ -184,7 +184,7 @@ def test_a_serializer_needs_an_array_of_its_type() -> None:
 
 
 def test_what_is_no_stage_is_refused() -> None:
-    with pytest.raises(TypeError, match="no stage"):
+    with pytest.raises(TypeError, match="not a stage"):
         assemble(["zlib"], INTS)  # type: ignore[list-item]
 
 
@@ -237,15 +237,15 @@ def test_a_zero_dimensional_chunk() -> None:
 
 
 def test_recipes() -> None:
-    assert CodecChain().recipe(INTS) == Recipe("raw", axes=(0, 1))
-    assert assemble([Transpose()], INTS).recipe(INTS) == Recipe("raw", axes=(1, 0))
+    assert CodecChain().native_coding(INTS) == NativeCoding("raw", axes=(0, 1))
+    assert assemble([Transpose()], INTS).native_coding(INTS) == NativeCoding("raw", axes=(1, 0))
     cube = ChunkSpec((2, 3, 4), np.dtype("<f8"))
     turned = assemble([Transpose((1, 2, 0)), Transpose((2, 1, 0)), Zlib(3)], cube)
-    assert turned.recipe(cube) == Recipe("zlib", axes=(0, 2, 1), level=3)
-    auto = assemble([Blosc("zstd", 7, -1, 4096)], INTS).recipe(INTS)
-    assert auto == Recipe("blosc", (0, 1), 7, "zstd", "shuffle", 4, 4096)
+    assert turned.native_coding(cube) == NativeCoding("zlib", axes=(0, 2, 1), level=3)
+    auto = assemble([Blosc("zstd", 7, -1, 4096)], INTS).native_coding(INTS)
+    assert auto == NativeCoding("blosc", (0, 1), 7, "zstd", "shuffle", 4, 4096)
     octets = ChunkSpec((4,), np.dtype("u1"))
-    found = assemble([Blosc(shuffle=-1)], octets).recipe(octets)
+    found = assemble([Blosc(shuffle=-1)], octets).native_coding(octets)
     assert found is not None
     assert found.shuffle == "bitshuffle"
 
@@ -253,10 +253,10 @@ def test_recipes() -> None:
 def test_the_axes_of_a_recipe_are_those_of_the_bytes() -> None:
     cube = ChunkSpec((2, 3, 4), np.dtype("u1"))
     chain = assemble([Transpose((1, 2, 0)), Transpose((2, 1, 0))], cube)
-    recipe = chain.recipe(cube)
-    assert recipe is not None
+    coding = chain.native_coding(cube)
+    assert coding is not None
     array = np.arange(24, dtype="u1").reshape(2, 3, 4)
-    assert chain.encode(array) == array.transpose(recipe.axes).tobytes()
+    assert chain.encode(array) == array.transpose(coding.axes).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_the_axes_of_a_recipe_are_those_of_the_bytes() -> None:
     ],
 )
 def test_what_only_python_can_do_has_no_recipe(stages: list[Any]) -> None:
-    assert assemble(stages, INTS).recipe(INTS) is None
+    assert assemble(stages, INTS).native_coding(INTS) is None
 
 
 def test_what_lies_between_two_compressors_is_bounded() -> None:

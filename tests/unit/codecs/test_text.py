@@ -117,12 +117,12 @@ def test_lengths_are_counted_against_the_bytes(stage: Serializer, name: str) -> 
 
 
 def test_text_that_is_no_text_is_corrupt() -> None:
-    with pytest.raises(CorruptionError, match="no text"):
+    with pytest.raises(CorruptionError, match="not text"):
         VlenUtf8().decode(packed(b"\xff\xfe"), ChunkSpec((1,), dtypes.TEXT))
 
 
 def test_half_an_item_of_a_row_is_corrupt() -> None:
-    with pytest.raises(CorruptionError, match="no row"):
+    with pytest.raises(CorruptionError, match="not a row"):
         VlenArray(np.dtype("<u2")).decode(packed(b"abc"), ChunkSpec((1,), OBJECT))
 
 
@@ -202,7 +202,7 @@ def test_json_that_is_no_array_of_that_shape(document: bytes) -> None:
 def test_json_rows_must_fit_the_shape() -> None:
     spec = ChunkSpec((2, 2), OBJECT)
     for rows in ([[1, 2], [3]], [[1, 2], 3], [[1, 2], "ab"], [[1, 2], {"a": 1, "b": 2}]):
-        with pytest.raises(CorruptionError, match="no list of 2"):
+        with pytest.raises(CorruptionError, match="not a list of 2"):
             Json2().decode(json.dumps([*rows, "|O", [2, 2]]).encode(), spec)
 
 

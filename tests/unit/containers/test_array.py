@@ -5,7 +5,7 @@ import json
 import pickle
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import ingot
 from ingot.codecs.codec import parse_stage
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
 from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
-from tests.storage import Place, content, delete, put
+from tests.storage import Place, Unlocked, content, delete, put
 
 NewPlace = Callable[[], Place]
 
@@ -54,6 +54,9 @@ class Watched:
 
     def size(self, key: str) -> int | None:
         return self.store.size(key)
+
+    def identity(self, key: str) -> Hashable | None:
+        return self.store.identity(key)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         return self.store.names(prefix, hidden=hidden)
@@ -728,3 +731,15 @@ def test_a_vast_chunk_is_refused_before_memory_is_taken(place: Place) -> None:
         tracemalloc.stop()
     assert peak < 32 * 2**20
     assert array[-1, -1] == 0
+
+
+def test_values_are_evaluated_before_the_lock_is_taken(tmp_path: Path) -> None:
+    array = ingot.create(tmp_path / "a", shape=10, dtype="i4", chunks=4)
+    for key, values in ((slice(1, 3), [1, 2]), (slice(4, 8), [4, 5, 6, 7]), ([0, 9], [8, 9])):
+        given = Unlocked(tmp_path / "a", values)
+        array[key] = given
+        assert given.evaluated == 1
+    given = Unlocked(tmp_path / "a", [10, 11])
+    array.append(given)
+    assert given.evaluated == 1
+    assert array[...].tolist() == [8, 1, 2, 0, 4, 5, 6, 7, 0, 9, 10, 11]

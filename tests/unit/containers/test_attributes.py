@@ -3,6 +3,8 @@
 import datetime
 import enum
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,18 @@ from ingot.errors import FormatError, LimitError
 from ingot.formats.zarr import v2
 
 
-class HandleProtocol:
+class Kept:
     """Attributes that are kept in a dictionary, with the number of changes."""
 
     def __init__(self, **values: Any) -> None:
         self.values = values
         self.changes = 0
-        self.attrs = Attributes(lambda: self.values, self.change)
+        self.attrs = Attributes(lambda: self.values, self.editing)
 
-    def change(self, change: Any) -> None:
+    @contextmanager
+    def editing(self) -> Iterator[dict[str, Any]]:
         fresh = dict(self.values)
-        change(fresh)
+        yield fresh
         self.values = fresh
         self.changes += 1
 
@@ -102,7 +105,7 @@ def test_values_nest_as_deep_as_can_be_read() -> None:
         1j,
         np.complex64(1),
         object(),
-        HandleProtocol,
+        Kept,
         2**64,
         -(2**63) - 1,
         np.timedelta64(1, "s"),
@@ -127,11 +130,11 @@ def test_names_are_text() -> None:
     with pytest.raises(FormatError, match="the name 5 is no text"):
         converted({5: 1})  # type: ignore[dict-item]
     with pytest.raises(FormatError):
-        HandleProtocol().attrs[5] = 1  # type: ignore[index]
+        Kept().attrs[5] = 1  # type: ignore[index]
 
 
 def test_attributes_are_a_mapping() -> None:
-    held = HandleProtocol(a=1, b=[2])
+    held = Kept(a=1, b=[2])
     attrs = held.attrs
     assert attrs == {"a": 1, "b": [2]}
     assert list(attrs) == ["a", "b"]
@@ -142,7 +145,7 @@ def test_attributes_are_a_mapping() -> None:
 
 
 def test_each_call_is_one_change() -> None:
-    held = HandleProtocol(a=1, b=2, c=3)
+    held = Kept(a=1, b=2, c=3)
     attrs = held.attrs
     attrs["d"] = 4
     attrs.update({"a": 5}, b=6)
@@ -156,7 +159,7 @@ def test_each_call_is_one_change() -> None:
 
 
 def test_a_change_with_a_bad_value_is_no_change() -> None:
-    held = HandleProtocol(a=1)
+    held = Kept(a=1)
     with pytest.raises(FormatError):
         held.attrs.update(a=2, b=object())
     with pytest.raises(KeyError):
@@ -165,6 +168,6 @@ def test_a_change_with_a_bad_value_is_no_change() -> None:
 
 
 def test_what_is_read_is_a_copy() -> None:
-    held = HandleProtocol(a=[1])
+    held = Kept(a=[1])
     held.attrs["a"].append(2)
     assert held.values == {"a": [1]}

@@ -535,16 +535,13 @@ def test_parts_wait_for_the_writer_of_the_whole(tmp_path: Path) -> None:
         "LocalStore.__init__ = functools.partialmethod(LocalStore.__init__, wait=0.1);"
         "ingot.open(sys.argv[1], 'r+')[0] = 5"
     )
-
-    def while_it_is_our_turn(store: Store) -> Commit:
+    with whole.writing() as turn:
         path = str(tmp_path / "root" / "b" / "c")
         found = subprocess.run(
             [sys.executable, "-c", program, path], capture_output=True, text=True, check=False
         )
         assert "LockedError" in found.stderr, found.stderr
-        return Commit()
-
-    whole.change(while_it_is_our_turn)
+        turn.commit(Commit())
     member[0] = 7
     assert member[0] == 7
 

@@ -174,25 +174,18 @@ def test_a_reader_that_never_comes_to_an_end_holds_the_state(
 def test_a_change_is_built_on_the_state_of_others(store: MemoryStore | LocalStore) -> None:
     one, other = Handle(store, Counted()), Handle(store, Counted())
 
-    def count(value: bytes | None) -> tuple[bytes, Commit]:
-        new = b"%d" % (int(value or b"0") + 1)
-        return new, Commit(publish=(Put("a", new),))
-
-    for _ in range(10):
-        one.change(count)
-        other.change(count)
+    for handle in [one, other] * 10:
+        with handle.writing() as turn:
+            new = b"%d" % (int(turn.value or b"0") + 1)
+            turn.commit(new, Commit(publish=(Put("a", new),)))
     assert one.value == other.value == b"20"
 
 
 def test_a_change_that_fails_changes_nothing(store: MemoryStore | LocalStore) -> None:
     put(store, a=b"1")
     handle = Handle(store, Counted())
-
-    def fail(value: bytes | None) -> tuple[bytes, Commit]:
-        raise KeyError(value)
-
-    with pytest.raises(KeyError):
-        handle.change(fail)
+    with pytest.raises(KeyError), handle.writing() as turn:
+        raise KeyError(turn.value)
     assert handle.value == b"1"
 
 
@@ -201,8 +194,8 @@ def test_a_snapshot_stays(store: MemoryStore | LocalStore) -> None:
     handle, load = Handle(store, Counted()), Counted()
     with handle.snapshot(), handle.snapshot():
         assert handle.value == b"1"
-        with pytest.raises(ReadOnlyError, match="snapshot"):
-            handle.change(lambda value: (value, Commit()))
+        with pytest.raises(ReadOnlyError, match="snapshot"), handle.writing():
+            pass
     put(store, a=b"3")
     assert handle.value == b"3"
     assert load.loads == 0
@@ -235,10 +228,10 @@ def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | Loc
         writer.start()
         writer.join(0.2)
         assert handle.read(lambda _: store.read([Extent("a")])) == [b"1"]
-        with pytest.raises(ReadOnlyError):
-            handle.change(lambda value: (value, Commit()))
+        with pytest.raises(ReadOnlyError), handle.writing():
+            pass
     writer.join(10)
-    handle.change(lambda value: (b"3", Commit(publish=(Put("a", b"3"),))))
+    set_value(handle, b"3")
     assert handle.value == b"3"
 
 
@@ -306,11 +299,9 @@ def test_what_fails_while_a_writer_prepares_is_tried_again(tmp_path: Path) -> No
             raise CorruptionError("an index and a chunk of two shards")
         return len(tries)
 
-    def build(_: Store) -> Commit:
+    with store.writing() as turn:
         assert handle.read(use) == 2
-        return Commit()
-
-    store.change(build)
+        turn.commit(Commit())
     tries.clear()
     with pytest.raises(CorruptionError):
         handle.read(use)
@@ -335,6 +326,11 @@ def test_a_rename_that_fails_keeps_no_reader_waiting(
     assert load.loads == 1
 
 
+def set_value(handle: Handle[bytes | None], value: bytes) -> None:
+    with handle.writing() as turn:
+        turn.commit(value, Commit(publish=(Put("a", value),)))
+
+
 def suppressed(call: Callable[[], None]) -> None:
     with suppress(LockedError):
         call()
@@ -348,9 +344,9 @@ def test_a_snapshot_stays_for_other_handles_of_its_thread(
     one, other = Handle(store, Counted()), Handle(store, Counted())
     with one.snapshot():
         with pytest.raises(LockedError, match=r"held|locked"):
-            other.change(lambda value: (b"2", Commit(publish=(Put("a", b"2"),))))
+            set_value(other, b"2")
         assert store.read([Extent("a")]) == [b"1"]
-    other.change(lambda value: (b"2", Commit(publish=(Put("a", b"2"),))))
+    set_value(other, b"2")
     assert one.value == b"2"
 
 
@@ -360,7 +356,7 @@ def test_a_closed_handle_says_so(store: MemoryStore | LocalStore) -> None:
     handle.close("the thing")
     for use in (
         lambda: handle.value,
-        lambda: handle.change(lambda value: (value, Commit())),
+        lambda: set_value(handle, b"2"),
         lambda: handle.snapshot().__enter__(),
     ):
         with pytest.raises(ValueError, match="the thing is closed"):

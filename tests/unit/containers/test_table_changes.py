@@ -1,5 +1,6 @@
 """The changes of tables: rows and columns that come, go and become others."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import ingot
 from ingot.errors import (
     ColumnError,
 )
-from tests.storage import Place, content
+from tests.storage import Place, Unlocked, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
 
 
@@ -198,3 +199,33 @@ def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
     with pytest.raises(ColumnError):
         table.rename_column("nope", "x")
     assert_holds(table, columns)
+
+
+def test_values_are_evaluated_before_the_lock_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = ingot.table({"a": [1, 2], "b": [1.5, 2.5]}, path)
+    given = [Unlocked(path, [3, 4]), Unlocked(path, [3.5, 4.5]), Unlocked(path, [7, 8])]
+    table.append({"a": given[0], "b": given[1]})
+    table.update("a > 2", {"a": given[2]})
+    assert all(each.evaluated for each in given)
+    assert table["a"][:].tolist() == [1, 2, 7, 8]
+    assert table["b"][:].tolist() == [1.5, 2.5, 3.5, 4.5]
+
+
+def test_a_stream_of_rows_is_read_once_when_another_writer_comes_first(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "t"
+    table, other = ingot.table({"a": [1, 2]}, path), ingot.open(path, "r+")
+
+    class Stream:
+        reads = 0
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            self.reads += 1
+            other.append({"a": [3]})
+            return pyarrow.table({"a": [4, 5]}).__arrow_c_stream__(requested_schema)
+
+    stream = Stream()
+    table.append(stream)
+    assert stream.reads == 1
+    assert table["a"][:].tolist() == [1, 2, 3, 4, 5]

@@ -78,3 +78,20 @@ def test_small_chunks_of_any_size_are_explained() -> None:
         array = ingot.array(np.arange(length) // 9, format="zarr2", codec="blosc:lz4:5:shuffle")
         (cost,) = array.explain().costs
         assert cost.read == cost.stored == array.stored_bytes
+
+
+def test_what_stands_around_a_chunk_in_its_file_is_read_too() -> None:
+    numbers = np.random.default_rng(0).integers(0, 1000, 100_000, np.int32)
+    store = MemoryStore()
+    array = ingot.array(numbers, store, format="bcolz", chunks=100_000)
+    (cost,) = array.explain(5).costs
+    (data,) = store.read([Extent(cost.key)])
+    head = len(b"blpk") + 12
+    inspection = blosc.inspect(
+        data[head : head + int.from_bytes(data[head + 12 : head + 16], "little")]
+    )
+    around = len(data) - inspection.header.cbytes
+    assert around > head
+    starts = 16 + 4 * len(inspection.blocks)
+    assert cost.blocks == (1, len(inspection.blocks)) != (1, 1)
+    assert cost.read == around + starts + inspection.blocks[0].cbytes

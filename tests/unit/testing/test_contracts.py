@@ -1,7 +1,7 @@
 """The contract fails for stores that break it: each of its tests has something to catch."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -108,6 +108,27 @@ class ReadsEachExtentAnew(MemoryStore):
         return found
 
 
+class IdentifiesBySize(MemoryStore):
+    def identity(self, key: str) -> Hashable | None:
+        return self.size(key)
+
+
+class IdentifiesByValue(MemoryStore):
+    def identity(self, key: str) -> Hashable | None:
+        return self._value(key)
+
+
+class IdentifiesWhatIsAbsent(MemoryStore):
+    def identity(self, key: str) -> Hashable | None:
+        self.size(key)
+        return self._change_count
+
+
+class IdentifiesEachCall(MemoryStore):
+    def identity(self, key: str) -> Hashable | None:
+        return None if self.size(key) is None else object()
+
+
 class ListsEverything(MemoryStore):
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         return super().names(prefix, hidden=True)
@@ -157,6 +178,11 @@ BROKEN: tuple[tuple[type[MemoryStore], str, dict[str, object]], ...] = (
     (SortsExtents, "test_reads_extents_in_the_order_asked", {}),
     (ForgetsToCheckReads, "test_hostile_keys_are_not_read", {"use": "read"}),
     (ForgetsToCheckReads, "test_hostile_keys_are_not_read", {"use": "size"}),
+    (ForgetsToCheckReads, "test_hostile_keys_are_not_read", {"use": "identity"}),
+    (IdentifiesBySize, "test_a_change_of_a_value_changes_its_identity", {}),
+    (IdentifiesByValue, "test_a_change_of_a_value_changes_its_identity", {}),
+    (IdentifiesWhatIsAbsent, "test_what_is_absent_has_no_identity", {}),
+    (IdentifiesEachCall, "test_an_identity_stays_while_the_value_does", {}),
     (ForgetsToCheckCommits, "test_hostile_keys_are_not_written", {"use": "put"}),
     (ForgetsToCheckCommits, "test_hostile_keys_are_not_written", {"use": "delete"}),
     (ChecksEachEditAlone, "test_a_commit_is_checked_before_its_first_edit", {}),

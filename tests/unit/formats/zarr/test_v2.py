@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ingot import dtypes
 from ingot.codecs.checksums import Crc32
-from ingot.codecs.codec import ChunkSpec, CodecChain, Recipe, parse_spelling, parse_stage
+from ingot.codecs.codec import ChunkSpec, CodecChain, NativeCoding, parse_spelling, parse_stage
 from ingot.codecs.compressors import Blosc, Shuffle, Zlib
 from ingot.codecs.filters import Delta, Transpose
 from ingot.codecs.text import Json2, VlenArray, VlenBytes, VlenUtf8
@@ -99,7 +99,7 @@ def test_a_plain_document() -> None:
     assert (schema.fill, schema.order, schema.padded) == (0, "C", True)
     assert schema.chain == CodecChain(compressors=(Blosc(typesize=4),))
     assert metadata.separator == "."
-    assert schema.chain.recipe(schema.spec((0, 0))) == Recipe(
+    assert schema.chain.native_coding(schema.spec((0, 0))) == NativeCoding(
         "blosc", (0, 1), 5, "lz4", "shuffle", 4, 0
     )
 

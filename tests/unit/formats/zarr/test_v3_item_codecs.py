@@ -98,7 +98,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (named("packbits", last_bit=8), "int8", "no bits 0 to 8"),
     (named("packbits", first_bit=3, last_bit=2), "int8", "no bits 3 to 2"),
     (named("packbits", width=3), "int8", "'width' is unknown"),
-    (named("packbits"), "string", "no numbers"),
+    (named("packbits"), "string", "not numbers"),
     (named("reshape"), "int8", "shape is missing"),
     (named("reshape", shape=[5]), "int8", "does not cut"),
     (named("reshape", shape="all"), "int8", "shape"),
@@ -109,12 +109,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (named("scale_offset", offset=0.5), "int8", "0.5 is no value"),
     (named("scale_offset", offset="x"), "float32", "no value"),
     (named("scale_offset", base=1), "float32", "'base' is unknown"),
-    (named("scale_offset"), "complex64", "no real numbers"),
+    (named("scale_offset"), "complex64", "not real numbers"),
     (named("cast_value"), "int8", "data_type is missing"),
     (named("cast_value", data_type="int31"), "int8", "'int31' is unknown"),
-    (named("cast_value", data_type="bool"), "int8", "no real numbers"),
-    (named("cast_value", data_type="string"), "int8", "no real numbers"),
-    (named("cast_value", data_type="int8"), "string", "no real numbers"),
+    (named("cast_value", data_type="bool"), "int8", "not real numbers"),
+    (named("cast_value", data_type="string"), "int8", "not real numbers"),
+    (named("cast_value", data_type="int8"), "string", "not real numbers"),
     (named("cast_value", data_type="int8", rounding="up"), "float32", "rounding"),
     (named("cast_value", data_type="int8", out_of_range="ignore"), "float32", "out_of_range"),
     (named("cast_value", data_type="float32", out_of_range="wrap"), "float64", "only integers"),
@@ -265,7 +265,7 @@ def test_values_that_do_not_fit_are_not_stored() -> None:
     store = MemoryStore()
     codec = [CastValue(np.dtype("u1"))]
     array = ingot.array([1, 2, 3], store, chunks=3, codec=codec, format="zarr3")
-    with pytest.raises(FormatError, match="cast_value: 256 is no value of type uint8"):
+    with pytest.raises(FormatError, match="cast_value: 256 is not a value of type uint8"):
         array[1] = 256
     assert array[...].tolist() == [1, 2, 3]
 
@@ -278,7 +278,7 @@ def test_stored_values_that_do_not_fit_are_damage() -> None:
         "codecs": [named("cast_value", data_type="int16"), LITTLE],
     }
     store = MemoryStore({"zarr.json": json.dumps(document).encode(), "c/0": b"\x01\x00\x00\x01"})
-    with pytest.raises(CorruptionError, match="cast_value: 256 is no value of type int8"):
+    with pytest.raises(CorruptionError, match="cast_value: 256 is not a value of type int8"):
         ingot.open(store)[...]
 
 

@@ -209,13 +209,14 @@ def test_a_commit_that_cannot_be_built_leaves_the_store_clean(
     store = LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("a", b"1"),)))
 
-    def build(current: object) -> Commit:
-        with pytest.raises(LockedError):
-            LocalStore(tmp_path, writable=True, wait=0).apply(Commit(publish=(Put("a", b"2"),)))
-        raise KeyError("no")
+    def refuse() -> None:
+        with store.writing():
+            with pytest.raises(LockedError):
+                LocalStore(tmp_path, writable=True, wait=0).apply(Commit(publish=(Put("a", b"2"),)))
+            raise KeyError("no")
 
     with pytest.raises(KeyError):
-        store.change(build)
+        refuse()
     turn = _acquire(folder)
     assert turn.found is State.CLEAN
     turn.release()
@@ -260,13 +261,12 @@ def test_systems_without_locks_of_open_files_lock_whole_ones(tmp_path: Path) -> 
         "        store.apply(commit)\n"
         "    except LockedError:\n"
         "        print('waits for readers')\n"
-        "def build(current):\n"
+        "with store.writing() as turn:\n"
         "    try:\n"
         "        LocalStore(sys.argv[1], writable=True, wait=0.05).apply(commit)\n"
         "    except LockedError:\n"
         "        print('waits for writers')\n"
-        "    return Commit(publish=(Put('a', b'2'),))\n"
-        "store.change(build)\n"
+        "    turn.commit(Commit(publish=(Put('a', b'2'),)))\n"
         "print(store.read([Extent('a'), Extent('b')]))\n"
     )
     run = subprocess.run(

@@ -653,8 +653,8 @@ def test_a_commit_that_fails_removes_what_was_put_aside_for_it(
     assert _everything(tmp_path) == before
     commit, _ = _asides(store, tmp_path)
     refused = Commit(publish=(*commit.publish, Put(".lock", b"")))
-    with pytest.raises(UnsafeError):
-        store.change(lambda _: refused)
+    with pytest.raises(UnsafeError), store.writing() as turn:
+        turn.commit(refused)
     assert _everything(tmp_path) == before
 
 
@@ -679,3 +679,89 @@ def test_a_signal_after_the_journal_has_its_name_costs_nothing(
     store.apply(_put(d=b"next"))
     assert store.read(keys) == [b"new"] * 3
     assert _everything(tmp_path) == sorted([*before, "b", "c", "d"])
+
+
+# Identities
+
+
+@pytest.fixture
+def clock(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Sets the time of the process so many milliseconds behind the last change of a file."""
+
+    def set_clock(milliseconds: float, name: str = "a") -> int:
+        changed = (tmp_path / name).stat().st_mtime_ns
+        monkeypatch.setattr(files.time, "time_ns", lambda: changed + int(milliseconds * 1e6))
+        return changed
+
+    return set_clock
+
+
+def test_a_file_changed_twice_within_the_resolution_of_its_time(
+    store: LocalStore, tmp_path: Path, clock: Callable[..., int]
+) -> None:
+    changed = clock(99.9)
+    assert store.identity("a") is None
+    before = (tmp_path / "a").stat()
+    (tmp_path / "a").write_bytes(b"9876543210")
+    os.utime(tmp_path / "a", ns=(changed, changed))
+    after = (tmp_path / "a").stat()
+    facts = [(each.st_ino, each.st_size, each.st_mtime_ns) for each in (before, after)]
+    assert facts[0] == facts[1]  # Nothing tells the two values apart, so neither may be kept.
+    assert store.identity("a") is None
+    clock(100)
+    assert store.identity("a") is not None
+
+
+def test_a_file_of_the_future_is_not_relied_on(
+    store: LocalStore, clock: Callable[..., int]
+) -> None:
+    clock(-1e9)
+    assert store.identity("a") is None
+
+
+def test_only_plain_files_have_an_identity(
+    store: LocalStore, tmp_path: Path, clock: Callable[..., int]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("folder", "pipe"):
+        clock(1000, name)
+        assert store.identity(name) is None
+
+
+def test_a_file_store_identifies_its_own_file(
+    store: LocalStore, tmp_path: Path, clock: Callable[..., int]
+) -> None:
+    (tmp_path / "b").write_bytes(b"b")
+    clock(1000, "b")
+    single = FileStore(tmp_path / "a")
+    assert single.identity("a") == store.identity("a") is not None
+    assert store.identity("b") is not None
+    assert single.identity("b") is None
+
+
+def test_a_view_through_a_journal_identifies_only_what_it_does_not_change(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.apply(_put(b=b"old", c=b"old", d=b"old"))
+    real = os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        real(source, target, **named)
+        if target == ".commit":
+            raise KeyboardInterrupt
+
+    edits = Patch("a", 0, b"new"), Put("b", b"new"), Delete("c"), Put("e", b"new")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            store.apply(Commit(publish=edits))
+    for path in tmp_path.iterdir():
+        os.utime(path, ns=(0, 0))
+    view = store.view()
+    assert view is not store
+    assert all(store.identity(key) is not None for key in "abcd")
+    assert [view.identity(key) for key in "abce"] == [None] * 4
+    assert view.identity("d") == store.identity("d")
+    with pytest.raises(UnsafeError):
+        view.identity("../a")
