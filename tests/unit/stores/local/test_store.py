@@ -210,11 +210,13 @@ def test_a_glance_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> N
 
 def test_a_glance_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
     inner = LocalStore(tmp_path / "inner", writable=True)
+    usual = native.choice().name == "native"  # The twin leaves everything to the longer way.
     wanted = [Extent("b")]
     assert inner.glance(wanted) is None
     inner.apply(_put(b=b"yz"))
     assert inner.glance(wanted, above=("zarr.json", "a")) is None
-    assert inner.glance([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",)) is not None
+    found = inner.glance([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",))
+    assert (found is not None) == usual
     with pytest.raises(UnsafeError, match="leaves its folder"):
         inner.glance([Extent("../a")])
     for state in (lock.State.BUSY, lock.State.UNKNOWN):
@@ -224,7 +226,7 @@ def test_a_glance_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path
         assert inner.glance(wanted) is None
     # Media that cannot be written have no lock file, and may have a journal all the same.
     (tmp_path / "inner" / ".lock").unlink()
-    assert inner.glance(wanted) == (None, [b"yz"])
+    assert inner.glance(wanted) == ((None, [b"yz"]) if usual else None)
     (tmp_path / "inner" / ".commit").symlink_to("nowhere")
     assert inner.glance(wanted) is None
 
