@@ -339,11 +339,11 @@ class Array:
         engine = self._writable().value
         selection = select(engine.shape)
         # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
-        early = [engine.written(selection, value)] if engine.replaces(selection) else []
+        early = [engine.assign(selection, value)] if engine.replaces(selection) else []
 
         def build(now: Engine) -> changes.Step:
             if early and now is engine:
-                return changes.Step(engine.settled(), early.pop())
+                return changes.Step(engine.committed(), early.pop())
             return changes.assigned(now, select(now.shape), value)
 
         try:

@@ -136,7 +136,7 @@ def create_array(
         if items is None:
             data = filled(made[-1])
         else:
-            data = made[-1].written(parse(..., schema.shape), items)
+            data = made[-1].assign(parse(..., schema.shape), items)
         # All at once: what a crash left of half an array would be in the way of the next try. And
         # what is replaced is still read until then.
         made_anew = (*data.edits, *commit.publish)
