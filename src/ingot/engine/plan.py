@@ -25,7 +25,7 @@ Index: TypeAlias = slice | NDArray[np.int64]
 """Positions along one axis."""
 
 
-class Part(NamedTuple):
+class AxisPart(NamedTuple):
     """The part of one chunk that a selection needs, along one axis."""
 
     chunk: int
@@ -90,7 +90,7 @@ class PointRow:
     """The positions of the points in the chunk, for each of `axes`."""
     points: Index
     """The positions of the points in engine order."""
-    ranges: tuple[Part, ...]
+    ranges: tuple[AxisPart, ...]
     """The parts of the other axes."""
 
     @property
@@ -186,7 +186,7 @@ def count_rows(selection: Selection, grid: ChunkGrid) -> int:
     return sum(1 for _ in rows(selection, grid))
 
 
-def _box_rows(axes: list[list[Part]], unit: tuple[int, ...] | None) -> Iterator[BoxRow]:
+def _box_rows(axes: list[list[AxisPart]], unit: tuple[int, ...] | None) -> Iterator[BoxRow]:
     if not axes:
         yield BoxRow((), (), (), ())
         return
@@ -197,8 +197,8 @@ def _box_rows(axes: list[list[Part]], unit: tuple[int, ...] | None) -> Iterator[
 
 
 def _blocks(
-    axes: list[list[Part]], unit: tuple[int, ...] | None
-) -> Iterator[tuple[list[Part], ...]]:
+    axes: list[list[AxisPart]], unit: tuple[int, ...] | None
+) -> Iterator[tuple[list[AxisPart], ...]]:
     """Yield the parts of the axes, one block of chunks after the other."""
     if unit is None:
         yield tuple(axes)
@@ -230,25 +230,25 @@ def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[Poi
             yield PointRow(tuple(coords), tuple(indexed), offsets, points, parts)
 
 
-def _parts(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
+def _parts(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[AxisPart]:
     return _range_parts(axis, chunk) if isinstance(axis, range) else _index_parts(axis, chunk)
 
 
-def _range_parts(axis: range, chunk: int | RectilinearAxis) -> list[Part]:
+def _range_parts(axis: range, chunk: int | RectilinearAxis) -> list[AxisPart]:
     step = axis.step
     return [
-        Part(number, _run(offset, items, step), slice(position, position + items), items)
+        AxisPart(number, _run(offset, items, step), slice(position, position + items), items)
         for number, offset, items, position in cut_range(axis.start, len(axis), step, chunk)
     ]
 
 
-def _index_parts(axis: NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
+def _index_parts(axis: NDArray[np.int64], chunk: int | RectilinearAxis) -> list[AxisPart]:
     groups = group_points([axis], [chunk])
     parts = []
     for group, (number,) in enumerate(groups.chunks.tolist()):
         begin, end = int(groups.bounds[group]), int(groups.bounds[group + 1])
         target = slice(begin, end) if groups.ordered else groups.order[begin:end]
-        parts.append(Part(number, groups.offsets[0][begin:end], target, end - begin))
+        parts.append(AxisPart(number, groups.offsets[0][begin:end], target, end - begin))
     return parts
 
 
