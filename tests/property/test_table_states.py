@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import ingot
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.places import Place, use_kernel
+from tests.storage import Place, use_kernel
 
 try:
     import bcolz

@@ -17,23 +17,23 @@ pytestmark = needs_native
 SHAPE, CHUNKS = (10, 12), (4, 5)
 
 
+ADDRESSES = {"names": ("c/", "/", "", "0")}
+CODING = {"kind": "blosc", "codec": "lz4", "level": 5, "filter": "shuffle", "typesize": 4}
+GRID = {"shape": SHAPE, "chunk": CHUNKS, "order": (0, 1), "fill": bytes(4)}
+
+
 def make_layout(root: Path, **changes: Any) -> Layout:
     """Return the layout of a small array of 4-byte items."""
-    arguments = {
-        "root": root,
-        "names": ("c/", "/", "", "0"),
-        "shape": SHAPE,
-        "chunk": CHUNKS,
-        "axes": (0, 1),
-        "itemsize": 4,
-        "fill": bytes(4),
-        "kind": "blosc",
-        "codec": "lz4",
-        "level": 5,
-        "filter": "shuffle",
-        "typesize": 4,
-    }
-    layout: Layout = load("native").Layout(**arguments | changes)  # type: ignore[attr-defined]
+    kernel: Any = load("native")
+    values = [
+        kind(**{name: changes.get(name, value) for name, value in given.items()})
+        for kind, given in (
+            (kernel.Addresses, ADDRESSES | {"root": root}),
+            (kernel.Coding, CODING | {"blocksize": 0}),
+            (kernel.Grid, GRID),
+        )
+    ]
+    layout: Layout = kernel.Layout(*values)
     return layout
 
 
@@ -72,9 +72,7 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
     items[:, 150:, :] = rng.integers(0, 256, (200, 150, size))
     values = items.view(np.dtype((np.void, size)))[..., 0]
     recipe = {"typesize": size, "codec": "lz4", "level": 5, "filter": "shuffle", "blocksize": 12000}
-    layout = make_layout(
-        tmp_path, shape=shape, chunk=chunk, axes=axes, itemsize=size, fill=bytes(size), **recipe
-    )
+    layout = make_layout(tmp_path, shape=shape, chunk=chunk, order=axes, fill=bytes(size), **recipe)
     staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 4, 2, "00112233aabbccdd")
     assert not troubles
     for (i, j), _, source, _, _ in staged:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
-from ingot.codecs.codec import ChunkSpec, Recipe
+from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.engine import plan
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
@@ -133,17 +133,17 @@ class Explanation:
 def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> Explanation:
     """Return the cost of reading `selection`, which touches `count` chunks."""
     schema = chunks.schema
-    recipe = schema.chain.recipe(ChunkSpec(schema.chunks, schema.dtype))
+    coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
     rows = list(islice(plan.rows(selection, schema.grid), _MOST_CHUNKS))
     locations = chunks.locate(plan.coordinates(rows, len(schema.shape)))
     located = zip(rows, locations, strict=True)
-    costs = tuple(_cost(chunks.store, schema, recipe, row, location) for row, location in located)
+    costs = tuple(_cost(chunks.store, schema, coding, row, location) for row, location in located)
     nbytes = math.prod(selection.shape) * schema.dtype.itemsize
     return Explanation(selection.shape, nbytes, kernel, count, costs)
 
 
 def _cost(
-    store: Store, schema: ArraySchema, recipe: Recipe | None, row: Row, location: Location
+    store: Store, schema: ArraySchema, coding: NativeCoding | None, row: Row, location: Location
 ) -> ChunkCost:
     if isinstance(location, Constant):
         return ChunkCost(row.coords, "", 0, row.size, 0, None)
@@ -151,8 +151,8 @@ def _cost(
         return ChunkCost(row.coords, "", len(location.data), row.size, 0, None)
     stored = _stored_bytes(store, location)
     read, blocks = stored, None
-    if recipe is not None and recipe.kind == "blosc" and isinstance(row, BoxRow) and stored:
-        read, blocks = _blosc_cost(store, location, stored, schema, recipe, row)
+    if coding is not None and coding.kind == "blosc" and isinstance(row, BoxRow) and stored:
+        read, blocks = _blosc_cost(store, location, stored, schema, coding, row)
     return ChunkCost(row.coords, location.key, stored, row.size, read, blocks)
 
 
@@ -164,7 +164,12 @@ def _stored_bytes(store: Store, extent: Extent) -> int:
 
 
 def _blosc_cost(
-    store: Store, extent: Extent, stored: int, schema: ArraySchema, recipe: Recipe, row: BoxRow
+    store: Store,
+    extent: Extent,
+    stored: int,
+    schema: ArraySchema,
+    coding: NativeCoding,
+    row: BoxRow,
 ) -> tuple[int, tuple[int, int] | None]:
     skipped = schema.chain.head_bytes
     beginning = Extent(extent.key, extent.start + skipped, min(stored, _BEGINNING_BYTES))
@@ -177,7 +182,7 @@ def _blosc_cost(
         return stored, None
     total = header.block_count
     shape = schema.grid.stored_shape(row.coords)
-    wanted = touched_blocks(row, shape, recipe.axes, schema.dtype.itemsize, header)
+    wanted = touched_blocks(row, shape, coding.axes, schema.dtype.itemsize, header)
     if header.memcpyed or not total:
         return stored, None
     table = head[header.data_start - 4 * total : header.data_start]

@@ -110,34 +110,42 @@ def native_layout(
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
-    if schema.edges:
+    if schema.rectilinear:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-    recipe = schema.chain.recipe(spec)
-    if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
+    coding = schema.chain.native_coding(spec)
+    if coding is None or coding.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
-    if schema.padded is recipe.framed:
+    if schema.padded is coding.framed:
         return None
     return native.make_layout(
-        root=chunks.store.root,  # type: ignore[attr-defined]
-        names=(template.prefix, template.separator, template.suffix, template.scalar),
-        shape=schema.shape,
-        chunk=schema.chunks,
-        axes=recipe.axes,
-        itemsize=schema.dtype.itemsize,
-        fill=fill_item(schema).tobytes(),
-        kind=recipe.kind,
-        codec=recipe.codec,
-        level=recipe.level,
-        filter=recipe.shuffle,
-        typesize=recipe.typesize,
-        blocksize=recipe.blocksize,
-        checksum=recipe.checksum,
-        leading=template.leading,
-        framing=_framing(schema, before.schema) if recipe.framed else None,
-        sealed=recipe.sealed,
-        verify=verify,
-        sharding=sharding,
+        addresses={
+            "root": chunks.store.root,  # type: ignore[attr-defined]
+            "names": (template.prefix, template.separator, template.suffix, template.scalar),
+            "leading": template.leading,
+            "shards": sharding,
+        },
+        coding={
+            "kind": coding.kind,
+            "codec": coding.codec,
+            "level": coding.level,
+            "filter": coding.shuffle,
+            "typesize": coding.typesize,
+            "blocksize": coding.blocksize,
+            "frame_checksum": coding.checksum,
+            "checksum": coding.crc32c,
+            "verify": verify,
+            "framed": coding.framed,
+        },
+        grid={
+            "shape": schema.shape,
+            "chunk": schema.chunks,
+            "order": coding.axes,
+            "fill": fill_item(schema).tobytes(),
+            "kind": schema.dtype.kind,
+            "big_endian": schema.dtype.str.startswith(">"),
+            "short": _short(schema, before.schema) if coding.framed else None,
+        },
     )
 
 
@@ -149,7 +157,7 @@ def resized_layout(
     Returns an ellipsis where only `native_layout` can answer.
     """
     old, new = before.schema, chunks.schema
-    if layout is None or layout is ... or new.edges or as_sharded(chunks) is not None:
+    if layout is None or layout is ... or new.rectilinear or as_sharded(chunks) is not None:
         return ...
     # A change of nothing but the shape keeps these objects.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype
@@ -214,15 +222,6 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_ANOTHER_PACKAGE
     return dtype if own else np.dtype((np.void, dtype.itemsize))
-
-
-def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:
-    """Return what the kernel needs to write chunk files with trailers.
-
-    That is the kind of the items, whether they are big-endian, and the number and rows of a stored
-    chunk that is shorter than it will be.
-    """
-    return schema.dtype.kind, schema.dtype.str.startswith(">"), _short(schema, before)
 
 
 def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.codecs.zone_maps import Zones, has_zone
+from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
@@ -95,7 +95,7 @@ class Engine:
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # The zone maps of this state; another state has another engine.
-        self._zones: Zones | None = None
+        self._zones: ZoneMaps | None = None
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | EllipsisType | None = ...
 
@@ -261,16 +261,16 @@ class Engine:
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*staged, *rest.publish), rest.cleanup)
 
-    def zones(self) -> Zones | None:
+    def zones(self) -> ZoneMaps | None:
         """Return the zone maps of all chunks; None where chunks have none."""
         chunks, dtype = zone_mapped(self.chunks), self._dtype
-        if chunks is None or not has_zone(dtype):
+        if chunks is None or not has_zone_map(dtype):
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
             layout = self.layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
-            self._zones = Zones.parse(packed, dtype)
+            self._zones = ZoneMaps.parse(packed, dtype)
         return self._zones
 
     def layout(self) -> native.Layout | None:

@@ -6,7 +6,7 @@ process. Pickling copies the content: there is no path by which another process 
 
 import errno
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -134,12 +134,12 @@ class MemoryStore:
                 self._held -= 1
                 self._writing.notify_all()
 
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
-        """Apply the commit that `build` returns while no other thread writes."""
+    @contextmanager
+    def writing(self, *, durability: Durability = "full") -> Iterator["MemoryTurn"]:
+        """Give a turn to write; other threads that write, or pin the state, are waited for."""
         check_commit(self, Commit())
         with self._alone():
-            self.apply(build(self))
-            return self._sequence
+            yield MemoryTurn(self)
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return the edit itself: memory is where the value would be put aside."""
@@ -211,6 +211,20 @@ class MemoryStore:
         else:
             self._values[edit.key] = _moved(self._values.get(edit.source), edit)
             del self._values[edit.source]
+
+
+class MemoryTurn:
+    """The turn of the one thread that writes to a `MemoryStore`."""
+
+    __slots__ = ("store",)
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store: Final = store
+
+    def commit(self, commit: Commit) -> int:
+        """Apply a commit and return the number of the new version."""
+        self.store.apply(commit)
+        return self.store._sequence
 
 
 def _cut(value: bytes | None, extent: Extent) -> bytes | None:

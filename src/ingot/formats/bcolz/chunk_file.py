@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
-from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, Recipe
-from ingot.codecs.zone_maps import zone_of
+from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, NativeCoding
+from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 from ingot.formats import trailer
 
@@ -86,7 +86,7 @@ class ChunkFileChain(CodecChain):
         for stage in self.filters:
             array = stage.encode(array)
         chunk = CodecChain.encode(replace(self, filters=()), array)
-        zone = zone_of(array)
+        zone = zone_map_of(array)
         packed = b"" if zone is None else zone.pack(array.dtype)
         rows = array.shape[0] if array.ndim else 1
         return pack_frame() + chunk + trailer.pack(chunk, number, rows, packed)
@@ -114,9 +114,9 @@ class ChunkFileChain(CodecChain):
         out[...] = array
         return out
 
-    def recipe(self, spec: ChunkSpec) -> Recipe | None:
+    def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return what the native kernel can do by itself."""
-        recipe = CodecChain.recipe(self, spec)
+        recipe = CodecChain.native_coding(self, spec)
         if recipe is None or self.filters:
             return None
         return replace(recipe, framed=True)

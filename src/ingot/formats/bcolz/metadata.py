@@ -355,7 +355,7 @@ def _spelled(schema: ArraySchema) -> tuple[Blosc, int]:
 
 
 def _shuffle(blosc: Blosc) -> int:
-    return ("none", "shuffle", "bitshuffle").index(blosc.recipe().shuffle)
+    return ("none", "shuffle", "bitshuffle").index(blosc.native_coding().shuffle)
 
 
 def _counted(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:

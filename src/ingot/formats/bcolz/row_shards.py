@@ -92,7 +92,7 @@ class ShardedChain(ChunkFileChain):
         local = spec.number - self.firsts[bisect_right(self.firsts, spec.number) - 1]
         return ChunkFileChain.decode(self, data, replace(spec, number=local), out, **options)
 
-    def recipe(self, spec: Any) -> None:
+    def native_coding(self, spec: Any) -> None:
         """Return nothing: the native kernel knows one folder at a time."""
 
 

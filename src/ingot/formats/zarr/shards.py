@@ -334,7 +334,7 @@ class _Shard:
 
 def _levels(schema: ArraySchema) -> Iterator[IndexForm]:
     shape, chain = schema.chunks, schema.chain
-    if schema.edges:
+    if schema.rectilinear:
         # Shards of several lengths have indexes of several sizes: they are taken as a whole.
         return
     while not chain.filters and not chain.compressors and isinstance(chain.serializer, Sharding):

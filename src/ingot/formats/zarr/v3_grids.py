@@ -11,7 +11,7 @@ import numpy as np
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import INT64, MOST_AXES, FieldReader, shown
 from ingot.formats.zarr import v3_extension
-from ingot.grid import MOST_EDGES, RectilinearAxis
+from ingot.grid import MOST_RECTILINEAR_CHUNKS, RectilinearAxis
 
 __all__ = ["Cut", "pack", "parse"]
 
@@ -96,8 +96,8 @@ def _parse_lengths(axis: list[object], length: int, where: str) -> RectilinearAx
             raise FormatError(f"{where}: {shown(run)} is no length and no [length, count]")
         values.append(_checked(pair[0], where))
         counts.append(_checked(pair[1], where))
-    if sum(counts) > MOST_EDGES:
-        raise LimitError(f"{where}: {sum(counts)} chunks, the most is {MOST_EDGES}")
+    if sum(counts) > MOST_RECTILINEAR_CHUNKS:
+        raise LimitError(f"{where}: {sum(counts)} chunks, the most is {MOST_RECTILINEAR_CHUNKS}")
     reach = sum(value * count for value, count in zip(values, counts, strict=True))
     if not length <= reach <= INT64:
         raise FormatError(f"{where}: chunks end at {reach}, the axis has {length} items")

@@ -125,7 +125,7 @@ class ArrayMetadata:
             "node_type": "array",
             "shape": list(schema.shape),
             "data_type": zarr3_types.pack(schema.dtype),
-            "chunk_grid": zarr3_grids.pack(Cut(schema.chunks, schema.edges)),
+            "chunk_grid": zarr3_grids.pack(Cut(schema.chunks, schema.rectilinear)),
             "chunk_key_encoding": encoding.pack(),
             "fill_value": zarr3_fills.pack(schema.fill, schema.dtype),
             "codecs": zarr3_codecs.pack_chain(schema.chain, len(schema.shape)),
@@ -150,8 +150,8 @@ class ArrayMetadata:
         """Return the metadata of the same array in another shape."""
         schema = self.schema.resized(shape)
         values = {**self.document, "shape": list(shape)}
-        if schema.edges:
-            values["chunk_grid"] = zarr3_grids.pack(Cut(schema.chunks, schema.edges))
+        if schema.rectilinear:
+            values["chunk_grid"] = zarr3_grids.pack(Cut(schema.chunks, schema.rectilinear))
             return ArrayMetadata(schema, self.encoding, values)
         around = self.around or json.pack_around(values, "shape", NODE, bare_nan=True)
         return ArrayMetadata(schema, self.encoding, values, around)
@@ -287,7 +287,7 @@ def _parse_array(claims: FieldReader, values: dict[str, Any]) -> ArrayMetadata:
         fill,
         _order(chain, len(shape)),
         attrs,
-        edges=cut.edges,
+        rectilinear=cut.edges,
         dimension_names=names,
     )
     return ArrayMetadata(schema, encoding, values)

@@ -5,13 +5,13 @@ folder, as `local` has it.
 """
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from ingot.errors import UnsafeError
 from ingot.stores.local.scope import Dataset
-from ingot.stores.local.store import LocalStore
+from ingot.stores.local.store import LocalStore, LocalTurn
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -107,11 +107,9 @@ class FileStore:
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
         self._folder.apply(commit, durability=durability)
 
-    def change(
-        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
-    ) -> int | None:
-        """Apply the commit that `build` returns while no other writer is at work."""
-        return self._folder.change(lambda _: build(self), durability=durability)
+    def writing(self, *, durability: Durability = "full") -> LocalTurn:
+        """Return a turn to write to the file; entering it waits for the lock and recovers."""
+        return self._folder.writing(durability=durability, store=self)
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value for the file under a staged name."""

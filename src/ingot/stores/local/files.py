@@ -219,7 +219,7 @@ class LocalFileSystem:
         if kept is None:
             return None
         try:
-            return kept.glance(self._root.path, journal, above, _pieces(extents))
+            return kept.read_settled(self._root.path, journal, above, _pieces(extents))
         except OverflowError:
             return None
 
