@@ -49,7 +49,7 @@ def run(settings: Settings) -> list[Table]:
 def compare(
     times: Mapping[str, float], sizes: Mapping[str, int]
 ) -> tuple[str, float, float, bool] | None:
-    """Hold us against the fastest peer: its name, our speed and size relative to it, the verdict.
+    """Compare with the fastest peer: its name, our speed and size relative to it, the verdict.
 
     >>> compare({"ingot": 1.0, "a": 0.5, "b": 2.0}, {"ingot": 100, "a": 100, "b": 50})
     ('a', 0.5, 1.0, False)

@@ -1,7 +1,4 @@
-"""Every array library by its name, whichever workloads it takes part in.
-
-Knows where they are. Refuses to know anything else about them.
-"""
+"""Every array library by its name, for all workloads."""
 
 from benchmarks.array_libraries import LIBRARIES, ArrayLibrary
 from benchmarks.shard_libraries import SHARD_LIBRARIES

@@ -1,7 +1,4 @@
-"""Every workload by name, and names that stand for several.
-
-Knows where each one is. Refuses to know how it is run.
-"""
+"""Every workload by name, and names that stand for several."""
 
 from collections.abc import Callable, Sequence
 
