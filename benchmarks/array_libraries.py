@@ -19,7 +19,7 @@ __all__ = ["LIBRARIES", "ArrayLibrary", "Part", "Read", "remove"]
 
 Read = Callable[[Key], Any]
 Part = tuple[Any, Array]
-"""Where a part goes, as a key for the first axis, and what it holds."""
+"""The position of a part, as a key for the first axis, and its content."""
 
 
 class ArrayLibrary(Protocol):
@@ -296,7 +296,7 @@ LIBRARIES: dict[str, ArrayLibrary] = {
     "blosc2 mapped": Blosc2(mapped=True),
     "hdf5": Hdf5(),
 }
-"""Every library by a name that both sides of a pipe know."""
+"""Every library by the name that cases use."""
 
 
 def remove(path: str) -> None:

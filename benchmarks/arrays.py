@@ -50,14 +50,14 @@ LIMITS = (
     (OURS_ON_PEERS, "one element", 65.0),
     (OURS, "one element", 25.0),
 )
-"""Rows and columns with a bar of their own, in microseconds."""
+"""Rows and columns with their own bars, in microseconds."""
 
 MEMCPY = "memcpy into fresh memory"
 STORED = "stored MB"
 
 _READ_ONLY = ("blosc2 mapped",)
 _SYNCED = ("ingot full", "tensorstore synced")
-"""Libraries that write for a power cut; shown beside the others, and no one's peers."""
+"""Libraries whose writes survive a power cut; shown beside the others and not compared."""
 
 
 def run(settings: Settings) -> list[Table]:

@@ -40,13 +40,13 @@ OURS = "ingot, its own file"
 OURS_ON_PEERS = "ingot, a peer's file"
 
 Times = dict[str, float | str]
-"""Seconds by label, or why there are none."""
+"""Seconds by label, or the reason for their absence."""
 
 Results = dict[str, dict[str, Value]]
 """Values by row and column."""
 
 _SHARED_WRITERS = ("zarr2", "tensorstore", "zarrs")
-"""Who writes the one Zarr v2 file that all its readers share: the first that is there."""
+"""The libraries that may write the Zarr v2 file for all its readers; the first one present does."""
 
 _SHARED_READERS = ("zarr2", "zarrs", "tensorstore")
 

@@ -76,8 +76,8 @@ def check_blocks(chunks: Mapping[str, bytes], nbytes: int) -> None:
     expected = min(BLOCKSIZE, nbytes)
     for name, chunk in chunks.items():
         found = read_blocksize(chunk)
-        complaint = f"{name} wrote blocks of {found} bytes, {expected} were asked for"
-        require(found == expected, complaint)
+        problem = f"{name} wrote blocks of {found} bytes, {expected} were asked for"
+        require(found == expected, problem)
 
 
 def _measure(

@@ -6,4 +6,4 @@ from benchmarks.shard_libraries import SHARD_LIBRARIES
 __all__ = ["EVERY"]
 
 EVERY: dict[str, ArrayLibrary] = {**LIBRARIES, **SHARD_LIBRARIES}
-"""What a case may name."""
+"""The libraries that a case may name."""

@@ -35,9 +35,9 @@ KINDS: tuple[tuple[str, str], ...] = (
     ),
     ("rest of the kernel in Rust", r"_native"),
 )
-"""Kinds of work, and what gives them away in the names of a sample, the innermost first.
+"""Kinds of work, and the function names by which a sample is recognised, the innermost first.
 
-What matches none is Python's own: the interpreter, NumPy, and the system on their behalf.
+A sample that matches none is Python's: the interpreter, NumPy, and their system calls.
 """
 
 OTHER = "Python"

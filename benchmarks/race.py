@@ -18,7 +18,7 @@ __all__ = ["Call", "Effort", "Sampler", "race", "stopwatch"]
 Call = Callable[[], object]
 
 Sampler = Callable[[int], float]
-"""Makes so many calls and returns the seconds they took together."""
+"""A function that makes so many calls and returns the seconds of all of them."""
 
 MOST_LOOPS = 1_000_000
 

@@ -16,7 +16,7 @@ __all__ = ["KINDS", "Array", "Key", "Recipe", "fill", "parts", "select", "series
 Array = npt.NDArray[Any]
 
 Key = tuple[int | slice, ...]
-"""What to read: an index or a range with both ends per axis, from the first axis on."""
+"""A key to read: an index or a range with both ends per axis, from the first axis on."""
 
 KINDS = ("ints", "walk", "linear")
 """A running sum of integers 0 to 1000, a rounded random walk, and a straight line."""

@@ -131,4 +131,4 @@ SHARD_LIBRARIES: dict[str, ArrayLibrary] = {
     "zarrs shards": ShardedZarr("zarrs"),
     "tensorstore shards": ShardedTensorStore(),
 }
-"""Every library by a name that both sides of a pipe know."""
+"""Every library by the name that cases use."""

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["Column", "Table", "Value", "summarize"]
 
 Value = str | int | float | bool | None
-"""A number, a word in its place, a bar held or missed (a truth value), or nothing to say."""
+"""A number, text in its place, a bar that is met or missed (a truth value), or None."""
 
 
 @dataclass(frozen=True, slots=True)

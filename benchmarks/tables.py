@@ -58,7 +58,7 @@ BARS: Mapping[str, Mapping[str, float]] = {
         "selective query": 1 / 1.5,
     },
 }
-"""How many times as fast as which peer we have to be at what."""
+"""The required speed relative to each peer, by column."""
 
 
 @dataclass(frozen=True, slots=True)

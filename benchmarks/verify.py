@@ -11,7 +11,7 @@ class WrongResultError(Exception):
     """
 
 
-def require(is_right: bool, complaint: str) -> None:
+def require(is_right: bool, problem: str) -> None:
     """Raise `WrongResultError` with the message unless the condition holds.
 
     >>> require(2 + 2 == 5, "two and two make four")
@@ -19,4 +19,4 @@ def require(is_right: bool, complaint: str) -> None:
     benchmarks.verify.WrongResultError: two and two make four
     """
     if not is_right:
-        raise WrongResultError(complaint)
+        raise WrongResultError(problem)

@@ -1,8 +1,9 @@
 """The changes of an array: assign, append, resize, fill, recode, and other attributes.
 
-Each function returns the engine of the new state and the commit that leads to it, or only the
-commit. The commits are ordered so that a crash leaves the old or the new state. Nothing is applied
-here: the caller holds the writer lock, and the commit may be part of a larger one.
+A change is the engine of the new state and the commit that leads to it, or only the commit. Commits
+are ordered so that a crash leaves the old or the new state. Nothing is applied here: the caller
+holds the writer lock, and the commit may be part of a larger one. `evaluated`, `items_of` and
+`appended` convert the values of a caller, before the lock is taken where that is possible.
 """
 
 import itertools
@@ -43,6 +44,60 @@ class Step(NamedTuple):
 
     engine: Engine
     commit: Commit
+
+
+class Growth(NamedTuple):
+    """Values to append: the selection they fill, the values, and the new shape of the array."""
+
+    selection: Selection
+    values: NDArray[Any]
+    shape: tuple[int, ...]
+
+
+def evaluated(value: object, dtype: DType) -> object:
+    """Return a value to assign as an array, so that its own code runs before a lock is taken.
+
+    Values for objects and text stay unchanged: only the assignment itself converts them.
+
+    >>> evaluated([1.5, 2], np.dtype("i2"))
+    array([1, 2], dtype=int16)
+    """
+    return value if dtype.kind in "OT" else np.asarray(value, dtype)
+
+
+def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
+    """Return values to append as an array of the schema's type; one of that type is not copied."""
+    if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
+        # An item may be a list itself, so NumPy must not find the shape by nesting.
+        items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
+        for position, value in enumerate(values):
+            items[position] = value
+        return items
+    return np.asarray(values, schema.dtype)
+
+
+def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
+    """Check values to append at the end of an axis, and return where they go.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((9, 2), np.dtype("<i4"), (4, 2), CodecChain(), 0)
+    >>> appended([[1, 2]], schema, axis=0).shape
+    (10, 2)
+    >>> appended([1, 2], schema, axis=0)
+    Traceback (most recent call last):
+    ValueError: values of shape (2,) cannot be appended to (9, 2) along axis 0
+    """
+    old = schema.shape
+    axis = normalize_axis_index(axis, len(old))
+    added = items_of(values, schema, axis)
+    length = old[axis] + added.shape[axis] if axis < added.ndim else 0
+    shape = (*old[:axis], length, *old[axis + 1 :])
+    if added.shape != (*old[:axis], length - old[axis], *old[axis + 1 :]):
+        raise ValueError(
+            f"values of shape {added.shape} cannot be appended to {old} along axis {axis}"
+        )
+    selection = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
+    return Growth(selection, added, shape)
 
 
 def assigned(engine: Engine, selection: Selection, value: object) -> Step:
@@ -90,11 +145,11 @@ def filled(engine: Engine) -> Commit:
 
 
 def recoded(
-    source: ChunkMap, rows: slice, target: ChunkMap, place: slice, options: Options
+    source: ChunkMap, rows: slice, target: ChunkMap, target_rows: slice, options: Options
 ) -> Commit:
     """Return the commit that stores rows of one array as rows of another."""
     values = Engine(source, options).read(parse(rows, source.schema.shape))
-    return Engine(target, options).assign(parse(place, target.schema.shape), values)
+    return Engine(target, options).assign(parse(target_rows, target.schema.shape), values)
 
 
 def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
@@ -151,57 +206,3 @@ def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
         ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
         yield from itertools.product(*ranges)
-
-
-class Growth(NamedTuple):
-    """Values to append: the selection they fill, the values, and the new shape of the array."""
-
-    selection: Selection
-    values: NDArray[Any]
-    shape: tuple[int, ...]
-
-
-def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
-    """Check values to append at the end of an axis, and return where they go.
-
-    >>> from ingot.codecs.codec import CodecChain
-    >>> schema = ArraySchema((9, 2), np.dtype("<i4"), (4, 2), CodecChain(), 0)
-    >>> appended([[1, 2]], schema, axis=0).shape
-    (10, 2)
-    >>> appended([1, 2], schema, axis=0)
-    Traceback (most recent call last):
-    ValueError: values of shape (2,) cannot be appended to (9, 2) along axis 0
-    """
-    old = schema.shape
-    axis = normalize_axis_index(axis, len(old))
-    added = items_of(values, schema, axis)
-    length = old[axis] + added.shape[axis] if axis < added.ndim else 0
-    shape = (*old[:axis], length, *old[axis + 1 :])
-    if added.shape != (*old[:axis], length - old[axis], *old[axis + 1 :]):
-        raise ValueError(
-            f"values of shape {added.shape} cannot be appended to {old} along axis {axis}"
-        )
-    selection = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
-    return Growth(selection, added, shape)
-
-
-def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
-    """Return values to append as items of an array; those of its type already stay as they are."""
-    if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
-        # An item may be a list itself, so NumPy must not find the shape by nesting.
-        items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
-        for position, value in enumerate(values):
-            items[position] = value
-        return items
-    return np.asarray(values, schema.dtype)
-
-
-def evaluated(value: object, dtype: DType) -> object:
-    """Return a value to assign as an array, so that its own code runs before a lock is taken.
-
-    What only NumPy's own assignment can convert stays as it is.
-
-    >>> evaluated([1.5, 2], np.dtype("i2"))
-    array([1, 2], dtype=int16)
-    """
-    return value if dtype.kind in "OT" else np.asarray(value, dtype)
