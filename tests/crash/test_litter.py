@@ -110,7 +110,7 @@ def test_chunks_that_a_killed_process_encoded_are_swept(tmp_path: Path) -> None:
     array = ingot.array(values, tmp_path / "a.zarr", chunks=4)
 
     def act() -> Callable[[], None]:
-        ingot.open(tmp_path / "a.zarr", "r+")._handle.value.written(parse(..., (40,)), values + 1)
+        ingot.open(tmp_path / "a.zarr", "r+")._handle.value.assign(parse(..., (40,)), values + 1)
         return lambda: None
 
     Child(act).kill()

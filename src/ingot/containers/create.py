@@ -139,7 +139,7 @@ def create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = filled(engine) if items is None else engine.written(parse(..., schema.shape), items)
+        data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
     handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
     return Array(format, handle, path=place.path, mode="r+")

@@ -378,7 +378,7 @@ def _arrays(node: TableNode) -> Iterator[BcolzMap]:
 
 def _counted(chunks: BcolzMap, rows: int) -> tuple[Any, ...]:
     values = np.arange(1, rows + 1).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).written(parse(..., (rows,)), values).edits
+    return Engine(chunks, Options()).assign(parse(..., (rows,)), values).edits
 
 
 def names_in(store: Store) -> dict[str, Any]:
@@ -622,7 +622,7 @@ def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel:
     filled(folder, {"a": design(wish(9)), "b": design(wish(9))}, rows=9)
     store = LocalStore(folder, writable=True)
     engine = Engine(open_array(store, "a"), Options())
-    commit = engine.written(parse(slice(2, 7), (9,)), 50)
+    commit = engine.assign(parse(slice(2, 7), (9,)), 50)
     died = RuntimeError("died")
 
     def die(self: CommitRun, journal: object, *, sync: bool) -> None:

@@ -113,7 +113,7 @@ def _arrays(node: Column) -> list[ChunkMap]:
 def _counted(chunks: ChunkMap) -> tuple[Any, ...]:
     shape = chunks.schema.shape
     values = np.arange(shape[0]).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).written(parse(..., shape), values).edits
+    return Engine(chunks, Options()).assign(parse(..., shape), values).edits
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
