@@ -32,6 +32,8 @@ WAITING = (
     ("ingot.blosc.blocks", "the native kernel decodes chunks"),
     ("ingot.blosc.decode", "the native kernel decodes chunks"),
     ("ingot.codecs.foreign", "for the long tail of codecs"),
+    ("ingot.codecs.bits", "for codecs that few files name"),
+    ("ingot.codecs.numeric", "for codecs that few files name"),
     ("ingot.testing*", "for tests"),
     ("ingot.cli*", "for the command"),
     *((name, "heavy") for name in ("numcodecs*", "pandas", "pyarrow", "msgpack", "typer", "rich")),

@@ -315,7 +315,7 @@ class Array:
             schema = turn.value.chunks.schema
             given = items if schema.dtype == before.dtype else values
             growth = appended(given, schema, axis)
-            turn.commit(*changes.grown(turn.value, growth.shape, growth.place, growth.values))
+            turn.commit(*changes.grown(turn.value, growth.shape, growth.selection, growth.values))
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Change the length of axes; new cells hold the fill value.
@@ -345,12 +345,12 @@ class Array:
             return changes.assigned(now, place, given)
 
         # Whole chunks are replaced, so they are encoded before the lock is taken.
-        encoded = engine.written(selection, items) if engine.replaces(selection) else None
+        encoded = engine.assign(selection, items) if engine.replaces(selection) else None
         try:
             with handle.writing() as turn:
                 if encoded is not None and turn.value is engine:
                     commit, encoded = encoded, None
-                    turn.commit(engine.settled(), commit)
+                    turn.commit(engine.committed(), commit)
                 else:
                     turn.commit(*assigned(turn.value))
         except NotFoundError:

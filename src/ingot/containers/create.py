@@ -25,7 +25,6 @@ from ingot.formats.format import (
     Request,
     TableSchema,
 )
-from ingot.formats.zarr import fills
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -140,7 +139,7 @@ def create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = filled(engine) if items is None else engine.written(parse(..., schema.shape), items)
+        data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
     handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
     return Array(format, handle, path=place.path, mode="r+")
@@ -226,7 +225,7 @@ def _fill(fill: object, dtype: DType) -> Any:
     if dtype == np.dtype(object):
         return fill
     if fill is None or (type(fill) is int and fill == 0):
-        return fills.zero(dtype)
+        return dtypes.zero(dtype)
     item = np.zeros((), dtype)
     try:
         with np.errstate(all="ignore"):

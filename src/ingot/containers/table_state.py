@@ -320,7 +320,7 @@ def filled(
     for name, chunks in maps.items():
         engine = Engine(chunks, options)
         try:
-            edits += engine.written(parse(..., engine.shape), columns[name]).edits
+            edits += engine.assign(parse(..., engine.shape), columns[name]).edits
         except BaseException:
             engine.discard(Commit(publish=tuple(edits)))
             raise

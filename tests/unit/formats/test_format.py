@@ -4,7 +4,7 @@ import numpy as np
 
 from ingot.codecs.codec import CodecChain
 from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations
-from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map
+from ingot.formats.zarr.v2 import V2ArrayMetadata, Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
 from ingot.stores import MemoryStore
 from ingot.stores.store import Constant, Extent, Inline
@@ -29,7 +29,7 @@ def test_locations_with_ranges_and_others() -> None:
 
 def test_zarr2_keeps_the_contract() -> None:
     schema = ArraySchema((4,), np.dtype("<i4"), (2,), CodecChain(), np.int32(0))
-    chunks = Zarr2Map(MemoryStore(), ArrayMetadata.of(schema))
+    chunks = Zarr2Map(MemoryStore(), V2ArrayMetadata.of(schema))
     assert isinstance(Zarr2Format(), Format)
     assert isinstance(chunks, ChunkMap)
     assert ArrayNode(chunks).schema is schema
