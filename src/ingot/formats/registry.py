@@ -96,6 +96,14 @@ class FormatEntry:
         """Return the format, after loading its code."""
         return cast(Format, _load(self.home)())
 
+    def matches_file(self, head: bytes, tail: bytes) -> bool:
+        """Return whether a file with these first and last bytes is a dataset of the format."""
+        return self.matches is not None and bool(_load(self.matches)(head, tail))
+
+    def matches_folder(self, store: Store, folder: str) -> bool:
+        """Return whether a folder without a marker is a dataset of the format."""
+        return self.looks is not None and bool(_load(self.looks)(store, folder))
+
 
 # In the order of detection: the later a format, the less certain its markers.
 _BUILT_IN: Final = (
@@ -123,7 +131,7 @@ _BUILT_IN: Final = (
         markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
         documents=(("__rootdirs__", "__attrs__"), ("meta/sizes", "meta/storage", "__attrs__")),
         suffixes=(".bcolz",),
-        looks="ingot.formats.bcolz.table:lies_in_data",
+        looks="ingot.formats.bcolz.table:is_data_layout",
         encloses=("__rootdirs__", "shards.json"),
         between="data",
     ),
@@ -286,7 +294,7 @@ def _detect_folder(store: Store, entries: tuple[FormatEntry, ...], lead: str) ->
         return None
     folder = lead.removesuffix("/")
     for entry in entries:
-        if entry.looks is not None and _load(entry.looks)(store, folder):
+        if entry.matches_folder(store, folder):
             return entry
     return None
 
@@ -334,7 +342,7 @@ def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> F
         return None
     for entry in entries:
         first, last = begin[: entry.head], end[max(0, len(end) - entry.tail) :]
-        if entry.matches is not None and _load(entry.matches)(first, last):
+        if entry.matches_file(first, last):
             return entry
     return None
 

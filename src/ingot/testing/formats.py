@@ -140,6 +140,11 @@ class FormatContract:
         assert isinstance(loaded, TableFormat) == (Kind.TABLE in entry.holds)
         assert isinstance(loaded, GroupFormat) == (Kind.GROUP in entry.holds)
 
+    def test_what_the_entry_names_can_be_loaded(self, entry: FormatEntry) -> None:
+        assert entry.load().name == self.format
+        assert not entry.matches_file(bytes(entry.head), bytes(entry.tail))
+        assert not entry.matches_folder(MemoryStore(), "")
+
     def test_the_format_is_listed(self, entry: FormatEntry) -> None:
         kinds = tuple(str(kind.name).lower() for kind in entry.holds)
         assert list_formats()[self.format] == kinds

@@ -19,7 +19,7 @@ def has_readme(store: Store, folder: str) -> bool:
     return "readme" in store.names(folder)
 
 
-HERE = "tests.unit.formats.test_detect"
+HERE = __name__
 
 
 def entry(name: str, **fields: object) -> FormatEntry:
