@@ -188,7 +188,7 @@ class FormatRegistry(Mapping[str, Format]):
     def __getitem__(self, name: str) -> Format:
         found = self._loaded.get(name)
         if found is None:
-            # Two threads may load a format at the same time; the first instance is everybody's.
+            # Two threads may load a format at the same time; the first instance is kept.
             found = self._loaded.setdefault(name, self._entries[name].load())
         return found
 
