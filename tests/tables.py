@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ingot
-from tests.places import Place
+from tests.storage import Place
 
 ROWS = 1000
 

@@ -1,49 +1,17 @@
-//! The native kernel of Ingot: Blosc chunks decoded and encoded, safely and fast.
+//! The native kernel of Ingot: chunked, compressed arrays read and written, safely and fast.
 //!
-//! `python` is the boundary to Python; every other module is plain Rust.
+//! - `chunk`: one Blosc chunk in memory, encoded and decoded, whole or in part.
+//! - `files`: files below a folder, read by position and written as new files.
+//! - `array`: the chunks of one array, found by their addresses, read into and staged from the
+//!   caller's memory.
+//! - `python`: the boundary to Python. Every other module is plain Rust.
+//! - `error` and `interrupt`: why a call failed, and how a long call is interrupted and shared out
+//!   over threads.
 
-mod blosclz;
-mod buffers;
-mod chain;
-mod comparison;
-mod copies;
-mod decode;
-mod documents;
-mod encode;
-mod extended;
-mod extension;
-mod fault;
+mod array;
+mod chunk;
+mod error;
 mod files;
-mod filters;
-#[cfg(test)]
-mod fuzz;
-mod growth;
-mod header;
-mod layout;
-mod learning;
-mod lookout;
-mod lz4;
-mod partial;
-mod picks;
-mod pieces;
-mod pipeline;
+mod interrupt;
+mod memory;
 mod python;
-mod rows;
-#[cfg(test)]
-mod samples;
-mod scatter;
-mod scattered;
-mod scratch;
-mod seals;
-mod search;
-mod shard_reading;
-mod shard_staging;
-mod shards;
-mod special;
-mod staging;
-mod streams;
-mod superchunk;
-mod trailer;
-mod varied;
-mod watch;
-mod zone;

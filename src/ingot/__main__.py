@@ -1,6 +1,6 @@
-"""``python -m ingot``: the ``ingot`` command. Knows nothing else."""
+"""``python -m ingot``: the ``ingot`` command."""
 
-from ingot.cli.commands import main
+from ingot.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -52,45 +52,52 @@ def train_dictionary(
     split: str = "auto",
 ) -> bytes: ...
 def describe() -> Description: ...
-def decompress_box(
-    chunk: Buffer,
-    shape: Sequence[int],
-    starts: Sequence[int],
-    steps: Sequence[int],
-    out: Buffer,
-) -> None: ...
-def read_box(
-    path: str | PathLike[str],
-    shape: Sequence[int],
-    starts: Sequence[int],
-    steps: Sequence[int],
-    out: Buffer,
-    offset: int = 0,
-    length: int | None = None,
-) -> bool: ...
+def read_pieces(
+    root: str | PathLike[str], pieces: Sequence[tuple[str, int, int | None]]
+) -> list[bytes | None] | None: ...
 
-class Layout:
+class Addresses:
     def __new__(
         cls,
         *,
         root: str | PathLike[str],
         names: tuple[str, str, str, str],
-        shape: Sequence[int],
-        chunk: Sequence[int],
-        axes: Sequence[int],
-        itemsize: int,
-        fill: bytes,
+        leading: int | None = None,
+        shards: tuple[Sequence[int], bool, bool, bool] | None = None,
+    ) -> Self: ...
+
+class Coding:
+    def __new__(
+        cls,
+        *,
         kind: str,
         codec: str = "",
         level: int = 0,
         filter: str = "none",
         typesize: int = 1,
         blocksize: int = 0,
+        frame_checksum: bool = False,
         checksum: bool = False,
-        sealed: bool = False,
         verify: str = "first",
-        sharding: tuple[Sequence[int], bool, bool, bool] | None = None,
+        framed: bool = False,
     ) -> Self: ...
+
+class Grid:
+    def __new__(
+        cls,
+        *,
+        shape: Sequence[int],
+        chunk: Sequence[int],
+        order: Sequence[int],
+        fill: bytes,
+        kind: str | None = None,
+        big_endian: bool = False,
+        short: tuple[int, int] | None = None,
+    ) -> Self: ...
+
+class Layout:
+    def __new__(cls, addresses: Addresses, coding: Coding, grid: Grid) -> Self: ...
+    def resized(self, shape: Sequence[int], short: tuple[int, int] | None) -> Self: ...
     def read(
         self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
     ) -> tuple[int, list[Trouble]] | None: ...
@@ -132,6 +139,17 @@ class Layout:
         threads: int,
     ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]: ...
 
-class Lookout:
-    def __new__(cls, path: str, magic: bytes, system: bytes, settled: bytes) -> Self: ...
-    def look(self) -> tuple[int, bool] | None: ...
+class VersionProbe:
+    def __new__(
+        cls, path: str | PathLike[str], magic: bytes, system: bytes, settled: bytes
+    ) -> Self: ...
+    def read(self) -> tuple[int, bool] | None: ...
+    def confirms(self, number: int | None) -> bool: ...
+    def moved(self, number: int | None) -> bool: ...
+    def read_settled(
+        self,
+        root: str | PathLike[str],
+        journal: str,
+        above: Sequence[str],
+        pieces: Sequence[tuple[str, int, int | None]],
+    ) -> tuple[int | None, list[bytes | None]] | None: ...

@@ -21,7 +21,7 @@ from ingot.errors import UnsupportedError
 from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, TableFormat, TableNode
 from ingot.options import Options
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.versions import change
+from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
     from ingot.containers import create_table as tables
@@ -141,14 +141,11 @@ def group(
     if not isinstance(chosen, GroupFormat):
         raise UnsupportedError(f"{chosen.name} has no groups")
     described, options = converted(attrs or {}), options or _OPTIONS
-
-    def build(store: Store) -> Commit:
-        old = in_the_way(place, store, overwrite=overwrite, groups=True)
-        _, commit = chosen.create_group(store, place.inner, described)
-        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
-
     in_the_way(place, place.store, overwrite=overwrite, groups=True)  # Before a lock file is made.
-    change(place.store, build, durability=options.durability)
+    with writing(place.store, durability=options.durability) as turn:
+        old = in_the_way(place, turn.store, overwrite=overwrite, groups=True)
+        _, commit = chosen.create_group(turn.store, place.inner, described)
+        turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
     handle = group_handle(chosen, place.store, place.inner, options)
     return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
 

@@ -1,11 +1,11 @@
-"""NumPy data types as the formats spell them in JSON.
+"""NumPy data types as formats spell them in JSON.
 
-Knows type strings (``"<i4"``, ``"|S5"``, ``"<M8[10ms]"``) and field lists, nested or with sub-array
-shapes, and reads them without ever handing free text to NumPy, whose own reader takes far more than
-a file may say. Refuses to know what a type is used for.
+A type is spelled as a type string (``"<i4"``, ``"|S5"``, ``"<M8[10ms]"``) or as a list of fields,
+which may be nested and have sub-array shapes. A spelling is checked in full before NumPy sees it,
+because NumPy's own parser accepts far more than a file may contain.
 
-Unnamed ``|V`` fields are padding: they are what is left of an aligned struct when it is spelled as
-a field list. They become gaps between the fields, as in the ``.npy`` format.
+Unnamed ``|V`` fields are padding: an aligned struct has them when it is spelled as a list of
+fields. They become gaps between the fields, as in the ``.npy`` format.
 """
 
 import math
@@ -21,21 +21,21 @@ __all__ = [
     "LARGEST_ITEM",
     "TEXT",
     "DType",
-    "claimed",
     "is_variable",
     "narrow_bits",
     "pack",
     "parse",
+    "read_field",
     "zero",
 ]
 
 DType: TypeAlias = np.dtype[Any]
 
 TEXT: DType = np.dtypes.StringDType()
-"""Text of any length: the type in which variable-length strings are held."""
+"""The type of variable-length strings: text of any length."""
 
 LARGEST_ITEM = 2**31 - 1
-"""NumPy counts the bytes of an item in 31 bits."""
+"""The most bytes of an item: NumPy counts them in 31 bits."""
 
 _TYPE = re.compile(
     r"([<>|]?)([biufcmMSUVO])([0-9]{0,10})(?:\[([0-9]{0,9})([A-Za-z]{1,7})\])?", re.A
@@ -53,9 +53,8 @@ _UNITS = frozenset(
     {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"}
 )
 
-
-# What NumPy answers of types that other packages have added.
-_FROM_OTHERS = 2
+# `dtype.isbuiltin` of types that other packages register.
+_REGISTERED = 2
 _NARROW = {
     "int2": 2,
     "uint2": 2,
@@ -67,11 +66,11 @@ _NARROW = {
 }
 
 
-def parse(claim: object, where: str = "dtype") -> DType:
-    """Return the type that a file claims; `where` names the claim in errors.
+def parse(spelling: object, where: str = "dtype") -> DType:
+    """Return the type that a file spells; `where` names the field in errors.
 
-    Types of more than one byte must state their byte order. ``"|O"`` is the object type, at the top
-    only: what its items are is for a codec to say.
+    Types of more than one byte must state their byte order. ``"|O"`` is the object type, which
+    cannot be part of a struct; a codec says what its items are.
 
     >>> parse("<M8[10ms]")
     dtype('<M8[10ms]')
@@ -81,11 +80,11 @@ def parse(claim: object, where: str = "dtype") -> DType:
     Traceback (most recent call last):
     ingot.errors.FormatError: dtype: 'i4' has no byte order, items have several bytes
     """
-    if isinstance(claim, str):
-        return _parse_string(claim, where)
-    if isinstance(claim, list):
-        return _parse_fields(claim, where)
-    raise FormatError(f"{where}: {shown(claim)} is no type string and no list of fields")
+    if isinstance(spelling, str):
+        return _parse_string(spelling, where)
+    if isinstance(spelling, list):
+        return _parse_fields(spelling, where)
+    raise FormatError(f"{where}: {shown(spelling)} is not a type string or a list of fields")
 
 
 def pack(dtype: DType) -> str | list[Any]:
@@ -106,29 +105,30 @@ def pack(dtype: DType) -> str | list[Any]:
         raise UnsupportedError(f"dtype {dtype}: cannot be stored: {error}") from None
 
 
-def claimed(claims: FieldReader, key: str, default: DType | None = None) -> DType:
-    """Take the field `key` as a data type; without a default it must be there.
+def read_field(fields: FieldReader, key: str, default: DType | None = None) -> DType:
+    """Return the field `key` as a data type; without a default it is required.
 
-    >>> claimed(FieldReader("delta", {"dtype": "<i4", "astype": None}), "astype", np.dtype("<i2"))
+    >>> fields = FieldReader("delta", {"dtype": "<i4", "astype": None})
+    >>> read_field(fields, "astype", np.dtype("<i2"))
     dtype('int16')
     """
-    claim = claims.value(key) if default is None else claims.value(key, None)
-    if claim is None and default is not None:
+    spelling = fields.value(key) if default is None else fields.value(key, None)
+    if spelling is None and default is not None:
         return default
-    return parse(claim, f"{claims.where}: {key}")
+    return parse(spelling, f"{fields.where}: {key}")
 
 
 def narrow_bits(dtype: DType) -> int | None:
-    """Return how many bits items have that do not fill the byte they take in memory, else None.
+    """Return the bits of an item of a type narrower than a byte; None for other types.
 
     >>> narrow_bits(np.dtype("u1")) is None
     True
     """
-    return _NARROW.get(dtype.type.__name__) if dtype.isbuiltin == _FROM_OTHERS else None
+    return _NARROW.get(dtype.type.__name__) if dtype.isbuiltin == _REGISTERED else None
 
 
 def is_variable(dtype: DType) -> bool:
-    """Tell whether items live outside the array's own memory: objects, text of any length.
+    """Return whether items lie outside the array's own memory: objects, text of any length.
 
     >>> is_variable(TEXT), is_variable(np.dtype("<U4"))
     (True, False)
@@ -145,49 +145,49 @@ def zero(dtype: DType) -> Any:
     return np.zeros((), dtype)[()]
 
 
-def _parse_string(claim: str, where: str) -> DType:
-    match = _TYPE.fullmatch(claim)
+def _parse_string(spelling: str, where: str) -> DType:
+    match = _TYPE.fullmatch(spelling)
     if match is None:
-        raise FormatError(f"{where}: {shown(claim)} is no type string")
+        raise FormatError(f"{where}: {shown(spelling)} is not a type string")
     order, kind, digits, factor, unit = match.groups()
     if kind == "O":
         if digits not in ("", "8") or unit:
-            raise FormatError(f"{where}: {claim!r} is no type string")
+            raise FormatError(f"{where}: {spelling!r} is not a type string")
         return np.dtype(object)
     if not digits:
-        raise FormatError(f"{where}: {claim!r} does not say how many bytes an item has")
+        raise FormatError(f"{where}: {spelling!r} does not say how many bytes an item has")
     size = int(digits)
-    _check_size(claim, kind, size, where)
+    _check_size(spelling, kind, size, where)
     if (unit is not None) and (
         kind not in "mM" or unit not in _UNITS or (factor and int(factor) == 0)
     ):
-        raise FormatError(f"{where}: {claim!r} has no such unit")
+        raise FormatError(f"{where}: {spelling!r} has no such unit")
     if order not in ("<", ">") and (kind == "U" or (kind not in "SV" and size > 1)):
-        raise FormatError(f"{where}: {claim!r} has no byte order, items have several bytes")
+        raise FormatError(f"{where}: {spelling!r} has no byte order, items have several bytes")
     try:
-        return np.dtype(claim)
+        return np.dtype(spelling)
     except (TypeError, ValueError) as error:
-        # The spelling is sound; what is left is a width or unit that this machine does not have.
-        raise UnsupportedError(f"{where}: {claim!r} is not available here: {error}") from None
+        # The spelling is valid, so this machine does not have the width or unit.
+        raise UnsupportedError(f"{where}: {spelling!r} is not available here: {error}") from None
 
 
-def _check_size(claim: str, kind: str, size: int, where: str) -> None:
+def _check_size(spelling: str, kind: str, size: int, where: str) -> None:
     if kind in _SIZES and size not in _SIZES[kind]:
-        raise FormatError(f"{where}: {claim!r} has no such width")
+        raise FormatError(f"{where}: {spelling!r} has no such width")
     if size == 0:
-        raise FormatError(f"{where}: {claim!r} has items of 0 bytes")
+        raise FormatError(f"{where}: {spelling!r} has items of 0 bytes")
     if size * (4 if kind == "U" else 1) > LARGEST_ITEM:
-        raise LimitError(f"{where}: items of {claim!r} are larger than {LARGEST_ITEM} bytes")
+        raise LimitError(f"{where}: items of {spelling!r} are larger than {LARGEST_ITEM} bytes")
 
 
-def _parse_fields(claim: list[object], where: str) -> DType:
-    if not claim:
-        raise FormatError(f"{where}: a list of no fields")
+def _parse_fields(spelling: list[object], where: str) -> DType:
+    if not spelling:
+        raise FormatError(f"{where}: the list of fields is empty")
     names: list[str] = []
     formats: list[DType] = []
     offsets: list[int] = []
     offset = 0
-    for position, field in enumerate(claim):
+    for position, field in enumerate(spelling):
         name, dtype = _parse_field(field, f"{where}[{position}]")
         if name:
             names.append(name)
@@ -197,10 +197,10 @@ def _parse_fields(claim: list[object], where: str) -> DType:
         if offset > LARGEST_ITEM:
             raise LimitError(f"{where}: items are larger than {LARGEST_ITEM} bytes")
     if len(set(names)) != len(names):
-        raise FormatError(f"{where}: two fields of one name among {names}")
+        raise FormatError(f"{where}: two fields have the same name among {names}")
     if not names:
-        raise FormatError(f"{where}: nothing but padding")
-    if len(names) == len(claim):
+        raise FormatError(f"{where}: the fields are all padding")
+    if len(names) == len(spelling):
         return np.dtype(list(zip(names, formats, strict=True)))
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": offset})
 
@@ -218,10 +218,10 @@ def _parse_field(field: object, where: str) -> tuple[str, DType]:
     return name, dtype
 
 
-def _sub_array(dtype: DType, claim: object, where: str) -> DType:
-    lengths = claim if isinstance(claim, list) else [claim]
+def _sub_array(dtype: DType, shape: object, where: str) -> DType:
+    lengths = shape if isinstance(shape, list) else [shape]
     if len(lengths) > 32 or not all(type(length) is int and length > 0 for length in lengths):
-        raise FormatError(f"{where}: {shown(claim)} is no shape of a sub-array")
+        raise FormatError(f"{where}: {shown(shape)} is not the shape of a sub-array")
     if math.prod(lengths) * dtype.itemsize > LARGEST_ITEM:
         raise LimitError(f"{where}: a sub-array {lengths} of {dtype} has over {LARGEST_ITEM} bytes")
     return np.dtype((dtype, tuple(lengths)))

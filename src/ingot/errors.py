@@ -1,8 +1,8 @@
-"""Every error Ingot raises on purpose.
+"""The errors that Ingot raises on purpose.
 
-Knows the kinds of failure a caller may want to tell apart; refuses to know where they come from.
-Each error is also the built-in error a Python programmer would expect in its place, so code that
-already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
+There is one class for each kind of failure that a caller may want to distinguish. Each error is
+also the built-in error a Python programmer would expect in its place, so code that already catches
+``ValueError``, ``IndexError`` or ``OSError`` keeps working::
 
     IngotError                     any failure below; catch this to catch them all
     ├── FormatError                ValueError: the bytes do not follow the format they claim
@@ -10,17 +10,17 @@ already catches ``ValueError``, ``IndexError`` or ``OSError`` keeps working::
     ├── UnsupportedError           ValueError: a known feature that Ingot does not offer
     ├── UnsafeError                ValueError: reading on would run code or leave the store
     ├── LimitError                 ValueError: larger than the limits the caller set
-    ├── LockedError                BlockingIOError (OSError): somebody else is writing
+    ├── LockedError                BlockingIOError (OSError): another writer holds the lock
     ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
-    ├── NotFoundError              FileNotFoundError (OSError): nothing of that name is there
+    ├── NotFoundError              FileNotFoundError (OSError): nothing of that name exists
     │   └── MemberError            KeyError: a group has no member of that name
-    ├── ExistsError                FileExistsError (OSError): something of that name is there
+    ├── ExistsError                FileExistsError (OSError): something of that name exists
     ├── SelectionError             IndexError: the selection does not fit the data
-    │   └── ColumnError            KeyError: there is no column of that name
+    │   └── ColumnError            KeyError: a table has no column of that name
     └── KernelError                ImportError: the compute kernel asked for cannot be used
 
-A message names the file or field, what it claims, and what is the case. Whoever catches an error
-on its way up and knows more of the place says so with ``add_note`` and lets it pass:
+A message names the file or field, what it claims, and what is the case. Code that catches an error
+on its way up and can say where it happened adds a note with ``add_note`` and raises it again:
 
 >>> try:
 ...     raise CorruptionError("Blosc chunk: cbytes claims 400 bytes, 60 are stored")
@@ -56,7 +56,7 @@ class IngotError(Exception):
     """
 
     def add_note(self, note: str) -> None:
-        """Add a note, unless it is there: places of several levels may say the same."""
+        """Add a note once: several levels of callers may add the same one."""
         if note not in getattr(self, "__notes__", ()):
             super().add_note(note)
 
@@ -98,7 +98,7 @@ class UnsafeError(IngotError, ValueError):
 
 
 class LimitError(IngotError, ValueError):
-    """Larger than the limits in force; raised before the memory is asked for.
+    """Larger than the limits in force; raised before the memory is allocated.
 
     >>> raise LimitError("Blosc chunk: nbytes claims 4294967295 bytes, the limit is 2147483647")
     Traceback (most recent call last):
@@ -116,7 +116,7 @@ class LockedError(IngotError, BlockingIOError):
 
 
 class ReadOnlyError(IngotError, PermissionError):
-    """A write was asked of something opened for reading.
+    """A write to something that was opened for reading.
 
     >>> raise ReadOnlyError("'prices.ingot': opened with mode 'r'")
     Traceback (most recent call last):
@@ -125,7 +125,7 @@ class ReadOnlyError(IngotError, PermissionError):
 
 
 class NotFoundError(IngotError, FileNotFoundError):
-    """Nothing of that name is there.
+    """Nothing of that name exists.
 
     >>> raise NotFoundError("'prices.ingot': no such file")
     Traceback (most recent call last):
@@ -143,7 +143,7 @@ class MemberError(NotFoundError, KeyError):
 
 
 class ExistsError(IngotError, FileExistsError):
-    """Something of that name is there already.
+    """Something of that name exists already.
 
     >>> raise ExistsError("'prices.ingot': a zarr2 dataset is there already")
     Traceback (most recent call last):
@@ -168,7 +168,7 @@ class ColumnError(SelectionError, KeyError):
     ingot.errors.ColumnError: there is no column 'prize'; there is day, price
     """
 
-    # A KeyError shows its argument as if that were the key.
+    # A KeyError prints the repr of its argument, which is meant to be a key.
     __str__ = Exception.__str__
 
 

@@ -1,13 +1,13 @@
-"""How a shape is cut into chunks.
+"""Chunk grids: how the shape of an array is cut into chunks.
 
-Knows the regular grid (which chunks there are, how large each one is) and where a range or a set
-of points falls among the chunks of it. Refuses to know what a chunk holds, where it is stored, and
-what a key looks like.
+A `ChunkGrid` says which chunks an array has and how large each one is. Axes are cut regularly, or
+into chunks of given lengths (`RectilinearAxis`). The functions find the chunks that a range or a
+set of points touches, choose a chunk shape for a new array, and join chunks to blocks for reading
+an array piece by piece.
 
-Ranges are three plain integers, ``start, count, step``: the positions ``start + k * step`` for
-``k`` below ``count``. They may run downwards (``step`` below zero). Cutting is a local matter: a
-range may be cut in windows, each one a range of its own, when a table of all parts at once would
-be too much.
+A range is three plain integers, ``start, count, step``: the positions ``start + k * step`` for
+``k`` below ``count``. Ranges may run downwards (``step`` below zero). A long range can be cut in
+windows, each a range of its own, where a table of all its parts would take too much memory.
 """
 
 import math
@@ -23,8 +23,8 @@ from ingot.errors import SelectionError
 
 __all__ = [
     "BLOCK_BYTES",
-    "MOST_AXES",
-    "MOST_EDGES",
+    "MOST_NUMPY_AXES",
+    "MOST_RECTILINEAR_CHUNKS",
     "ChunkGrid",
     "PointGroups",
     "RangeParts",
@@ -42,27 +42,38 @@ __all__ = [
 
 IntArray = NDArray[np.int64]
 
-MOST_EDGES: Final = 2**22
-"""The most chunks along an axis of this kind: their lengths are held in memory."""
+MOST_NUMPY_AXES: Final = 64
+"""The most axes that a NumPy array can have."""
+
+MOST_RECTILINEAR_CHUNKS: Final = 2**22
+"""The most chunks along a rectilinear axis: their lengths are held in memory."""
+
+BLOCK_BYTES: Final = 2**24
+"""The size of a block, unless a single chunk is larger: enough to keep several threads busy."""
+
+_LARGEST: Final = 2**63 - 1
+_MOST_BLOCKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RectilinearAxis:
-    """The lengths of the chunks along an axis; together they may reach beyond its end.
+    """An axis cut into chunks of given lengths, which may reach beyond the end of the axis.
 
-    >>> edges = RectilinearAxis([2, 5, 2])
-    >>> edges.count(7), edges.count(8), edges.reach(3)
+    >>> axis = RectilinearAxis([2, 5, 2])
+    >>> axis.count(7), axis.count(8), axis.reach(3)
     (2, 3, 9)
     """
 
     lengths: IntArray
     bounds: IntArray = field(init=False, repr=False)
-    """Where the chunks begin, and where the last one ends."""
+    """The start of each chunk, and the end of the last one."""
 
     def __init__(self, lengths: Sequence[int] | IntArray) -> None:
         values = np.asarray(lengths, np.int64).reshape(-1)
-        if len(values) > MOST_EDGES:
-            raise ValueError(f"{len(values)} chunks along an axis, the most is {MOST_EDGES}")
+        if len(values) > MOST_RECTILINEAR_CHUNKS:
+            raise ValueError(
+                f"{len(values)} chunks along an axis, the most is {MOST_RECTILINEAR_CHUNKS}"
+            )
         if len(values) == 0 or values.min() < 1 or values.sum(dtype=np.float64) >= 2**63:
             raise ValueError("the lengths of chunks are positive and end within 64 bits")
         object.__setattr__(self, "lengths", values)
@@ -84,11 +95,11 @@ class RectilinearAxis:
         return int(self.bounds[count])
 
     def begins(self, position: int) -> bool:
-        """Tell whether a chunk begins, or the last one ends, at a position."""
+        """Return whether a chunk begins, or the last one ends, at a position."""
         return int(self.bounds[np.searchsorted(self.bounds, position)]) == position
 
     def covering(self, length: int) -> "RectilinearAxis":
-        """Return the same chunks, and as many more, as long as the last one, as `length` needs.
+        """Return the axis with copies of the last chunk added until it covers `length` items.
 
         >>> RectilinearAxis([2, 5]).covering(13).lengths.tolist()
         [2, 5, 5, 5]
@@ -98,12 +109,12 @@ class RectilinearAxis:
             return self
         last = int(self.lengths[-1])
         more = -(-missing // last)
-        if len(self.lengths) + more > MOST_EDGES:
-            raise ValueError(f"more than {MOST_EDGES} chunks along an axis")
+        if len(self.lengths) + more > MOST_RECTILINEAR_CHUNKS:
+            raise ValueError(f"more than {MOST_RECTILINEAR_CHUNKS} chunks along an axis")
         return RectilinearAxis(np.concatenate([self.lengths, np.full(more, last, np.int64)]))
 
     def numbers(self, points: IntArray) -> IntArray:
-        """Return the chunk of each point.
+        """Return the number of the chunk in which each point lies.
 
         >>> RectilinearAxis([2, 5]).numbers(np.array([0, 2, 6])).tolist()
         [0, 1, 1]
@@ -111,7 +122,7 @@ class RectilinearAxis:
         return np.searchsorted(self.bounds, points, side="right").astype(np.int64) - 1
 
     def cut(self, start: int, count: int, step: int) -> list[tuple[int, int, int, int]]:
-        """Cut a range by chunks, as `ingot.grid.cut_range` does.
+        """Cut a range by chunks, as `cut_range` does.
 
         >>> RectilinearAxis([2, 5]).cut(1, 3, 2)
         [(0, 1, 1, 0), (1, 1, 2, 1)]
@@ -129,23 +140,18 @@ class RectilinearAxis:
         return parts
 
 
-MOST_AXES = 64
-"""As many axes as a NumPy array can have."""
-
-_LARGEST = 2**63 - 1
-
-
 @dataclass(frozen=True, slots=True)
 class ChunkGrid:
     """A shape, and the shape of the chunks it is cut into.
 
-    ``padded`` says what lies beyond the edge: True, every chunk is stored at full size and the
-    overhang is padding; False, the last chunk of an axis is stored as short as it is.
+    In a ``padded`` grid every chunk is stored at full size, and what lies beyond the edge of the
+    array is padding. In others the last chunk of an axis is stored only as long as it is.
 
     An axis of length 0 has no chunks. An array without axes has one, whose coordinates are ``()``.
     A chunk may be larger than the array, but never empty.
 
-    An axis with ``edges`` is cut into chunks of these lengths instead; ``chunk`` has the longest.
+    ``rectilinear`` has the axes that are cut into chunks of given lengths, and None for the others;
+    along those axes ``chunk`` is the length of the longest chunk.
 
     >>> grid = ChunkGrid((10, 4), (4, 4), padded=True)
     >>> grid.counts, grid.chunk_count
@@ -157,23 +163,23 @@ class ChunkGrid:
     shape: tuple[int, ...]
     chunk: tuple[int, ...]
     padded: bool
-    edges: tuple[RectilinearAxis | None, ...] = ()
+    rectilinear: tuple[RectilinearAxis | None, ...] = ()
     counts: tuple[int, ...] = field(init=False)
     """The number of chunks along each axis."""
     axes: tuple[int | RectilinearAxis, ...] = field(init=False, repr=False)
-    """How each axis is cut: the one length of its chunks, or the several."""
+    """How each axis is cut: the length of its chunks, or a `RectilinearAxis`."""
 
     def __post_init__(self) -> None:
         shape = _lengths("shape", self.shape, least=0)
         chunk = _lengths("chunk shape", self.chunk, least=1)
         if len(shape) != len(chunk):
             raise ValueError(f"shape has {len(shape)} axes, the chunk shape {len(chunk)}")
-        if len(shape) > MOST_AXES:
-            raise ValueError(f"shape has {len(shape)} axes, the most is {MOST_AXES}")
+        if len(shape) > MOST_NUMPY_AXES:
+            raise ValueError(f"shape has {len(shape)} axes, the most is {MOST_NUMPY_AXES}")
         axes: tuple[int | RectilinearAxis, ...] = chunk
-        if any(self.edges):
-            cuts = zip(self.edges, chunk, strict=True)
-            axes = tuple(length if edges is None else edges for edges, length in cuts)
+        if any(self.rectilinear):
+            cuts = zip(self.rectilinear, chunk, strict=True)
+            axes = tuple(length if axis is None else axis for axis, length in cuts)
             chunk = tuple(axis if isinstance(axis, int) else axis.longest for axis in axes)
         counts = tuple(map(_count, shape, axes))
         for name, value in (("shape", shape), ("chunk", chunk), ("counts", counts)):
@@ -190,13 +196,13 @@ class ChunkGrid:
         return math.prod(self.counts)
 
     def valid_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the part of a chunk that lies inside the array.
+        """Return the shape of the part of a chunk that lies inside the array.
 
         >>> ChunkGrid((10,), (4,), padded=True).valid_shape((2,))
         (2,)
         """
         self._check(coords)
-        if any(self.edges):
+        if any(self.rectilinear):
             places = map(_place, coords, self.axes)
             lengths = zip(places, self.shape, strict=True)
             return tuple(min(length, size - start) for (start, length), size in lengths)
@@ -206,7 +212,7 @@ class ChunkGrid:
         )
 
     def stored_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """The shape in which a chunk is stored.
+        """Return the shape in which a chunk is stored.
 
         >>> ChunkGrid((10,), (4,), padded=True).stored_shape((2,))
         (4,)
@@ -216,13 +222,13 @@ class ChunkGrid:
         if not self.padded:
             return self.valid_shape(coords)
         self._check(coords)
-        if any(self.edges):
+        if any(self.rectilinear):
             return tuple(length for _, length in map(_place, coords, self.axes))
         return self.chunk
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Where the last chunk of each axis ends, padding included.
+        """The end of the last chunk of each axis, padding included.
 
         >>> ChunkGrid((10,), (4,), padded=True).reach
         (12,)
@@ -233,7 +239,7 @@ class ChunkGrid:
         )
 
     def linear(self, coords: Sequence[int]) -> int:
-        """The number of a chunk when they are counted with the last axis fastest.
+        """Return the number of a chunk, counted with the last axis fastest.
 
         >>> ChunkGrid((10, 10), (4, 4), padded=True).linear((1, 2))
         5
@@ -245,7 +251,7 @@ class ChunkGrid:
         return number
 
     def coords(self, linear: int) -> tuple[int, ...]:
-        """The coordinates of the chunk with that number; the reverse of `linear`.
+        """Return the coordinates of the chunk with a number; the reverse of `linear`.
 
         >>> ChunkGrid((10, 10), (4, 4), padded=True).coords(5)
         (1, 2)
@@ -266,15 +272,62 @@ class ChunkGrid:
             raise SelectionError(f"chunk {tuple(coords)} of a grid of {counts} chunks")
 
 
+def auto_chunks(
+    shape: Sequence[int],
+    itemsize: int,
+    *,
+    target: int = 1 << 20,
+    least: int = 1 << 18,
+    most: int = 1 << 22,
+    growing: bool = False,
+) -> tuple[int, ...]:
+    """Return a chunk shape for general use: near to a cube of 1 MiB, uncompressed.
+
+    The rules, in this order:
+
+    1. An array of at most ``target`` bytes is one chunk.
+    2. Axes are taken from the shortest to the longest. Each aims at the edge of the cube that the
+       budget still allows for it and those after it, so an axis shorter than the edge is kept
+       whole and leaves its share to the others.
+    3. An axis is cut into equal parts, so that the last chunk is about as full as the others. One
+       that makes 32 parts or more takes the edge itself: the waste is small, and a long series of
+       8-byte items gets chunks of exactly 1 MiB.
+    4. A chunk is never below ``least`` bytes, unless the whole array is, and never over ``most``,
+       unless a single item is. Where both cannot hold, the second does.
+
+    An axis of length 0 counts as 1, or as endless with ``growing``, which is right for arrays that
+    start empty and are appended to.
+
+    >>> auto_chunks((400, 500, 500), 4)
+    (67, 63, 63)
+    >>> auto_chunks((10_000_000,), 8)
+    (131072,)
+    >>> auto_chunks((100, 100), 8), auto_chunks((), 8)
+    ((100, 100), ())
+    >>> auto_chunks((0, 100), 8), auto_chunks((0, 100), 8, growing=True)
+    ((1, 100), (1310, 100))
+    """
+    if not 0 < least <= target <= most:
+        raise ValueError(f"chunk sizes must ascend: least {least}, target {target}, most {most}")
+    if itemsize < 0:
+        raise ValueError(f"itemsize is {itemsize}, the least is 0")
+    empty = _LARGEST if growing else 1
+    sizes = [size or empty for size in _lengths("shape", shape, least=0)]
+    item = max(itemsize, 1)
+    if math.prod(sizes) * item <= target:
+        return tuple(sizes)
+    return _fitted(_near_cube(sizes, target / item), sizes, least / item, most / item)
+
+
 def cut_range(
     start: int, count: int, step: int, chunk: int | RectilinearAxis
 ) -> list[tuple[int, int, int, int]]:
     """Cut a range by chunks: one ``(chunk, offset, items, position)`` for each chunk touched.
 
-    ``chunk`` is the number of the chunk, ``offset`` where its first item lies inside it, ``items``
-    how many follow at distance ``step``, ``position`` the place of the first among the range's own
-    items. Parts come in the order of the range. Made for the few parts of a small key; see
-    `cut_range_columns` for many.
+    ``chunk`` is the number of the chunk, ``offset`` the place of its first selected item inside the
+    chunk, ``items`` the number of selected items, at distance ``step``, and ``position`` the place
+    of the first one in the range. Parts come in the order of the range. This is fast for the few
+    parts of a small key; `cut_range_columns` is fast for many.
 
     >>> cut_range(1, 4, 3, chunk=5)
     [(0, 1, 2, 0), (1, 2, 1, 2), (2, 0, 1, 3)]
@@ -332,17 +385,8 @@ def cut_range_columns(start: int, count: int, step: int, chunk: int) -> RangePar
     )
 
 
-def begins_chunk(position: int, chunk: int | RectilinearAxis) -> bool:
-    """Tell whether a chunk begins at a position of an axis.
-
-    >>> begins_chunk(8, 4), begins_chunk(8, RectilinearAxis([3, 6]))
-    (True, False)
-    """
-    return position % chunk == 0 if isinstance(chunk, int) else chunk.begins(position)
-
-
 def count_parts(start: int, count: int, step: int, chunk: int | RectilinearAxis) -> int:
-    """The number of parts that cutting the range would give, without cutting it.
+    """Return the number of parts that cutting a range gives, without cutting it.
 
     >>> count_parts(1, 4, 3, chunk=5)
     3
@@ -354,37 +398,45 @@ def count_parts(start: int, count: int, step: int, chunk: int | RectilinearAxis)
     return abs((start + (count - 1) * step) // chunk - start // chunk) + 1
 
 
+def begins_chunk(position: int, chunk: int | RectilinearAxis) -> bool:
+    """Return whether a chunk begins at a position of an axis.
+
+    >>> begins_chunk(8, 4), begins_chunk(8, RectilinearAxis([3, 6]))
+    (True, False)
+    """
+    return position % chunk == 0 if isinstance(chunk, int) else chunk.begins(position)
+
+
 class PointGroups(NamedTuple):
-    """Points brought together by chunk.
+    """Points grouped by the chunk in which they lie.
 
     Group ``g`` is the points ``order[bounds[g] : bounds[g + 1]]``, all inside the chunk with the
-    coordinates ``chunks[g]``, at the places ``offsets[axis][bounds[g] : bounds[g + 1]]`` of it.
+    coordinates ``chunks[g]``, at the offsets ``offsets[axis][bounds[g] : bounds[g + 1]]`` in it.
     """
 
     chunks: IntArray
     """The coordinates of each chunk touched, one row per group, ascending with the last axis
     fastest."""
     order: IntArray
-    """Positions of the points as they were given. Inside a group they ascend: of two points that
-    are the same item, the one given later comes later, so assigning in this order lets the last
-    one win, whatever the order in which chunks are visited."""
+    """Positions of the points in the input. Inside a group they ascend: of two points that are the
+    same item, the one given later comes later. Assigning in this order lets the last one win, in
+    whatever order chunks are visited."""
     bounds: IntArray
-    """Where the groups begin in ``order``, and its length at the end."""
+    """The start of each group in ``order``, then the length of ``order``."""
     offsets: tuple[IntArray, ...]
-    """For each axis, the place of every point inside its chunk, already in the order of
-    ``order``."""
+    """For each axis, the offset of every point inside its chunk, sorted by ``order``."""
     ordered: bool
-    """True when the points came group by group: ``order`` counts from 0 and gathers nothing."""
+    """Whether the points were given group by group: ``order`` is then 0, 1, 2, …"""
 
 
 def group_points(
     coordinates: Sequence[IntArray], chunk: Sequence[int | RectilinearAxis]
 ) -> PointGroups:
-    """Bring points together by the chunk they lie in.
+    """Group points by the chunk in which they lie.
 
-    ``coordinates`` has an array of equal length for each axis that takes part, ``chunk`` the
-    length of a chunk along each of these; at least one axis. One alone is the case of an index
-    array.
+    ``coordinates`` has one array for each axis that takes part, all of equal length; ``chunk`` has
+    the chunk length along each of these axes. There is at least one axis; an index array has
+    exactly one.
 
     >>> groups = group_points([np.array([7, 0, 6, 0])], [4])
     >>> groups.chunks.tolist(), groups.order.tolist(), groups.bounds.tolist()
@@ -419,135 +471,13 @@ def group_points(
     )
 
 
-def auto_chunks(
-    shape: Sequence[int],
-    itemsize: int,
-    *,
-    target: int = 1 << 20,
-    least: int = 1 << 18,
-    most: int = 1 << 22,
-    growing: bool = False,
-) -> tuple[int, ...]:
-    """A chunk shape that serves most uses of an array: near to a cube of 1 MiB, uncompressed.
-
-    The rules, in this order; the same arguments always give the same answer:
-
-    1. An array of at most ``target`` bytes is one chunk.
-    2. Axes are taken from the shortest to the longest. Each aims at the edge of the cube that the
-       budget still allows for it and those after it, so an axis shorter than the edge is kept
-       whole and leaves its share to the others.
-    3. An axis is cut into equal parts, so that the last chunk is about as full as the others. One
-       that makes 32 parts or more takes the edge itself: the waste is small, and a long series of
-       8-byte items gets chunks of exactly 1 MiB.
-    4. A chunk is never below ``least`` bytes, unless the whole array is, and never over ``most``,
-       unless a single item is. Where both cannot hold, the second does.
-
-    An axis of length 0 counts as 1. With ``growing`` it counts as endless instead: right for
-    arrays that start empty and are appended to.
-
-    >>> auto_chunks((400, 500, 500), 4)
-    (67, 63, 63)
-    >>> auto_chunks((10_000_000,), 8)
-    (131072,)
-    >>> auto_chunks((100, 100), 8), auto_chunks((), 8)
-    ((100, 100), ())
-    >>> auto_chunks((0, 100), 8), auto_chunks((0, 100), 8, growing=True)
-    ((1, 100), (1310, 100))
-    """
-    if not 0 < least <= target <= most:
-        raise ValueError(f"chunk sizes must ascend: least {least}, target {target}, most {most}")
-    if itemsize < 0:
-        raise ValueError(f"itemsize is {itemsize}, the least is 0")
-    empty = _LARGEST if growing else 1
-    sizes = [size or empty for size in _lengths("shape", shape, least=0)]
-    item = max(itemsize, 1)
-    if math.prod(sizes) * item <= target:
-        return tuple(sizes)
-    return _fitted(_near_cube(sizes, target / item), sizes, least / item, most / item)
-
-
-def _near_cube(sizes: list[int], budget: float) -> list[int]:
-    chunk = list(sizes)
-    axes = sorted(range(len(sizes)), key=sizes.__getitem__)
-    for rank, axis in enumerate(axes):
-        edge = max(budget, 1.0) ** (1 / (len(axes) - rank))
-        parts = max(1, round(sizes[axis] / edge))
-        # The small term undoes a root that fell short, such as 64 coming out as 63.999….
-        chunk[axis] = int(edge + 1e-6) if parts >= 32 else -(-sizes[axis] // parts)
-        budget /= chunk[axis]
-    return chunk
-
-
-def _fitted(chunk: list[int], sizes: list[int], least: float, most: float) -> tuple[int, ...]:
-    """Keep the number of items within bounds where equal parts were too coarse for them."""
-    while math.prod(chunk) < least and chunk != sizes:
-        axis = min(
-            (axis for axis in range(len(chunk)) if chunk[axis] < sizes[axis]),
-            key=chunk.__getitem__,
-        )
-        others = math.prod(chunk) // chunk[axis]
-        chunk[axis] = min(sizes[axis], max(chunk[axis] + 1, math.ceil(least / others)))
-    while math.prod(chunk) > most and (longest := max(chunk)) > 1:
-        others = math.prod(chunk) // longest
-        chunk[chunk.index(longest)] = max(1, min(longest - 1, int(most // others)))
-    return tuple(chunk)
-
-
-def _count(size: int, axis: int | RectilinearAxis) -> int:
-    return -(-size // axis) if isinstance(axis, int) else axis.count(size)
-
-
-def _place(position: int, axis: int | RectilinearAxis) -> tuple[int, int]:
-    """Return where a chunk begins along an axis, and its length."""
-    if isinstance(axis, int):
-        return position * axis, axis
-    return int(axis.bounds[position]), int(axis.lengths[position])
-
-
-def _lengths(name: str, lengths: Iterable[int], least: int) -> tuple[int, ...]:
-    """Plain integers of any integer-like lengths, each within what an axis can have."""
-    found = []
-    for axis, length in enumerate(lengths):
-        if isinstance(length, bool | np.bool_):
-            raise ValueError(f"{name}: axis {axis} is {length}, which is not a length")
-        try:
-            number = operator.index(length)
-        except TypeError:
-            raise ValueError(f"{name}: axis {axis} is {length!r}, which is not a length") from None
-        if not least <= number <= _LARGEST:
-            raise ValueError(f"{name}: axis {axis} is {number}, allowed are {least} to 2**63 - 1")
-        found.append(number)
-    return tuple(found)
-
-
-def _sortable(numbers: list[IntArray]) -> NDArray[np.integer]:
-    """One key per point that orders points as their chunks' coordinates do."""
-    if len(numbers[0]) == 0:
-        return np.zeros(0, dtype=np.int64)
-    lows = [int(number.min()) for number in numbers]
-    spans = [int(number.max()) - low + 1 for number, low in zip(numbers, lows, strict=True)]
-    if math.prod(spans) > _LARGEST:
-        return np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    keys = np.zeros(len(numbers[0]), dtype=np.int64)
-    for number, low, span in zip(numbers, lows, spans, strict=True):
-        keys = keys * span + (number - low)
-    # Stable sorting of 16-bit keys is by radix, several times faster than by comparison.
-    return keys.astype(np.uint16) if math.prod(spans) <= 1 << 16 else keys
-
-
-BLOCK_BYTES: Final = 2**24
-"""The size of a block, unless a single chunk is larger: enough to keep several threads busy."""
-
-_MOST_BLOCKS: Final = 8
-
-
 def block_shape(
     grid: ChunkGrid, itemsize: int, *, most: int = BLOCK_BYTES, order: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Return how long a block is along each axis: whole chunks, `most` bytes if it can be.
+    """Return the shape of a block: whole chunks, of at most `most` bytes if one chunk allows it.
 
-    Chunks are joined along the axes in `order`, as far as the budget goes; unless told otherwise
-    from the last axis to the first, so that blocks are runs of the array's own order.
+    Chunks are joined along the axes in `order`, as far as the budget goes. The default order is
+    from the last axis to the first, so that a block is contiguous in the array.
 
     >>> block_shape(ChunkGrid((100, 100), (10, 10), padded=True), 1, most=5000)
     (50, 100)
@@ -574,7 +504,7 @@ def blocks(shape: Sequence[int], block: Sequence[int]) -> Iterator[tuple[slice, 
     if not shape:
         yield ()
         return
-    # Not `itertools.product`: it would hold all blocks of an axis, and a file may claim 2**62.
+    # Not `itertools.product`: it holds all blocks of an axis in memory, and a file may claim 2**62.
     for start in range(0, shape[0], max(1, block[0])):
         first = slice(start, min(start + block[0], shape[0]))
         for others in blocks(shape[1:], block[1:]):
@@ -582,9 +512,9 @@ def blocks(shape: Sequence[int], block: Sequence[int]) -> Iterator[tuple[slice, 
 
 
 def block_rows(grid: ChunkGrid, itemsize: int) -> int:
-    """Return how many items of the first axis to read at once when they are wanted one by one.
+    """Return how many items of the first axis to read at once when iterating over them.
 
-    Whole chunks, so that none is decoded twice, unless that would take far more than a block.
+    These are whole chunks, so that none is decoded twice, unless that takes far more than a block.
 
     >>> block_rows(ChunkGrid((10**9,), (1000,), padded=True), 8)
     2097000
@@ -597,3 +527,72 @@ def block_rows(grid: ChunkGrid, itemsize: int) -> int:
     chunk = grid.chunk[0]
     joined = max(1, BLOCK_BYTES // (row * chunk))
     return max(1, min(chunk * joined, _MOST_BLOCKS * BLOCK_BYTES // row))
+
+
+def _lengths(name: str, lengths: Iterable[int], least: int) -> tuple[int, ...]:
+    """Return lengths as plain integers, each one valid for an axis."""
+    found = []
+    for axis, length in enumerate(lengths):
+        if isinstance(length, bool | np.bool_):
+            raise ValueError(f"{name}: axis {axis} is {length}, which is not a length")
+        try:
+            number = operator.index(length)
+        except TypeError:
+            raise ValueError(f"{name}: axis {axis} is {length!r}, which is not a length") from None
+        if not least <= number <= _LARGEST:
+            raise ValueError(f"{name}: axis {axis} is {number}, allowed are {least} to 2**63 - 1")
+        found.append(number)
+    return tuple(found)
+
+
+def _count(size: int, axis: int | RectilinearAxis) -> int:
+    return -(-size // axis) if isinstance(axis, int) else axis.count(size)
+
+
+def _place(position: int, axis: int | RectilinearAxis) -> tuple[int, int]:
+    """Return the start of a chunk along an axis, and its length."""
+    if isinstance(axis, int):
+        return position * axis, axis
+    return int(axis.bounds[position]), int(axis.lengths[position])
+
+
+def _near_cube(sizes: list[int], budget: float) -> list[int]:
+    chunk = list(sizes)
+    axes = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for rank, axis in enumerate(axes):
+        edge = max(budget, 1.0) ** (1 / (len(axes) - rank))
+        parts = max(1, round(sizes[axis] / edge))
+        # The small term undoes a root that fell short, such as 64 coming out as 63.999….
+        chunk[axis] = int(edge + 1e-6) if parts >= 32 else -(-sizes[axis] // parts)
+        budget /= chunk[axis]
+    return chunk
+
+
+def _fitted(chunk: list[int], sizes: list[int], least: float, most: float) -> tuple[int, ...]:
+    """Return a chunk with `least` to `most` items, where equal parts are too coarse for that."""
+    while math.prod(chunk) < least and chunk != sizes:
+        axis = min(
+            (axis for axis in range(len(chunk)) if chunk[axis] < sizes[axis]),
+            key=chunk.__getitem__,
+        )
+        others = math.prod(chunk) // chunk[axis]
+        chunk[axis] = min(sizes[axis], max(chunk[axis] + 1, math.ceil(least / others)))
+    while math.prod(chunk) > most and (longest := max(chunk)) > 1:
+        others = math.prod(chunk) // longest
+        chunk[chunk.index(longest)] = max(1, min(longest - 1, int(most // others)))
+    return tuple(chunk)
+
+
+def _sortable(numbers: list[IntArray]) -> NDArray[np.integer]:
+    """Return one key per point; keys sort like the coordinates of the chunks."""
+    if len(numbers[0]) == 0:
+        return np.zeros(0, dtype=np.int64)
+    lows = [int(number.min()) for number in numbers]
+    spans = [int(number.max()) - low + 1 for number, low in zip(numbers, lows, strict=True)]
+    if math.prod(spans) > _LARGEST:
+        return np.unique(np.stack(numbers, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    keys = np.zeros(len(numbers[0]), dtype=np.int64)
+    for number, low, span in zip(numbers, lows, spans, strict=True):
+        keys = keys * span + (number - low)
+    # Stable sorting of 16-bit keys is by radix, several times faster than by comparison.
+    return keys.astype(np.uint16) if math.prod(spans) <= 1 << 16 else keys

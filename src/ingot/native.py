@@ -1,15 +1,15 @@
-"""Which compute kernel runs, and why.
+"""The choice of the compute kernel, and the functions that kernels offer.
 
-Knows that two modules offer the same functions: ``ingot._native``, compiled from Rust when the
-package is built, and ``ingot.blosc.decode``, its twin in NumPy. Chooses one at first use and
-can say why. Refuses to know what the functions compute.
+Two modules offer the same functions on Blosc chunks: ``ingot._native``, compiled from Rust when the
+package is built, and ``ingot.blosc.decode``, its twin in NumPy. One of them is chosen at first use,
+with a reason that ``ingot doctor`` prints.
 
-The environment decides: ``INGOT_KERNEL=native`` insists on the compiled kernel, ``python`` on the
-twin, unset takes the compiled one if it was built. A compiled kernel that is there and cannot be
-used (another ABI, another machine) is always an error, never a silent fallback.
+The environment decides: ``INGOT_KERNEL=native`` requires the compiled kernel, ``python`` requires
+the twin, and without it the compiled kernel is used if it was built. A compiled kernel that exists
+and cannot be used (another ABI, another machine) is always an error, never a silent fallback.
 
-The kernel is imported by name at first use, not at the top of this file. The twin stands above
-this module and pulls in numcodecs, which costs as much as NumPy itself; who runs the compiled
+The kernel is imported by name at first use, not at the top of this file. The twin is in a higher
+row and imports numcodecs, which costs as much as NumPy itself: programs that run the compiled
 kernel should not pay for it, and ``import ingot`` should stay light either way.
 """
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, 
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -50,8 +50,8 @@ __all__ = [
     "reason",
 ]
 
-ABI = 10
-"""The version of the kernel's functions that this package calls; the native one must state it."""
+ABI = 11
+"""The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
 _BUILD_RECORD = os.path.join(os.path.dirname(__file__), "_build.json")
@@ -59,7 +59,7 @@ _REBUILD = "reinstall Ingot (pip install --force-reinstall --no-cache-dir), or .
 
 
 class Description(TypedDict):
-    """What a kernel says of itself."""
+    """The properties of a kernel, as `Kernel.describe` returns them."""
 
     kernel: str
     simd: str
@@ -67,7 +67,7 @@ class Description(TypedDict):
 
 
 class Kernel(Protocol):
-    """The functions both kernels offer, on single Blosc chunks. Both raise ``ingot.errors``."""
+    """The functions on single Blosc chunks that both kernels offer; both raise ``ingot.errors``."""
 
     def decompress(
         self,
@@ -76,7 +76,7 @@ class Kernel(Protocol):
         threads: int = 1,
         limit: int = 2**31 - 1,
     ) -> bytes | int:
-        """Decode a whole chunk: into new bytes, or into ``out``, returning how many bytes."""
+        """Decode a whole chunk into new bytes, or into ``out``; then return the number of bytes."""
 
     def decompress_slice(
         self,
@@ -86,7 +86,7 @@ class Kernel(Protocol):
         out: "Buffer | None" = None,
         limit: int = 2**31 - 1,
     ) -> bytes | int:
-        """Decode items ``start`` to ``stop``, touching only the blocks that hold them."""
+        """Decode items ``start`` to ``stop``, reading only the blocks that hold them."""
 
     def compress(
         self,
@@ -98,7 +98,7 @@ class Kernel(Protocol):
         blocksize: int,
         threads: int = 1,
     ) -> bytes:
-        """Encode one Blosc-1 chunk; ``blocksize`` 0 leaves the block size to the kernel."""
+        """Encode one Blosc-1 chunk; with ``blocksize`` 0 the kernel chooses the block size."""
 
     def compress2(
         self,
@@ -112,7 +112,7 @@ class Kernel(Protocol):
         dictionary: "Buffer | None" = None,
         threads: int = 1,
     ) -> bytes:
-        """Encode one Blosc-2 chunk; a filter is its number and its metadata, first one first."""
+        """Encode one Blosc-2 chunk; filters are numbers with metadata, in the order applied."""
 
     def train_dictionary(
         self,
@@ -124,14 +124,14 @@ class Kernel(Protocol):
         blocksize: int = 0,
         split: str = "auto",
     ) -> bytes:
-        """Learn a dictionary for the chunk that ``compress2`` would make; empty if none pays."""
+        """Return a dictionary for the chunk that ``compress2`` would make; empty if none pays."""
 
     def describe(self) -> Description:
-        """Name the kernel, its vector instructions and its codecs."""
+        """Return the name of the kernel, its vector instructions and its codecs."""
 
 
 class KernelWarning(RuntimeWarning):
-    """Ingot runs on the slow kernel because building the fast one failed.
+    """Ingot runs on the slow Python kernel because building the native one failed.
 
     >>> issubclass(KernelWarning, RuntimeWarning)
     True
@@ -141,9 +141,9 @@ class KernelWarning(RuntimeWarning):
 class Layout(Protocol):
     """Where the chunks of an array lie and how they are coded; only the native kernel has it.
 
-    A *trouble* is what went wrong with one chunk: its coordinates, its key, the error. A *staged*
-    chunk is its coordinates, its key, then key, size and CRC-32 of the file that waits to take its
-    place; no key (and zeros) when the chunk holds nothing but the fill value.
+    A *trouble* is the failure of one chunk: its coordinates, its key, the error. A *staged* chunk
+    is its coordinates, its key, then key, size and CRC-32 of the staged file that replaces it; None
+    and zeros when the chunk holds only the fill value.
     """
 
     def read(
@@ -153,10 +153,10 @@ class Layout(Protocol):
         steps: "Sequence[int]",
         threads: int,
     ) -> "tuple[int, list[Trouble]] | None":
-        """Read a box into ``out``; None if all was well, else the absent chunks and troubles."""
+        """Read a box into ``out``; return None on success, else the absent chunks and troubles."""
 
     def resized(self, shape: "Sequence[int]", short: tuple[int, int] | None) -> "Layout":
-        """Return the same array in another shape; ``short`` is as for a new one. Not for shards."""
+        """Return the layout in another shape, ``short`` as in the constructor. Not for shards."""
 
     def read_outer(
         self,
@@ -166,7 +166,7 @@ class Layout(Protocol):
         indices: "Sequence[NDArray[np.int64] | None]",
         threads: int,
     ) -> "tuple[int, list[Trouble]] | None":
-        """Read likewise; along the axes that have an index array, that counts."""
+        """Read like ``read``, by an index array along the axes that have one."""
 
     def stage(
         self,
@@ -178,12 +178,12 @@ class Layout(Protocol):
         threads: int,
         transaction: str,
     ) -> "tuple[list[Staged], list[Trouble]]":
-        """Encode the chunks of a box, those with the numbers ``first`` to ``last``, into files."""
+        """Encode the chunks of a box with the numbers ``first`` to ``last`` into staged files."""
 
     def gather(
         self, out: "NDArray[Any]", rows: "NDArray[Any]", threads: int
     ) -> "list[Trouble] | None":
-        """Copy rows with trailers, by ascending numbers, to ``out``; None if all was well."""
+        """Copy rows of chunks with trailers, by ascending numbers, to ``out``; None on success."""
 
     def compare(
         self,
@@ -192,7 +192,7 @@ class Layout(Protocol):
         comparisons: "Sequence[tuple[str, bytes]]",
         threads: int,
     ) -> "list[Trouble] | None":
-        """Say in ``out`` of which rows from ``start`` on all comparisons are true."""
+        """Mark in ``out`` the rows from ``start`` on for which all comparisons are true."""
 
     def search(
         self,
@@ -202,40 +202,41 @@ class Layout(Protocol):
         numbers: bool,
         threads: int,
     ) -> "tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]":
-        """Count the rows of which all comparisons are true, here and with other arrays.
+        """Count the rows for which all comparisons are true, in this array and in others.
 
-        Their numbers as 64-bit integers come next, if these are wanted, then what was wrong with
-        which array, this one being number 0.
+        Return the count, the row numbers as 64-bit integers if ``numbers`` is true, and the
+        troubles of each array by its position, this array being number 0.
         """
 
     def zones(self, numbers: "Sequence[int]") -> list[bytes]:
-        """Read the zone maps of chunks that have trailers; empty where there is none."""
+        """Return the zone maps of chunks with trailers; empty bytes for a chunk without one."""
 
 
 class VersionProbe(Protocol):
-    """A place to look at a lock file from; only the native kernel has it."""
+    """A cheap probe of the version in a lock file; only the native kernel has it."""
 
-    def look(self) -> "tuple[int, bool] | None":
+    def read(self) -> "tuple[int, bool] | None":
         """Return the sequence number, and whether the state is certain; None without a file."""
 
     def confirms(self, number: int | None) -> bool:
-        """Tell whether a look now would give ``number``, for certain."""
+        """Return whether the sequence number is still ``number``, for certain."""
 
     def moved(self, number: int | None) -> bool:
-        """Tell whether a look would no longer give ``number``, as far as that is quickly told."""
+        """Return whether the sequence number is known to differ from ``number``: a quick check."""
 
-    def glance(
+    def read_settled(
         self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
     ) -> "tuple[int | None, list[bytes | None]] | None":
-        """Return the sequence number, and pieces of files that were read while nobody wrote.
+        """Return the sequence number, and pieces of files of one committed state.
 
-        None where that takes longer, and where one of the names `above` is in the folder above.
+        None where the slow way is needed: a writer is active or left a journal, or one of the names
+        `above` exists in the parent folder.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel, and why it is this one.
+    """The chosen kernel, and the reason for the choice.
 
     >>> choose("python").reason
     'INGOT_KERNEL=python asks for it'
@@ -255,27 +256,36 @@ def kernel() -> Kernel:
     return choice().module
 
 
-def make_layout(**arguments: Any) -> Layout | None:
-    """Return the layout that the arguments describe, or None when the twin runs."""
+def make_layout(
+    addresses: "Mapping[str, Any]", coding: "Mapping[str, Any]", grid: "Mapping[str, Any]"
+) -> Layout | None:
+    """Return the layout of an array; None when the twin runs.
+
+    The arguments are the keywords of ``Addresses`` (where the chunks lie), ``Coding`` (how they are
+    coded) and ``Grid`` (which items they hold): three values that are independent of each other.
+    """
     compiled = _compiled()
-    return None if compiled is None else cast(Layout, compiled.Layout(**arguments))
+    if compiled is None:
+        return None
+    values = compiled.Addresses(**addresses), compiled.Coding(**coding), compiled.Grid(**grid)
+    return cast(Layout, compiled.Layout(*values))
 
 
 def make_version_probe(
     path: str, magic: bytes, system: bytes, settled: bytes
 ) -> VersionProbe | None:
-    """Return the way to look at a lock file at little cost, or None when the twin runs."""
+    """Return a cheap probe of the version in a lock file; None when the twin runs."""
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(VersionProbe, compiled.Lookout(path, magic, system, settled))
+    return cast(VersionProbe, compiled.VersionProbe(path, magic, system, settled))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":
     """Return short pieces of files below a folder (key, start, length); None for absent files.
 
-    None altogether when the twin runs, and where only the longer way can say what is there: a piece
-    is large, or something is no plain file.
+    The result is None when the twin runs, and where the slow way is needed: a piece is large, or
+    something is not a plain file.
     """
     compiled = _compiled()
     if compiled is None:
@@ -284,13 +294,13 @@ def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | N
 
 
 def _compiled() -> Any:
-    """Return the compiled module, with what the twin does not have; None when the twin runs."""
+    """Return the compiled module, which has more than `Kernel` says; None when the twin runs."""
     chosen = choice()
     return chosen.module if chosen.name == "native" else None
 
 
 def reason() -> str:
-    """Say why the kernel in use is the one in use.
+    """Return the reason why the kernel in use was chosen.
 
     >>> isinstance(reason(), str)
     True
@@ -300,7 +310,7 @@ def reason() -> str:
 
 @cache
 def choice() -> Choice:
-    """Return the choice that holds for this process, made by the environment at first use.
+    """Return the choice for this process, made from the environment at first use.
 
     >>> choice() is choice()
     True
@@ -309,7 +319,7 @@ def choice() -> Choice:
 
 
 def choose(preference: str | None) -> Choice:
-    """Choose and load a kernel: ``"native"``, ``"python"``, or ``None`` for the best there is.
+    """Choose and load a kernel: ``"native"``, ``"python"``, or ``None`` for the fastest one built.
 
     >>> choose("python").name
     'python'
@@ -364,7 +374,7 @@ def _load_native(why: str) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class _BuildRecord:
-    """What the build said of the native kernel when it left it out."""
+    """What the build recorded about a native kernel that it did not build."""
 
     reason: str
     failed: bool

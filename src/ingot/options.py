@@ -1,6 +1,6 @@
-"""What a caller may decide about how data is moved: a value that is passed along, never a global.
+"""Options: what a caller decides about how data is moved.
 
-Knows the names, their defaults and their bounds. Refuses to know who heeds them.
+Options are values that are passed along, never globals.
 """
 
 import os
@@ -15,7 +15,7 @@ _VERIFICATIONS: Final = ("first", "always", "never")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is refused because it is too large, whatever a file says.
+    """The largest sizes that are accepted, whatever a file claims.
 
     >>> Limits().chunk_bytes
     2147483631
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How data is moved.
+    """How data is moved: threads, caching, durability, verification and limits.
 
     >>> Options(threads=1).cache_bytes
     0
@@ -44,15 +44,15 @@ class Options:
     """
 
     threads: int | None = None
-    """How many threads one call may use; None is one for each processor this process may use."""
+    """How many threads one call may use; None means one for each available processor."""
     cache_bytes: int = 0
     """How many bytes of decoded chunks an open array may keep."""
     durability: Literal["full", "process"] = "full"
-    """What a returned call has survived: a power cut, or only the end of the process."""
+    """What committed data survives: a power cut, or only the end of the process."""
     verify: Literal["first", "always", "never"] = "first"
     """When checksums over whole chunks are compared."""
     allow_pickle: bool = False
-    """Whether objects may be unpickled, which runs code that a file brings along."""
+    """Whether objects may be unpickled, which runs code from the file."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Options:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {choices}")
 
     def thread_count(self) -> int:
-        """The number of threads that `threads` stands for.
+        """Return the number of threads that `threads` stands for.
 
         >>> Options(threads=3).thread_count()
         3

@@ -1,7 +1,7 @@
-"""What an array is, whatever format it came from.
+"""The schema of an array: shape, type, chunks, fill value, codecs and attributes.
 
-Knows shape, type, chunks, fill value, codecs and attributes of an array, and what follows from
-them for a chunk. Refuses to know where chunks lie and how metadata is spelled.
+A schema is the same for every format. It does not say where chunks lie or how a format spells its
+metadata.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ __all__ = ["ArraySchema"]
 class ArraySchema:
     """The description of one array.
 
-    `fill` is one item of `dtype`: what cells read as that were never written. `order` is the order
-    in which the items of a chunk are stored, "C" or "F"; the chain does what it takes, this is for
-    those who ask. `padded` chunks have full size at the edges, others are cut there. In a `sparse`
-    array a chunk that is not stored holds the fill value; in others it is lost.
+    `fill` is one item of `dtype`, the value of cells that were never written. `order` is the order
+    in which the items of a chunk are stored, "C" or "F"; it only informs, since the chain has the
+    filter that transposes. `padded` chunks have full size at the edges, others are cut there. In a
+    `sparse` array a chunk that is not stored holds the fill value; in others it is lost.
 
     >>> import numpy as np
     >>> schema = ArraySchema((10,), np.dtype("<f8"), (4,), CodecChain(), np.float64(0))
@@ -40,39 +40,39 @@ class ArraySchema:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     padded: bool = True
     sparse: bool = True
-    edges: tuple[RectilinearAxis | None, ...] = ()
-    """The lengths of chunks along the axes that have several; `chunks` has the longest."""
+    rectilinear: tuple[RectilinearAxis | None, ...] = ()
+    """The axes that are cut into chunks of several lengths; `chunks` has the longest of each."""
     dimension_names: tuple[str | None, ...] | None = None
-    """What the axes are called, where a format can say it."""
+    """The names of the axes, in formats that store them."""
     grid: ChunkGrid = field(init=False, repr=False)
-    """How the shape is cut into chunks."""
+    """The chunks that the shape is cut into."""
 
     def __post_init__(self) -> None:
-        grid = ChunkGrid(self.shape, self.chunks, self.padded, self.edges)
+        grid = ChunkGrid(self.shape, self.chunks, self.padded, self.rectilinear)
         object.__setattr__(self, "grid", grid)
-        if self.edges:
+        if self.rectilinear:
             object.__setattr__(self, "chunks", grid.chunk)
 
     @property
     def codec(self) -> tuple[Stage, ...]:
-        """What a chunk goes through apart from what every chunk does: as it is asked for."""
-        # The order of the items is told by itself, and is no codec in most formats.
-        reversing = self.order == "F"
+        """The codec as a caller spells it: the stages of the chain, without those implied."""
+        # `order` says this already, and most formats do not store it as a codec.
+        transposed = self.order == "F"
         ndim, chain = len(self.shape), self.chain
         filters = [
-            each for each in chain.filters if not (reversing and each.axes(ndim) is not None)
+            each for each in chain.filters if not (transposed and each.axes(ndim) is not None)
         ]
         serializer = () if chain.serializer.plain(self.dtype) else (chain.serializer,)
         return (*filters, *serializer, *chain.compressors)
 
     def spec(self, coords: tuple[int, ...]) -> ChunkSpec:
-        """Return what the chunk at `coords` decodes to."""
+        """Return the shape and type that the chunk at `coords` decodes to."""
         grid = self.grid
         return ChunkSpec(grid.stored_shape(coords), self.dtype, self.fill, grid.linear(coords))
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the whole array; what variable-length items hold is not in it."""
+        """The bytes of the whole array, without the contents of variable-length items."""
         size = self.dtype.itemsize
         for length in self.shape:
             size *= length
@@ -80,12 +80,12 @@ class ArraySchema:
 
     @property
     def variable(self) -> bool:
-        """Whether items live outside the array's own memory: objects, text of any length."""
+        """Whether items lie outside the array's own memory: objects, text of any length."""
         return dtypes.is_variable(self.dtype)
 
     def resized(self, shape: tuple[int, ...]) -> Self:
-        """Return the same array of another shape; chunks of several lengths go on as the last."""
-        if not self.edges:
+        """Return the schema with another shape; rectilinear axes grow by chunks like the last."""
+        if not self.rectilinear:
             return type(self)(
                 shape,
                 self.dtype,
@@ -98,11 +98,12 @@ class ArraySchema:
                 self.sparse,
                 dimension_names=self.dimension_names,
             )
-        edges = tuple(
-            axis and axis.covering(length) for axis, length in zip(self.edges, shape, strict=True)
+        rectilinear = tuple(
+            axis and axis.covering(length)
+            for axis, length in zip(self.rectilinear, shape, strict=True)
         )
-        return replace(self, shape=shape, edges=edges)
+        return replace(self, shape=shape, rectilinear=rectilinear)
 
     def described(self, attrs: Mapping[str, Any]) -> Self:
-        """Return the same array with other attributes."""
+        """Return the schema with other attributes."""
         return replace(self, attrs=attrs)

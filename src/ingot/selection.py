@@ -1,13 +1,13 @@
-"""NumPy-style keys made explicit: one range or index array per axis.
+"""Selections: NumPy keys as one range or index array per axis.
 
-Knows what a key means on an array of a given shape: which items it names, in which order, and the
-shape NumPy would give the result, for reading and for assigning. Refuses to know about chunks,
-data and where data comes from.
+A selection says what a key means for an array of a given shape: which items it selects, in which
+order, and the shape that NumPy gives the result, for reading and for assigning. Chunks and data
+are not part of it.
 
-A selection separates what to fetch from how to present it. Whoever moves the data does so in
-*engine order*, an array of the selection's ``engine_shape``, and lets the selection do the rest::
+A selection separates what to fetch from how to present it. The engine moves data in *engine
+order*, as an array of the selection's ``engine_shape``; the selection does the rest::
 
-    reading    engine array -> selection.finish(array)        -> what NumPy would return
+    reading    engine array -> selection.finish(array)         -> what NumPy would return
     assigning  any value    -> selection.prepare(value, dtype) -> engine array
 
 There are three kinds, from the cheapest to the most general:
@@ -19,13 +19,13 @@ kind                  keys                                      engine order
 `OrthogonalSelection` one index array or mask among the above;  outer product of the axes
                       several that span a product (`np.ix_`);
                       every key of `parse_orthogonal`
-`CoordinateSelection` index arrays that are walked together;    points, then the ranges left
+`CoordinateSelection` index arrays that broadcast together;     points, then the ranges left
                       masks over several axes
 ===================== ========================================= ===============================
 
-An item may be named twice. On assignment the last one wins, last in the order of the index arrays
-as they were given (C order). Engine order keeps that order along every axis, so it holds as long
-as items of one chunk are assigned in the order in which engine order has them.
+An item may be selected twice. On assignment the last one wins: last in the C order of the index
+arrays. Engine order keeps that order along every axis, so the rule holds as long as the items of
+one chunk are assigned in engine order.
 """
 
 import math
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import SelectionError
-from ingot.grid import MOST_AXES
+from ingot.grid import MOST_NUMPY_AXES
 
 __all__ = [
     "BREAK",
@@ -59,6 +59,8 @@ __all__ = [
 ]
 
 IntArray = NDArray[np.int64]
+Shape = tuple[int, ...]
+Axis = range | IntArray
 
 NEW: Final = -1
 """A piece that adds an axis of length 1."""
@@ -69,14 +71,232 @@ GROUP: Final = -3
 BREAK: Final = -4
 """A piece that only separates its neighbours: ``...``, even where it stands for no axis."""
 
+_WHOLE = slice(None)
+_BOX_MISMATCH = "could not broadcast input array from shape {} into shape {}"
+_FANCY_MISMATCH = (
+    "shape mismatch: value array of shape {} could not be broadcast to indexing result of shape {}"
+)
+
+
+class BasicSelection(NamedTuple):
+    """A box with steps: what integers, slices, ``...`` and None select.
+
+    Along axis ``k`` it has the positions ``starts[k] + i * steps[k]`` for ``i`` below
+    ``counts[k]``. Steps may be negative, never 0. Where fewer than two items are selected the step
+    is 1; where none is selected the start is 0.
+
+    This is a tuple rather than a dataclass because every read of a single element builds one, and
+    building a frozen dataclass takes three times as long.
+
+    >>> parse((3, slice(None, None, -2)), (5, 6))
+    BasicSelection(starts=(3, 5), counts=(1, 3), steps=(1, -2), dropped=(True, False), shape=(3,),
+    scalar=False)
+    """
+
+    starts: Shape
+    counts: Shape
+    steps: Shape
+    dropped: tuple[bool, ...]
+    """True for axes that an integer selected: of length 1 in the box, absent from the result."""
+    shape: Shape
+    """The shape of the result."""
+    scalar: bool
+    """True when NumPy returns an item instead of an array without axes."""
+
+    @property
+    def engine_shape(self) -> Shape:
+        """The shape of the box.
+
+        >>> parse(3, (5, 6)).engine_shape
+        (1, 6)
+        """
+        return self.counts
+
+    def finish(self, array: NDArray[Any]) -> Any:
+        """Return what NumPy would return for the box: a view, or an item for a scalar key.
+
+        >>> parse((0, None), (2, 3)).finish(np.zeros((1, 3))).shape
+        (1, 3)
+        """
+        if self.scalar:
+            return array.reshape(())[()]
+        return array.reshape(self.shape)
+
+    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Broadcast a value to be assigned to the shape of the box, by NumPy's rules.
+
+        The array returned must not be written to: it may be a view of ``value`` and may repeat
+        items in place (strides of 0). With a ``dtype`` items are cast as in NumPy's assignment.
+
+        >>> parse(slice(1, 4), (5,)).prepare(7).tolist()
+        [7, 7, 7]
+        >>> parse(slice(1, 4), (5,)).prepare([1, 2])
+        Traceback (most recent call last):
+        ValueError: could not broadcast input array from shape (2,) into shape (3,)
+        """
+        spread = _spread(value, dtype, self.shape, _BOX_MISMATCH, scalar=self.scalar)
+        return spread.reshape(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How the axes of engine order become those of a result.
+
+    Engine order is reshaped to ``split``, its axes are put in the given ``order``, and axes of
+    length 1 are added to give ``shape``.
+
+    >>> Arrangement(split=(2, 3), order=(1, 0), shape=(3, 1, 2)).finish(np.zeros(6)).shape
+    (3, 1, 2)
+    """
+
+    split: Shape
+    order: Shape
+    shape: Shape
+
+    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the result for an array in engine order; a view when ``array`` is contiguous.
+
+        >>> Arrangement((2, 2), (1, 0), (2, 2)).finish(np.arange(4)).tolist()
+        [[0, 2], [1, 3]]
+        """
+        return array.reshape(self.split).transpose(self.order).reshape(self.shape)
+
+    def prepare(
+        self, value: object, dtype: np.dtype[Any] | None, engine_shape: Shape
+    ) -> NDArray[Any]:
+        """Return a value to be assigned in engine order; the reverse of `finish`.
+
+        >>> Arrangement((2, 2), (1, 0), (2, 2)).prepare([[0, 2], [1, 3]], None, (4,)).tolist()
+        [0, 1, 2, 3]
+        """
+        spread = _spread(value, dtype, self.shape, _FANCY_MISMATCH)
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        turned = spread.reshape([self.split[axis] for axis in self.order]).transpose(back)
+        return turned.reshape(engine_shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FancySelection:
+    """A selection with index arrays: what the two kinds of these have in common.
+
+    Index arrays belong to the selection alone. They are read-only, one-dimensional and within
+    bounds, and keep the order and the duplicates of the key.
+    """
+
+    axes: tuple[Axis, ...]
+    """A range or an index array for each axis of the array that is selected from."""
+    engine_shape: Shape
+    """The shape of engine order."""
+    arrangement: Arrangement
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result.
+
+        >>> parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7)).shape
+        (2, 2, 3)
+        """
+        return self.arrangement.shape
+
+    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return what NumPy would return for an array in engine order.
+
+        >>> parse((0, slice(0, 3), [1, 2]), (5, 6, 7)).finish(np.zeros((1, 3, 2))).shape
+        (2, 3)
+        """
+        return self.arrangement.finish(array)
+
+    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Return a value to be assigned in engine order; see `BasicSelection.prepare`.
+
+        >>> parse((slice(0, 3), [1, 2], [1, 2]), (5, 6, 7)).prepare([8, 9]).tolist()
+        [[8, 8, 8], [9, 9, 9]]
+        """
+        return self.arrangement.prepare(value, dtype, self.engine_shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrthogonalSelection(FancySelection):
+    """The outer product of one range or index array per axis.
+
+    Engine order has the axes of the array, each as long as its range or index array.
+
+    >>> selection = parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7))
+    >>> selection.axes
+    (range(0, 1), range(0, 3), array([1, 2, 3, 4]))
+    >>> selection.engine_shape, selection.shape
+    ((1, 3, 4), (2, 2, 3))
+    """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoordinateSelection(FancySelection):
+    """Points given by several index arrays, and all of the ranges at each point.
+
+    Engine order is the points, then one axis for each range. The index arrays among ``axes`` all
+    have as many items as there are points. The key ``False`` selects 0 points without any of them.
+
+    >>> selection = parse(([1, 2, 3], slice(0, 4), [5, 5, 6]), (5, 6, 7))
+    >>> selection.axes
+    (array([1, 2, 3]), range(0, 4), array([5, 5, 6]))
+    >>> selection.engine_shape, selection.shape
+    ((3, 4), (3, 4))
+    """
+
+
+Selection: TypeAlias = BasicSelection | OrthogonalSelection | CoordinateSelection
+
+
+def parse(key: object, shape: Shape) -> Selection:
+    """Return what ``array[key]`` selects from a NumPy array of a shape.
+
+    Keys that do not fit the shape raise `SelectionError`, an `IndexError`. As in NumPy, a slice
+    with a bound that is not an integer raises `TypeError`, a step of 0 `ValueError`.
+
+    >>> parse((slice(2, 8, 3), -1), (10, 20)).shape
+    (2,)
+    >>> parse([True, False, True], (3, 4)).axes
+    (array([0, 2]), range(0, 4))
+    >>> parse(10, (10,))
+    Traceback (most recent call last):
+    ingot.errors.SelectionError: index 10 is out of bounds for axis 0 with size 10
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    selection = _parse_plain(items, shape)
+    if selection is not None:
+        return selection
+    read = Key.read(items, shape)
+    return _advanced(read) if GROUP in read.pieces else _basic(read)
+
+
+def parse_orthogonal(key: object, shape: Shape) -> Selection:
+    """Return what ``array.oindex[key]`` selects: every axis is selected on its own.
+
+    The key may have integers, slices, ``...``, None, and arrays of integers or booleans with one
+    axis. The result has the axes of the array in their order, integers left out.
+
+    >>> selection = parse_orthogonal(([0, 2], slice(1, 3), [True, False, True]), (5, 6, 3))
+    >>> selection.shape, selection.axes
+    ((2, 2, 2), (array([0, 2]), range(1, 3), array([0, 2])))
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    selection = _parse_plain(items, shape)
+    if selection is not None:
+        return selection
+    read = Key.read(items, shape, orthogonal=True)
+    if all(isinstance(axis, range) for axis in read.axes):
+        return _basic(read)
+    kept = [piece for piece in read.pieces if piece >= 0]
+    return _outer(tuple(read.axes), _arranged(read.axes, read.pieces, kept, ()))
+
 
 @dataclass(slots=True)
 class Key:
-    """A key that was read: a range or index array for each axis, and the pieces it is made of.
+    """A parsed key: a range or index array for each axis, and the pieces of the key.
 
     ``pieces`` follow the order of the key. A piece is the number of the axis it keeps, or one of
-    the constants `NEW`, `POINT`, `GROUP`, `BREAK`. Index arrays are copies, not yet checked where
-    they belong to a group, because NumPy does not look at those that are broadcast away.
+    the constants `NEW`, `POINT`, `GROUP`, `BREAK`. Index arrays are copies. Those of a group are
+    not yet checked, because NumPy does not check indices that are broadcast away.
 
     >>> key = Key.read((0, ..., None, [1, 2]), (5, 6, 7))
     >>> key.axes, key.pieces
@@ -148,7 +368,7 @@ class Key:
 
 
 def within_bounds(index: IntArray, axis: int, size: int) -> IntArray:
-    """The same index array, checked and counted from the start of the axis, from now read-only.
+    """Check an index array, count it from the start of the axis, and return it read-only.
 
     >>> within_bounds(np.array([0, -1]), 0, 10).tolist()
     [0, 9]
@@ -164,7 +384,7 @@ def within_bounds(index: IntArray, axis: int, size: int) -> IntArray:
 
 
 def out_of_bounds(axis: int, index: int, size: int) -> SelectionError:
-    """The error for a position that the axis does not have.
+    """Return the error for a position outside an axis.
 
     >>> print(out_of_bounds(1, 5, 3))
     index 5 is out of bounds for axis 1 with size 3
@@ -172,301 +392,18 @@ def out_of_bounds(axis: int, index: int, size: int) -> SelectionError:
     return SelectionError(f"index {index} is out of bounds for axis {axis} with size {size}")
 
 
-def _expanded(items: list[object], ndim: int) -> list[object]:
-    """Write out the axes that ``...``, or the end of the key, stands for."""
-    places = [place for place, item in enumerate(items) if item is Ellipsis]
-    if len(places) > 1:
-        raise SelectionError("an index can only have a single ellipsis ('...')")
-    used = 0
-    for item in items:
-        if isinstance(item, np.ndarray) and item.dtype == bool:
-            used += item.ndim
-        elif item is not None and item is not Ellipsis:
-            used += 1
-    if used > ndim:
-        raise SelectionError(
-            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
-        )
-    place = places[0] + 1 if places else len(items)
-    return [*items[:place], *[slice(None)] * (ndim - used), *items[place:]]
-
-
-def _recognised(item: object) -> object:
-    """None, Ellipsis, a slice, an int, an array of booleans, or a private array of int64."""
-    if item is None or item is Ellipsis or isinstance(item, slice):
-        return item
-    if isinstance(item, bool | np.bool_):
-        return np.array(item)
-    if not isinstance(item, np.ndarray):
-        if hasattr(item, "__index__"):
-            try:
-                return operator.index(item)
-            except TypeError:
-                pass  # An array of another library that is not a single integer.
-        array = np.asarray(item)
-        # An empty list has no items to tell its type by.
-        item = array if array.size else array.astype(np.int64)
-    if item.dtype == bool:
-        return item
-    if item.dtype.kind not in "iu":
-        raise SelectionError(
-            "only integers, slices (`:`), ellipsis (`...`), None and arrays of integers or "
-            f"booleans are valid indices, not {item.dtype}"
-        )
-    if item.ndim == 0:
-        return int(item)
-    if item.dtype.kind == "u":
-        # What 64 bits with a sign cannot hold is out of bounds, and so is the largest they can.
-        item = np.minimum(item, np.uint64(2**63 - 1))
-    return np.array(item, dtype=np.int64, order="C")
-
-
-def _range(item: slice, size: int) -> range:
-    """The positions of a slice. Fewer than two have step 1, none start at 0."""
-    found = range(*item.indices(size))
-    if len(found) < 2:
-        start = found.start if found else 0
-        return range(start, start + len(found))
-    return range(found.start, found.start + len(found) * found.step, found.step)
-
-
-def _positions(mask: NDArray[np.bool_], axis: int, shape: tuple[int, ...]) -> list[IntArray]:
-    """Index arrays, one for each axis of the mask, of where it is true."""
-    for place, (length, size) in enumerate(zip(mask.shape, shape[axis:], strict=False), axis):
-        # Like NumPy, take a mask of no items for any axis: it selects none of it.
-        if length not in (0, size):
-            raise SelectionError(
-                f"boolean index did not match indexed array along axis {place}; size of axis is "
-                f"{size} but size of corresponding boolean axis is {length}"
-            )
-    return [index.astype(np.int64, copy=False) for index in mask.nonzero()]
-
-
-Shape = tuple[int, ...]
-Axis = range | IntArray
-
-
-class BasicSelection(NamedTuple):
-    """A box with steps: what integers, slices, ``...`` and None select.
-
-    Along axis ``k`` it has the positions ``starts[k] + i * steps[k]`` for ``i`` below
-    ``counts[k]``. Steps may be negative, never 0; where fewer than two items are selected the step
-    is 1, where none is the start is 0.
-
-    A tuple rather than a dataclass because every read of a single element builds one: a frozen
-    dataclass takes three times as long.
-
-    >>> parse((3, slice(None, None, -2)), (5, 6))
-    BasicSelection(starts=(3, 5), counts=(1, 3), steps=(1, -2), dropped=(True, False), shape=(3,),
-    scalar=False)
-    """
-
-    starts: Shape
-    counts: Shape
-    steps: Shape
-    dropped: tuple[bool, ...]
-    """True for axes that an integer selected: of length 1 in the box, absent from the result."""
-    shape: Shape
-    """The shape of the result."""
-    scalar: bool
-    """True when NumPy returns an item instead of an array without axes."""
-
-    @property
-    def engine_shape(self) -> Shape:
-        """The shape of the box.
-
-        >>> parse(3, (5, 6)).engine_shape
-        (1, 6)
-        """
-        return self.counts
-
-    def finish(self, array: NDArray[Any]) -> Any:
-        """Present the box as NumPy would: a view, or an item where the key names a single one.
-
-        >>> parse((0, None), (2, 3)).finish(np.zeros((1, 3))).shape
-        (1, 3)
-        """
-        if self.scalar:
-            return array.reshape(())[()]
-        return array.reshape(self.shape)
-
-    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """Bring a value to be assigned into the shape of the box, by NumPy's rules.
-
-        The array returned may be a view of ``value``, repeat items in place (strides of 0), and
-        must not be written to. With a ``dtype`` items are cast as NumPy casts on assignment.
-
-        >>> parse(slice(1, 4), (5,)).prepare(7).tolist()
-        [7, 7, 7]
-        >>> parse(slice(1, 4), (5,)).prepare([1, 2])
-        Traceback (most recent call last):
-        ValueError: could not broadcast input array from shape (2,) into shape (3,)
-        """
-        spread = _spread(value, dtype, self.shape, _BOX_MISMATCH, scalar=self.scalar)
-        return spread.reshape(self.counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """How the axes of engine order become those of a result.
-
-    Engine order is reshaped to ``split``, its axes are put in the given ``order``, and axes of
-    length 1 are added to give ``shape``.
-
-    >>> Arrangement(split=(2, 3), order=(1, 0), shape=(3, 1, 2)).finish(np.zeros(6)).shape
-    (3, 1, 2)
-    """
-
-    split: Shape
-    order: Shape
-    shape: Shape
-
-    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Engine order -> result; a view when ``array`` is contiguous.
-
-        >>> Arrangement((2, 2), (1, 0), (2, 2)).finish(np.arange(4)).tolist()
-        [[0, 2], [1, 3]]
-        """
-        return array.reshape(self.split).transpose(self.order).reshape(self.shape)
-
-    def prepare(
-        self, value: object, dtype: np.dtype[Any] | None, engine_shape: Shape
-    ) -> NDArray[Any]:
-        """Value to be assigned -> engine order; the reverse of `finish`.
-
-        >>> Arrangement((2, 2), (1, 0), (2, 2)).prepare([[0, 2], [1, 3]], None, (4,)).tolist()
-        [0, 1, 2, 3]
-        """
-        spread = _spread(value, dtype, self.shape, _FANCY_MISMATCH)
-        back = sorted(range(len(self.order)), key=self.order.__getitem__)
-        turned = spread.reshape([self.split[axis] for axis in self.order]).transpose(back)
-        return turned.reshape(engine_shape)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FancySelection:
-    """What the two kinds of selection with index arrays have in common.
-
-    Index arrays are private to the selection, read-only, one-dimensional and within bounds; they
-    keep the order and the duplicates of the key.
-    """
-
-    axes: tuple[Axis, ...]
-    """A range or an index array for each axis of the array that is selected from."""
-    engine_shape: Shape
-    """The shape of engine order."""
-    arrangement: Arrangement
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the result.
-
-        >>> parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7)).shape
-        (2, 2, 3)
-        """
-        return self.arrangement.shape
-
-    def finish(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Present engine order as NumPy would.
-
-        >>> parse((0, slice(0, 3), [1, 2]), (5, 6, 7)).finish(np.zeros((1, 3, 2))).shape
-        (2, 3)
-        """
-        return self.arrangement.finish(array)
-
-    def prepare(self, value: object, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """Bring a value to be assigned into engine order; see `BasicSelection.prepare`.
-
-        >>> parse((slice(0, 3), [1, 2], [1, 2]), (5, 6, 7)).prepare([8, 9]).tolist()
-        [[8, 8, 8], [9, 9, 9]]
-        """
-        return self.arrangement.prepare(value, dtype, self.engine_shape)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OrthogonalSelection(FancySelection):
-    """The outer product of one range or index array per axis.
-
-    Engine order has the axes of the array, each as long as its range or index array.
-
-    >>> selection = parse((0, slice(0, 3), [[1, 2], [3, 4]]), (5, 6, 7))
-    >>> selection.axes
-    (range(0, 1), range(0, 3), array([1, 2, 3, 4]))
-    >>> selection.engine_shape, selection.shape
-    ((1, 3, 4), (2, 2, 3))
-    """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CoordinateSelection(FancySelection):
-    """Points given by several index arrays walked together, and all of the ranges at each point.
-
-    Engine order is the points, then one axis for each range. The index arrays among ``axes`` all
-    have as many items as there are points. There may be none: the key ``False`` selects 0 points.
-
-    >>> selection = parse(([1, 2, 3], slice(0, 4), [5, 5, 6]), (5, 6, 7))
-    >>> selection.axes
-    (array([1, 2, 3]), range(0, 4), array([5, 5, 6]))
-    >>> selection.engine_shape, selection.shape
-    ((3, 4), (3, 4))
-    """
-
-
-Selection: TypeAlias = BasicSelection | OrthogonalSelection | CoordinateSelection
-
-
-def parse(key: object, shape: Shape) -> Selection:
-    """What ``array[key]`` means for a NumPy array of that shape.
-
-    Keys that do not fit raise `SelectionError`, an `IndexError`. As in NumPy, a slice with a bound
-    that is not an integer is a `TypeError`, one with step 0 a `ValueError`.
-
-    >>> parse((slice(2, 8, 3), -1), (10, 20)).shape
-    (2,)
-    >>> parse([True, False, True], (3, 4)).axes
-    (array([0, 2]), range(0, 4))
-    >>> parse(10, (10,))
-    Traceback (most recent call last):
-    ingot.errors.SelectionError: index 10 is out of bounds for axis 0 with size 10
-    """
-    items = key if isinstance(key, tuple) else (key,)
-    selection = _parse_plain(items, shape)
-    if selection is not None:
-        return selection
-    read = Key.read(items, shape)
-    return _advanced(read) if GROUP in read.pieces else _basic(read)
-
-
-def parse_orthogonal(key: object, shape: Shape) -> Selection:
-    """What ``array.oindex[key]`` means: every axis is selected on its own.
-
-    The key may have integers, slices, ``...``, None, and arrays of integers or booleans with one
-    axis. The result has the axes of the array in their order, integers left out.
-
-    >>> selection = parse_orthogonal(([0, 2], slice(1, 3), [True, False, True]), (5, 6, 3))
-    >>> selection.shape, selection.axes
-    ((2, 2, 2), (array([0, 2]), range(1, 3), array([0, 2])))
-    """
-    items = key if isinstance(key, tuple) else (key,)
-    selection = _parse_plain(items, shape)
-    if selection is not None:
-        return selection
-    read = Key.read(items, shape, orthogonal=True)
-    if all(isinstance(axis, range) for axis in read.axes):
-        return _basic(read)
-    kept = [piece for piece in read.pieces if piece >= 0]
-    return _outer(tuple(read.axes), _arranged(read.axes, read.pieces, kept, ()))
+_ITEM = BasicSelection((), (), (), (), (), scalar=True)
 
 
 def _parse_plain(items: tuple[Any, ...], shape: Shape) -> BasicSelection | None:
-    """The fast path: integers and slices only, else None. Tuned; mind the microseconds."""
+    """Return the selection of a key of integers and slices only, else None: the fast path."""
     missing = len(shape) - len(items)
     if missing < 0:
         return None
     if not shape:
         return _ITEM
     rows, kept = [], []
-    # Lengths are equal; saying so to zip would cost a fifth of the whole.
+    # Lengths are equal; a strict zip would cost a fifth of the whole call.
     for item, size in zip(items + (_WHOLE,) * missing, shape):  # noqa: B905
         kind = type(item)
         if kind is slice:
@@ -493,14 +430,6 @@ def _parse_plain(items: tuple[Any, ...], shape: Shape) -> BasicSelection | None:
     return BasicSelection(starts, counts, steps, dropped, tuple(kept), not kept)
 
 
-_WHOLE = slice(None)
-_ITEM = BasicSelection((), (), (), (), (), scalar=True)
-_BOX_MISMATCH = "could not broadcast input array from shape {} into shape {}"
-_FANCY_MISMATCH = (
-    "shape mismatch: value array of shape {} could not be broadcast to indexing result of shape {}"
-)
-
-
 def _basic(key: Key) -> BasicSelection:
     ranges = [axis for axis in key.axes if isinstance(axis, range)]
     kept = [piece for piece in key.pieces if piece >= NEW]
@@ -516,12 +445,12 @@ def _basic(key: Key) -> BasicSelection:
 
 
 def _advanced(key: Key) -> OrthogonalSelection | CoordinateSelection:
-    """The selection of a key with index arrays, which broadcast together."""
+    """Return the selection of a key with index arrays, which broadcast together."""
     arrays = {n: axis for n, axis in enumerate(key.axes) if isinstance(axis, np.ndarray)}
     together = _broadcast([*(array.shape for array in arrays.values()), *key.lone])
     pieces = _gathered(key.pieces)
     if 0 in together:
-        # Indices that are broadcast away are not checked, so they must not get out.
+        # Indices that are broadcast away are not checked, so the selection must not hold them.
         nothing = _flat(np.zeros(0, dtype=np.int64))
         return _walked(key, pieces, dict.fromkeys(arrays, nothing), together)
     checked = {n: within_bounds(array, n, key.shape[n]) for n, array in arrays.items()}
@@ -555,10 +484,10 @@ def _walked(
 
 
 def _gathered(pieces: list[int]) -> list[int]:
-    """Put one GROUP where the broadcast has its place in the result.
+    """Return the pieces with a single GROUP, at the place of the broadcast in the result.
 
-    That is where the index arrays stand, and integers count as such, if they all stand side by
-    side; otherwise it is in front of everything.
+    If all index arrays and integers stand side by side, that is their place; otherwise it is in
+    front of all other pieces.
     """
     advanced = [place for place, piece in enumerate(pieces) if piece in (POINT, GROUP)]
     adjacent = advanced[-1] - advanced[0] + 1 == len(advanced)
@@ -570,9 +499,9 @@ def _gathered(pieces: list[int]) -> list[int]:
 def _arranged(
     axes: Sequence[Axis], pieces: list[int], held: list[int], together: Shape
 ) -> Arrangement:
-    """Find each axis that engine order holds in the result.
+    """Return how the axes in engine order, `held`, become those of the result.
 
-    A label below zero is the complement of a dimension of the broadcast, others are array axes.
+    A label below zero is the complement of a dimension of the broadcast; others are array axes.
     """
     labels: list[int | None] = []
     for piece in pieces:
@@ -600,13 +529,13 @@ def _flat(index: IntArray) -> IntArray:
 
 
 def _spanned(shape: Shape, ndim: int) -> list[int]:
-    """The dimensions of a broadcast of ``ndim`` that an array of this shape varies along."""
+    """Return the dimensions of a broadcast to ``ndim`` along which an array of a shape varies."""
     first = ndim - len(shape)
     return [first + place for place, length in enumerate(shape) if length != 1]
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:
-    """The shape that index arrays have together; unlike NumPy's own function, of up to 64 axes."""
+    """Return the broadcast shape; unlike NumPy's own function, for up to 64 axes."""
     together = [1] * max(map(len, shapes))
     for shape in shapes:
         for place, length in enumerate(shape, len(together) - len(shape)):
@@ -621,6 +550,85 @@ def _broadcast(shapes: list[Shape]) -> Shape:
     return tuple(together)
 
 
+def _limited(shape: list[int]) -> Shape:
+    if len(shape) > MOST_NUMPY_AXES:
+        raise SelectionError(
+            f"number of dimensions must be within [0, {MOST_NUMPY_AXES}], "
+            f"indexing result would have {len(shape)}"
+        )
+    return tuple(shape)
+
+
+def _expanded(items: list[object], ndim: int) -> list[object]:
+    """Return the items of a key with a full slice for each axis that it leaves out."""
+    places = [place for place, item in enumerate(items) if item is Ellipsis]
+    if len(places) > 1:
+        raise SelectionError("an index can only have a single ellipsis ('...')")
+    used = 0
+    for item in items:
+        if isinstance(item, np.ndarray) and item.dtype == bool:
+            used += item.ndim
+        elif item is not None and item is not Ellipsis:
+            used += 1
+    if used > ndim:
+        raise SelectionError(
+            f"too many indices for array: array is {ndim}-dimensional, but {used} were indexed"
+        )
+    place = places[0] + 1 if places else len(items)
+    return [*items[:place], *[slice(None)] * (ndim - used), *items[place:]]
+
+
+def _recognised(item: object) -> object:
+    """Return None, Ellipsis, a slice, an int, an array of booleans, or a new array of int64."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, bool | np.bool_):
+        return np.array(item)
+    if not isinstance(item, np.ndarray):
+        if hasattr(item, "__index__"):
+            try:
+                return operator.index(item)
+            except TypeError:
+                pass  # An array of another library that is not a single integer.
+        array = np.asarray(item)
+        # An empty list has no items that give it a type.
+        item = array if array.size else array.astype(np.int64)
+    if item.dtype == bool:
+        return item
+    if item.dtype.kind not in "iu":
+        raise SelectionError(
+            "only integers, slices (`:`), ellipsis (`...`), None and arrays of integers or "
+            f"booleans are valid indices, not {item.dtype}"
+        )
+    if item.ndim == 0:
+        return int(item)
+    if item.dtype.kind == "u":
+        # What 64 bits with a sign cannot hold is out of bounds, and so is the largest they can.
+        item = np.minimum(item, np.uint64(2**63 - 1))
+    return np.array(item, dtype=np.int64, order="C")
+
+
+def _range(item: slice, size: int) -> range:
+    """Return the positions of a slice; with fewer than two the step is 1, with none the start 0."""
+    found = range(*item.indices(size))
+    if len(found) < 2:
+        start = found.start if found else 0
+        return range(start, start + len(found))
+    return range(found.start, found.start + len(found) * found.step, found.step)
+
+
+def _positions(mask: NDArray[np.bool_], axis: int, shape: tuple[int, ...]) -> list[IntArray]:
+    """Return where a mask is true, as one index array for each axis of the mask."""
+    for place, (length, size) in enumerate(zip(mask.shape, shape[axis:], strict=False), axis):
+        # As in NumPy, a mask without items fits every axis, and selects nothing.
+        if length not in (0, size):
+            raise SelectionError(
+                f"boolean index did not match indexed array along axis {place}; size of axis is "
+                f"{size} but size of corresponding boolean axis is {length}"
+            )
+    return [index.astype(np.int64, copy=False) for index in mask.nonzero()]
+
+
 def _spread(
     value: object,
     dtype: np.dtype[Any] | None,
@@ -629,14 +637,14 @@ def _spread(
     *,
     scalar: bool = False,
 ) -> NDArray[Any]:
-    """Broadcast a value as assignment does: leading axes of length 1 may be too many."""
+    """Broadcast a value as assignment does: excess leading axes of length 1 are dropped."""
     if dtype is not None and dtype.kind == "O" and (scalar or isinstance(value, list | tuple)):
-        # How deep to look into lists of lists only NumPy's own assignment can tell.
+        # How many levels of nested lists are axes, only NumPy's own assignment decides.
         filled = np.empty(shape, dtype=dtype)
         filled[() if scalar else ...] = value
         return filled
     if dtype is not None and dtype.kind == "T" and isinstance(value, str):
-        # Converting single text, NumPy drops zeros at its end; assigning it, it does not.
+        # NumPy drops trailing zeros when it converts a single text, not when it assigns one.
         value, text = np.empty((), dtype), value
         value[()] = text
     array = np.asarray(value, dtype=dtype)
@@ -653,15 +661,6 @@ def _spread(
     raise ValueError(mismatch.format(_shown(array.shape), _shown(shape)))
 
 
-def _limited(shape: list[int]) -> Shape:
-    if len(shape) > MOST_AXES:
-        raise SelectionError(
-            f"number of dimensions must be within [0, {MOST_AXES}], "
-            f"indexing result would have {len(shape)}"
-        )
-    return tuple(shape)
-
-
 def _shown(shape: Shape) -> str:
-    """A shape as NumPy's messages write it: (2,), (2,3)."""
+    """Return a shape as NumPy's messages write it: (2,), (2,3)."""
     return f"({shape[0]},)" if len(shape) == 1 else f"({','.join(map(str, shape))})"

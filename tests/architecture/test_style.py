@@ -74,7 +74,16 @@ def unbound(modules: Iterable[Module]) -> list[str]:
     ]
 
 
-RULES = (grab_bags, undocumented, unbound)
+def homonyms(modules: Iterable[Module]) -> list[str]:
+    """List the classes that share a name, private ones included."""
+    homes: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.classes():
+            homes.setdefault(node.name, []).append(module.name)
+    return [f"{name}: {', '.join(places)}" for name, places in homes.items() if len(places) > 1]
+
+
+RULES = (grab_bags, homonyms, undocumented, unbound)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -91,6 +100,7 @@ VIOLATIONS = [
     (grab_bags, Module("codecs.utils", "")),
     (grab_bags, Module("array", "class ChunkManager: ...")),
     (grab_bags, Module("array", "def chunk_helper(): ...")),
+    (homonyms, Module("array", "class A: ...\ndef f():\n    class A: ...")),
     (undocumented, Module("array", "x = 1")),
     (undocumented, Module("array", "'''Doc.'''\ndef f(): ...")),
     (undocumented, Module("array", "'''Doc.'''\nclass A: ...")),

@@ -11,8 +11,8 @@ import numpy as np
 
 import ingot
 from ingot import Array
-from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.versions import change, read_state
+from ingot.stores import MemoryStore, Store
+from ingot.stores.versions import read_state, writing
 from ingot.testing import Scenario
 
 Model = tuple[np.ndarray, dict[str, Any]] | None
@@ -82,10 +82,8 @@ def describe(**attrs: Any) -> Operation:
 
 def remove() -> Operation:
     def perform(store: Store, layout: Mapping[str, Any]) -> None:
-        def build(now: Store) -> Commit:
-            return ingot.open(now, "r+")._chunks.removed()
-
-        change(store, build)
+        with writing(store) as turn:
+            turn.commit(ingot.open(turn.store, "r+")._chunks.removed())
 
     return Operation(perform, lambda items, attrs: None)
 

@@ -56,16 +56,14 @@ def test_writers_lose_nothing_and_readers_see_one_state(tmp_path: Path) -> None:
     def write(name: str) -> None:
         store, count = LocalStore(tmp_path, writable=True), 0
 
-        def build(current: Store) -> Commit:
-            values = _values(current)
-            assert len(set(values)) == 1
-            new = b"%d" % (values[0] + 1)
-            edits = [Put(key, new) for key in KEYS]
-            return Commit(publish=(*edits, Put(f"count/{name}", b"%d" % (count + 1))))
-
         while time.monotonic() < until:
-            store.change(build, durability="process")
-            count += 1
+            with store.writing(durability="process") as turn:
+                values = _values(turn.store)
+                assert len(set(values)) == 1
+                new = b"%d" % (values[0] + 1)
+                edits = [Put(key, new) for key in KEYS]
+                count += 1
+                turn.commit(Commit(publish=(*edits, Put(f"count/{name}", b"%d" % count))))
 
     def read() -> None:
         store, last = LocalStore(tmp_path), 0

@@ -13,7 +13,7 @@ from ingot.formats.zarr.shards import ShardedMap
 from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.stores import Extent, MemoryStore, Store
 from ingot.testing import Scenario, prove, schedules
-from tests.places import content
+from tests.storage import content
 
 Change = tuple[Callable[[ingot.Array], object], Callable[[np.ndarray], np.ndarray]]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.fuzz.fuzz_chunks import ROOT, SAMPLES, SPARE_MEMORY, Finding, save, unpack, watch
 
 MANIFEST = ROOT / "native" / "Cargo.toml"
-TARGET = "fuzz::damaged_chunks_end_with_data_or_a_fault"
+TARGET = "chunk::fuzz::damaged_chunks_end_with_data_or_an_error"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ingot.selection import parse
 from ingot.stores import LocalStore, MemoryStore, Store
 from tests.golden.archive import below, unpacked
 from tests.kernels import needs_native
-from tests.places import put, use_kernel
+from tests.storage import put, use_kernel
 
 Case = dict[str, Any]
 

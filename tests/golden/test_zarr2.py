@@ -19,7 +19,7 @@ from ingot.errors import IngotError, UnsafeError
 from ingot.stores import MemoryStore
 from tests.golden.archive import assert_parts, assert_same_items, below, unpacked
 from tests.kernels import needs_native
-from tests.places import Place, put, use_kernel
+from tests.storage import Place, put, use_kernel
 
 Case = dict[str, Any]
 Open = Callable[[Case, str], Any]

@@ -18,7 +18,7 @@ from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.stores import MemoryStore
 from tests.golden.archive import assert_parts, assert_same_items, below, unpacked
 from tests.kernels import needs_native
-from tests.places import Place, put, use_kernel
+from tests.storage import Place, put, use_kernel
 
 Case = dict[str, Any]
 Open = Callable[[Case, str], ingot.Array]

@@ -19,7 +19,7 @@ from ingot.formats.zarr import v0, v01, v1
 from ingot.stores import MemoryStore
 from tests.golden.archive import below, unpacked
 from tests.kernels import needs_native
-from tests.places import Place, put, use_kernel
+from tests.storage import Place, put, use_kernel
 
 FORMATS = {"zmeta": "zarr0", "zmeta-pickle": "zarr0", "1": "zarr1"}
 

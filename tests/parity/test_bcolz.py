@@ -12,7 +12,7 @@ from ingot.blosc.header import ChunkHeader
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
 from tests.kernels import needs_native
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 CODECS = [
     "blosc:lz4:5:shuffle:4096",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ingot
-from ingot.codecs.zone_maps import zone_of
+from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 CHUNK = 20_000
 CODECS = ["blosc:lz4:5:shuffle:4096", "blosc:zstd:1:bitshuffle:4096", "blosc:lz4:0:noshuffle"]
@@ -61,7 +61,7 @@ def test_pieces_make_the_chunks_of_the_whole(
         grown.append(data[start:stop])
     np.testing.assert_array_equal(grown[:], data, strict=True)
     for number, file in enumerate(chunk_files(tmp_path / "grown")):
-        zone = zone_of(data[number * CHUNK : (number + 1) * CHUNK])
+        zone = zone_map_of(data[number * CHUNK : (number + 1) * CHUNK])
         assert zone_in(file, number) == (b"" if zone is None else zone.pack(data.dtype))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import ingot
 from ingot.errors import CorruptionError
 from tests.kernels import needs_native
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 KINDS = ["i1", "u2", "i4", "u8", "f4", "f8", "?", "M8[ns]", "m8[s]", "S7", "U3", ">i4", "c16", "V5"]
 ROWS = 40_000

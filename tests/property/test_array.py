@@ -14,7 +14,6 @@ import ingot
 from ingot.errors import SelectionError
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.places import Place, use_kernel
 from tests.property.array_strategies import FIXED, Shape, items, layouts, same
 from tests.property.test_selection import (
     cases,
@@ -24,6 +23,7 @@ from tests.property.test_selection import (
     orthogonal_cases,
     values,
 )
+from tests.storage import Place, use_kernel
 
 many = settings(max_examples=150, deadline=None)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.versioned import (
+from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
@@ -21,9 +21,9 @@ from hypothesis.versioned import (
 import ingot
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.places import Place, content, use_kernel
 from tests.property.array_strategies import FIXED, Shape, items, layouts, same
 from tests.property.test_selection import keys
+from tests.storage import Place, content, use_kernel
 
 short = st.integers(0, 9)
 shapes = st.lists(short, min_size=1, max_size=3).map(tuple)

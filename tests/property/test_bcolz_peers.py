@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.versioned import (
+from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
@@ -28,8 +28,8 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, LocalStore
 from tests.kernels import needs_native
-from tests.places import use_kernel
 from tests.property.array_strategies import items
+from tests.storage import use_kernel
 
 bcolz = pytest.importorskip("bcolz", reason="bcolz-zipline has no wheel for this Python")
 

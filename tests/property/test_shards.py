@@ -30,8 +30,8 @@ from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
 from tests.kernels import on_each_kernel
-from tests.places import Place, use_kernel
 from tests.property.array_strategies import Shape, items
+from tests.storage import Place, use_kernel
 
 some = settings(max_examples=60, deadline=None)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.versioned import (
+from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import ingot
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.places import Place, use_kernel
+from tests.storage import Place, use_kernel
 
 try:
     import bcolz

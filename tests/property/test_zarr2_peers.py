@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 import ingot
 from ingot.codecs.codec import parse_stage
 from tests.kernels import on_each_kernel
-from tests.places import use_kernel
 from tests.property.array_strategies import Shape, items
+from tests.storage import use_kernel
 
 some = settings(max_examples=80, deadline=None)
 

@@ -26,9 +26,9 @@ from ingot.codecs.codec import Stage, parse_spelling, parse_stage
 from ingot.codecs.compressors import Blosc, Gzip
 from ingot.codecs.text import VlenBytes
 from tests.kernels import on_each_kernel
-from tests.places import use_kernel
 from tests.property.array_strategies import Shape, items
 from tests.property.test_zarr2_peers import FILLS, NUMBERS, fill_text, read_by_zarr
+from tests.storage import use_kernel
 
 some = settings(max_examples=80, deadline=None)
 

@@ -25,7 +25,7 @@ from ingot.formats.zarr import v2, v3_metadata
 from ingot.stores import MemoryStore
 from ingot.stores.store import check_key
 from tests.kernels import on_each_kernel
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 zarr = pytest.importorskip("zarr")
 theirs = pytest.importorskip("zarr.testing.strategies")

@@ -8,7 +8,7 @@ import pytest
 
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.places import Place, use_kernel
+from tests.storage import Place, use_kernel
 
 
 @pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"])

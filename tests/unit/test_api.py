@@ -21,7 +21,7 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.stores import FileStore, LocalStore, MemoryStore
-from tests.places import Place, content, put
+from tests.storage import Place, content, put
 
 
 def document(place: Place) -> dict[str, Any]:

@@ -145,14 +145,14 @@ def test_what_a_field_list_cannot_say_is_refused() -> None:
             dtypes.pack(dtype)
 
 
-def test_a_claimed_type() -> None:
-    claims = FieldReader("delta", {"dtype": "<i4", "astype": None, "bad": "x"})
-    assert dtypes.claimed(claims, "dtype") == np.dtype("<i4")
-    assert dtypes.claimed(claims, "astype", np.dtype("u1")) == np.dtype("u1")
-    assert dtypes.claimed(claims, "absent", np.dtype("u1")) == np.dtype("u1")
+def test_a_type_in_a_field() -> None:
+    fields = FieldReader("delta", {"dtype": "<i4", "astype": None, "bad": "x"})
+    assert dtypes.read_field(fields, "dtype") == np.dtype("<i4")
+    assert dtypes.read_field(fields, "astype", np.dtype("u1")) == np.dtype("u1")
+    assert dtypes.read_field(fields, "absent", np.dtype("u1")) == np.dtype("u1")
     for key in ("bad", "absent", "astype"):
         with pytest.raises(FormatError, match=f"delta: {key}"):
-            dtypes.claimed(claims, key)
+            dtypes.read_field(fields, key)
 
 
 def test_the_largest_items_are_numpys_own() -> None:

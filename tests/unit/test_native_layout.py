@@ -17,23 +17,23 @@ pytestmark = needs_native
 SHAPE, CHUNKS = (10, 12), (4, 5)
 
 
+ADDRESSES = {"names": ("c/", "/", "", "0")}
+CODING = {"kind": "blosc", "codec": "lz4", "level": 5, "filter": "shuffle", "typesize": 4}
+GRID = {"shape": SHAPE, "chunk": CHUNKS, "order": (0, 1), "fill": bytes(4)}
+
+
 def make_layout(root: Path, **changes: Any) -> Layout:
     """Return the layout of a small array of 4-byte items."""
-    arguments = {
-        "root": root,
-        "names": ("c/", "/", "", "0"),
-        "shape": SHAPE,
-        "chunk": CHUNKS,
-        "axes": (0, 1),
-        "itemsize": 4,
-        "fill": bytes(4),
-        "kind": "blosc",
-        "codec": "lz4",
-        "level": 5,
-        "filter": "shuffle",
-        "typesize": 4,
-    }
-    layout: Layout = load("native").Layout(**arguments | changes)  # type: ignore[attr-defined]
+    kernel: Any = load("native")
+    values = [
+        kind(**{name: changes.get(name, value) for name, value in given.items()})
+        for kind, given in (
+            (kernel.Addresses, ADDRESSES | {"root": root}),
+            (kernel.Coding, CODING | {"blocksize": 0}),
+            (kernel.Grid, GRID),
+        )
+    ]
+    layout: Layout = kernel.Layout(*values)
     return layout
 
 
@@ -72,9 +72,7 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
     items[:, 150:, :] = rng.integers(0, 256, (200, 150, size))
     values = items.view(np.dtype((np.void, size)))[..., 0]
     recipe = {"typesize": size, "codec": "lz4", "level": 5, "filter": "shuffle", "blocksize": 12000}
-    layout = make_layout(
-        tmp_path, shape=shape, chunk=chunk, axes=axes, itemsize=size, fill=bytes(size), **recipe
-    )
+    layout = make_layout(tmp_path, shape=shape, chunk=chunk, order=axes, fill=bytes(size), **recipe)
     staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 4, 2, "00112233aabbccdd")
     assert not troubles
     for (i, j), _, source, _, _ in staged:
@@ -82,6 +80,26 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
         assert source is not None
         stored = (tmp_path / source).read_bytes()
         assert stored == load("native").compress(part.tobytes(), **recipe)
+
+
+def test_places_that_share_memory_hold_the_last_item_of_each(tmp_path: Path) -> None:
+    shape, chunk = (1000, 2000), (10, 1000)
+    values = np.arange(2_000_000, dtype="<i4").reshape(shape)
+    layout = make_layout(tmp_path, shape=shape, chunk=chunk)
+    staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 200, 2, "00112233aabbccdd")
+    assert not troubles
+    for _, key, source, _, _ in staged:
+        assert source is not None
+        (tmp_path / source).rename(tmp_path / key)
+    # Enough to read for several threads, all of which would write the same row.
+    row = np.zeros(2000, "<i4")
+    out = np.lib.stride_tricks.as_strided(row, shape, (0, 4))
+    assert layout.read(out, (0, 0), (1, 1), 4) is None
+    assert (row == values[-1]).all()
+    # Such memory can be written from all the same.
+    again, troubles = layout.stage(out, (0, 0), (1, 1), 0, 200, 4, "ffffffffffffffff")
+    assert not troubles
+    assert len(again) == 200
 
 
 @pytest.mark.parametrize("key", [(slice(0, 2),), (slice(0, 8),)], ids=["one chunk", "several"])

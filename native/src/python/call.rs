@@ -1,13 +1,13 @@
-//! One call from Python: what its thread keeps for the next one, the GIL given up, Ctrl-C
-//! heard, and the result handed over.
+//! One call from Python: the memory that its thread keeps for the next one, the GIL released, Ctrl-C
+//! handled, and the result handed over.
 
-use crate::buffers;
-use crate::encode;
-use crate::fault::Outcome;
-use crate::layout::Tools;
-use crate::scatter::Destination;
-use crate::scratch;
-use crate::watch::Watch;
+use crate::array::scatter::Destination;
+use crate::array::workspace::Workspace;
+use crate::chunk::encode;
+use crate::error::Outcome;
+use crate::interrupt::Interrupt;
+use crate::memory;
+use crate::python::buffers;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
@@ -15,12 +15,12 @@ use pyo3::types::PyBytes;
 use std::cell::Cell;
 use std::sync::Mutex;
 
-/// What a thread keeps between calls, at the most.
+/// The most memory that a thread keeps between calls.
 pub const KEPT_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
 pub struct Kept {
-    pub tools: Tools,
+    pub workspace: Workspace,
     chunk: encode::Packer,
 }
 
@@ -30,7 +30,7 @@ thread_local! {
 
 /// Run `work` without the GIL, with this thread's scratch. A signal handler that raises
 /// meanwhile (Ctrl-C) ends the call with what it raised.
-pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Watch) -> Outcome<T> + Send) -> PyResult<T> {
+pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt) -> Outcome<T> + Send) -> PyResult<T> {
     let raised = Mutex::new(None);
     let outcome = py.detach(|| {
         let interrupted = || match Python::attach(|py| py.check_signals()) {
@@ -42,8 +42,8 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Watch) ->
         };
         // Taken, not borrowed: a signal handler may itself call into this module.
         let mut kept = KEPT.take().unwrap_or_default();
-        let outcome = work(&mut kept, &Watch::new(&interrupted));
-        if kept.tools.kept_bytes() <= KEPT_BYTES {
+        let outcome = work(&mut kept, &Interrupt::new(&interrupted));
+        if kept.workspace.kept_bytes() <= KEPT_BYTES {
             KEPT.set(Some(kept));
         }
         outcome
@@ -59,19 +59,14 @@ pub fn deliver<'py>(
     py: Python<'py>,
     out: Option<&Bound<'py, PyAny>>,
     size: usize,
-    work: impl FnOnce(&mut [u8], &mut Kept, &Watch) -> Outcome<()> + Send,
+    work: impl FnOnce(&mut [u8], &mut Kept, &Interrupt) -> Outcome<()> + Send,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let fill = |destination: Destination| {
-        detached(py, |kept, watch| {
-            // SAFETY: `new_bytes` gives memory nobody else has seen; memory that the caller
-            // passed as `out` is the caller's promise.
-            let out = unsafe { destination.whole() };
-            work(&mut out[..size], kept, watch)
-        })
+    let fill = |destination: Destination<'_>| {
+        detached(py, |kept, interrupt| work(&mut destination.into_slice()[..size], kept, interrupt))
     };
     let Some(out) = out else {
         return match buffers::new_bytes(py, size, fill) {
-            Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(scratch::out_of_memory(size).into()),
+            Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(memory::out_of_memory(size).into()),
             other => Ok(other?.into_any()),
         };
     };
@@ -85,18 +80,18 @@ pub fn deliver<'py>(
     Ok(size.into_pyobject(py)?.into_any())
 }
 
-/// What `encode` makes, as `bytes`.
+/// The output of `encode`, as `bytes`.
 pub fn pack<'py>(
     py: Python<'py>,
-    encode: impl FnOnce(&mut encode::Packer, &mut Kept, &Watch) -> Outcome<()> + Send,
+    encode: impl FnOnce(&mut encode::Packer, &mut Kept, &Interrupt) -> Outcome<()> + Send,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let chunk = detached(py, |kept, watch| {
+    let chunk = detached(py, |kept, interrupt| {
         let mut chunk = std::mem::take(&mut kept.chunk);
-        encode(&mut chunk, kept, watch)?;
+        encode(&mut chunk, kept, interrupt)?;
         Ok(chunk)
     })?;
     let bytes = PyBytes::new(py, chunk.bytes());
-    // Back to the thread's scratch, so that the next call need not ask for memory.
+    // Kept for the next call of the thread, which then need not allocate.
     if chunk.capacity() <= KEPT_BYTES
         && let Some(mut kept) = KEPT.take()
     {

@@ -1,5 +1,5 @@
-"""The ``ingot`` command."""
+"""The ``ingot`` command: one module per family of commands."""
 
-from ingot.cli.commands import app, main
+from ingot.cli.app import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

@@ -1,1 +1,1 @@
-"""What turns data into fewer bytes and back; each module knows one way of doing it."""
+"""Codecs: what turns the chunks of arrays into bytes and back."""

@@ -1,8 +1,4 @@
-"""Items in as many bits as they need, one after the other, without regard to bytes.
-
-Knows how many bits items of each type have, and how a run of bits is cut out of them and put back.
-Refuses to know how a file names any of this.
-"""
+"""The serializer that packs items into as many bits as they use, across byte boundaries."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Self, TypeAlias
@@ -20,12 +16,12 @@ __all__ = ["PackedBits", "Padding", "item_bits"]
 
 Padding: TypeAlias = Literal["none", "first_byte", "last_byte"]
 
-# Bits are spread over whole bytes while they are moved, so only so many items are at a time.
-_AT_A_TIME: Final = 2**16
+# Packing takes a byte for each bit, so only this many items are packed at a time.
+_SLAB_ITEMS: Final = 2**16
 
 
 def item_bits(dtype: DType) -> int:
-    """Return how many bits of its memory an item, or a part of a complex one, makes use of.
+    """Return how many bits an item uses; of a complex item, each of its two parts.
 
     >>> item_bits(np.dtype(bool)), item_bits(np.dtype("<c16"))
     (1, 64)
@@ -37,10 +33,10 @@ def item_bits(dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PackedBits(Serializer):
-    """The bits of items from `first_bit` to `last_bit`, packed; by default, all they make use of.
+    """The bits of items from `first_bit` to `last_bit`, packed; by default all that items use.
 
-    Bits are counted from the least significant one, in items and in bytes. With a `padding`, a byte
-    in front or behind tells how many bits at the end are not in use.
+    Bits are counted from the least significant one, in items and in bytes. With a `padding`, the
+    first or last byte states how many bits at the end are unused.
 
     >>> bytes(PackedBits().encode(np.array([1, 0, 0, 0, 0, 0, 0, 0, 1], bool))).hex()
     '0101'
@@ -54,9 +50,9 @@ class PackedBits(Serializer):
     last_bit: int | None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Complain: under this name the registry has another codec, for booleans alone."""
-        raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise: the registry has another codec of this name, for booleans only."""
+        raise UnsupportedError(f"codec {fields.where!r} is part of an array's metadata")
 
     def serialized_size(self, spec: ChunkSpec) -> int:
         """Return how many bytes an array of `spec` takes."""
@@ -72,18 +68,18 @@ class PackedBits(Serializer):
             np.packbits(bits[:, first : last + 1].reshape(-1), bitorder="little").tobytes()
             for bits in map(_spread, _slabs(numbers))
         ]
-        told = bytes([-len(numbers) * (last - first + 1) % 8])
-        before = told if self.padding == "first_byte" else b""
-        return b"".join([before, *packed, told if self.padding == "last_byte" else b""])
+        unused = bytes([-len(numbers) * (last - first + 1) % 8])
+        before = unused if self.padding == "first_byte" else b""
+        return b"".join([before, *packed, unused if self.padding == "last_byte" else b""])
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
-        """Return the items; bits that were left out are those of zero, or of the sign."""
+        """Return the items; bits that are not stored are zero, or those of the sign."""
         first, last = self._range(spec.dtype)
         width = last - first + 1
         numbers = np.empty(spec.count * _parts(spec.dtype), f"<u{_part(spec.dtype)}")
         packed = self._unpadded(np.frombuffer(data, np.uint8), len(numbers) * width)
         for at, slab in enumerate(_slabs(numbers)):
-            start = at * _AT_A_TIME * width // 8
+            start = at * _SLAB_ITEMS * width // 8
             bits = np.unpackbits(packed[start:], count=len(slab) * width, bitorder="little")
             spread = np.zeros((len(slab), 8 * numbers.itemsize), np.uint8)
             spread[:, first : last + 1] = bits.reshape(len(slab), width)
@@ -95,7 +91,7 @@ class PackedBits(Serializer):
 
     def _range(self, dtype: DType) -> tuple[int, int]:
         if dtypes.is_variable(dtype) or (dtype.kind not in "biufc" and dtype.isbuiltin != 2):
-            raise FormatError(f"packbits: items of type {dtype} are no numbers")
+            raise FormatError(f"packbits: items of type {dtype} are not numbers")
         most = item_bits(dtype) - 1
         first = 0 if self.first_bit is None else self.first_bit
         last = most if self.last_bit is None else self.last_bit
@@ -106,9 +102,9 @@ class PackedBits(Serializer):
     def _unpadded(self, data: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
         if self.padding == "none":
             return data
-        told = data[0] if self.padding == "first_byte" else data[-1]
-        if told != -bits % 8:
-            raise CorruptionError(f"packbits: {told} bits of padding, {-bits % 8} are due")
+        unused = data[0] if self.padding == "first_byte" else data[-1]
+        if unused != -bits % 8:
+            raise CorruptionError(f"packbits: {unused} bits of padding, {-bits % 8} are due")
         return data[1:] if self.padding == "first_byte" else data[:-1]
 
 
@@ -125,13 +121,13 @@ def _is_signed(dtype: DType) -> bool:
 
 
 def _numbers(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the parts of all items as numbers without a sign, the least byte first."""
+    """Return the parts of all items as unsigned little-endian numbers."""
     stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return stored.reshape(-1).view(f"<u{_part(array.dtype)}")
 
 
 def _slabs(numbers: NDArray[Any]) -> list[NDArray[Any]]:
-    return [numbers[at : at + _AT_A_TIME] for at in range(0, len(numbers), _AT_A_TIME)]
+    return [numbers[at : at + _SLAB_ITEMS] for at in range(0, len(numbers), _SLAB_ITEMS)]
 
 
 def _spread(numbers: NDArray[Any]) -> NDArray[np.uint8]:

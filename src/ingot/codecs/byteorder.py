@@ -1,8 +1,4 @@
-"""Items as bytes in a byte order that the file names.
-
-Knows what the order of bytes does to items of any type of fixed size. Refuses to know the order of
-axes, which is a filter's.
-"""
+"""The serializer of items of fixed size in a given byte order, and the byte order of types."""
 
 import sys
 from dataclasses import dataclass
@@ -27,9 +23,9 @@ _NATIVE: Final[Endian] = sys.byteorder
 
 @dataclass(frozen=True, slots=True)
 class Bytes(Serializer):
-    """Items one after the other, the last axis fastest; single bytes need no order.
+    """Items one after the other, the last axis fastest; single bytes have no byte order.
 
-    Structures without one are little-endian: there are files that do not say it of them.
+    Structs without a byte order are little-endian, because some files do not state it.
 
     >>> Bytes("big").encode(np.array([1, 2], "<u2")).hex()
     '00010002'
@@ -39,12 +35,12 @@ class Bytes(Serializer):
     endian: Endian | None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
         endian: Endian | None = None
-        if claims.value("endian", None) is not None:
-            endian = claims.choice("endian", tuple(_SIGNS))
-        claims.finish()
+        if fields.value("endian", None) is not None:
+            endian = fields.choice("endian", tuple(_SIGNS))
+        fields.finish()
         return cls(endian)
 
     def serialized_size(self, spec: ChunkSpec) -> int:
@@ -57,45 +53,45 @@ class Bytes(Serializer):
         return spec.nbytes
 
     def plain(self, dtype: DType) -> bool:
-        """Tell whether items are stored as they lie in memory."""
-        return byte_order(dtype) in (None, self.endian or "little") and _meant(dtype) is None
+        """Return whether items are stored as they lie in memory."""
+        return byte_order(dtype) in (None, self.endian or "little") and _used_bits(dtype) is None
 
     def encode(self, array: NDArray[Any]) -> Buffer:
-        """Return the bytes of an array; its memory where nothing has to be swapped."""
+        """Return the bytes of an array; its own memory where no bytes are swapped."""
         if not self.plain(array.dtype):
             array = array.astype(in_order(array.dtype, self.endian or "little"))
         return Raw().encode(array)
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
-        """Return the items; a view of `data` where nothing has to be swapped."""
+        """Return the items; a view of `data` where no bytes are swapped."""
         if self.plain(spec.dtype):
             return Raw().decode(data, spec)
-        meant = _meant(spec.dtype)
-        if meant is not None:
-            data = (np.frombuffer(data, np.uint8).reshape(-1, len(meant)) & meant).data.cast("B")
+        mask = _used_bits(spec.dtype)
+        if mask is not None:
+            data = (np.frombuffer(data, np.uint8).reshape(-1, len(mask)) & mask).data.cast("B")
         stored = np.frombuffer(data, in_order(spec.dtype, self.endian or "little"))
         return stored.astype(spec.dtype).reshape(spec.shape)
 
 
-def _meant(dtype: DType) -> NDArray[np.uint8] | None:
-    """Return which bits of an item mean something; None when all do, as in most types."""
+def _used_bits(dtype: DType) -> NDArray[np.uint8] | None:
+    """Return a mask of the bits that an item uses; None when it uses all, as in most types."""
     if dtype.names is None:
         bits = dtypes.narrow_bits(dtype)
         return None if bits is None else np.array([(1 << bits) - 1], np.uint8)
-    parts = {name: _meant(dtype[name]) for name in dtype.names}
+    parts = {name: _used_bits(dtype[name]) for name in dtype.names}
     if all(part is None for part in parts.values()):
         return None
-    meant = np.full(dtype.itemsize, 255, np.uint8)
+    mask = np.full(dtype.itemsize, 255, np.uint8)
     for name, part in parts.items():
         if part is not None:
             assert dtype.fields is not None, "it has names"
             start = dtype.fields[name][1]
-            meant[start : start + len(part)] = part
-    return meant
+            mask[start : start + len(part)] = part
+    return mask
 
 
 def byte_order(dtype: DType) -> Endian | Literal["mixed"] | None:
-    """Return the byte order of items; None when they have none, "mixed" when fields differ.
+    """Return the byte order of a type; None without one, "mixed" when fields differ.
 
     >>> byte_order(np.dtype(">f4")), byte_order(np.dtype("S3"))
     ('big', None)
@@ -113,7 +109,7 @@ def byte_order(dtype: DType) -> Endian | Literal["mixed"] | None:
 
 
 def in_order(dtype: DType, endian: Endian) -> DType:
-    """Return the type with its bytes in that order.
+    """Return a type in another byte order.
 
     >>> in_order(np.dtype([("a", "<i2"), ("b", "u1")]), "big")
     dtype([('a', '>i2'), ('b', 'u1')])

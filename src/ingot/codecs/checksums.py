@@ -1,7 +1,6 @@
-"""Checksums of 32 bits, and the stages that put them in front of the bytes or behind.
+"""Checksums of 32 bits, and the stages that store them before or after the bytes.
 
-Knows CRC-32 and Adler-32 from the standard library and CRC-32C in NumPy. Refuses to let a byte
-pass that does not agree with its checksum.
+CRC-32 and Adler-32 come from the standard library, CRC-32C is computed with NumPy.
 """
 
 import zlib
@@ -21,7 +20,7 @@ __all__ = ["CHECKSUM_BYTES", "Adler32", "Checksum", "Crc32", "Crc32c", "crc32c"]
 CHECKSUM_BYTES: Final = 4
 
 _POLYNOMIAL: Final = 0x82F63B78
-# Below this the plain loop is faster than setting up the lanes.
+# Below this size the plain loop is faster than setting up the lanes.
 _FEWEST_LANE_BYTES: Final = 2**13
 _LANE_BYTES: Final = 2**8
 
@@ -46,13 +45,13 @@ def crc32c(data: Buffer) -> int:
 
 
 class Checksum(Compressor):
-    """A checksum, little-endian, at one end of the bytes it covers."""
+    """A little-endian checksum before or after the bytes it covers."""
 
     __slots__ = ()
 
     @property
     def place(self) -> str:
-        """Where the checksum stands: "start" or "end"."""
+        """The place of the checksum: "start" or "end"."""
         return "end"
 
     def compute(self, data: Buffer) -> int:
@@ -69,7 +68,7 @@ class Checksum(Compressor):
         return b"".join((checksum, data) if self.place == "start" else (data, checksum))
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return the bytes without their checksum, having compared them."""
+        """Return the bytes without their checksum; raise if it does not match."""
         if len(data) < CHECKSUM_BYTES:
             raise CorruptionError(f"{self.name}: {len(data)} bytes hold no checksum")
         view = memoryview(data)
@@ -93,13 +92,13 @@ class Crc32(Checksum):
     location: str = "start"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(_parse_location(claims, "start"))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(_parse_location(fields, "start"))
 
     @property
     def place(self) -> str:
-        """Where the checksum stands."""
+        """The place of the checksum."""
         return self.location
 
     def compute(self, data: Buffer) -> int:
@@ -116,13 +115,13 @@ class Adler32(Checksum):
     location: str = "start"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(_parse_location(claims, "start"))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(_parse_location(fields, "start"))
 
     @property
     def place(self) -> str:
-        """Where the checksum stands."""
+        """The place of the checksum."""
         return self.location
 
     def compute(self, data: Buffer) -> int:
@@ -133,24 +132,24 @@ class Adler32(Checksum):
 @register
 @dataclass(frozen=True, slots=True)
 class Crc32c(Checksum):
-    """CRC-32C, usually behind the bytes."""
+    """CRC-32C, by default after the bytes."""
 
     name: ClassVar[str] = "crc32c"
     location: str = "end"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(_parse_location(claims, "end"))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(_parse_location(fields, "end"))
 
     @property
     def place(self) -> str:
-        """Where the checksum stands."""
+        """The place of the checksum."""
         return self.location
 
     @property
-    def seals(self) -> bool:
-        """Whether the checksum is where the native kernel expects it."""
+    def appends_crc32c(self) -> bool:
+        """Whether the checksum follows the bytes, as the native kernel expects."""
         return self.location == "end"
 
     def compute(self, data: Buffer) -> int:
@@ -158,17 +157,17 @@ class Crc32c(Checksum):
         return crc32c(data)
 
 
-def _parse_location(claims: FieldReader, usual: str) -> str:
+def _parse_location(fields: FieldReader, usual: str) -> str:
     location = usual
-    if claims.value("location", None) is not None:
-        location = claims.choice("location", ("start", "end"))
-    claims.finish()
+    if fields.value("location", None) is not None:
+        location = fields.choice("location", ("start", "end"))
+    fields.finish()
     return location
 
 
 @cache
 def _table() -> Words:
-    """Return what each value of the lowest byte of the state does to the rest of it."""
+    """Return the table of CRC-32C: how each value of the lowest byte changes the state."""
     entries: Words = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         entries = entries >> np.uint32(1) ^ (entries & np.uint32(1)) * np.uint32(_POLYNOMIAL)
@@ -176,15 +175,15 @@ def _table() -> Words:
 
 
 def _crc32c_in_lanes(lanes: NDArray[np.uint8], state: int) -> int:
-    """Take the rows of `lanes` one after the other, all at once.
+    """Return the state after all rows of `lanes`, computed for all rows at once.
 
-    A CRC is linear: a row may start from state 0, and what the rows before it have left is then
-    moved over it by a map of bits that depends on the length of the row only.
+    A CRC is linear: each row starts from state 0, and the state left by the rows before it is moved
+    over the row by a map of bits that depends only on the length of the row.
     """
     lanes = lanes.copy()
     lanes[0, :4] ^= np.frombuffer(state.to_bytes(4, "little"), np.uint8)
     missing = -len(lanes) % (1 << (len(lanes) - 1).bit_length())
-    # Zeros in front change nothing, and make the number of rows a power of two.
+    # Leading zeros change nothing, and make the number of rows a power of two.
     lanes = np.concatenate([np.zeros((missing, lanes.shape[1]), np.uint8), lanes])
     table = _table()
     states = np.zeros(len(lanes), np.uint32)
@@ -199,7 +198,7 @@ def _crc32c_in_lanes(lanes: NDArray[np.uint8], state: int) -> int:
 
 @cache
 def _mover(length: int) -> Words:
-    """Return what `length` zero bytes (a power of two) make of each bit of the state."""
+    """Return the state after `length` zero bytes (a power of two), for each bit of the state."""
     bits: Words = np.uint32(1) << np.arange(32, dtype=np.uint32)
     move: Words = _table()[bits & np.uint32(0xFF)] ^ bits >> 8
     while length > 1:

@@ -1,21 +1,22 @@
 """The contract of codecs: the stages that turn a chunk into bytes, and the chain they form.
 
-Knows the three kinds of stages and how they are put together, bounds everything a chain decodes,
-and finds stages by name. Refuses to know any stage but the plainest serializer, and any store.
-
 A chunk is an array in C order. *Filters* turn arrays into arrays, one *serializer* turns an array
 into bytes, *compressors* turn bytes into bytes; decoding goes the other way. Arrays that are stored
 with the first axis fastest have a filter that transposes, so order is a stage like any other.
 
-Before a stage decodes, the chain tells it how many bytes are due, as far as that follows from the
-chunk that is wanted: whatever a chunk claims, the memory for it comes from the metadata.
+The chain tells each stage how many bytes to decode, as far as that follows from the shape and type
+of the chunk: whatever a chunk claims, memory is allocated by the metadata.
+
+Stages are found by the names that files give them (`register`, `find`). This module holds only the
+plainest serializer; the other modules of the package hold the codecs themselves.
 """
 
 import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,13 +29,15 @@ from ingot.fields import FieldReader, shown
 
 __all__ = [
     "CHUNK_LIMIT",
+    "Array",
     "Buffer",
+    "BytesFilter",
     "ChunkSpec",
     "CodecChain",
     "Compressor",
     "Filter",
+    "NativeCoding",
     "Raw",
-    "Recipe",
     "Serializer",
     "Stage",
     "assemble",
@@ -43,31 +46,6 @@ __all__ = [
     "parse_stage",
     "register",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A chain that the native kernel can carry out by itself.
-
-    `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
-    stored, slowest first. `sealed` chunks have a CRC-32C of all their bytes behind them; `framed`
-    chunks of rows lie in files with a head and a trailer. The other fields are for encoding only.
-
-    >>> Recipe("raw", sealed=True).level
-    0
-    """
-
-    kind: str
-    axes: tuple[int, ...] = ()
-    level: int = 0
-    codec: str = ""
-    shuffle: str = "none"
-    typesize: int = 1
-    blocksize: int = 0
-    checksum: bool = False
-    sealed: bool = False
-    framed: bool = False
-
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes between two stages, one-dimensional and contiguous."""
@@ -82,9 +60,9 @@ _BYTE: Final = np.dtype(np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpec:
-    """What a decoded chunk must be: its shape, the type of its items, the value of absent ones.
+    """A decoded chunk: its shape, the type of its items, and their fill value.
 
-    `number` is which of an array's chunks it is, counted with the last axis fastest.
+    `number` is the number of the chunk in its array, counted with the last axis fastest.
 
     >>> ChunkSpec((10, 4), np.dtype("<f8")).nbytes
     320
@@ -102,15 +80,39 @@ class ChunkSpec:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the array itself; what variable-length items hold is not in it."""
+        """The bytes of the array itself, without the contents of variable-length items."""
         return self.count * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCoding:
+    """A codec chain in the terms of the native kernel, which runs it without Python.
+
+    `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
+    stored, slowest first. With `crc32c`, a CRC-32C of all bytes of the chunk follows them. `framed`
+    chunks of rows lie in files with a header and a trailer. The other fields are for encoding only.
+
+    >>> NativeCoding("raw", crc32c=True).level
+    0
+    """
+
+    kind: str
+    axes: tuple[int, ...] = ()
+    level: int = 0
+    codec: str = ""
+    shuffle: str = "none"
+    typesize: int = 1
+    blocksize: int = 0
+    checksum: bool = False
+    crc32c: bool = False
+    framed: bool = False
 
 
 class Stage(ABC):
     """One step of a chain: a frozen dataclass whose fields are the parameters of the codec.
 
-    `name` is what files call it. `spelling` names the parameters that may follow the name in a
-    short spelling, in their order.
+    `name` is the name that files use. `spelling` lists the parameters that may follow the name in
+    a short spelling, in order.
     """
 
     __slots__ = ()
@@ -120,17 +122,17 @@ class Stage(ABC):
 
     @classmethod
     @abstractmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims, or complain."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields of a file describe; raise if they are not valid."""
 
     def config(self) -> dict[str, Any]:
         """Return the stage as a file spells it; `parse` reads it back."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        values = {each.name: getattr(self, each.name) for each in dataclass_fields(self)}  # type: ignore[arg-type]
         return {"id": self.name} | {key: _plain(value) for key, value in values.items()}
 
 
 class Filter(Stage):
-    """Array to array. `holds` is the type of a decoded array that files call objects."""
+    """Array to array. `holds` is the type of decoded items where a file calls them objects."""
 
     __slots__ = ()
 
@@ -138,7 +140,7 @@ class Filter(Stage):
 
     @abstractmethod
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return what `encode` makes of an array of `spec`, or complain that it cannot."""
+        """Return the spec of what `encode` returns for an array of `spec`; raise if it cannot."""
 
     @abstractmethod
     def encode(self, array: Array) -> Array:
@@ -149,29 +151,29 @@ class Filter(Stage):
         """Undo `encode`: `array` is as `encoded` says, the result as `spec` says."""
 
     def axes(self, ndim: int) -> tuple[int, ...] | None:
-        """Return the order of the axes when all that the filter does is to permute them."""
+        """Return the order of the axes if the filter only permutes them, else None."""
         return None
 
 
 class Serializer(Stage):
-    """Array to bytes. `shaped`: the bytes tell the shape themselves, so order means nothing."""
+    """Array to bytes. `shaped` bytes state the shape themselves, so that order has no meaning."""
 
     __slots__ = ()
 
     holds: ClassVar[DType | None] = None
     shaped: ClassVar[bool] = False
     runs_code: ClassVar[bool] = False
-    """Whether decoding runs code that the bytes bring along."""
+    """Whether decoding runs code that the bytes contain."""
 
     @abstractmethod
     def serialized_size(self, spec: ChunkSpec) -> int | None:
         """Return how many bytes an array of `spec` takes, or None when that depends on its items.
 
-        Complains when the serializer cannot hold items of that type.
+        Raises if the serializer cannot store items of the type.
         """
 
     def plain(self, dtype: DType) -> bool:
-        """Tell whether the bytes of items of that type are those they have in memory."""
+        """Return whether items of a type are stored as they lie in memory."""
         return False
 
     @abstractmethod
@@ -184,13 +186,13 @@ class Serializer(Stage):
 
 
 class Compressor(Stage):
-    """Bytes to bytes. One that `seals` adds a CRC-32C at the end and does nothing else."""
+    """Bytes to bytes."""
 
     __slots__ = ()
 
     @property
-    def seals(self) -> bool:
-        """Whether that is all it does."""
+    def appends_crc32c(self) -> bool:
+        """Whether the stage only appends a CRC-32C of the bytes."""
         return False
 
     def encoded_size(self, size: int) -> int | None:
@@ -198,7 +200,7 @@ class Compressor(Stage):
         return None
 
     def bind(self, itemsize: int) -> Self:
-        """Return the same stage for data whose items have so many bytes."""
+        """Return the stage for data whose items have `itemsize` bytes."""
         return self
 
     @abstractmethod
@@ -207,14 +209,14 @@ class Compressor(Stage):
 
     @abstractmethod
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Undo `encode`. Exactly `size` bytes are due; when it is None, at most `limit`.
+        """Undo `encode`. The result has exactly `size` bytes; if that is None, at most `limit`.
 
-        Takes no memory for more than that, whatever `data` claims: more, or fewer, is a
-        `CorruptionError` when `size` is known, and beyond `limit` a `LimitError`.
+        No more memory than that is allocated, whatever `data` claims. Another size raises
+        `CorruptionError` when `size` is known; a size beyond `limit` raises `LimitError`.
         """
 
-    def recipe(self) -> Recipe | None:
-        """Return how the native kernel does the same, if it can."""
+    def native_coding(self) -> NativeCoding | None:
+        """Return the same coding for the native kernel, or None if only Python has it."""
         return None
 
 
@@ -222,15 +224,15 @@ S = TypeVar("S", bound=type[Stage])
 
 _STAGES: Final[dict[str, type[Stage]]] = {}
 
-# Modules are imported when one of their stages is asked for: ``foreign`` pulls in numcodecs, which
+# Modules are imported when one of their stages is needed: ``foreign`` imports numcodecs, which
 # takes as long to import as all of Ingot, and most data needs nothing from it.
-_HOMES: Final = {
+_MODULES: Final = {
     name: f"ingot.codecs.{module}"
     for module, names in {
-        "bytes": "blosc zlib gzip bz2 lzma base64 shuffle",
+        "compressors": "blosc zlib gzip bz2 lzma base64 shuffle",
         "checksums": "crc32 crc32c adler32",
-        "arrays": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
-        "strings": "vlen-utf8 vlen-bytes vlen-array json2",
+        "filters": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
+        "text": "vlen-utf8 vlen-bytes vlen-array json2",
         "foreign": "lz4 zstd fletcher32 jenkins_lookup3 msgpack2 pcodec zfpy",
     }.items()
     for name in names.split()
@@ -241,9 +243,9 @@ _REFUSED: Final = {"pickle": "unpickling runs whatever code a file holds"}
 
 
 def register(stage: S) -> S:
-    """Make a stage known by its name; a class decorator.
+    """Register a stage by its name; a class decorator.
 
-    Packages offer stages by entry points of the group ``ingot.codecs``, under the stage's name.
+    Other packages add stages by entry points of the group ``ingot.codecs``, named like the stage.
     """
     if _STAGES.setdefault(stage.name, stage) is not stage:
         raise ValueError(f"a codec named {stage.name!r} is registered already")
@@ -251,7 +253,7 @@ def register(stage: S) -> S:
 
 
 def find(name: str) -> type[Stage]:
-    """Return the stage of that name.
+    """Return the stage that has a name.
 
     >>> find("zlib").name
     'zlib'
@@ -275,7 +277,7 @@ def parse_stage(config: object) -> Stage:
     Zlib(level=1)
     """
     if not isinstance(config, Mapping) or not isinstance(config.get("id"), str):
-        raise FormatError(f"codec: {shown(config)} is no object with an 'id'")
+        raise FormatError(f"codec: {shown(config)} is not an object with an 'id'")
     name = config["id"]
     stage = find(name)
     return stage.parse(
@@ -310,9 +312,9 @@ class Raw(Serializer):
     name: ClassVar[str] = "raw"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def serialized_size(self, spec: ChunkSpec) -> int:
@@ -322,7 +324,7 @@ class Raw(Serializer):
         return spec.nbytes
 
     def plain(self, dtype: DType) -> bool:
-        """Tell that they are."""
+        """Return True: all of them are."""
         return True
 
     def encode(self, array: Array) -> Buffer:
@@ -335,23 +337,23 @@ class Raw(Serializer):
 
 
 @dataclass(frozen=True, slots=True)
-class Viewed(Compressor):
-    """A filter that stands behind a stage of bytes: it sees them as an array of its own type."""
+class BytesFilter(Compressor):
+    """A filter behind a stage that returns bytes: the filter sees them as an array of bytes."""
 
     name: ClassVar[str] = "viewed"
     filter: Filter
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Complain: files name the filter itself."""
-        raise UnsupportedError(f"codec {claims.where!r} is unknown")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise: files name the filter itself."""
+        raise UnsupportedError(f"codec {fields.where!r} is unknown")
 
     def config(self) -> dict[str, Any]:
         """Return the filter as a file spells it."""
         return self.filter.config()
 
     def encoded_size(self, size: int) -> int:
-        """Return how many bytes the filter makes of `size` bytes."""
+        """Return how many bytes `size` bytes become."""
         return self.filter.encoded(ChunkSpec((size,), _BYTE)).nbytes
 
     def encode(self, data: Buffer) -> Buffer:
@@ -385,7 +387,7 @@ class CodecChain:
     compressors: tuple[Compressor, ...] = ()
 
     def encode(self, array: Array, number: int = 0) -> bytes:
-        """Return the bytes to be stored for a chunk, which is the one of that number."""
+        """Return the bytes to be stored for the chunk with that number."""
         for stage in self.filters:
             array = stage.encode(array)
         data = self.serializer.encode(array)
@@ -396,10 +398,10 @@ class CodecChain:
     def decode(
         self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
     ) -> Array:
-        """Return the chunk whose stored bytes are `data`; what is not exactly it is an error.
+        """Return the chunk whose stored bytes are `data`; raise unless they decode to `spec`.
 
-        The result goes to `out` if that is given, an array of the shape and type of `spec`. Else
-        it may be read-only, and share memory with `data`.
+        The result is written to `out` if that is given, an array of the shape and type of `spec`.
+        Otherwise it may be read-only and share memory with `data`.
         """
         specs = self._specs(spec)
         sizes = self._sizes(specs[-1], limit)
@@ -414,8 +416,8 @@ class CodecChain:
         out[...] = array
         return out
 
-    def recipe(self, spec: ChunkSpec) -> Recipe | None:
-        """Return what the native kernel can do by itself, or None when only Python can."""
+    def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
+        """Return the same coding for the native kernel, or None if only Python has it."""
         axes = tuple(range(len(spec.shape)))
         for stage in self.filters:
             permutation = stage.axes(len(axes))
@@ -423,13 +425,18 @@ class CodecChain:
                 return None
             axes = tuple(axes[axis] for axis in permutation)
         compressors = self.compressors
-        sealed = bool(compressors) and compressors[-1].seals
-        if sealed:
+        crc32c = bool(compressors) and compressors[-1].appends_crc32c
+        if crc32c:
             compressors = compressors[:-1]
         if not self.serializer.plain(spec.dtype) or len(compressors) > 1:
             return None
-        recipe = compressors[0].recipe() if compressors else Recipe("raw")
-        return None if recipe is None else replace(recipe, axes=axes, sealed=sealed)
+        coding = compressors[0].native_coding() if compressors else NativeCoding("raw")
+        return None if coding is None else replace(coding, axes=axes, crc32c=crc32c)
+
+    @property
+    def head_bytes(self) -> int:
+        """How many bytes the chain stores in front of what its compressors return."""
+        return 0
 
     def _specs(self, spec: ChunkSpec) -> list[ChunkSpec]:
         specs = [spec]
@@ -438,7 +445,7 @@ class CodecChain:
         return specs
 
     def _sizes(self, spec: ChunkSpec, limit: int) -> list[int | None]:
-        """Return the bytes in front of each compressor, and behind the last one."""
+        """Return the number of bytes before each compressor, and after the last one."""
         size = self.serializer.serialized_size(spec)
         if (size or 0) > limit:
             raise LimitError(f"a chunk {spec.shape} of {size} bytes: the limit is {limit}")
@@ -453,7 +460,7 @@ class CodecChain:
             raise CorruptionError("the chunk is empty: no bytes are stored")
         if sizes[-1] is not None and len(data) != sizes[-1]:
             raise CorruptionError(f"{sizes[-1]} bytes are due, {len(data)} are stored")
-        # No encoder makes twice as much of what it gets; what is longer is not worth a look.
+        # No encoder doubles its input, so longer data is corrupt without being decoded.
         known = [size for size in sizes if size is not None]
         between = min(limit, 2 * max(known) + 2**16) if known else limit
         if known and len(data) > between:
@@ -469,8 +476,8 @@ class CodecChain:
 def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
     """Put stages, in the order of encoding, into a chain for chunks of `spec`.
 
-    Where no stage turns the array into bytes, `Raw` does. Filters may stand behind that: they
-    then work on bytes.
+    If no stage turns the array into bytes, `Raw` does. Filters that follow a serializer work on its
+    bytes.
 
     >>> assemble(parse_spelling("blosc"), ChunkSpec((10,), np.dtype("<i8"))).compressors
     (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=8),)
@@ -490,9 +497,9 @@ def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
             if serializer is None:
                 filters.append(stage)
             else:
-                compressors.append(Viewed(stage))
+                compressors.append(BytesFilter(stage))
         else:
-            raise TypeError(f"{stage!r} is no stage of a codec chain")
+            raise TypeError(f"{stage!r} is not a stage of a codec chain")
     for each in filters:
         spec = each.encoded(spec)
     serializer = serializer or Raw()
@@ -503,10 +510,10 @@ def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
 
 
 def _load(name: str) -> None:
-    if name in _HOMES:
-        importlib.import_module(_HOMES[name])
+    if name in _MODULES:
+        importlib.import_module(_MODULES[name])
         return
-    # By its name as well: most programs never get here, and it pulls in half an e-mail program.
+    # Imported by name: most programs never need it, and it imports the `email` package.
     metadata = importlib.import_module("importlib.metadata")
     for entry_point in metadata.entry_points(group=_ENTRY_POINTS, name=name):
         stage = entry_point.load()

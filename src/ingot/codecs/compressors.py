@@ -1,8 +1,8 @@
-"""Compressors of bytes from the standard library and our own Blosc, and two rearrangements.
+"""Compressors: Blosc, those of the standard library, and the bytes codecs Base64 and Shuffle.
 
-Knows their parameters as files spell them and how each is decoded within a bound that is set
-before its first byte. Refuses to know arrays. Streams that end early, run on, or are followed by
-anything but what their format allows are corrupt; numcodecs would ignore some of that.
+Each has its parameters as files spell them, and decodes within a bound that is set before its first
+byte. A stream that ends early, runs on, or is followed by bytes that its format does not allow is
+corrupt; numcodecs would ignore some of that.
 """
 
 import base64
@@ -18,7 +18,7 @@ import numpy as np
 from ingot._lazy import deferred
 from ingot.blosc.filters import shuffle, unshuffle
 from ingot.blosc.header import CODECS, HEADER_BYTES, LARGEST_BLOCK, ChunkHeader
-from ingot.codecs.codec import Buffer, Compressor, Recipe, register
+from ingot.codecs.codec import Buffer, Compressor, NativeCoding, register
 from ingot.errors import CorruptionError, FormatError, LimitError
 from ingot.fields import FieldReader, shown
 
@@ -36,12 +36,12 @@ _AUTO: Final = -1
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _LARGEST_TYPESIZE: Final = 255
 
-# What a decoder gets at once: it hands back a copy of what lies behind its stream, which must not
-# be the whole rest of a chunk for each of many short streams.
+# The input of one call to a decoder. A decoder returns a copy of the bytes after its stream, which
+# must not be the whole rest of a chunk for each of many short streams.
 _WINDOW: Final = 2**16
 
 _LZMA_MEMORY: Final = 2**28
-"""The most memory that an LZMA decoder may want; the densest preset wants a quarter of it."""
+"""The most memory that an LZMA decoder may use; the densest preset uses a quarter of it."""
 
 
 @register
@@ -58,22 +58,22 @@ class Blosc(Compressor):
     typesize: int = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; shuffle may be a word as well."""
-        shuffle = claims.value("shuffle", 1)
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; shuffle may also be a word."""
+        shuffle = fields.value("shuffle", 1)
         if isinstance(shuffle, str):
-            number = _SHUFFLES.index(claims.choice("shuffle", _SHUFFLES))
+            number = _SHUFFLES.index(fields.choice("shuffle", _SHUFFLES))
         else:
-            number = claims.integer("shuffle", 1, low=_AUTO, high=2)
+            number = fields.integer("shuffle", 1, low=_AUTO, high=2)
         return cls(
-            cname=claims.choice("cname", tuple(CODECS), "lz4"),
-            clevel=claims.integer("clevel", 5, high=9),
+            cname=fields.choice("cname", tuple(CODECS), "lz4"),
+            clevel=fields.integer("clevel", 5, high=9),
             shuffle=number,
-            blocksize=claims.integer("blocksize", 0, high=LARGEST_BLOCK),
+            blocksize=fields.integer("blocksize", 0, high=LARGEST_BLOCK),
         )
 
     def config(self) -> dict[str, Any]:
-        """Return the stage as a file spells it; the size of items comes from the data."""
+        """Return the stage as a file spells it; the item size follows from the data."""
         return {
             "id": self.name,
             "cname": self.cname,
@@ -83,7 +83,7 @@ class Blosc(Compressor):
         }
 
     def bind(self, itemsize: int) -> Self:
-        """Return the same stage for items of so many bytes; Blosc counts none above 255."""
+        """Return the stage for items of `itemsize` bytes; above 255 they count as single bytes."""
         return replace(self, typesize=itemsize if itemsize <= _LARGEST_TYPESIZE else 1)
 
     def encode(self, data: Buffer) -> Buffer:
@@ -99,7 +99,7 @@ class Blosc(Compressor):
         )
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the chunk holds."""
+        """Return the content of the chunk."""
         if len(data) > int.from_bytes(data[12:HEADER_BYTES], "little") >= HEADER_BYTES:
             end = int.from_bytes(data[12:HEADER_BYTES], "little")
             raise CorruptionError(f"Blosc chunk: cbytes claims {end} bytes, {len(data)} are stored")
@@ -108,9 +108,9 @@ class Blosc(Compressor):
             raise CorruptionError(f"Blosc chunk: nbytes claims {claim} bytes, {size} are due")
         return blosc.decompress(data, limit=limit if size is None else size)
 
-    def recipe(self) -> Recipe:
-        """Return how the native kernel does the same."""
-        return Recipe(
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding for the native kernel."""
+        return NativeCoding(
             kind=self.name,
             level=self.clevel,
             codec=self.cname,
@@ -121,7 +121,7 @@ class Blosc(Compressor):
 
     @property
     def shuffle_word(self) -> str:
-        """How the items are shuffled, as a word; never left open."""
+        """How items are shuffled, as a word: "noshuffle", "shuffle" or "bitshuffle"."""
         return {"none": "noshuffle"}.get(self._shuffle(), self._shuffle())
 
     def _shuffle(self) -> str:
@@ -140,21 +140,21 @@ class Zlib(Compressor):
     level: int = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(claims.integer("level", 1, low=-1, high=9))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(fields.integer("level", 1, low=-1, high=9))
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the stream."""
         return zlib.compress(data, self.level)
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the stream holds."""
+        """Return the content of the stream."""
         return _decode_streams(self.name, zlib.decompressobj, data, size, limit, several=False)
 
-    def recipe(self) -> Recipe:
-        """Return how the native kernel does the same."""
-        return Recipe(kind=self.name, level=self.level)
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding for the native kernel."""
+        return NativeCoding(kind=self.name, level=self.level)
 
 
 @register
@@ -167,21 +167,21 @@ class Gzip(Compressor):
     level: int = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(claims.integer("level", 1, low=-1, high=9))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(fields.integer("level", 1, low=-1, high=9))
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return one member, without a time, so that equal data give equal bytes."""
+        """Return one member without a time stamp, so that equal data give equal bytes."""
         return gzip.compress(data, self.level, mtime=0)
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the members hold."""
+        """Return the content of the members."""
         return _decode_streams(self.name, _gzip_decoder, data, size, limit, padded=True)
 
-    def recipe(self) -> Recipe:
-        """Return how the native kernel does the same."""
-        return Recipe(kind=self.name, level=self.level)
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding for the native kernel."""
+        return NativeCoding(kind=self.name, level=self.level)
 
 
 @register
@@ -194,23 +194,23 @@ class Bz2(Compressor):
     level: int = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(claims.integer("level", 1, low=1, high=9))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(fields.integer("level", 1, low=1, high=9))
 
     def encode(self, data: Buffer) -> Buffer:
         """Return one stream."""
         return bz2.compress(data, self.level)
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the streams hold."""
+        """Return the content of the streams."""
         return _decode_streams(self.name, bz2.BZ2Decompressor, data, size, limit)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Lzma(Compressor):
-    """LZMA in one of the formats of the standard library, by the numbers it gives them."""
+    """LZMA; `format` and `check` are the constants of the standard library's module."""
 
     name: ClassVar[str] = "lzma"
     spelling: ClassVar[tuple[str, ...]] = ("preset",)
@@ -220,14 +220,14 @@ class Lzma(Compressor):
     filters: tuple[Mapping[str, int], ...] | None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; filters matter to raw streams only."""
-        preset = claims.value("preset", None)
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; only raw streams need filters to decode."""
+        preset = fields.value("preset", None)
         return cls(
-            format=claims.integer("format", lzma.FORMAT_XZ, high=lzma.FORMAT_RAW),
-            check=claims.integer("check", -1, low=-1, high=lzma.CHECK_SHA256),
-            preset=None if preset is None else claims.integer("preset", high=2**32 - 1),
-            filters=_parse_lzma_filters(claims),
+            format=fields.integer("format", lzma.FORMAT_XZ, high=lzma.FORMAT_RAW),
+            check=fields.integer("check", -1, low=-1, high=lzma.CHECK_SHA256),
+            preset=None if preset is None else fields.integer("preset", high=2**32 - 1),
+            filters=_parse_lzma_filters(fields),
         )
 
     def encode(self, data: Buffer) -> Buffer:
@@ -238,7 +238,7 @@ class Lzma(Compressor):
             raise FormatError(f"lzma: cannot encode with {self.config()}: {error}") from None
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the streams hold."""
+        """Return the content of the streams."""
         several = self.format in (lzma.FORMAT_AUTO, lzma.FORMAT_XZ)
         return _decode_streams(
             self.name, self._decoder, data, size, limit, several=several, padded=several
@@ -264,9 +264,9 @@ class Base64(Compressor):
     name: ClassVar[str] = "base64"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def encoded_size(self, size: int) -> int:
@@ -297,33 +297,35 @@ class Shuffle(Compressor):
     elementsize: int = 4
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; 0 and 1 leave everything in its place."""
-        elementsize = claims.integer("elementsize", 4, high=2**31 - 1)
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; sizes 0 and 1 leave the bytes unchanged."""
+        elementsize = fields.integer("elementsize", 4, high=2**31 - 1)
+        fields.finish()
         return cls(elementsize)
 
     def encoded_size(self, size: int) -> int:
-        """Return `size`, or complain when items do not divide it."""
+        """Return `size`; raise unless it is a multiple of the item size."""
         if size % max(self.elementsize, 1):
-            raise FormatError(f"shuffle: {size} bytes are no items of {self.elementsize} bytes")
+            raise FormatError(
+                f"shuffle: {size} bytes are not a multiple of {self.elementsize} bytes"
+            )
         return size
 
     def encode(self, data: Buffer) -> Buffer:
-        """Return the bytes in their new order."""
+        """Return the shuffled bytes."""
         self.encoded_size(len(data))
         return shuffle(np.frombuffer(data, np.uint8), max(self.elementsize, 1)).data
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return the bytes in their old order."""
+        """Return the bytes in their original order."""
         if len(data) % max(self.elementsize, 1):
             raise CorruptionError(
-                f"shuffle: {len(data)} bytes are no items of {self.elementsize} bytes"
+                f"shuffle: {len(data)} bytes are not a multiple of {self.elementsize} bytes"
             )
         return unshuffle(np.frombuffer(data, np.uint8), max(self.elementsize, 1)).data
 
 
-class _Decoder(Protocol):
+class _StreamDecoder(Protocol):
     """What the decoders of zlib, bz2 and lzma have in common."""
 
     @property
@@ -333,13 +335,13 @@ class _Decoder(Protocol):
     def decompress(self, data: Buffer, max_length: int, /) -> bytes: ...
 
 
-def _gzip_decoder() -> _Decoder:
+def _gzip_decoder() -> _StreamDecoder:
     return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
 
 def _decode_streams(
     name: str,
-    start: Callable[[], _Decoder],
+    start: Callable[[], _StreamDecoder],
     data: Buffer,
     size: int | None,
     limit: int,
@@ -347,7 +349,7 @@ def _decode_streams(
     several: bool = True,
     padded: bool = False,
 ) -> bytearray:
-    """Decode one stream, or `several` in a row, with zeros behind them if `padded`."""
+    """Decode one stream, or `several` in a row; if `padded`, zeros may follow them."""
     view, output, position = memoryview(data), bytearray(), 0
     most = limit if size is None else size
     while position == 0 or (position < len(view) and not (padded and not any(view[position:]))):
@@ -360,7 +362,7 @@ def _decode_streams(
             raise CorruptionError(f"{name}: the stream ends early, at {len(view)} bytes") from None
         except (zlib.error, lzma.LZMAError, OSError, ValueError) as error:
             if "limit" in str(error):
-                raise LimitError(f"lzma: the decoder wants more memory: {error}") from None
+                raise LimitError(f"lzma: the decoder needs more memory: {error}") from None
             raise CorruptionError(f"{name}: the stream is damaged: {error}") from None
         if len(output) > most and size is None:
             raise LimitError(f"{name}: the stream holds more than {limit} bytes, the limit")
@@ -372,17 +374,17 @@ def _decode_streams(
 
 
 def _decode_stream(
-    decoder: _Decoder, view: memoryview, position: int, output: bytearray, most: int
+    decoder: _StreamDecoder, view: memoryview, position: int, output: bytearray, most: int
 ) -> int:
-    """Decode the stream at `position` to the end of `output`, and return where it ends.
+    """Append the decoded stream at `position` to `output`, and return where the stream ends.
 
-    Stops when `output` has more than `most` bytes; raises EOFError when the stream does not end.
+    Stops when `output` has more than `most` bytes; raises EOFError if the data ends first.
     """
     while not decoder.eof and len(output) <= most:
-        # Decoders of bz2 and lzma keep what they could not use, that of zlib hands it back.
-        hungry = getattr(decoder, "needs_input", True)
-        window = view[position : position + _WINDOW] if hungry else view[:0]
-        # Room for one more byte: only then does a decoder go on to the checksum at the end.
+        # Decoders of bz2 and lzma keep input that they could not use, that of zlib returns it.
+        needs_input = getattr(decoder, "needs_input", True)
+        window = view[position : position + _WINDOW] if needs_input else view[:0]
+        # Room for one more byte: only then does a decoder read the checksum at the end.
         part = decoder.decompress(window, most - len(output) + 1)
         output += part
         position += len(window) - len(getattr(decoder, "unconsumed_tail", b""))
@@ -391,17 +393,17 @@ def _decode_stream(
     return position - len(decoder.unused_data)
 
 
-def _parse_lzma_filters(claims: FieldReader) -> tuple[Mapping[str, int], ...] | None:
-    found = claims.value("filters", None)
+def _parse_lzma_filters(fields: FieldReader) -> tuple[Mapping[str, int], ...] | None:
+    found = fields.value("filters", None)
     if found is None:
         return None
     if not isinstance(found, list) or not 1 <= len(found) <= 4:
-        raise claims.wrong("filters", found, "a list of one to four filters")
+        raise fields.wrong("filters", found, "a list of one to four filters")
     for each in found:
         if not isinstance(each, dict) or "id" not in each:
-            raise FormatError(f"lzma: the filter {shown(each)} is no object with an id")
+            raise FormatError(f"lzma: the filter {shown(each)} is not an object with an id")
         if not all(type(value) is int and 0 <= value < 2**63 for value in each.values()):
-            raise FormatError(f"lzma: the filter {shown(each)} has a value that is no integer")
+            raise FormatError(f"lzma: the filter {shown(each)} has a value that is not an integer")
         if each.get("dict_size", 0) > _LZMA_MEMORY:
             raise LimitError(
                 f"lzma: dict_size is {each['dict_size']} bytes, the limit is {_LZMA_MEMORY}"

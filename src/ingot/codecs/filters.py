@@ -1,8 +1,7 @@
-"""Filters: what is done to the numbers of a chunk before they become bytes.
+"""Filters of Zarr: what happens to the items of a chunk before they become bytes.
 
-Knows the filters that Zarr files name, with the results of numcodecs bit for bit, and the order of
-axes. Refuses to know bytes. A filter sees its input as a run of items of its own type, whatever
-the array's type is: differences of datetimes are taken of their integers.
+Results are those of numcodecs, bit for bit. A filter sees its input as a run of items of its own
+type, whatever the type of the array: the differences of datetimes are those of their integers.
 """
 
 import math
@@ -40,18 +39,18 @@ _MANTISSA_BITS = {2: 10, 4: 23, 8: 52}
 @register
 @dataclass(frozen=True, slots=True)
 class Transpose(Filter):
-    """Axes in another order; without one, all of them reversed, which is Fortran order."""
+    """Axes in another order; without an `order` all are reversed, which is Fortran order."""
 
     name: ClassVar[str] = "transpose"
     order: tuple[int, ...] | None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        order = claims.integers("order", low=0)
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        order = fields.integers("order", low=0)
         if sorted(order) != list(range(len(order))):
-            raise claims.wrong("order", list(order), "a permutation of the axes")
-        claims.finish()
+            raise fields.wrong("order", list(order), "a permutation of the axes")
+        fields.finish()
         return cls(order)
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
@@ -64,7 +63,7 @@ class Transpose(Filter):
         return array.transpose(self.axes(array.ndim))
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return a view with the axes in the old order."""
+        """Return a view with the axes in their original order."""
         return array.transpose(np.argsort(self.axes(array.ndim)))
 
     def axes(self, ndim: int) -> tuple[int, ...]:
@@ -79,7 +78,7 @@ class Transpose(Filter):
 class Reshape(Filter):
     """The same items in the same order, along other axes.
 
-    Each of them is told by its length, by the axes that it takes together, or is what is left, -1.
+    Each new axis is given by its length, or by the axes that it joins; -1 stands for the rest.
 
     >>> Reshape(((0, 1), -1, 3)).encode(np.zeros((2, 5, 4, 3))).shape
     (10, 4, 3)
@@ -89,36 +88,38 @@ class Reshape(Filter):
     shape: tuple[int | tuple[int, ...], ...]
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        shape = claims.value("shape")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        shape = fields.value("shape")
         if not isinstance(shape, list) or len(shape) > MOST_AXES:
-            raise claims.wrong("shape", shape, f"a list of at most {MOST_AXES} axes")
+            raise fields.wrong("shape", shape, f"a list of at most {MOST_AXES} axes")
         for axis in shape:
             together = axis if isinstance(axis, list) else [0]
             alone = isinstance(axis, list) or (type(axis) is int and (axis == -1 or axis > 0))
             if not alone or not all(type(each) is int and each >= 0 for each in together):
-                raise claims.wrong("shape", shape, "of lengths, lists of axes and -1")
-        claims.finish()
+                raise fields.wrong("shape", shape, "made of lengths, lists of axes and -1")
+        fields.finish()
         return cls(tuple(tuple(axis) if isinstance(axis, list) else axis for axis in shape))
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return the spec with the other axes, if they have as many items."""
+        """Return the spec with the new axes; raise unless they have as many items."""
         return ChunkSpec(self._lengths(spec.shape), spec.dtype, spec.fill)
 
     def encode(self, array: Array) -> Array:
-        """Return the array with the other axes."""
+        """Return the array with the new axes."""
         return array.reshape(self._lengths(array.shape))
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the array with its own axes."""
+        """Return the array with its original axes."""
         return array.reshape(spec.shape)
 
     def _lengths(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         taken = [axis for each in self.shape if isinstance(each, tuple) for axis in each]
         known = sorted({*taken}) == taken and max(taken, default=-1) < len(shape)
         if not known or self.shape.count(-1) > 1:
-            raise FormatError(f"reshape: {list(self.shape)} are no axes for those of {shape}")
+            raise FormatError(
+                f"reshape: {list(self.shape)} are not axes of an array of shape {shape}"
+            )
         lengths = [
             math.prod(shape[axis] for axis in each) if isinstance(each, tuple) else each
             for each in self.shape
@@ -139,16 +140,16 @@ class Reshape(Filter):
 @register
 @dataclass(frozen=True, slots=True)
 class Delta(Filter):
-    """Differences of neighbours, behind the first item."""
+    """The first item, then the differences of neighbours."""
 
     name: ClassVar[str] = "delta"
     dtype: DType
     astype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(*_parse_types(claims, _NUMBERS + "b"))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(*_parse_types(fields, _NUMBERS + "b"))
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
         """Return a run of differences."""
@@ -166,7 +167,7 @@ class Delta(Filter):
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
         """Return the sums."""
         result = np.empty(array.size, self.dtype)
-        # The difference of booleans is whether they differ.
+        # The difference of two booleans is whether they differ.
         add = np.logical_xor if self.dtype.kind == "b" else np.add
         with np.errstate(all="ignore"):
             add.accumulate(array.reshape(-1), out=result)
@@ -176,7 +177,7 @@ class Delta(Filter):
 @register
 @dataclass(frozen=True, slots=True)
 class FixedScaleOffset(Filter):
-    """Numbers less an offset, times a scale, rounded."""
+    """Numbers minus an offset, times a scale, rounded."""
 
     name: ClassVar[str] = "fixedscaleoffset"
     scale: float
@@ -185,12 +186,12 @@ class FixedScaleOffset(Filter):
     astype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        scale, offset = claims.number("scale"), claims.number("offset")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        scale, offset = fields.number("scale"), fields.number("offset")
         if not (math.isfinite(scale) and math.isfinite(offset) and scale):
-            raise FormatError(f"{claims.where}: scale {scale} and offset {offset} lose the data")
-        return cls(scale, offset, *_parse_types(claims, "iuf"))
+            raise FormatError(f"{fields.where}: scale {scale} and offset {offset} lose the data")
+        return cls(scale, offset, *_parse_types(fields, "iuf"))
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
         """Return a run of scaled numbers."""
@@ -205,7 +206,7 @@ class FixedScaleOffset(Filter):
             return np.around((items - self.offset) * self.scale).astype(self.astype)
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the numbers, as far as they were kept."""
+        """Return the numbers, as precise as they were stored."""
         with np.errstate(all="ignore"):
             result = array.reshape(-1) / float(self.scale) + float(self.offset)
             return _restored(result.astype(self.dtype), spec)
@@ -214,7 +215,7 @@ class FixedScaleOffset(Filter):
 @register
 @dataclass(frozen=True, slots=True)
 class Quantize(Filter):
-    """Floats rounded to the binary fraction that keeps so many decimal digits."""
+    """Floats rounded to the binary fraction that keeps `digits` decimal digits."""
 
     name: ClassVar[str] = "quantize"
     digits: int
@@ -222,10 +223,10 @@ class Quantize(Filter):
     astype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        digits = claims.integer("digits", low=-300, high=300)
-        return cls(digits, *_parse_types(claims, "f"))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        digits = fields.integer("digits", low=-300, high=300)
+        return cls(digits, *_parse_types(fields, "f"))
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
         """Return a run of floats."""
@@ -240,7 +241,7 @@ class Quantize(Filter):
             return (np.around(scale * _items(array, self.dtype)) / scale).astype(self.astype)
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the rounded floats in their old type: nothing brings the digits back."""
+        """Return the rounded floats in their original type; the lost digits stay lost."""
         with np.errstate(all="ignore"):
             return _restored(array.reshape(-1).astype(self.dtype), spec)
 
@@ -248,20 +249,20 @@ class Quantize(Filter):
 @register
 @dataclass(frozen=True, slots=True)
 class BitRound(Filter):
-    """Floats rounded, to even, to so many bits of the mantissa."""
+    """Floats rounded to `keepbits` bits of the mantissa, ties to even."""
 
     name: ClassVar[str] = "bitround"
     keepbits: int
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        keepbits = claims.integer("keepbits", high=52)
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        keepbits = fields.integer("keepbits", high=52)
+        fields.finish()
         return cls(keepbits)
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return `spec`, if it is of floats that have the bits."""
+        """Return `spec`; raise unless its items are floats that have the bits."""
         bits = _MANTISSA_BITS.get(spec.dtype.itemsize, 0) if spec.dtype.kind == "f" else 0
         if self.keepbits > bits or not bits:
             raise FormatError(f"bitround: {spec.dtype} has no {self.keepbits} bits of mantissa")
@@ -274,27 +275,27 @@ class BitRound(Filter):
             return array
         integers = np.dtype(f"{array.dtype.byteorder}u{array.dtype.itemsize}")
         bits = array.copy().view(integers)
-        # Half of what is dropped, less one, plus the lowest bit kept: ties go to even.
+        # Half of the dropped bits, less one, plus the lowest bit kept: ties go to even.
         bits += (bits >> dropped & 1) + ((1 << (dropped - 1)) - 1)
         bits &= ~np.array((1 << dropped) - 1, integers)
         return bits.view(array.dtype)
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the rounded floats: nothing brings the bits back."""
+        """Return the rounded floats; the lost bits stay lost."""
         return array
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class PackBits(Filter):
-    """Eight booleans to a byte, behind a byte that counts the bits of padding."""
+    """A byte that counts the bits of padding, then eight booleans in each byte."""
 
     name: ClassVar[str] = "packbits"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
@@ -325,24 +326,24 @@ class AsType(Filter):
     decode_dtype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
         kinds = _NUMBERS + "bmMSU"
-        types = [_parse_type(claims, key, kinds) for key in ("encode_dtype", "decode_dtype")]
-        claims.finish()
+        types = [_parse_type(fields, key, kinds) for key in ("encode_dtype", "decode_dtype")]
+        fields.finish()
         return cls(*types)
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return a run of items of the other type."""
+        """Return a run of items of the stored type."""
         return _run(self.name, spec, self.decode_dtype, self.encode_dtype)
 
     def encode(self, array: Array) -> Array:
-        """Return the items in the other type."""
+        """Return the items in the stored type."""
         with np.errstate(all="ignore"):
             return _items(array, self.decode_dtype).astype(self.encode_dtype)
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the items in their old type."""
+        """Return the items in their original type."""
         try:
             with np.errstate(all="ignore"):
                 result = array.reshape(-1).astype(self.decode_dtype)
@@ -354,7 +355,7 @@ class AsType(Filter):
 @register
 @dataclass(frozen=True, slots=True)
 class Categorize(Filter):
-    """Numbers for labels, from 1; 0 is for whatever has no label, and reads as empty text."""
+    """Labels as numbers from 1; text that is not a label is stored as 0 and reads as empty."""
 
     name: ClassVar[str] = "categorize"
     holds: ClassVar[DType | None] = dtypes.TEXT
@@ -363,24 +364,24 @@ class Categorize(Filter):
     astype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        labels = claims.value("labels")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        labels = fields.value("labels")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise claims.wrong("labels", labels, "a list of strings")
-        dtype = dtypes.claimed(claims, "dtype")
+            raise fields.wrong("labels", labels, "a list of strings")
+        dtype = dtypes.read_field(fields, "dtype")
         if dtype.kind not in "UO":
-            raise claims.wrong("dtype", dtype.str, "text")
-        astype = _parse_type(claims, "astype", "iu", _BYTE)
+            raise fields.wrong("dtype", dtype.str, "text")
+        astype = _parse_type(fields, "astype", "iu", _BYTE)
         if len(labels) > np.iinfo(astype).max:
             raise FormatError(f"categorize: {len(labels)} labels do not fit {astype}")
-        claims.finish()
+        fields.finish()
         return cls(tuple(labels), dtype, astype)
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return the numbers of the labels, if `spec` is of text."""
+        """Return a spec of numbers; raise unless the items of `spec` are text."""
         if spec.dtype.kind not in "UT":
-            raise FormatError(f"categorize: items of type {spec.dtype} are no text")
+            raise FormatError(f"categorize: items of type {spec.dtype} are not text")
         return ChunkSpec(spec.shape, self.astype)
 
     def encode(self, array: Array) -> Array:
@@ -397,24 +398,24 @@ class Categorize(Filter):
         return texts[np.where(known, array, 0)]
 
 
-def _parse_types(claims: FieldReader, kinds: str) -> tuple[DType, DType]:
-    dtype = _parse_type(claims, "dtype", kinds)
-    astype = _parse_type(claims, "astype", kinds, dtype)
-    claims.finish()
+def _parse_types(fields: FieldReader, kinds: str) -> tuple[DType, DType]:
+    dtype = _parse_type(fields, "dtype", kinds)
+    astype = _parse_type(fields, "astype", kinds, dtype)
+    fields.finish()
     return dtype, astype
 
 
-def _parse_type(claims: FieldReader, key: str, kinds: str, default: DType | None = None) -> DType:
-    dtype = dtypes.claimed(claims, key, default)
+def _parse_type(fields: FieldReader, key: str, kinds: str, default: DType | None = None) -> DType:
+    dtype = dtypes.read_field(fields, key, default)
     if dtype.kind not in kinds:
-        raise claims.wrong(key, dtype.str, f"of the kinds {', '.join(kinds)}")
+        raise fields.wrong(key, dtype.str, f"of the kinds {', '.join(kinds)}")
     return dtype
 
 
 def _run(name: str, spec: ChunkSpec, dtype: DType, astype: DType) -> ChunkSpec:
     """Return a run of as many items of `astype` as `spec` has of `dtype`."""
     if dtypes.is_variable(spec.dtype) or spec.nbytes % dtype.itemsize:
-        raise FormatError(f"{name}: {spec.shape} items of {spec.dtype} are no run of {dtype}")
+        raise FormatError(f"{name}: {spec.shape} items of {spec.dtype} are not a run of {dtype}")
     return ChunkSpec((spec.nbytes // dtype.itemsize,), astype)
 
 

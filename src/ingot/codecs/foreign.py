@@ -1,11 +1,12 @@
-"""Codecs that other packages implement: LZ4, Zstandard and the long tail, by numcodecs.
+"""Codecs that other packages implement: LZ4, Zstandard and the less common codecs of numcodecs.
 
-Knows how to call them so that they never take memory that was not agreed on: what a stream claims
-is held against what is due, and against what its bytes can make, before they see it. Refuses to
-use numcodecs for Blosc, whose decoder trusts what a chunk says of itself.
+Before a decoder runs, the size that a stream claims is compared with the expected size, and with
+the most that its bytes can decode to, so that no decoder allocates memory beyond that. The Blosc
+decoder of numcodecs is not used: it trusts the sizes in a chunk.
 
-Importing numcodecs costs about as much as importing NumPy, so this module is imported when one of
-its codecs is asked for by name (`ingot.codecs.codec.find`), and never at the top of another one.
+Importing numcodecs costs about as much as importing NumPy. This module is therefore imported when
+one of its codecs is first found by name (`ingot.codecs.codec.find`), and never at the top of
+another module.
 """
 
 import math
@@ -22,7 +23,7 @@ from ingot.codecs.codec import (
     Buffer,
     ChunkSpec,
     Compressor,
-    Recipe,
+    NativeCoding,
     Serializer,
     register,
 )
@@ -54,16 +55,16 @@ _ZSTD_COMPRESSED: Final = 2
 @register
 @dataclass(frozen=True, slots=True)
 class Lz4(Compressor):
-    """One LZ4 block behind its decoded size."""
+    """The decoded size, then one LZ4 block."""
 
     name: ClassVar[str] = "lz4"
     spelling: ClassVar[tuple[str, ...]] = ("acceleration",)
     acceleration: int = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        return cls(claims.integer("acceleration", 1, low=-(2**31), high=2**31 - 1))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(fields.integer("acceleration", 1, low=-(2**31), high=2**31 - 1))
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the block."""
@@ -72,7 +73,7 @@ class Lz4(Compressor):
         return bytes(lz4.compress(data, self.acceleration))
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the block holds."""
+        """Return the content of the block."""
         if len(data) < _PREFIX:
             raise CorruptionError(f"lz4: {len(data)} bytes have no room for the size")
         claim = int.from_bytes(data[:_PREFIX], "little")
@@ -86,9 +87,9 @@ class Lz4(Compressor):
         except (RuntimeError, ValueError) as error:
             raise CorruptionError(f"lz4: the block is damaged: {error}") from None
 
-    def recipe(self) -> Recipe:
-        """Return how the native kernel does the same."""
-        return Recipe(kind=self.name, level=self.acceleration)
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding for the native kernel."""
+        return NativeCoding(kind=self.name, level=self.acceleration)
 
 
 @register
@@ -102,13 +103,13 @@ class Zstd(Compressor):
     checksum: bool = False
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; levels beyond the highest mean that one."""
-        level = claims.integer("level", 0, low=-131072, high=2**31 - 1)
-        return cls(min(level, _ZSTD_HIGHEST_LEVEL), claims.flag("checksum", False))
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; levels above the highest mean the highest."""
+        level = fields.integer("level", 0, low=-131072, high=2**31 - 1)
+        return cls(min(level, _ZSTD_HIGHEST_LEVEL), fields.flag("checksum", False))
 
     def config(self) -> dict[str, Any]:
-        """Return the stage as files spell it; not every reader knows the checksum's name."""
+        """Return the stage as files spell it; some readers do not know the field `checksum`."""
         config: dict[str, Any] = {"id": self.name, "level": self.level}
         return config | {"checksum": True} if self.checksum else config
 
@@ -117,7 +118,7 @@ class Zstd(Compressor):
         return bytes(zstd.compress(data, self.level, self.checksum))
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
-        """Return what the frames hold."""
+        """Return the content of the frames."""
         view = memoryview(data)
         try:
             claim, most = _measure_frames(view)
@@ -132,29 +133,29 @@ class Zstd(Compressor):
         if (claim if claim is not None else size) == 0 and most == 0:
             return b""
         try:
-            # Into a buffer of the size that is due, nothing more can be decoded than that.
+            # A buffer of the expected size cannot receive more than that.
             room = None if size is None else np.empty(size, np.uint8)
             result = zstd.decompress(view, room)
         except (RuntimeError, ValueError) as error:
             raise CorruptionError(f"zstd: the frames are damaged: {error}") from None
         return result if room is None else room.data
 
-    def recipe(self) -> Recipe:
-        """Return how the native kernel does the same."""
-        return Recipe(kind=self.name, level=self.level, checksum=self.checksum)
+    def native_coding(self) -> NativeCoding:
+        """Return the same coding for the native kernel."""
+        return NativeCoding(kind=self.name, level=self.level, checksum=self.checksum)
 
 
 @register
 @dataclass(frozen=True, slots=True)
 class Fletcher32(Checksum):
-    """Fletcher's checksum, as in HDF5, behind the bytes."""
+    """Fletcher's checksum, as in HDF5, after the bytes."""
 
     name: ClassVar[str] = "fletcher32"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def compute(self, data: Buffer) -> int:
@@ -168,19 +169,19 @@ class Fletcher32(Checksum):
 @register
 @dataclass(frozen=True, slots=True)
 class JenkinsLookup3(Checksum):
-    """Jenkins' lookup3 hash, as in HDF5, behind the bytes."""
+    """Jenkins' lookup3 hash, as in HDF5, after the bytes."""
 
     name: ClassVar[str] = "jenkins_lookup3"
     initval: int = 0
     prefix: None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; a prefix cannot be spelled in JSON."""
-        initval = claims.integer("initval", 0, high=2**32 - 1)
-        if claims.value("prefix", None) is not None:
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; a prefix cannot be spelled in JSON."""
+        initval = fields.integer("initval", 0, high=2**32 - 1)
+        if fields.value("prefix", None) is not None:
             raise UnsupportedError("jenkins_lookup3: a prefix is not supported")
-        claims.finish()
+        fields.finish()
         return cls(initval)
 
     def compute(self, data: Buffer) -> int:
@@ -201,19 +202,19 @@ class MsgPack2(Serializer):
     use_bin_type: bool = True
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
         _msgpack(cls.name)
         stage = cls(
-            claims.flag("raw", False),
-            claims.flag("use_single_float", False),
-            claims.flag("use_bin_type", True),
+            fields.flag("raw", False),
+            fields.flag("use_single_float", False),
+            fields.flag("use_bin_type", True),
         )
-        claims.finish()
+        fields.finish()
         return stage
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about nothing: MessagePack holds what JSON holds, and bytes."""
+        """Accept items of every type: MessagePack stores what JSON stores, and bytes."""
 
     def encode(self, array: Array) -> Buffer:
         """Return the packed list."""
@@ -226,7 +227,7 @@ class MsgPack2(Serializer):
         return packed
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
-        """Return the items. The package takes no list to be longer than the bytes it comes from."""
+        """Return the items; the package accepts no list that is longer than its bytes."""
         msgpack = _msgpack(self.name)
         try:
             items = msgpack.unpackb(data, raw=self.raw, strict_map_key=False)
@@ -255,25 +256,25 @@ class PCodec(Serializer):
     )
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; all of it matters to the encoder only."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; only the encoder uses the parameters."""
         _pcodec(cls.name)
-        order = claims.value("delta_encoding_order", None)
+        order = fields.value("delta_encoding_order", None)
         stage = cls(
-            level=claims.integer("level", 8, high=12),
-            mode_spec=claims.text("mode_spec", "auto"),
-            delta_spec=claims.text("delta_spec", "auto"),
-            paging_spec=claims.text("paging_spec", "equal_pages_up_to"),
+            level=fields.integer("level", 8, high=12),
+            mode_spec=fields.text("mode_spec", "auto"),
+            delta_spec=fields.text("delta_spec", "auto"),
+            paging_spec=fields.text("paging_spec", "equal_pages_up_to"),
             delta_encoding_order=(
-                None if order is None else claims.integer("delta_encoding_order", high=7)
+                None if order is None else fields.integer("delta_encoding_order", high=7)
             ),
-            equal_pages_up_to=claims.integer("equal_pages_up_to", 262144, low=1, high=2**31),
+            equal_pages_up_to=fields.integer("equal_pages_up_to", 262144, low=1, high=2**31),
         )
-        claims.finish()
+        fields.finish()
         return stage
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about items that are no numbers of two bytes or more, in native order."""
+        """Raise unless items are numbers of two bytes or more, in native byte order."""
         if spec.dtype.str[1:] not in self._TYPES or not spec.dtype.isnative:
             raise FormatError(f"pcodec: items of type {spec.dtype} are not supported")
 
@@ -289,7 +290,7 @@ class PCodec(Serializer):
             raise FormatError(f"pcodec: cannot encode with {options}: {error}") from None
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
-        """Return the numbers, decoded into an array of the size that is due."""
+        """Return the numbers, decoded into an array of the expected size."""
         standalone = _pcodec(self.name)
         result = np.empty(spec.count, spec.dtype)
         try:
@@ -314,21 +315,21 @@ class Zfpy(Serializer):
     compression_kwargs: dict[str, float] | None = None
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims; what it says of itself twice is read once."""
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe; `compression_kwargs` repeats the others."""
         _zfpy(cls.name)
-        claims.value("compression_kwargs", None)
+        fields.value("compression_kwargs", None)
         stage = cls(
-            mode=claims.integer("mode", 4, low=2, high=4),
-            tolerance=claims.number("tolerance", -1),
-            rate=claims.number("rate", -1),
-            precision=claims.number("precision", -1),
+            mode=fields.integer("mode", 4, low=2, high=4),
+            tolerance=fields.number("tolerance", -1),
+            rate=fields.number("rate", -1),
+            precision=fields.number("precision", -1),
         )
-        claims.finish()
+        fields.finish()
         return stage
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about what zfp cannot hold."""
+        """Raise for items that zfp cannot store."""
         if spec.dtype.str not in ("<f4", "<f8", "<i4", "<i8"):
             raise FormatError(f"zfpy: items of type {spec.dtype} are not supported")
 
@@ -345,10 +346,10 @@ class Zfpy(Serializer):
         return packed
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
-        """Return the floats, if the header is that of the array that is due.
+        """Return the floats; raise unless the header describes the array of `spec`.
 
-        The decoder does not look where its bytes end. It is given room behind them for all that it
-        could read, filled in two ways: when that makes a difference, it has read there.
+        The decoder does not check where its bytes end. It therefore gets room after them for all
+        that it could read, filled in two ways: if the results differ, it has read beyond the end.
         """
         zfpy = _zfpy(self.name)
         room = self._room(zfpy, bytes(data), spec)
@@ -369,7 +370,7 @@ class Zfpy(Serializer):
             header = zfpy.header(data + bytes(_ZFP_LARGEST_HEADER))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CorruptionError(f"zfpy: the header is damaged: {error}") from None
-        # Writers have stored chunks as they are, or as one long row.
+        # Some writers store chunks with their own shape, others as one long row.
         lengths = [header[axis] for axis in ("nw", "nz", "ny", "nx") if header[axis]]
         if math.prod(lengths) != spec.count or header["type"] is not spec.dtype.type:
             raise CorruptionError(f"zfpy: the header claims {lengths}, {spec.shape} is due")
@@ -393,7 +394,7 @@ def _check_claim(name: str, claim: int, size: int | None, limit: int) -> None:
 
 
 def _measure_frames(view: memoryview) -> tuple[int | None, int]:
-    """Return what all frames claim to hold, if every one does, and what they hold at most."""
+    """Return the size that all frames claim, if all do, and the most that they can hold."""
     position, claims, most = 0, list[int | None](), 0
     while position < len(view):
         magic = int.from_bytes(view[position : position + 4], "little")
@@ -412,7 +413,7 @@ def _measure_frames(view: memoryview) -> tuple[int | None, int]:
 
 
 def _measure_frame(view: memoryview, position: int) -> tuple[int | None, int, int]:
-    """Return what the frame at `position` claims to hold, holds at most, and where it ends."""
+    """Return the size that a frame claims, the most that it can hold, and where it ends."""
     descriptor = view[position + 4]
     if descriptor & 3:
         raise UnsupportedError("zstd: a frame that needs a dictionary")

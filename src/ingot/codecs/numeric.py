@@ -1,8 +1,7 @@
-"""Filters that change the values of numbers: into another type, by an offset and a scale.
+"""Filters that change the values of numbers: into another type, or by an offset and a scale.
 
-Knows every rule by which a number becomes one of another type: what is rounded and how, what
-becomes of numbers that are too large, and which numbers stand for others. Refuses to lose anything
-that no rule allows to lose, and to know how a file names types and spells numbers.
+Rules given by the caller say how numbers are rounded, what happens to numbers out of range, and
+which numbers replace others. A number that would change without such a rule is an error.
 """
 
 import math
@@ -27,7 +26,7 @@ Rounding: TypeAlias = Literal[
 ]
 OutOfRange: TypeAlias = Literal["clamp", "wrap"]
 Pairs: TypeAlias = tuple[tuple[Any, Any], ...]
-"""Items of one type, and those of another that stand for them."""
+"""Items of one type, each with the item of another type that replaces it."""
 
 _DOUBLE_BITS: Final = 53
 _WIDEST: Final = 64
@@ -35,17 +34,17 @@ _WIDEST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CastValue(Filter):
-    """Numbers as those of another type.
+    """Numbers stored in another type.
 
-    What is not exactly such a number is rounded; what is beyond all of them is an error, unless
-    `out_of_range` says otherwise. Before that, `encoding` and `decoding` may replace items.
+    Numbers that the type does not have exactly are rounded; numbers out of its range are an error,
+    unless `out_of_range` says otherwise. Before that, `encoding` and `decoding` replace items.
 
     >>> stage = CastValue(np.dtype("u1"), out_of_range="clamp", encoding=((np.nan, 7),))
     >>> stage.encode(np.array([2.5, 3.5, 1000, np.nan])).tolist()
     [2, 4, 255, 7]
     >>> CastValue(np.dtype("u1")).encode(np.array([-1]))
     Traceback (most recent call last):
-    ingot.errors.FormatError: cast_value: -1 is no value of type uint8
+    ingot.errors.FormatError: cast_value: -1 is not a value of type uint8
     """
 
     name: ClassVar[str] = "cast_value"
@@ -56,28 +55,28 @@ class CastValue(Filter):
     decoding: Pairs = ()
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Complain: only with the type of the items is it known what a file says."""
-        raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise: the fields can be read only with the type of the items."""
+        raise UnsupportedError(f"codec {fields.where!r} is part of an array's metadata")
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return a spec of the other type, if both are types of numbers."""
+        """Return a spec of the stored type; raise unless both types are numbers."""
         for dtype in (spec.dtype, self.dtype):
             if not _is_integer(dtype) and not _is_float(dtype):
-                raise FormatError(f"{self.name}: items of type {dtype} are no real numbers")
+                raise FormatError(f"{self.name}: items of type {dtype} are not real numbers")
         if self.out_of_range == "wrap" and not _is_integer(self.dtype):
             raise FormatError(f"{self.name}: only integers wrap around, not {self.dtype}")
         return ChunkSpec(spec.shape, self.dtype, _kept(self, spec))
 
     def encode(self, array: Array) -> Array:
-        """Return the numbers in the other type."""
+        """Return the numbers in the stored type."""
         try:
             return self._cast(array, self.dtype, self.encoding)
         except ValueError as error:
             raise FormatError(f"{self.name}: {error}") from None
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the numbers in their old type."""
+        """Return the numbers in their original type."""
         try:
             return self._cast(array, spec.dtype, self.decoding)
         except ValueError as error:
@@ -91,7 +90,7 @@ class CastValue(Filter):
             equal = left & (array == meant if meant == meant else array != array)
             result[equal] = other
             left &= ~equal
-        # Wrapping is for integers alone, which what is stored may be and what is read may not.
+        # Only integers wrap; the stored type may be one where the decoded type is not.
         wraps = self.out_of_range == "wrap" and _is_integer(dtype)
         rule = self.out_of_range if wraps or self.out_of_range == "clamp" else None
         convert = _to_integers if _is_integer(dtype) else _to_floats
@@ -101,13 +100,13 @@ class CastValue(Filter):
 
 @dataclass(frozen=True, slots=True)
 class ScaleOffset(Filter):
-    """Numbers less an offset, times a scale, in their own type; integers must come back exactly.
+    """Numbers minus an offset, times a scale, in their own type; integers stay exact.
 
     >>> ScaleOffset(1000, 2).encode(np.array([1000, 1100], np.uint16)).tolist()
     [0, 200]
     >>> ScaleOffset(1000).encode(np.array([999], np.uint16))
     Traceback (most recent call last):
-    ingot.errors.FormatError: scale_offset: -1 is no value of type uint16
+    ingot.errors.FormatError: scale_offset: -1 is not a value of type uint16
     """
 
     name: ClassVar[str] = "scale_offset"
@@ -115,19 +114,19 @@ class ScaleOffset(Filter):
     scale: Any = 1
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Complain: only with the type of the items is it known what a file says."""
-        raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise: the fields can be read only with the type of the items."""
+        raise UnsupportedError(f"codec {fields.where!r} is part of an array's metadata")
 
     def encoded(self, spec: ChunkSpec) -> ChunkSpec:
-        """Return the same spec, if it is of numbers."""
+        """Return the same spec; raise unless its items are numbers."""
         if not _is_integer(spec.dtype) and not _is_float(spec.dtype):
-            raise FormatError(f"{self.name}: items of type {spec.dtype} are no real numbers")
+            raise FormatError(f"{self.name}: items of type {spec.dtype} are not real numbers")
         if not (math.isfinite(self.offset) and math.isfinite(self.scale) and self.scale):
             raise FormatError(f"{self.name}: {self.offset} and {self.scale} lose the data")
         whole = self.offset % 1 == 0 and self.scale % 1 == 0
         if _is_integer(spec.dtype) and not whole:
-            raise FormatError(f"{self.name}: {self.offset} and {self.scale} are no integers")
+            raise FormatError(f"{self.name}: {self.offset} and {self.scale} are not integers")
         return ChunkSpec(spec.shape, spec.dtype, _kept(self, spec))
 
     def encode(self, array: Array) -> Array:
@@ -144,7 +143,7 @@ class ScaleOffset(Filter):
             raise FormatError(f"{self.name}: {error}") from None
 
     def decode(self, array: Array, spec: ChunkSpec) -> Array:
-        """Return the numbers as they were."""
+        """Return the original numbers."""
         if _is_float(array.dtype):
             offset, scale = self._parameters(array.dtype)
             with np.errstate(all="ignore"):
@@ -162,7 +161,7 @@ class ScaleOffset(Filter):
 
 
 def _kept(stage: Filter, spec: ChunkSpec) -> Any:
-    """Return the fill value as the stage stores it, having made sure that it comes back."""
+    """Return the fill value as the stage stores it; raise if it does not decode to itself."""
     if spec.fill is None:
         return None
     fill = np.asarray(spec.fill, spec.dtype).reshape(1)
@@ -183,12 +182,12 @@ def _is_integer(dtype: DType) -> bool:
 
 
 def _is_float(dtype: DType) -> bool:
-    # What is longer than a double differs from machine to machine.
+    # Types longer than a double differ from machine to machine.
     return (dtype.kind == "f" and dtype.itemsize <= 8) or _is_extra(dtype, "float")
 
 
 def _unfit(value: Any, dtype: DType) -> ValueError:
-    return ValueError(f"{value} is no value of type {dtype}")
+    return ValueError(f"{value} is not a value of type {dtype}")
 
 
 # Integers -----------------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ def _to_integers(
         if not np.isfinite(values).all():
             raise _unfit(values[~np.isfinite(values)][0], dtype)
         values = _rounded(values, rounding)
-        # One more than the highest is a power of two, which floats have exactly.
+        # The highest number plus one is a power of two, which floats have exactly.
         below, above = values < float(low), values >= float(high + 1)
     else:
         values = _plain(values)
@@ -241,7 +240,7 @@ def _wrapped(values: Array, dtype: DType) -> Array:
     if values.dtype.kind == "f":
         sizes = np.fmod(np.abs(values), 2.0**_WIDEST).astype(np.uint64)
         values = np.where(values < 0, np.uint64(0) - sizes, sizes)
-    # Shifted up and down again, the highest bit of the type is taken for what it is.
+    # Shifting up and down again extends the highest bit of the type as a sign.
     shift = _WIDEST - item_bits(dtype)
     signed = np.int64 if _bounds(dtype)[0] else np.uint64
     moved = (values.astype(np.uint64) << np.uint64(shift)).view(signed)
@@ -250,7 +249,7 @@ def _wrapped(values: Array, dtype: DType) -> Array:
 
 def _sum(values: Array, addend: int, dtype: DType) -> Array:
     _check_ends([int(end) + addend for end in _ends(values)], dtype)
-    # In 64 bits all sums are right whose true value fits, whatever happens on the way.
+    # Arithmetic modulo 2**64 is right for every sum that fits.
     total: Array = values + _modular(addend, values.dtype)
     return total
 
@@ -265,7 +264,7 @@ def _quotient(values: Array, divisor: int, dtype: DType) -> Array:
     by = _modular(divisor, values.dtype)
     uneven = values[values % by != 0]
     if len(uneven):
-        raise ValueError(f"{uneven[0]} is no multiple of {divisor}")
+        raise ValueError(f"{uneven[0]} is not a multiple of {divisor}")
     _check_ends([int(end) // divisor for end in _ends(values)], dtype)
     quotient: Array = values // by
     return quotient
@@ -289,13 +288,13 @@ def _check_ends(ends: list[int], dtype: DType) -> None:
 # Floats -------------------------------------------------------------------------------------------
 
 
-class _Form(NamedTuple):
-    """What numbers a type of floats has."""
+class _FloatForm(NamedTuple):
+    """The numbers that a floating-point type has."""
 
     bits: int
-    """The digits of a number, in binary."""
+    """The binary digits of a number."""
     exponent: int
-    """That of the smallest number with all its digits."""
+    """The exponent of the smallest number with all its digits."""
     lowest: float
     highest: float
     infinite: bool
@@ -303,10 +302,12 @@ class _Form(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _form(dtype: DType) -> _Form:
+def _form(dtype: DType) -> _FloatForm:
     if dtype.isbuiltin != 2:
         info = np.finfo(dtype)
-        return _Form(info.nmant + 1, int(info.minexp), float(info.min), float(info.max), True, True)
+        return _FloatForm(
+            info.nmant + 1, int(info.minexp), float(info.min), float(info.max), True, True
+        )
     codes = np.arange(1 << item_bits(dtype)).astype(f"u{dtype.itemsize}").view(dtype)
     with np.errstate(all="ignore"):
         found = np.unique(codes.astype(np.float64))
@@ -317,7 +318,7 @@ def _form(dtype: DType) -> _Form:
         bits = int(np.floor(np.log2(finite[-1])) - np.log2(finite[-1] - finite[-2])) + 1
     lowest, highest = float(finite[0]), float(finite[-1])
     infinite, undefined = bool(np.isinf(found).any()), bool(np.isnan(found).any())
-    return _Form(bits, least + bits - 1, lowest, highest, infinite, undefined)
+    return _FloatForm(bits, least + bits - 1, lowest, highest, infinite, undefined)
 
 
 def _to_floats(
@@ -357,8 +358,8 @@ def _rounded(numbers: Array, rounding: Rounding) -> Array:
     return result
 
 
-def _shortened(numbers: Array, form: _Form, rounding: Rounding) -> Array:
-    """Return numbers of no more digits than the form has; powers of two change nothing else."""
+def _shortened(numbers: Array, form: _FloatForm, rounding: Rounding) -> Array:
+    """Return numbers rounded to the digits of the form; scaling by powers of two is exact."""
     _, exponents = np.frexp(numbers)
     unit = np.maximum(exponents - 1, form.exponent) - (form.bits - 1)
     result: Array = np.ldexp(_rounded(np.ldexp(numbers, -unit), rounding), unit)
@@ -366,7 +367,7 @@ def _shortened(numbers: Array, form: _Form, rounding: Rounding) -> Array:
 
 
 def _from_integers(values: Array, bits: int, rounding: Rounding) -> Array:
-    """Return integers as doubles from which they can be rounded to so many bits, without harm."""
+    """Return integers as doubles that can be rounded again to `bits` bits without an error."""
     negative = values < 0
     with np.errstate(over="ignore"):
         sizes = np.where(
@@ -378,7 +379,7 @@ def _from_integers(values: Array, bits: int, rounding: Rounding) -> Array:
     error = high - nearest + rest
     cut = np.where(error < 0, np.nextafter(nearest, 0), nearest)
     if bits < _DOUBLE_BITS:
-        # A last digit that is odd says that there were more digits.
+        # An odd last digit marks that digits were cut off (a sticky bit).
         odd = cut.view(np.uint64) | (error != 0).astype(np.uint64)
         sticky: Array = odd.view(np.float64)
         return np.where(negative, -sticky, sticky)

@@ -1,11 +1,11 @@
-"""Serializers of items that have no fixed size: text, bytes, ragged rows, JSON values.
+"""Serializers of items without a fixed size: text, bytes, ragged rows, JSON values.
 
-Knows the layouts that Zarr files use for object arrays and counts every length in them against the
-bytes that are there. Refuses to run code: no pickle. Text is held as NumPy's variable-length
+These are the layouts that Zarr files use for object arrays, except for pickles, which run code.
+Every length in them is checked against the stored bytes. Text is held as NumPy's variable-length
 strings (`ingot.dtypes.TEXT`), everything else as Python objects.
 
-The three ``vlen`` layouts are one: a count of items, then for each item its length and its bytes,
-all numbers little-endian in four bytes. There is no room in it for missing items; as in numcodecs
+The three ``vlen`` layouts are alike: a count of items, then for each item its length and its bytes,
+all numbers little-endian in four bytes. The layout cannot express missing items; as in numcodecs
 they are written as empty ones.
 """
 
@@ -43,13 +43,13 @@ class VlenUtf8(Serializer):
     holds: ClassVar[DType | None] = dtypes.TEXT
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about items that are no text."""
+        """Raise unless items are text or objects."""
         _check_type(self.name, spec, "TO")
 
     def encode(self, array: Array) -> Buffer:
@@ -61,7 +61,7 @@ class VlenUtf8(Serializer):
         try:
             texts = [str(item, "utf-8") for item in _unpack(self.name, data, spec.count)]
         except UnicodeDecodeError as error:
-            raise CorruptionError(f"{self.name}: an item is no text: {error}") from None
+            raise CorruptionError(f"{self.name}: an item is not text: {error}") from None
         return np.array(texts, spec.dtype).reshape(spec.shape)
 
 
@@ -74,13 +74,13 @@ class VlenBytes(Serializer):
     holds: ClassVar[DType | None] = _OBJECT
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        claims.finish()
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        fields.finish()
         return cls()
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about items that are no objects."""
+        """Raise unless items are objects."""
         _check_type(self.name, spec, "O")
 
     def encode(self, array: Array) -> Buffer:
@@ -102,16 +102,16 @@ class VlenArray(Serializer):
     dtype: DType
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims."""
-        dtype = dtypes.claimed(claims, "dtype")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        dtype = dtypes.read_field(fields, "dtype")
         if dtypes.is_variable(dtype):
-            raise claims.wrong("dtype", dtype.str, "a type of fixed size")
-        claims.finish()
+            raise fields.wrong("dtype", dtype.str, "a type of fixed size")
+        fields.finish()
         return cls(dtype)
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about items that are no objects."""
+        """Raise unless items are objects."""
         _check_type(self.name, spec, "O")
 
     def encode(self, array: Array) -> Buffer:
@@ -123,7 +123,9 @@ class VlenArray(Serializer):
         rows = []
         for item in _unpack(self.name, data, spec.count):
             if len(item) % self.dtype.itemsize:
-                raise CorruptionError(f"{self.name}: {len(item)} bytes are no row of {self.dtype}")
+                raise CorruptionError(
+                    f"{self.name}: {len(item)} bytes are not a row of {self.dtype}"
+                )
             rows.append(np.frombuffer(item, self.dtype).copy())
         return _objects(rows, spec.shape)
 
@@ -153,29 +155,29 @@ class Json2(Serializer):
     strict: bool = True
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Return the stage that a file claims: the parameters of Python's JSON encoder."""
-        indent = claims.value("indent", None)
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe: the parameters of Python's JSON encoder."""
+        indent = fields.value("indent", None)
         if type(indent) is bool:
             indent = int(indent)
         elif type(indent) is int:
-            indent = claims.integer("indent", high=100)
+            indent = fields.integer("indent", high=100)
         elif indent is not None:
-            indent = claims.text("indent")
-        separators = claims.value("separators", None) or ([",", ":"] if indent is None else None)
+            indent = fields.text("indent")
+        separators = fields.value("separators", None) or ([",", ":"] if indent is None else None)
         if separators is None:
             separators = [", ", ": "]
         if not isinstance(separators, list) or list(map(type, separators)) != [str, str]:
-            raise claims.wrong("separators", separators, "two strings")
+            raise fields.wrong("separators", separators, "two strings")
         keys = ("skipkeys", "ensure_ascii", "check_circular", "allow_nan", "sort_keys", "strict")
         usual = {"skipkeys": False}
-        flags = {key: claims.flag(key, usual.get(key, True)) for key in keys}
-        encoding = claims.choice("encoding", _ENCODINGS, "utf-8")
-        claims.finish()
+        flags = {key: fields.flag(key, usual.get(key, True)) for key in keys}
+        encoding = fields.choice("encoding", _ENCODINGS, "utf-8")
+        fields.finish()
         return cls(encoding=encoding, indent=indent, separators=tuple(separators), **flags)
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about nothing: JSON holds items of every type but bytes."""
+        """Accept items of every type: JSON stores all of them except bytes."""
 
     def encode(self, array: Array) -> Buffer:
         """Return the text."""
@@ -195,7 +197,7 @@ class Json2(Serializer):
 
 
 def shaped_list(array: Array) -> list[Any]:
-    """Return nested lists of the items, then the type and the shape; `shaped_array` reads it.
+    """Return the items as nested lists, then the type and the shape; `shaped_array` reads it.
 
     >>> shaped_list(np.array([[1, "a"]], object))
     [[1, 'a'], '|O', [1, 2]]
@@ -205,14 +207,14 @@ def shaped_list(array: Array) -> list[Any]:
 
 
 def shaped_array(name: str, items: object, spec: ChunkSpec) -> Array:
-    """Return the array of a list that `shaped_list` made, if it is as `spec` says.
+    """Return the array of a list that `shaped_list` made; raise unless it fits `spec`.
 
     >>> spec = ChunkSpec((1, 2), np.dtype(object))
     >>> shaped_array("json2", [[1, "a"], "|O", [1, 2]], spec)
     array([[1, 'a']], dtype=object)
     """
     if not isinstance(items, list) or len(items) < 2:
-        raise CorruptionError(f"{name}: {shown(items)} is no list with a type and a shape")
+        raise CorruptionError(f"{name}: {shown(items)} is not a list with a type and a shape")
     *values, claim, shape = items
     if not isinstance(shape, list | tuple) or tuple(shape) != spec.shape:
         raise CorruptionError(f"{name}: the shape is {shown(shape)}, {spec.shape} is due")
@@ -231,7 +233,7 @@ def shaped_array(name: str, items: object, spec: ChunkSpec) -> Array:
 def _opened(name: str, rows: list[Any], length: int) -> Iterator[Any]:
     for row in rows:
         if not isinstance(row, list | tuple) or len(row) != length:
-            raise CorruptionError(f"{name}: {shown(row)} is no list of {length} items")
+            raise CorruptionError(f"{name}: {shown(row)} is not a list of {length} items")
         yield from row
 
 
@@ -260,7 +262,7 @@ def _pack(array: Array, encoded: Callable[[object], bytes]) -> bytes:
 
 
 def _unpack(name: str, data: Buffer, count: int) -> Iterator[memoryview]:
-    """Yield the items of a ``vlen`` layout; there must be `count` of them and nothing more."""
+    """Yield the items of a ``vlen`` layout; raise unless there are exactly `count` of them."""
     view = memoryview(data)
     if len(view) < _COUNT.size or _COUNT.unpack_from(view)[0] != count:
         claim = _COUNT.unpack_from(view)[0] if len(view) >= _COUNT.size else 0
@@ -271,7 +273,7 @@ def _unpack(name: str, data: Buffer, count: int) -> Iterator[memoryview]:
     for index in range(count):
         start = position + _COUNT.size
         if start > len(view):
-            raise CorruptionError(f"{name}: the bytes end in front of item {index} of {count}")
+            raise CorruptionError(f"{name}: the bytes end before item {index} of {count}")
         position = start + _COUNT.unpack_from(view, start - _COUNT.size)[0]
         if position > len(view):
             raise CorruptionError(
@@ -283,7 +285,7 @@ def _unpack(name: str, data: Buffer, count: int) -> Iterator[memoryview]:
 
 
 def _encoded_text(item: object) -> bytes:
-    # A missing item, or the 0 with which an object array is filled, is empty text.
+    # A missing item is empty text, and so is the 0 with which NumPy fills object arrays.
     if item is None or (type(item) is int and item == 0):
         return b""
     if not isinstance(item, str):
@@ -300,7 +302,7 @@ def _encoded_bytes(item: object) -> bytes:
 
 
 def _objects(items: Iterable[object], shape: tuple[int, ...]) -> Array:
-    # Filled one by one: NumPy would take rows of equal length for another axis.
+    # Filled one by one: NumPy would make rows of equal length another axis.
     values = list(items)
     array = np.empty(len(values), _OBJECT)
     for index, value in enumerate(values):

@@ -1,9 +1,8 @@
-"""Zone maps: what lies in a chunk, told without decoding it.
+"""Zone maps: the extremes of a chunk, known without decoding it.
 
-Knows the smallest and the largest item of a chunk, how many items are none, whether they ascend,
-and how that is spelled in bytes: both ends little-endian, each padded to a multiple of 8 bytes,
-then the number of NaN or NaT as u64, a byte that is 1 for ascending items, and 7 zeros. Refuses to
-know where a zone map is stored.
+A zone map has the smallest and the largest item of a chunk, the number of nulls (NaN or NaT), and
+whether items ascend. In bytes it is both extremes, little-endian and each padded to a multiple of
+8 bytes, then the number of nulls as u64, a byte that is 1 for ascending items, and 7 zeros.
 """
 
 import struct
@@ -18,21 +17,21 @@ from ingot.codecs.codec import Buffer
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError
 
-__all__ = ["Zone", "Zones", "has_zone", "zone_of"]
+__all__ = ["ZoneMap", "ZoneMaps", "has_zone_map", "zone_map_of"]
 
 _COUNTS: Final = struct.Struct("<QB7x")
 _WIDEST: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
-    """What lies in a chunk: its smallest and largest item, and how many are NaN or NaT.
+class ZoneMap:
+    """The smallest and the largest item of a chunk, and the number of NaN or NaT items.
 
-    Those that are no numbers count for neither end; a chunk of nothing else has `low` and `high`
-    of zero. `ascending` items never get smaller.
+    `low` and `high` ignore nulls; in a chunk that has only nulls both are zero. The items of an
+    `ascending` chunk never decrease.
 
-    >>> zone_of(np.array([3.0, np.nan, 1.0]))
-    Zone(low=np.float64(1.0), high=np.float64(3.0), nulls=1, ascending=False)
+    >>> zone_map_of(np.array([3.0, np.nan, 1.0]))
+    ZoneMap(low=np.float64(1.0), high=np.float64(3.0), nulls=1, ascending=False)
     """
 
     low: Any
@@ -43,7 +42,7 @@ class Zone:
     def pack(self, dtype: DType) -> bytes:
         """Return the bytes that `parse` reads.
 
-        >>> len(zone_of(np.arange(5, dtype="<i2")).pack(np.dtype("<i2")))
+        >>> len(zone_map_of(np.arange(5, dtype="<i2")).pack(np.dtype("<i2")))
         32
         """
         ends = np.array([self.low, self.high], dtype).astype(dtype.newbyteorder("<"))
@@ -52,14 +51,14 @@ class Zone:
         return packed + _COUNTS.pack(self.nulls, self.ascending)
 
     @classmethod
-    def parse(cls, data: Buffer, dtype: DType) -> "Zone | None":
-        """Return the zone map that a trailer holds; None when it holds none.
+    def parse(cls, data: Buffer, dtype: DType) -> "ZoneMap | None":
+        """Return the zone map of a trailer; None if the trailer has none.
 
-        >>> packed = zone_of(np.arange(5)).pack(np.dtype("<i8"))
-        >>> Zone.parse(packed, np.dtype("<i8")).high
+        >>> packed = zone_map_of(np.arange(5)).pack(np.dtype("<i8"))
+        >>> ZoneMap.parse(packed, np.dtype("<i8")).high
         np.int64(4)
         """
-        if not data or not has_zone(dtype):
+        if not data or not has_zone_map(dtype):
             return None
         width = _width(dtype)
         if len(data) != 2 * width + _COUNTS.size:
@@ -74,11 +73,11 @@ class Zone:
 
 
 @dataclass(frozen=True, slots=True)
-class Zones:
-    """The zone maps of some chunks, an item for each; of chunks that are not `known`, nothing is.
+class ZoneMaps:
+    """The zone maps of some chunks as columns; `known` is false for a chunk without one.
 
-    >>> packed = [zone_of(np.array([3, 1])).pack(np.dtype("<i8")), b""]
-    >>> zones = Zones.parse(packed, np.dtype("<i8"))
+    >>> packed = [zone_map_of(np.array([3, 1])).pack(np.dtype("<i8")), b""]
+    >>> zones = ZoneMaps.parse(packed, np.dtype("<i8"))
     >>> zones.low, zones.high, zones.known
     (array([1, 0]), array([3, 0]), array([ True, False]))
     """
@@ -90,8 +89,8 @@ class Zones:
     known: NDArray[np.bool_]
 
     @classmethod
-    def parse(cls, packed: Sequence[bytes], dtype: DType) -> "Zones":
-        """Return the zone maps that chunks of items of `dtype` have; b"" is none."""
+    def parse(cls, packed: Sequence[bytes], dtype: DType) -> "ZoneMaps":
+        """Return the zone maps of chunks of `dtype`; b"" stands for a chunk without one."""
         size = 2 * _width(dtype) + _COUNTS.size
         for each in packed:
             if each and len(each) != size:
@@ -115,10 +114,10 @@ class Zones:
         )
 
 
-def has_zone(dtype: DType) -> bool:
-    """Tell whether items have an order that a zone map can tell of.
+def has_zone_map(dtype: DType) -> bool:
+    """Return whether items of a type have an order, and so a zone map.
 
-    >>> has_zone(np.dtype("S20")), has_zone(np.dtype("c8"))
+    >>> has_zone_map(np.dtype("S20")), has_zone_map(np.dtype("c8"))
     (True, False)
     """
     if dtype.kind in "SU":
@@ -126,28 +125,28 @@ def has_zone(dtype: DType) -> bool:
     return dtype.kind in "biufmM" and dtype.itemsize <= 8
 
 
-def zone_of(items: NDArray[Any]) -> Zone | None:
-    """Return the zone map of some items; None when they have no order.
+def zone_map_of(items: NDArray[Any]) -> ZoneMap | None:
+    """Return the zone map of some items; None if their type has none, or there are no items.
 
-    >>> zone_of(np.array([b"b", b"a"]))
-    Zone(low=np.bytes_(b'a'), high=np.bytes_(b'b'), nulls=0, ascending=False)
+    >>> zone_map_of(np.array([b"b", b"a"]))
+    ZoneMap(low=np.bytes_(b'a'), high=np.bytes_(b'b'), nulls=0, ascending=False)
     """
     dtype = items.dtype
-    if not has_zone(dtype) or not items.size:
+    if not has_zone_map(dtype) or not items.size:
         return None
     flat = items.reshape(-1)
     ascending = bool((flat[:-1] <= flat[1:]).all())
     if dtype.kind in "SU":
         listed = flat.tolist()
         kind: Any = dtype.type
-        return Zone(kind(min(listed)), kind(max(listed)), 0, ascending)
+        return ZoneMap(kind(min(listed)), kind(max(listed)), 0, ascending)
     nulls = np.isnan(flat) if dtype.kind == "f" else np.isnat(flat) if dtype.kind in "mM" else None
     count = 0 if nulls is None else int(np.count_nonzero(nulls))
     if count == flat.size:
         zero = np.zeros((), dtype)[()]
-        return Zone(zero, zero, count, ascending=False)
+        return ZoneMap(zero, zero, count, ascending=False)
     valid = flat if nulls is None or not count else flat[~nulls]
-    return Zone(valid.min(), valid.max(), count, ascending and not count)
+    return ZoneMap(valid.min(), valid.max(), count, ascending and not count)
 
 
 def _width(dtype: DType) -> int:

@@ -7,7 +7,7 @@ the committed one (the handle does).
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -16,13 +16,13 @@ from numpy.typing import DTypeLike, NDArray
 from ingot._lazy import deferred
 from ingot.codecs.codec import Stage
 from ingot.containers import reductions
-from ingot.containers.attributes import Attributes, Change
+from ingot.containers.attributes import Attributes
 from ingot.containers.display import Info, array_info
 from ingot.containers.handle import Handle, HandleProtocol
 from ingot.containers.reductions import Axis, Out, Source
 from ingot.dtypes import DType
 from ingot.engine import changes
-from ingot.engine.changes import appended
+from ingot.engine.changes import appended, items_of
 from ingot.engine.explain import Explanation
 from ingot.engine.run import Engine
 from ingot.engine.stored_size import stored_bytes
@@ -166,7 +166,7 @@ class Array:
         >>> dict(array.attrs)
         {'units': 'm', 'scale': 0.5}
         """
-        return Attributes(lambda: self._schema.attrs, self._describe)
+        return Attributes(lambda: self._schema.attrs, self._describing)
 
     @property
     def format(self) -> str:
@@ -309,12 +309,14 @@ class Array:
         >>> array[...]
         array([[1, 2], [3, 4], [5, 6]])
         """
-
-        def build(engine: Engine) -> changes.Step:
-            place, items, shape = appended(values, engine.chunks.schema, axis)
-            return changes.grown(engine, shape, place, items)
-
-        self._change(build)
+        handle = self._writable()
+        before = handle.value.chunks.schema
+        items = items_of(values, before, axis)
+        with handle.writing() as turn:
+            schema = turn.value.chunks.schema
+            given = items if schema.dtype == before.dtype else values
+            growth = appended(given, schema, axis)
+            turn.commit(*changes.grown(turn.value, growth.shape, growth.place, growth.values))
 
     def resize(self, shape: int | Sequence[int]) -> None:
         """Change the length of axes; what comes into being holds the fill value.
@@ -327,48 +329,49 @@ class Array:
         array([1, 2, 0, 0, 0])
         """
         wanted = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-
-        def build(engine: Engine) -> changes.Step:
-            schema = engine.chunks.schema
+        with self._writable().writing() as turn:
+            schema = turn.value.chunks.schema
             lengths = ChunkGrid(wanted, schema.chunks, schema.padded).shape
-            return changes.resized(engine, lengths)
-
-        self._change(build)
+            turn.commit(*changes.resized(turn.value, lengths))
 
     def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
-        engine = self._writable().value
-        selection = select(engine.shape)
+        handle = self._writable()
+        engine = handle.value
+        dtype = engine.chunks.schema.dtype
+        selection, items = select(engine.shape), changes.evaluated(value, dtype)
+
+        def assigned(now: Engine) -> changes.Step:
+            given = items if now.chunks.schema.dtype == dtype else value
+            place = selection if now.shape == engine.shape else select(now.shape)
+            return changes.assigned(now, place, given)
+
         # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
-        early = [engine.written(selection, value)] if engine.replaces(selection) else []
-
-        def build(now: Engine) -> changes.Step:
-            if early and now is engine:
-                return changes.Step(engine.settled(), early.pop())
-            return changes.assigned(now, select(now.shape), value)
-
+        encoded = engine.written(selection, items) if engine.replaces(selection) else None
         try:
-            self._change(build)
+            with handle.writing() as turn:
+                if encoded is not None and turn.value is engine:
+                    commit, encoded = encoded, None
+                    turn.commit(engine.settled(), commit)
+                else:
+                    turn.commit(*assigned(turn.value))
         except NotFoundError:
-            # A writer that cleaned up after a dead one has swept away what was staged.
-            self._change(build)
+            # A writer that cleaned up after a dead one has removed the staged files.
+            with handle.writing() as turn:
+                turn.commit(*assigned(turn.value))
         finally:
-            for commit in early:  # Somebody else came first, or it never was our turn.
-                engine.discard(commit)
+            if encoded is not None:  # Another writer came first, or the lock was not taken.
+                engine.discard(encoded)
 
-    def _describe(self, change: Change) -> None:
-        def build(engine: Engine) -> changes.Step:
-            attrs = dict(engine.chunks.schema.attrs)
-            change(attrs)
-            return changes.described(engine, attrs)
-
-        self._change(build)
-
-    def _change(self, build: Callable[[Engine], changes.Step]) -> None:
-        self._writable().change(build)
+    @contextmanager
+    def _describing(self) -> Iterator[dict[str, Any]]:
+        with self._writable().writing() as turn:
+            attrs = dict(turn.value.chunks.schema.attrs)
+            yield attrs
+            turn.commit(*changes.described(turn.value, attrs))
 
     def _writable(self) -> HandleProtocol[Engine]:
         if self._mode == "r":
-            raise ReadOnlyError(f"{self._handle.store.location}: array_handle with mode 'r'")
+            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
         return self._handle
 
     # Reducing ------------------------------------------------------------------------------------

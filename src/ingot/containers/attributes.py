@@ -7,6 +7,7 @@ to change them.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,8 +17,8 @@ from ingot.formats.json import DEEPEST
 
 __all__ = ["Attributes", "converted"]
 
-Change: TypeAlias = Callable[[dict[str, Any]], object]
-"""A change to all attributes, made on a private copy of them."""
+Editing: TypeAlias = Callable[[], AbstractContextManager[dict[str, Any]]]
+"""Gives a private copy of the attributes, which is stored when the block ends."""
 
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
@@ -43,13 +44,11 @@ class Attributes(MutableMapping[str, Any]):
     ingot.errors.FormatError: attribute 'data': bytes is not something that JSON holds
     """
 
-    __slots__ = ("_change", "_load")
+    __slots__ = ("_editing", "_load")
 
-    def __init__(
-        self, load: Callable[[], Mapping[str, Any]], change: Callable[[Change], None]
-    ) -> None:
+    def __init__(self, load: Callable[[], Mapping[str, Any]], editing: Editing) -> None:
         self._load = load
-        self._change = change
+        self._editing = editing
 
     def __getitem__(self, name: str) -> Any:
         return copy.deepcopy(self._load()[name])
@@ -64,7 +63,8 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        self._change(lambda attrs: attrs.pop(name))
+        with self._editing() as attrs:
+            del attrs[name]
 
     def update(self, other: Any = (), /, **values: Any) -> None:
         """Set several attributes in one change.
@@ -76,7 +76,8 @@ class Attributes(MutableMapping[str, Any]):
         2
         """
         fresh = converted(dict(other, **values))
-        self._change(lambda attrs: attrs.update(fresh))
+        with self._editing() as attrs:
+            attrs.update(fresh)
 
     def clear(self) -> None:
         """Remove all attributes in one change.
@@ -87,7 +88,8 @@ class Attributes(MutableMapping[str, Any]):
         >>> len(array.attrs)
         0
         """
-        self._change(lambda attrs: attrs.clear())
+        with self._editing() as attrs:
+            attrs.clear()
 
     def __repr__(self) -> str:
         return f"Attributes({dict(self._load())})"

@@ -30,7 +30,7 @@ from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
 from ingot.stores.store import Commit, Store
-from ingot.stores.versions import change
+from ingot.stores.versions import writing
 
 __all__ = [
     "ArraySpec",
@@ -125,34 +125,35 @@ def create_array(
     check_layout(format, wish.layout)
     schema = wish.schema(format)
     options = wish.options or Options()
-    made: list[Engine] = []
-
-    def build(store: Store) -> Commit:
-        old = place.clear(store)
-        node, commit = format.create(store, schema, place.inner, **wish.layout)
-        assert isinstance(node, ArrayNode)
-        made.append(Engine(node.chunks, options))
-        if items is None:
-            data = filled(made[-1])
-        else:
-            data = made[-1].written(parse(..., schema.shape), items)
-        # All at once: what a crash left of half an array would be in the way of the next try. And
-        # what is replaced is still read until then.
-        made_anew = (*data.edits, *commit.publish)
-        if old is None:
-            return Commit(commit.prepare, made_anew, commit.cleanup)
-        kept = {edit.key for edit in made_anew}
-        strays = tuple(edit for edit in commit.prepare if edit.key not in kept)
-        return Commit((), (*old.edits, *made_anew), (*strays, *commit.cleanup))
-
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
         old, format.create(place.store, schema, place.inner, **wish.layout)[0]
     ):
-        change(place.store, lambda store: place.clear(store) or Commit())
-    number = change(place.store, build, durability=options.durability)
-    handle = array_handle(format, place.store, place.inner, options, first=(made[-1], number))
+        with writing(place.store) as turn:
+            turn.commit(place.clear(turn.store) or Commit())
+    with writing(place.store, durability=options.durability) as turn:
+        old = place.clear(turn.store)
+        node, commit = format.create(turn.store, schema, place.inner, **wish.layout)
+        assert isinstance(node, ArrayNode)
+        engine = Engine(node.chunks, options)
+        data = filled(engine) if items is None else engine.written(parse(..., schema.shape), items)
+        number = turn.commit(_created(old, commit, data))
+    handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
     return Array(format, handle, path=place.path, mode="r+")
+
+
+def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
+    """Return the commit of a new array and what it holds, in the place of an old one if there is.
+
+    All at once: what a crash left of half an array would be in the way of the next try. And what
+    is replaced is still read until then.
+    """
+    made_anew = (*data.edits, *array.publish)
+    if old is None:
+        return Commit(array.prepare, made_anew, array.cleanup)
+    kept = {edit.key for edit in made_anew}
+    strays = tuple(edit for edit in array.prepare if edit.key not in kept)
+    return Commit((), (*old.edits, *made_anew), (*strays, *array.cleanup))
 
 
 def _blocks(old: Commit, new: Node) -> bool:

@@ -14,7 +14,7 @@ from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import TableFormat, TableNode
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
-from ingot.stores.versions import change
+from ingot.stores.versions import writing
 
 __all__ = ["TableSpec", "create_table", "open_table"]
 
@@ -47,25 +47,24 @@ def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
     check_lengths(given)
     columns = ColumnSpec(wish.chunks, wish.codec, options=options, layout=layout)
     schema, described = columns.schema(format, given), converted(wish.attrs)
-    made: list[TableState] = []
 
-    def build(store: Store) -> Commit:
-        old = in_the_way(place, store, overwrite=wish.overwrite, groups=False)
-        sheet, commit = created(
-            format, store, schema, given, described, options, place.inner, **layout
-        )
-        made.append(sheet)
-        return commit if old is None else Commit(publish=(*old.edits, *commit.edits))
-
-    def clear(store: Store) -> Commit:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False) or Commit()
+    def clear(store: Store) -> Commit | None:
+        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
 
     # Before a lock file is made.
     if blocks(
-        clear(place.store),
+        clear(place.store) or Commit(),
         format.create_table(place.store, schema, described, place.inner, **layout)[1],
     ):
-        change(place.store, clear, durability=options.durability)
-    number = change(place.store, build, durability=options.durability)
-    ledger = table_handle(format, place.store, place.inner, options, first=(made[-1], number))
-    return Table(format, ledger, path=place.path, mode="r+")
+        with writing(place.store, durability=options.durability) as turn:
+            turn.commit(clear(turn.store) or Commit())
+    with writing(place.store, durability=options.durability) as turn:
+        old = clear(turn.store)
+        state, commit = created(
+            format, turn.store, schema, given, described, options, place.inner, **layout
+        )
+        if old is not None:
+            commit = Commit(publish=(*old.edits, *commit.edits))
+        number = turn.commit(commit)
+    handle = table_handle(format, place.store, place.inner, options, first=(state, number))
+    return Table(format, handle, path=place.path, mode="r+")

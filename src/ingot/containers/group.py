@@ -6,13 +6,13 @@ journal, so that all changes in a tree take turns.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ingot.containers.array import Array, Mode, array_handle
-from ingot.containers.attributes import Attributes, Change, converted
+from ingot.containers.attributes import Attributes, converted
 from ingot.containers.create import ArraySpec, Destination, create_array
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.handle import Handle
@@ -29,7 +29,7 @@ from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, Node
 from ingot.formats.paths import joined, normalised
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
-from ingot.stores.versions import NO_VERSION, change, read_versioned
+from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
 
 __all__ = ["Group", "State", "group_handle"]
 
@@ -97,7 +97,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> dict(root.attrs)
         {'title': 'ours'}
         """
-        return Attributes(lambda: self._handle.value.node.attrs, self._describe)
+        return Attributes(lambda: self._handle.value.node.attrs, self._describing)
 
     @property
     def format(self) -> str:
@@ -199,23 +199,17 @@ class Group(Mapping[str, "Array | Group"]):
         ['n']
         """
         inner, described = self._place(name), converted(attrs or {})
-
-        def build(store: Store) -> Commit:
-            self._clear(store, name, overwrite=False)
-            return self._format.create_group(store, inner, described)[1]
-
-        self._change(build)
+        with self._writing() as turn:
+            self._clear(turn.store, name, overwrite=False)
+            turn.commit(self._format.create_group(turn.store, inner, described)[1])
         return self._group(name, inner)
 
     def __delitem__(self, name: str) -> None:
         inner = self._place(name)
-
-        def build(store: Store) -> Commit:
-            if self._found(store, inner) is None:
+        with self._writing() as turn:
+            if self._found(turn.store, inner) is None:
                 raise MemberError(f"{self._where()}: no member {name!r}")
-            return self._format.removed(store, inner)
-
-        self._change(build)
+            turn.commit(self._format.removed(turn.store, inner))
 
     def consolidate(self) -> None:
         """Make copies of all metadata of the group, at the group, for programs that read them.
@@ -230,7 +224,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> root.consolidated
         True
         """
-        self._change(lambda store: self._format.consolidated(store, self._inner))
+        with self._writing() as turn:
+            turn.commit(self._format.consolidated(turn.store, self._inner))
 
     def _created(self, name: str, wish: ArraySpec, items: Any) -> Array:
         if wish.format not in (None, self.format):
@@ -255,21 +250,20 @@ class Group(Mapping[str, "Array | Group"]):
             raise ExistsError(f"{self._where()}: only arrays are replaced, {name!r} is a group")
         return self._format.removed(store, inner)
 
-    def _describe(self, make: Change) -> None:
+    @contextmanager
+    def _describing(self) -> Iterator[dict[str, Any]]:
         self._check_writable()
-
-        def build(now: State) -> tuple[State, Commit]:
+        with self._handle.writing() as turn:
+            now = turn.value
             attrs = dict(now.node.attrs)
-            make(attrs)
+            yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
             node = GroupNode(now.node.path, now.node.children, attrs)
-            return State(now.store, node), commit
+            turn.commit(State(now.store, node), commit)
 
-        self._handle.change(build)
-
-    def _change(self, build: Callable[[Store], Commit]) -> None:
+    def _writing(self) -> AbstractContextManager[WriteTurn]:
         self._check_writable()
-        change(self._handle.store, build, durability=self._options.durability)
+        return writing(self._handle.store, durability=self._options.durability)
 
     def _check_writable(self) -> None:
         if self._mode == "r":

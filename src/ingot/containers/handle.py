@@ -17,15 +17,24 @@ from ingot.stores.versions import (
     ATTEMPTS,
     NO_VERSION,
     Version,
-    change,
+    WriteTurn,
     discard,
     is_switching,
     version_number,
     version_probe,
     versioned,
+    writing,
 )
 
-__all__ = ["Handle", "HandleProtocol", "PartHandle", "TransactionalHandle"]
+__all__ = [
+    "Handle",
+    "HandleProtocol",
+    "HandleTurn",
+    "PartHandle",
+    "PartTurn",
+    "TransactionalHandle",
+    "ValueTurn",
+]
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -48,7 +57,8 @@ class Handle(Generic[Value]):
     >>> store.apply(Commit(publish=(Put("length", b"4"),)))
     >>> handle.value
     b'4'
-    >>> handle.change(lambda value: (value + b"0", Commit(publish=(Put("length", b"40"),))))
+    >>> with handle.writing() as turn:
+    ...     turn.commit(turn.value + b"0", Commit(publish=(Put("length", b"40"),)))
     >>> handle.value, store.read([Extent("length")])
     (b'40', [b'40'])
     """
@@ -127,27 +137,18 @@ class Handle(Generic[Value]):
                     return result
         return self._read_anew(use)
 
-    def change(
-        self, build: Callable[[Value], tuple[Value, Commit]], *, again: bool = False
-    ) -> None:
-        """Apply the commit that `build` returns with the value that it leads to.
+    @contextmanager
+    def writing(self) -> Iterator["ValueTurn[Value]"]:
+        """Give a turn to change the dataset: the lock is taken, and the value is the committed one.
 
-        `build` is given the value while no other writer is at work. If `again`, the value that it
-        returns is not to be used, and is loaded when it is needed.
+        Leaving the block without a commit changes nothing.
         """
         if self._held is not None:
             raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
         with self._turns:
             self._check_open()
-            made: list[Value] = []
-
-            def built(store: Store) -> Commit:
-                value, commit = build(self._in_turn(store))
-                made.append(value)
-                return commit
-
-            number = change(self.store, built, durability=self.durability)
-            self._loaded = (None, NO_VERSION) if again else (made[-1], number)
+            with writing(self.store, durability=self.durability) as turn:
+                yield ValueTurn(self, turn, self._in_turn(turn.store))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -277,6 +278,48 @@ class Handle(Generic[Value]):
             raise ValueError(f"{self._closed} is closed")
 
 
+class HandleTurn(Protocol[Value]):
+    """The right to change a dataset, or a part of one, by one commit."""
+
+    @property
+    def value(self) -> Value:
+        """The value of the committed state, which stays that until `commit` is called."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where the dataset is."""
+        ...
+
+    def commit(self, value: Value, commit: Commit) -> None:
+        """Apply the commit that leads to the value."""
+        ...
+
+
+class ValueTurn(Generic[Value]):
+    """A turn of a `Handle`."""
+
+    __slots__ = ("_handle", "_turn", "value")
+
+    def __init__(self, handle: Handle[Value], turn: WriteTurn, value: Value) -> None:
+        self.value: Final = value
+        self._handle = handle
+        self._turn = turn
+
+    @property
+    def store(self) -> Store:
+        """Where the dataset is."""
+        return self._turn.store
+
+    def commit(self, value: Value, commit: Commit, *, again: bool = False) -> None:
+        """Apply the commit that leads to the value.
+
+        If `again`, the value is not to be used, and is loaded when it is needed.
+        """
+        number = self._turn.commit(commit)
+        self._handle._loaded = (None, NO_VERSION) if again else (value, number)
+
+
 class HandleProtocol(Protocol[Value]):
     """What a container needs of the handle of its dataset; see `ingot.containers.handle.Handle`."""
 
@@ -299,8 +342,8 @@ class HandleProtocol(Protocol[Value]):
         """Return what `use` makes of the value, of one state."""
         ...
 
-    def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
-        """Apply the commit that `build` returns with the value that it leads to."""
+    def writing(self) -> AbstractContextManager[HandleTurn[Value]]:
+        """Give a turn to change the dataset."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -324,7 +367,8 @@ class PartHandle(Generic[Whole, Part]):
     >>> pair = Handle(MemoryStore(), lambda store: (1, 2))
     >>> put = lambda whole, part, commit: ((whole[0], part), commit)
     >>> second = PartHandle(pair, lambda whole: whole[1], put)
-    >>> second.change(lambda number: (number * 10, Commit()))
+    >>> with second.writing() as turn:
+    ...     turn.commit(turn.value * 10, Commit())
     >>> second.value, pair.value
     (20, (1, 20))
     """
@@ -363,19 +407,12 @@ class PartHandle(Generic[Whole, Part]):
         find = self._find
         return self._whole.read(lambda whole: use(find(whole)))
 
-    def change(self, build: Callable[[Part], tuple[Part, Commit]]) -> None:
-        """Apply the change that `build` returns as one of the whole."""
+    @contextmanager
+    def writing(self) -> Iterator["PartTurn[Whole, Part]"]:
+        """Give a turn of the whole to change the part."""
         self._check_open()
-
-        def built(whole: Whole) -> tuple[Whole, Commit]:
-            part, commit = build(self._find(whole))
-            try:
-                return self._put(whole, part, commit)
-            except BaseException:
-                discard(self.store, commit.edits)
-                raise
-
-        self._whole.change(built)
+        with self._whole.writing() as turn:
+            yield PartTurn(turn, self._find(turn.value), self._put)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
@@ -394,18 +431,49 @@ class PartHandle(Generic[Whole, Part]):
             raise ValueError(f"{self._closed} is closed")
 
 
+class PartTurn(Generic[Whole, Part]):
+    """A turn of a `PartHandle`: its commit is one of the whole."""
+
+    __slots__ = ("_put", "_whole", "value")
+
+    def __init__(
+        self,
+        whole: HandleTurn[Whole],
+        part: Part,
+        put: Callable[[Whole, Part, Commit], tuple[Whole, Commit]],
+    ) -> None:
+        self.value: Final = part
+        self._whole = whole
+        self._put = put
+
+    @property
+    def store(self) -> Store:
+        """Where the whole is."""
+        return self._whole.store
+
+    def commit(self, value: Part, commit: Commit) -> None:
+        """Apply the commit that leads to the value of the part."""
+        try:
+            change = self._put(self._whole.value, value, commit)
+        except BaseException:
+            discard(self.store, commit.edits)
+            raise
+        self._whole.commit(*change)
+
+
 class TransactionalHandle(Generic[Value]):
     """A handle that can gather changes; `load` makes the value of a store.
 
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"n": b"1"})
     >>> load = lambda view: view.read([Extent("n")])[0]
-    >>> ledger = TransactionalHandle(Handle(store, load), load)
-    >>> with ledger.transaction():
-    ...     ledger.change(lambda value: (b"2", Commit(publish=(Put("n", b"2"),))))
-    ...     ledger.value, load(store)
+    >>> handle = TransactionalHandle(Handle(store, load), load)
+    >>> with handle.transaction():
+    ...     with handle.writing() as turn:
+    ...         turn.commit(b"2", Commit(publish=(Put("n", b"2"),)))
+    ...     handle.value, load(store)
     (b'2', b'1')
-    >>> ledger.value, load(store)
+    >>> handle.value, load(store)
     (b'2', b'2')
     """
 
@@ -438,14 +506,12 @@ class TransactionalHandle(Generic[Value]):
         """Return what `use` makes of the value, and of what it reads meanwhile, of one state."""
         if not self._is_inside():
             return self._handle.read(use)
-        return self._unmoved(lambda pending: pending.read(use))
+        with self._unmoved() as buffered:
+            return buffered.read(use)
 
-    def change(self, build: Callable[[Value], tuple[Value, Commit]]) -> None:
-        """Apply the commit that `build` returns, or keep it until the transaction ends."""
-        if self._is_inside():
-            self._unmoved(lambda pending: pending.change(build))
-        else:
-            self._handle.change(build)
+    def writing(self) -> AbstractContextManager[ValueTurn[Value]]:
+        """Give a turn to change the dataset, or what it will be when the transaction ends."""
+        return self._buffered_turn() if self._is_inside() else self._handle.writing()
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
@@ -476,8 +542,10 @@ class TransactionalHandle(Generic[Value]):
             self._owner = threading.get_ident()
             try:
                 yield
-                changed = store.commit().edits
-                after = self._unmoved(lambda pending: pending.value) if changed else begun
+                after = begun
+                if store.commit().edits:
+                    with self._unmoved() as buffered:
+                        after = buffered.value
             except BaseException:
                 store.discard()
                 raise
@@ -489,22 +557,19 @@ class TransactionalHandle(Generic[Value]):
         commit = store.commit()
         if not commit.edits:
             return
-        waiting = [store]
-
-        def build(now: Value) -> tuple[Value, Commit]:
-            if now is not begun and not self._is_as_begun():
-                raise self._overtaken()
-            # From here on it is for the store below to remove what was put aside, or to need it:
-            # a change that fails late is decided already.
-            waiting.clear()
-            return after, commit
-
+        handed_over = False
         try:
-            # The value that came out of the transaction still reads through it.
-            self._handle.change(build, again=True)
+            with self._handle.writing() as turn:
+                if turn.value is not begun and not self._is_as_begun():
+                    raise self._overtaken()
+                # From here on it is for the store below to remove what was staged, or to need it:
+                # a commit that fails late is decided already.
+                handed_over = True
+                # The value that came out of the transaction still reads through it.
+                turn.commit(after, commit, again=True)
         finally:
-            for each in waiting:
-                each.discard()
+            if not handed_over:
+                store.discard()
 
     def _settled_number(self) -> int | None:
         """Return the number of the committed state; what was decided before is done by then."""
@@ -515,7 +580,8 @@ class TransactionalHandle(Generic[Value]):
         if look is None or not look.settled:
             # A turn of its own: it finishes what was decided, and where nobody has written yet,
             # states have numbers from now on.
-            states.change(lambda _: Commit(), durability=self.durability)
+            with states.writing(durability=self.durability) as turn:
+                turn.commit(Commit())
             look = states.version()
         return version_number(look)
 
@@ -524,12 +590,18 @@ class TransactionalHandle(Generic[Value]):
         states = versioned(self._handle.store)
         return states is not None and version_number(states.version()) == self._begun
 
-    def _unmoved(self, use: Callable[[Handle[Value]], Result]) -> Result:
-        """Use the state to be; what it stands on must not have changed since it began."""
+    @contextmanager
+    def _buffered_turn(self) -> Iterator[ValueTurn[Value]]:
+        with self._unmoved() as buffered, buffered.writing() as turn:
+            yield turn
+
+    @contextmanager
+    def _unmoved(self) -> Iterator[Handle[Value]]:
+        """Give the state to be; what it stands on must not have changed when the block ends."""
         assert self._pending is not None
         states = versioned(self._handle.store)
         try:
-            result = use(self._pending)
+            yield self._pending
         except Exception as error:
             # What is missing or does not fit may be what another writer has just changed.
             if states is not None and version_number(states.version()) != self._begun:
@@ -537,7 +609,6 @@ class TransactionalHandle(Generic[Value]):
             raise
         if states is not None and version_number(states.version()) != self._begun:
             raise self._overtaken()
-        return result
 
     def _overtaken(self) -> LockedError:
         return LockedError(

@@ -21,6 +21,7 @@ __all__ = [
     "check_lengths",
     "columns_of",
     "fitted",
+    "fitted_all",
     "flattened",
     "row_dtype",
     "rows_of",
@@ -143,20 +144,35 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     return cast
 
 
-def spread(values: object, count: int, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
-    """Return an item for each of some rows, given as one for all of them or one for each.
+def fitted_all(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
+    """Return values for some rows as items of their columns: one for all rows, or one for each.
 
-    >>> spread(7, 2, np.dtype("i4"), (), "a").tolist()
+    >>> fitted_all({"a": 7, "b": [1, 2]}, dict.fromkeys("ab", (np.dtype("i4"), ())))
+    {'a': array(7, dtype=int32), 'b': array([1, 2], dtype=int32)}
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for name, values in given.items():
+        dtype, shape = layout[name]
+        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        if array.shape == shape:
+            one = [values] if dtype == np.dtype(object) else array[None]
+            found[name] = fitted(one, dtype, shape, name).reshape(shape)
+        else:
+            found[name] = fitted(values, dtype, shape, name)
+    return found
+
+
+def spread(items: NDArray[Any], count: int, shape: Shape, name: str) -> NDArray[Any]:
+    """Return an item for each of `count` rows: the one item repeated, or as many as are given.
+
+    >>> spread(np.array(7), 2, (), "a").tolist()
     [7, 7]
     """
-    array = values if isinstance(values, np.ndarray) else np.asarray(values)
-    if array.shape == shape:
-        one = [values] if dtype == np.dtype(object) else array[None]
-        return np.broadcast_to(fitted(one, dtype, shape, name), (count, *shape))
-    found = fitted(values, dtype, shape, name)
-    if len(found) != count:
-        raise ValueError(f"column {name!r}: {len(found)} values for {count} rows")
-    return found
+    if items.shape == shape:
+        return np.broadcast_to(items, (count, *shape))
+    if len(items) != count:
+        raise ValueError(f"column {name!r}: {len(items)} values for {count} rows")
+    return items
 
 
 def row_dtype(layout: Layout) -> np.dtype[np.void]:

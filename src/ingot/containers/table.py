@@ -6,8 +6,8 @@ committed one (the handle does).
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
 from ingot.containers.array import Array, Mode
-from ingot.containers.attributes import Attributes, Change
+from ingot.containers.attributes import Attributes
 from ingot.containers.create import Codec, ColumnSpec
 from ingot.containers.display import Info
 from ingot.containers.handle import HandleProtocol, TransactionalHandle
@@ -24,13 +24,14 @@ from ingot.containers.ingest import (
     arrays_of,
     check_lengths,
     columns_of,
+    fitted_all,
     flattened,
     row_dtype,
     spread,
     taken,
 )
 from ingot.containers.sharding import Target, split
-from ingot.containers.table_state import TableState, Turn
+from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
@@ -93,7 +94,7 @@ class Table:
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: row_dtype(view.layout_of(sheet, sheet.leaves)))
+        return self._handle.read(lambda sheet: row_dtype(view.layout_of(sheet)))
 
     @property
     def shape(self) -> tuple[int]:
@@ -121,7 +122,7 @@ class Table:
         >>> dict(table.attrs)
         {'source': 'survey', 'year': 2024}
         """
-        return Attributes(lambda: self._sheet.table.attrs, self._describe)
+        return Attributes(lambda: self._sheet.table.attrs, self._describing)
 
     @property
     def format(self) -> str:
@@ -242,13 +243,18 @@ class Table:
         >>> table["a"][:]
         array([1, 2, 3])
         """
-
-        def build(sheet: TableState) -> Turn:
-            columns = taken(rows, view.layout_of(sheet, sheet.leaves))
-            empty = not any(map(len, columns.values()))
-            return (sheet, Commit()) if empty else table_state.appended(sheet, columns)
-
-        self._change(build)
+        handle = self._writable()
+        layout = handle.read(view.layout_of)
+        given = columns_of(rows, tuple(layout))
+        columns = taken(given, layout)
+        with handle.writing() as turn:
+            now = view.layout_of(turn.value)
+            if now != layout:
+                columns = taken(given, now)
+            if any(map(len, columns.values())):
+                turn.commit(*table_state.appended(turn.value, columns))
+            else:
+                turn.commit(turn.value, Commit())
 
     def appender(self, *, rows: int | None = ROWS, seconds: float | None = SECONDS) -> Appender:
         """Return what takes single rows and stores them in groups, for use with ``with``.
@@ -264,7 +270,7 @@ class Table:
         >>> table["b"][:]
         array([0. , 0.5, 1. , 1.5])
         """
-        self._check_writable()
+        self._writable()
         return Appender(self.append, rows=rows, seconds=seconds)
 
     def update(self, where: object, values: Mapping[str, Any]) -> int:
@@ -277,20 +283,21 @@ class Table:
         >>> table.update("a >= 2", {"b": [0, 1]}), table["b"][:]
         (2, array([10,  0,  1]))
         """
+        handle = self._writable()
         given = flattened(columns_of(values))
-        counts: list[int] = []
-
-        def build(sheet: TableState) -> Turn:
-            rows = view.numbered(sheet, where)
-            counts.append(len(rows))
-            layout = view.layout_of(sheet, view.selected(sheet, tuple(given)))
-            columns = {n: spread(v, len(rows), *layout[n], n) for n, v in given.items()}
-            if not len(rows):
-                return sheet, Commit()
-            return table_state.assigned(sheet, view.key_of(rows), columns)
-
-        self._change(build)
-        return counts[-1]
+        layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
+        items = fitted_all(given, layout)
+        with handle.writing() as turn:
+            rows = view.numbered(turn.value, where)
+            now = view.layout_of(turn.value, tuple(given))
+            if now != layout:
+                items = fitted_all(given, now)
+            columns = {name: spread(items[name], len(rows), now[name][1], name) for name in items}
+            if len(rows):
+                turn.commit(*table_state.assigned(turn.value, view.key_of(rows), columns))
+            else:
+                turn.commit(turn.value, Commit())
+        return len(rows)
 
     def delete(self, where: object) -> int:
         """Remove some rows, by an expression or a key; return how many.
@@ -302,15 +309,10 @@ class Table:
         >>> table.delete("a % 2 == 0"), table["a"][:]
         (2, array([1, 3]))
         """
-        counts: list[int] = []
-
-        def build(sheet: TableState) -> Turn:
-            rows = np.unique(np.asarray(view.numbered(sheet, where), np.int64))
-            counts.append(len(rows))
-            return table_state.deleted(sheet, rows)
-
-        self._change(build)
-        return counts[-1]
+        with self._writable().writing() as turn:
+            rows = np.unique(np.asarray(view.numbered(turn.value, where), np.int64))
+            turn.commit(*table_state.deleted(turn.value, rows))
+        return len(rows)
 
     def resize(self, rows: int) -> None:
         """Change the number of rows; new ones hold the fill values of their columns.
@@ -324,7 +326,8 @@ class Table:
         """
         if (count := operator.index(rows)) < 0:
             raise ValueError(f"rows is {rows}, at least 0 is needed")
-        self._change(lambda sheet: table_state.resized(sheet, count))
+        with self._writable().writing() as turn:
+            turn.commit(*table_state.resized(turn.value, count))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(key, str):
@@ -359,14 +362,12 @@ class Table:
         columns = arrays_of({name: values})
         if not columns:
             raise ValueError(f"column {name!r} would be a table without columns")
-
-        def build(sheet: TableState) -> Turn:
-            check_lengths(columns, sheet.rows if sheet.names else None)
-            wish = ColumnSpec(chunks, codec, fill, attrs, sheet.options)
-            schema = wish.schema(self._format, columns)
-            return table_state.added(sheet, name, schema[name], columns, position)
-
-        owner._change(build)
+        with owner._writable().writing() as turn:
+            state = turn.value
+            check_lengths(columns, state.rows if state.names else None)
+            spec = ColumnSpec(chunks, codec, fill, attrs, state.options)
+            schema = spec.schema(self._format, columns)
+            turn.commit(*table_state.added(state, name, schema[name], columns, position))
 
     def drop_column(self, name: str) -> None:
         """Remove a column; the name "a.b" is for a column of the nested table "a".
@@ -378,7 +379,8 @@ class Table:
         ('b',)
         """
         owner, own = self._owner(name)
-        owner._change(lambda sheet: table_state.dropped(sheet, own))
+        with owner._writable().writing() as turn:
+            turn.commit(*table_state.dropped(turn.value, own))
 
     def rename_column(self, old: str, new: str) -> None:
         """Give a column another name; its place among the others stays.
@@ -395,7 +397,8 @@ class Table:
         outer = old.removesuffix(own)
         if not new.startswith(outer):
             raise ValueError(f"{old!r} stays in its table, which has no column {new!r}")
-        owner._change(lambda sheet: table_state.renamed(sheet, own, new.removeprefix(outer)))
+        with owner._writable().writing() as turn:
+            turn.commit(*table_state.renamed(turn.value, own, new.removeprefix(outer)))
 
     # Living with it ------------------------------------------------------------------------------
 
@@ -414,7 +417,7 @@ class Table:
         >>> table["a"][:]
         array([3, 2, 3])
         """
-        self._check_writable()
+        self._writable()
         return self._ledger.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -488,16 +491,17 @@ class Table:
             raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
         return owner, last
 
-    def _describe(self, change: Change) -> None:
-        self._change(lambda sheet: table_state.described(sheet, change))
+    @contextmanager
+    def _describing(self) -> Iterator[dict[str, Any]]:
+        with self._writable().writing() as turn:
+            attrs = dict(turn.value.table.attrs)
+            yield attrs
+            turn.commit(*table_state.described(turn.value, attrs))
 
-    def _change(self, build: Callable[[TableState], Turn]) -> None:
-        self._check_writable()
-        self._handle.change(build)
-
-    def _check_writable(self) -> None:
+    def _writable(self) -> HandleProtocol[TableState]:
         if self._mode == "r":
             raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
+        return self._handle
 
 
 def _reopened(

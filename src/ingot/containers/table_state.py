@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.containers.attributes import Change
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
 from ingot.engine import changes
 from ingot.engine.run import Engine
@@ -344,10 +343,8 @@ def created(
     return sheet, filled(maps, columns, commit, options)
 
 
-def described(sheet: TableState, change: Change) -> Turn:
-    """Return what a change of the attributes leads to."""
-    attrs = dict(sheet.table.attrs)
-    change(attrs)
+def described(sheet: TableState, attrs: Mapping[str, Any]) -> Turn:
+    """Return the table with other attributes."""
     table, commit = read_again(sheet).described(attrs)
     return TableState(table, sheet.options), commit
 

@@ -213,9 +213,9 @@ def selected(sheet: TableState, columns: str | Sequence[str] | None) -> tuple[st
     return tuple(dict.fromkeys(found))
 
 
-def layout_of(sheet: TableState, names: Sequence[str]) -> Layout:
-    """Return the types of columns, and the shapes of their items."""
-    schemas = {name: sheet.chunks(name).schema for name in names}
+def layout_of(sheet: TableState, names: Sequence[str] | None = None) -> Layout:
+    """Return the types of all columns, or of some, and the shapes of their items."""
+    schemas = {name: sheet.chunks(name).schema for name in selected(sheet, names)}
     return {name: (schema.dtype, schema.shape[1:]) for name, schema in schemas.items()}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import NDArray
 
+from ingot.dtypes import DType
 from ingot.engine import kernel
 from ingot.engine.run import Engine
 from ingot.formats.format import ChunkMap, Coords, as_sharded
@@ -22,7 +23,18 @@ from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
 from ingot.stores.store import Commit
 
-__all__ = ["Growth", "Step", "appended", "assigned", "described", "filled", "grown", "resized"]
+__all__ = [
+    "Growth",
+    "Step",
+    "appended",
+    "assigned",
+    "described",
+    "evaluated",
+    "filled",
+    "grown",
+    "items_of",
+    "resized",
+]
 
 
 class Step(NamedTuple):
@@ -130,7 +142,7 @@ def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
         reach > length and new > length
         for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
     ]
-    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.edges)
+    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.rectilinear)
     for axis in itertools.compress(range(len(shape)), reaching):
         # Each chunk once: on the axes before this one, not at an edge that was visited already.
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
@@ -159,7 +171,7 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     """
     old = schema.shape
     axis = normalize_axis_index(axis, len(old))
-    added = _items(values, schema, axis)
+    added = items_of(values, schema, axis)
     length = old[axis] + added.shape[axis] if axis < added.ndim else 0
     shape = (*old[:axis], length, *old[axis + 1 :])
     if added.shape != (*old[:axis], length - old[axis], *old[axis + 1 :]):
@@ -170,7 +182,8 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     return Growth(place, added, shape)
 
 
-def _items(values: object, schema: ArraySchema, axis: int) -> NDArray[Any]:
+def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
+    """Return values to append as items of an array; those of its type already stay as they are."""
     if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
         # An item may be a list itself: how deep to look, the shape of the array tells.
         items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
@@ -178,3 +191,14 @@ def _items(values: object, schema: ArraySchema, axis: int) -> NDArray[Any]:
             items[position] = value
         return items
     return np.asarray(values, schema.dtype)
+
+
+def evaluated(value: object, dtype: DType) -> object:
+    """Return a value to assign as an array, so that its own code runs before a lock is taken.
+
+    What only NumPy's own assignment can convert stays as it is.
+
+    >>> evaluated([1.5, 2], np.dtype("i2"))
+    array([1, 2], dtype=int16)
+    """
+    return value if dtype.kind in "OT" else np.asarray(value, dtype)

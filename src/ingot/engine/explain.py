@@ -1,7 +1,7 @@
-"""What a selection will cost, told before anything is decoded.
+"""The cost of a selection, computed before anything is decoded.
 
-Knows which chunks a selection touches, what is stored for each, and which of its blocks and bytes
-a read needs; reads nothing but the heads of chunks. Refuses to know how data is moved.
+Finds the chunks that a selection touches, what is stored for each, and which of its blocks and
+bytes a read needs. Reads only the beginnings of chunks and moves no array data.
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.blosc.header import ChunkHeader
-from ingot.codecs.codec import ChunkSpec, Recipe
+from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.engine import plan
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
@@ -27,9 +27,8 @@ __all__ = ["ChunkCost", "Explanation", "explain"]
 
 _MOST_CHUNKS: Final = 10_000
 _MOST_LINES: Final = 12
-_HEAD_BYTES: Final = 4096
-_HEADER_BYTES: Final = 16
-_FRAME_BYTES: Final = 16
+# What is read of a chunk: its header and the offsets of its blocks, unless there are very many.
+_BEGINNING_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class ChunkCost:
     stored: int
     """The bytes that are stored for the chunk."""
     items: int
-    """How many items the selection wants of it."""
+    """How many items of the chunk are selected."""
     read: int
-    """How many bytes have to be read for them."""
+    """How many bytes have to be read."""
     blocks: tuple[int, int] | None
-    """How many blocks have to be decoded, of how many; None where the codec has no blocks."""
+    """The number of blocks to decode and of all blocks; None where the codec has no blocks."""
 
     @property
     def constant(self) -> bool:
@@ -59,36 +58,36 @@ class ChunkCost:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The cost of a selection, chunk by chunk; `str` makes a table of it."""
+    """The cost of a selection, chunk by chunk; `str` formats it as a table."""
 
     shape: tuple[int, ...]
     """The shape of the result."""
     nbytes: int
     """The bytes of the result."""
     kernel: str
-    """Who carries it out: "native" in one call, or "python" row by row."""
+    """The kernel that reads: "native" in one call, or "python" chunk by chunk."""
     chunks: int
     """How many chunks the selection touches."""
     costs: tuple[ChunkCost, ...]
-    """The chunks that were looked at: all, or the first 10 000."""
+    """The chunks that were inspected: all, or the first 10 000."""
 
     @property
     def read(self) -> int:
-        """The bytes to read from the chunks that were looked at."""
+        """The bytes to read from the inspected chunks."""
         return sum(cost.read for cost in self.costs)
 
     @property
     def files(self) -> int:
-        """How many keys hold them."""
+        """How many keys hold the inspected chunks."""
         return len({cost.key for cost in self.costs if not cost.constant})
 
     @property
     def constants(self) -> int:
-        """How many of them are nothing but the fill value."""
+        """How many of the inspected chunks hold only the fill value."""
         return sum(cost.constant for cost in self.costs)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain values."""
+        """Return the explanation as a dictionary that JSON can hold."""
         return {
             "shape": list(self.shape),
             "nbytes": self.nbytes,
@@ -132,60 +131,66 @@ class Explanation:
 
 
 def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> Explanation:
-    """Return what reading `selection`, which touches `count` chunks, will cost."""
+    """Return the cost of reading `selection`, which touches `count` chunks."""
     schema = chunks.schema
-    recipe = schema.chain.recipe(ChunkSpec(schema.chunks, schema.dtype))
+    coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
     rows = list(islice(plan.rows(selection, schema.grid), _MOST_CHUNKS))
-    places = chunks.locate(plan.coordinates(rows, len(schema.shape)))
-    located = zip(rows, places, strict=True)
-    costs = tuple(_cost(chunks.store, schema, recipe, row, place) for row, place in located)
+    locations = chunks.locate(plan.coordinates(rows, len(schema.shape)))
+    located = zip(rows, locations, strict=True)
+    costs = tuple(_cost(chunks.store, schema, coding, row, location) for row, location in located)
     nbytes = math.prod(selection.shape) * schema.dtype.itemsize
     return Explanation(selection.shape, nbytes, kernel, count, costs)
 
 
 def _cost(
-    store: Store, schema: ArraySchema, recipe: Recipe | None, row: Row, place: Location
+    store: Store, schema: ArraySchema, coding: NativeCoding | None, row: Row, location: Location
 ) -> ChunkCost:
-    if isinstance(place, Constant):
+    if isinstance(location, Constant):
         return ChunkCost(row.coords, "", 0, row.size, 0, None)
-    if isinstance(place, Inline):
-        return ChunkCost(row.coords, "", len(place.data), row.size, 0, None)
-    stored = _stored_bytes(store, place)
+    if isinstance(location, Inline):
+        return ChunkCost(row.coords, "", len(location.data), row.size, 0, None)
+    stored = _stored_bytes(store, location)
     read, blocks = stored, None
-    if recipe is not None and recipe.kind == "blosc" and isinstance(row, BoxRow) and stored:
-        read, blocks = _blosc_cost(store, place, stored, schema, recipe, row)
-    return ChunkCost(row.coords, place.key, stored, row.size, read, blocks)
+    if coding is not None and coding.kind == "blosc" and isinstance(row, BoxRow) and stored:
+        read, blocks = _blosc_cost(store, location, stored, schema, coding, row)
+    return ChunkCost(row.coords, location.key, stored, row.size, read, blocks)
 
 
-def _stored_bytes(store: Store, place: Extent) -> int:
-    size = store.size(place.key)
+def _stored_bytes(store: Store, extent: Extent) -> int:
+    size = store.size(extent.key)
     if size is None:
         return 0
-    return max(size - place.start, 0) if place.length is None else place.length
+    return max(size - extent.start, 0) if extent.length is None else extent.length
 
 
 def _blosc_cost(
-    store: Store, place: Extent, stored: int, schema: ArraySchema, recipe: Recipe, row: BoxRow
+    store: Store,
+    extent: Extent,
+    stored: int,
+    schema: ArraySchema,
+    coding: NativeCoding,
+    row: BoxRow,
 ) -> tuple[int, tuple[int, int] | None]:
-    frame = _FRAME_BYTES if recipe.framed else 0
-    (head,) = store.read([Extent(place.key, place.start + frame, min(stored, _HEAD_BYTES))])
-    # Beside a chunk in a frame lies what is always read.
-    size = int.from_bytes((head or b"")[12:_HEADER_BYTES], "little") if frame else stored
+    skipped = schema.chain.head_bytes
+    beginning = Extent(extent.key, extent.start + skipped, min(stored, _BEGINNING_BYTES))
+    head = store.read([beginning])[0] or b""
+    # A chunk with a head in front of it may have a trailer too; both are always read.
+    size = int.from_bytes(head[12:HEADER_BYTES], "little") if skipped else stored
     try:
-        header = ChunkHeader.parse(head or b"", size)
+        header = ChunkHeader.parse(head, size)
     except IngotError:
         return stored, None
     total = header.block_count
     shape = schema.grid.stored_shape(row.coords)
-    wanted = touched_blocks(row, shape, recipe.axes, schema.dtype.itemsize, header)
+    wanted = touched_blocks(row, shape, coding.axes, schema.dtype.itemsize, header)
     if header.memcpyed or not total:
         return stored, None
-    table = (head or b"")[header.data_start - 4 * total : header.data_start]
+    table = head[header.data_start - 4 * total : header.data_start]
     if wanted[-1] >= total or len(wanted) == total or len(table) < 4 * total:
         return stored, (min(len(wanted), total), total)
     starts = np.frombuffer(table, "<i4")
     if starts.min() < header.data_start or starts.max() >= size:
-        return stored, None  # Reading will say what is wrong with them.
+        return stored, None  # A read raises the error.
     ends = np.append(np.sort(starts), size)
     sizes = ends[np.searchsorted(ends, starts, side="right")] - starts
     return stored - size + header.data_start + int(sizes[wanted].sum()), (len(wanted), total)
@@ -198,7 +203,7 @@ def touched_blocks(
     itemsize: int,
     header: ChunkHeader,
 ) -> NDArray[np.int64]:
-    """Return the numbers of the blocks that hold the items of a row, ascending."""
+    """Return the ascending numbers of the blocks that hold the items of a row."""
     if not header.block_count:
         return np.empty(0, np.int64)
     positions = np.zeros(1, np.int64)

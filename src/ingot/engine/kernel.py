@@ -106,34 +106,42 @@ def native_layout(
     # A buffer without axes has no shape to go by.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
-    if schema.edges:
+    if schema.rectilinear:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-    recipe = schema.chain.recipe(spec)
+    recipe = schema.chain.native_coding(spec)
     if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
     if schema.padded is recipe.framed:
         return None
     return native.make_layout(
-        root=chunks.store.root,  # type: ignore[attr-defined]
-        names=(template.prefix, template.separator, template.suffix, template.scalar),
-        shape=schema.shape,
-        chunk=schema.chunks,
-        axes=recipe.axes,
-        itemsize=schema.dtype.itemsize,
-        fill=fill_item(schema).tobytes(),
-        kind=recipe.kind,
-        codec=recipe.codec,
-        level=recipe.level,
-        filter=recipe.shuffle,
-        typesize=recipe.typesize,
-        blocksize=recipe.blocksize,
-        checksum=recipe.checksum,
-        leading=template.leading,
-        framing=_framing(schema, before.schema) if recipe.framed else None,
-        sealed=recipe.sealed,
-        verify=verify,
-        sharding=sharding,
+        addresses={
+            "root": chunks.store.root,  # type: ignore[attr-defined]
+            "names": (template.prefix, template.separator, template.suffix, template.scalar),
+            "leading": template.leading,
+            "shards": sharding,
+        },
+        coding={
+            "kind": recipe.kind,
+            "codec": recipe.codec,
+            "level": recipe.level,
+            "filter": recipe.shuffle,
+            "typesize": recipe.typesize,
+            "blocksize": recipe.blocksize,
+            "frame_checksum": recipe.checksum,
+            "checksum": recipe.crc32c,
+            "verify": verify,
+            "framed": recipe.framed,
+        },
+        grid={
+            "shape": schema.shape,
+            "chunk": schema.chunks,
+            "order": recipe.axes,
+            "fill": fill_item(schema).tobytes(),
+            "kind": schema.dtype.kind,
+            "big_endian": schema.dtype.str.startswith(">"),
+            "short": _short(schema, before.schema) if recipe.framed else None,
+        },
     )
 
 
@@ -145,7 +153,7 @@ def resized_layout(
     An ellipsis where that has to be asked.
     """
     old, new = before.schema, chunks.schema
-    if layout is None or layout is ... or new.edges or as_sharded(chunks) is not None:
+    if layout is None or layout is ... or new.rectilinear or as_sharded(chunks) is not None:
         return ...
     # Whoever changes no more than the shape keeps the rest as it is.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype
@@ -210,14 +218,6 @@ def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """
     own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
     return dtype if own else np.dtype((np.void, dtype.itemsize))
-
-
-def _framing(schema: ArraySchema, before: ArraySchema) -> tuple[str, bool, tuple[int, int] | None]:
-    """Return what the kernel needs for chunks of rows with trailers.
-
-    That is how items are ordered, and the chunk that is still as short as it was, with its rows.
-    """
-    return schema.dtype.kind, schema.dtype.str.startswith(">"), _short(schema, before)
 
 
 def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:

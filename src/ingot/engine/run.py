@@ -8,7 +8,6 @@ a larger one. Refuses to know any particular store, format or codec.
 
 import math
 import os
-import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import floordiv
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.codecs.zone_maps import Zones, has_zone
+from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
@@ -35,7 +34,6 @@ from ingot.stores.store import (
     Delete,
     Edit,
     Extent,
-    Feature,
     Inline,
     Location,
     Move,
@@ -51,8 +49,6 @@ __all__ = ["Engine"]
 _ROW_BYTES: Final = 2048
 # Staged chunks take no memory but for their names; the kernel's threads never wait in between.
 _STAGED_AT_ONCE: Final = 1 << 16
-# A file that was changed just now may be changed again without its time telling; nanoseconds.
-_SETTLED_AFTER: Final = 100_000_000
 
 
 class Engine:
@@ -98,7 +94,7 @@ class Engine:
         # Another state has another cache: file systems give the number of a removed file again.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # Those of one state; where other chunks may be stored, another engine begins.
-        self._zones: Zones | None = None
+        self._zones: ZoneMaps | None = None
         # Made by the first call that needs it: many arrays are opened only to be looked at.
         self._layout: native.Layout | EllipsisType | None = ...
 
@@ -264,16 +260,16 @@ class Engine:
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
 
-    def zones(self) -> Zones | None:
+    def zones(self) -> ZoneMaps | None:
         """Return what the zone maps of all chunks say; None where chunks have none."""
         chunks, dtype = zone_mapped(self.chunks), self._dtype
-        if chunks is None or not has_zone(dtype):
+        if chunks is None or not has_zone_map(dtype):
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
             layout = self._make_layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
-            self._zones = Zones.parse(packed, dtype)
+            self._zones = ZoneMaps.parse(packed, dtype)
         return self._zones
 
     def layout(self) -> native.Layout | None:
@@ -438,17 +434,11 @@ class Engine:
         return self._cache.find(coords, identity)
 
     def _identity(self, location: Extent) -> Hashable:
-        """Return what changes when the bytes of a chunk may have changed; None if nothing tells."""
-        store = self.chunks.store
-        if self._cache is None or Feature.NATIVE not in store.features:
+        """Return a value that changes with the bytes of a chunk; None when none is to be kept."""
+        if self._cache is None:
             return None
-        try:
-            facts = os.stat(os.path.join(store.root, location.key))  # type: ignore[attr-defined]
-        except OSError:
-            return None
-        if time.time_ns() - facts.st_mtime_ns < _SETTLED_AFTER:
-            return None
-        return facts.st_ino, facts.st_mtime_ns, facts.st_size, location.start, location.length
+        identity = self._before.store.identity(location.key)
+        return None if identity is None else (identity, location.start, location.length)
 
 
 class _Fetched(NamedTuple):

@@ -4,7 +4,7 @@ Knows what a key will hold, and how all changes together become one commit. Refu
 the store below is not touched, but for values too large to be kept in memory, which it puts aside.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 from ingot.errors import NotFoundError
@@ -90,6 +90,11 @@ class BufferedStore:
         if isinstance(edit, Put):
             return memoryview(edit.data).nbytes
         return self._below.size(key if edit is None else edit.source)
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return None: `discard` restores values, and would restore their identities as well."""
+        check_key(key)
+        return None
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names below `prefix` as they will be."""

@@ -6,7 +6,7 @@ process. Pickling copies the content: there is no path by which another process 
 
 import errno
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -79,6 +79,11 @@ class MemoryStore:
         value = self._value(key)
         return None if value is None else len(value)
 
+    def identity(self, key: str) -> Hashable | None:
+        """Return the number of the last change of `key`; None while it is changed or absent."""
+        number = self._changes.get(key, 0)
+        return None if self._value(key) is None else number
+
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
         folder = f"{check_key(prefix.removesuffix('/'))}/" if prefix else ""
@@ -129,12 +134,12 @@ class MemoryStore:
                 self._held -= 1
                 self._writing.notify_all()
 
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
-        """Apply the commit that `build` returns while no other thread writes."""
+    @contextmanager
+    def writing(self, *, durability: Durability = "full") -> Iterator["MemoryTurn"]:
+        """Give a turn to write; other threads that write, or pin the state, are waited for."""
         check_commit(self, Commit())
         with self._alone():
-            self.apply(build(self))
-            return self._sequence
+            yield MemoryTurn(self)
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return the edit itself: memory is where the value would be put aside."""
@@ -157,6 +162,8 @@ class MemoryStore:
         self._writing = threading.Condition()
         self._held = 0
         self._sequence = 0
+        self._change_count = 0
+        self._changes: dict[str, int | None] = {}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -171,6 +178,7 @@ class MemoryStore:
         changed = {edit.key for edit in edits}
         changed |= {edit.source for edit in edits if isinstance(edit, Move)}
         before = {key: self._values[key] for key in changed if key in self._values}
+        self._changes.update(dict.fromkeys(changed))
         try:
             for edit in edits:
                 self._perform(edit)
@@ -179,6 +187,16 @@ class MemoryStore:
                 self._values.pop(key, None)
             self._values.update(before)
             raise
+        finally:
+            self._number(changed)
+
+    def _number(self, changed: Iterable[str]) -> None:
+        self._change_count += 1
+        for key in changed:
+            if key in self._values:
+                self._changes[key] = self._change_count
+            else:
+                self._changes.pop(key, None)
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))
@@ -193,6 +211,20 @@ class MemoryStore:
         else:
             self._values[edit.key] = _moved(self._values.get(edit.source), edit)
             del self._values[edit.source]
+
+
+class MemoryTurn:
+    """The turn of the one thread that writes to a `MemoryStore`."""
+
+    __slots__ = ("store",)
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.store: Final = store
+
+    def commit(self, commit: Commit) -> int:
+        """Apply a commit and return the number of the new version."""
+        self.store.apply(commit)
+        return self.store._sequence
 
 
 def _cut(value: bytes | None, extent: Extent) -> bytes | None:

@@ -12,7 +12,7 @@ publish: Put('sizes', 1 byte)
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -289,6 +289,16 @@ class Store(Protocol):
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
+        ...
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return a value that changes whenever the bytes of `key` may have changed.
+
+        Callers keep it with what they derive from the bytes: they ask for it before they read, and
+        use what they derived as long as it is the same. A value that has changed never returns.
+        None means that nothing may be kept: the key is absent, the store has no such value, or the
+        key was changed so recently that another change could leave the value as it is.
+        """
         ...
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:

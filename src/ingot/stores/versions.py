@@ -7,7 +7,7 @@ lock. Refuses to know how a store keeps them.
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Final, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from ingot.errors import NotFoundError
 from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Put, Store
@@ -22,8 +22,8 @@ __all__ = [
     "Version",
     "VersionProbe",
     "Versioned",
+    "WriteTurn",
     "announce",
-    "change",
     "copied",
     "discard",
     "is_switching",
@@ -32,6 +32,7 @@ __all__ = [
     "version_number",
     "version_probe",
     "versioned",
+    "writing",
 ]
 
 Result = TypeVar("Result")
@@ -55,6 +56,23 @@ class Version(NamedTuple):
     """Whether it is certain that no commit is half done."""
 
 
+class WriteTurn(Protocol):
+    """The right of one writer to change a store: no other writer commits before it ends."""
+
+    @property
+    def store(self) -> Store:
+        """The store, whose committed state stays the same until `commit` is called."""
+        ...
+
+    def commit(self, commit: Commit) -> int | None:
+        """Apply a commit, at most one in a turn, and return the number of the new version.
+
+        The number is None where versions have none. Staged values of a commit that fails before it
+        is decided are removed.
+        """
+        ...
+
+
 @runtime_checkable
 class Versioned(Protocol):
     """A store whose commits are switches from one state to the next, and that can tell."""
@@ -71,12 +89,10 @@ class Versioned(Protocol):
         """Give a view of the committed state, and keep writers from changing it meanwhile."""
         ...
 
-    def change(
-        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
-    ) -> int | None:
-        """Apply the commit that `build` returns, given this store while nobody else writes.
+    def writing(self, *, durability: Durability = "full") -> AbstractContextManager[WriteTurn]:
+        """Return a turn to write: entering it takes the lock and finishes what a dead writer left.
 
-        Returns the number of the state that this made, as `look` would until the next commit.
+        Leaving the block releases the lock, after a commit or without one.
         """
         ...
 
@@ -189,22 +205,37 @@ def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Resul
         return read(view), NO_VERSION
 
 
-def change(
-    store: Store, build: Callable[[Store], Commit], *, durability: Durability = "full"
-) -> int | None:
-    """Apply the commit that `build` returns, in a writer's turn where the store has such.
-
-    Returns the number of the state that this made, None where states have none.
+def writing(store: Store, *, durability: Durability = "full") -> AbstractContextManager[WriteTurn]:
+    """Return a turn to write to any store; without versions it only applies its commit.
 
     >>> from ingot.stores import MemoryStore, Put
-    >>> change(MemoryStore(), lambda store: Commit(publish=(Put("a", b"alpha"),)))
+    >>> with writing(MemoryStore()) as turn:
+    ...     turn.commit(Commit(publish=(Put("a", b"alpha"),)))
     2
     """
     states = versioned(store)
-    if states is not None:
-        return states.change(build, durability=durability)
-    store.apply(build(store), durability=durability)
-    return None
+    if states is None:
+        return _PlainTurn(store, durability)
+    return states.writing(durability=durability)
+
+
+class _PlainTurn:
+    """A turn on a store that has no lock and no versions."""
+
+    __slots__ = ("_durability", "store")
+
+    def __init__(self, store: Store, durability: Durability) -> None:
+        self.store: Final = store
+        self._durability = durability
+
+    def commit(self, commit: Commit) -> None:
+        self.store.apply(commit, durability=self._durability)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
 
 
 @runtime_checkable

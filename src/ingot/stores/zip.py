@@ -11,12 +11,12 @@ only what the commit itself holds is.
 
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from ingot.errors import CorruptionError, LimitError, NotFoundError, ReadOnlyError
+from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore
@@ -39,7 +39,7 @@ from ingot.stores.store import (
     is_staged,
     patched,
 )
-from ingot.stores.versions import NO_VERSION, Version
+from ingot.stores.versions import NO_VERSION, Version, WriteTurn
 from ingot.stores.zip_format import Directory, Member
 
 __all__ = ["ZipStore"]
@@ -106,6 +106,12 @@ class ZipStore:
             member = None if opened is None else opened.contents.directory.members.get(key)
         return None if member is None else member.size
 
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity of the archive, which every commit replaces; None without `key`."""
+        # Asked for first: an archive that is replaced meanwhile has another one.
+        archive = self._file.identity(self._file.key)
+        return None if self.size(key) is None else archive
+
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
@@ -117,32 +123,15 @@ class ZipStore:
         """Carry out a commit: a new archive takes the place of the old one."""
         check_commit(self, commit)
         if commit.edits:
-            self.change(lambda _: commit, durability=durability)
+            with self.writing(durability=durability) as turn:
+                turn.commit(commit)
 
-    def change(self, build: Callable[[Store], Commit], *, durability: Durability = "full") -> int:
-        """Apply the commit that `build` returns, given this store while no other writer is at work.
-
-        When an edit fails, the phases before it have taken effect, as in every store. The number of
-        the new state is that of a file, which another writer may have replaced: nobody is told.
-        """
-        if Feature.WRITE not in self.features:
-            raise ReadOnlyError(f"{self.location}: opened for reading only")
-        failures: list[BaseException] = []
-
-        def rewritten(_: Store) -> Commit:
-            commit = build(self)
-            check_commit(self, commit)
-            with self._opened() as opened:
-                draft = _drafted(opened, commit, self.location, failures, self._most)
-                if draft is None:
-                    return Commit()
-                pieces = _gathered(_packed(draft, opened))
-                return Commit(publish=(self._file.stage_pieces(self._file.key, pieces),))
-
-        self._file.change(rewritten, durability=durability)
-        if failures:
-            raise failures[0]
-        return NO_VERSION
+    @contextmanager
+    def writing(self, *, durability: Durability = "full") -> Iterator["ZipTurn"]:
+        """Give a turn to write; other writers of the archive are waited for."""
+        check_commit(self, Commit())
+        with self._file.writing(durability=durability) as turn:
+            yield ZipTurn(self, turn)
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return the edit itself: there is no place in an archive for what is not part of it."""
@@ -197,6 +186,22 @@ class ZipStore:
         finally:
             os.close(descriptor)
 
+    def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
+        """Write the archive anew as a commit leaves it, and let it take the place of the old one.
+
+        When an edit fails, the phases before it take effect, as in every store.
+        """
+        failures: list[BaseException] = []
+        edits: tuple[Edit, ...] = ()
+        with self._opened() as opened:
+            draft = _drafted(opened, commit, self.location, failures, self._most)
+            if draft is not None:
+                pieces = _gathered(_packed(draft, opened))
+                edits = (self._file.stage_pieces(self._file.key, pieces),)
+        turn.commit(Commit(publish=edits))
+        if failures:
+            raise failures[0]
+
     def _contents(self, descriptor: int, size: int) -> "_Contents":
         facts = os.fstat(descriptor)
         identity = (facts.st_dev, facts.st_ino, size, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -206,6 +211,26 @@ class ZipStore:
             cached = identity, _Contents(identity, directory)
             self._cached = cached
         return cached[1]
+
+
+class ZipTurn:
+    """The turn of one writer of a `ZipStore`, on top of a turn of the file that the archive is."""
+
+    __slots__ = ("_file", "store")
+
+    def __init__(self, store: ZipStore, file: WriteTurn) -> None:
+        self.store: Final = store
+        self._file = file
+
+    def commit(self, commit: Commit) -> int:
+        """Apply a commit; return `NO_VERSION`.
+
+        The number of a version is that of a file, which a program without the lock may replace at
+        any time: nobody can say which number the new archive has.
+        """
+        check_commit(self.store, commit)
+        self.store._rewrite(commit, self._file)
+        return NO_VERSION
 
 
 class _Contents:

@@ -5,7 +5,8 @@ Knows what every store must do; refuses to know any concrete one. Needs pytest (
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Final
@@ -64,6 +65,7 @@ def _delete(store: Store, key: str) -> None:
 _READS: Final[Mapping[str, _Use]] = {
     "read": lambda store, key: store.read([Extent("present"), Extent(key)]),
     "size": lambda store, key: store.size(key),
+    "identity": lambda store, key: store.identity(key),
 }
 _WRITES: Final[Mapping[str, _Use]] = {"put": _put, "patch": _patch, "delete": _delete}
 
@@ -167,6 +169,47 @@ class StoreContract:
     def test_hostile_keys_are_not_read(self, store: Store, use: str) -> None:
         filled = self.fill(store, {"present": b"value"})
         assert _accepted(_READS[use], filled, HOSTILE_KEYS) == []
+
+    # Identities
+
+    def test_an_identity_stays_while_the_value_does(self, store: Store) -> None:
+        filled = self.fill(store, {"a": b"alpha", "b/c": b"beta"})
+        for key in ("a", "b/c"):
+            identity = _known_identity(filled, key)
+            hash(identity)
+            if identity is not None:
+                filled.read([Extent("a"), Extent("b/c")])
+                assert [filled.identity(key) for _ in range(3)] == [identity] * 3
+
+    def test_a_change_of_a_value_changes_its_identity(self, store: Store) -> None:
+        _need(store, Feature.WRITE)
+        staged = staged_key("a", "1f")
+        commits = [
+            Commit(publish=(Put("a", b"other"),)),
+            Commit(publish=(Put("a", b"first"),)),
+            Commit(prepare=(Put(staged, b"third"),), publish=(Move(staged, "a"),)),
+            Commit(prepare=(Delete("a"),), publish=(Put("a", b"first"),)),
+        ]
+        if Feature.PATCH in store.features:
+            commits.append(Commit(publish=(Patch("a", 1, b"IRS"),)))
+        self.fill(store, {"a": b"first"})
+        seen = {_known_identity(store, "a")} - {None}
+        for commit in commits:
+            store.apply(commit)
+            # At once, and when the store is sure: what was seen before never returns.
+            assert store.identity("a") not in seen
+            identity = _known_identity(store, "a") if seen else None
+            assert identity not in seen
+            seen |= {identity} - {None}
+
+    def test_what_is_absent_has_no_identity(self, store: Store) -> None:
+        assert [store.identity(key) for key in ("a", "b/c")] == [None, None]
+        filled = self.fill(store, {"a": b"alpha", "b/c": b"beta"})
+        _known_identity(filled, "a")
+        assert [filled.identity(key) for key in ("nope", "b/nope", "b/c/d", "b")] == [None] * 4
+        if Feature.WRITE in filled.features:
+            filled.apply(Commit(cleanup=(Delete("a"),)))
+            assert filled.identity("a") is None
 
     # Listing
 
@@ -426,6 +469,14 @@ class StoreContract:
             pass
         keys = [(name, f"shared/{name}/{number}") for name in "abcd" for number in range(30)]
         assert store.read([Extent(key) for _, key in keys]) == [name.encode() for name, _ in keys]
+
+
+def _known_identity(store: Store, key: str, wait: float = 0.3) -> Hashable | None:
+    """Return the identity of a key as soon as the store is sure of it; None if it never is."""
+    end = time.monotonic() + wait
+    while (identity := store.identity(key)) is None and time.monotonic() < end:
+        time.sleep(0.01)
+    return identity
 
 
 def _need(store: Store, features: Feature) -> None:

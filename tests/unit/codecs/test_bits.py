@@ -101,7 +101,7 @@ def test_narrow_floats(name: str) -> None:
 
 
 def test_many_items_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bits, "_AT_A_TIME", 8)
+    monkeypatch.setattr(bits, "_SLAB_ITEMS", 8)
     numbers = np.arange(1000, dtype=np.uint16) % 4096
     stage = PackedBits(last_bit=11)
     packed = stage.encode(numbers)

@@ -11,6 +11,7 @@ import pytest
 import ingot
 from ingot.engine import kernel
 from ingot.engine.cache import ChunkCache
+from ingot.stores import MemoryStore
 
 
 def test_another_identity_is_another_chunk() -> None:
@@ -89,3 +90,18 @@ def test_what_took_the_place_of_bytes_while_they_were_read_is_not_taken_for_them
     assert array[0] == 1
     monkeypatch.undo()
     assert array[0] == 9
+
+
+def test_chunks_of_a_store_in_memory_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    ingot.array(np.full(5, 1, "u1"), store, format="zarr2", codec="none")
+    array = ingot.open(store, options=ingot.Options(cache_bytes=1000))
+    assert array[0] == 1
+    decode = kernel.decode
+    decoded: list[object] = []
+    monkeypatch.setattr(kernel, "decode", lambda *a: decoded.append(a) or decode(*a))
+    assert array[0] == 1
+    assert decoded == []
+    ingot.open(store, "r+")[:] = np.full(5, 9, "u1")
+    assert array[0] == 9
+    assert decoded

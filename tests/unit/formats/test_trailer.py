@@ -10,12 +10,12 @@ import ingot
 from ingot import blosc
 from ingot.blosc.header import ChunkHeader
 from ingot.codecs.checksums import crc32c
-from ingot.codecs.zone_maps import Zone, Zones, has_zone, zone_of
+from ingot.codecs.zone_maps import ZoneMap, ZoneMaps, has_zone_map, zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
 from ingot.formats.bcolz.array import BcolzMap, open_array
 from ingot.stores import LocalStore, MemoryStore
-from tests.places import Place, content, store_at
+from tests.storage import Place, content, store_at
 
 
 def test_the_bytes_are_as_the_format_page_draws_them() -> None:
@@ -79,11 +79,11 @@ def items(dtype: str) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("dtype", SAMPLES)
 def test_zone_maps_come_back(dtype: str) -> None:
     array = items(dtype)
-    zone = zone_of(array)
+    zone = zone_map_of(array)
     assert zone is not None
     packed = zone.pack(array.dtype)
     assert len(packed) % 8 == 0
-    found = Zone.parse(packed, array.dtype)
+    found = ZoneMap.parse(packed, array.dtype)
     assert found == zone
     listed = [each for each in array.tolist() if each is not None and each == each]
     assert zone.nulls == len(array) - len(listed)
@@ -98,27 +98,27 @@ def test_stored_zone_maps_are_those_of_the_chunks(place: Place, dtype: str) -> N
     chunks = open_array(store_at(place))
     found = chunks.zones(range(4))
     for number, packed in enumerate(found):
-        zone = zone_of(array[6 * number : 6 * number + 6])
+        zone = zone_map_of(array[6 * number : 6 * number + 6])
         assert zone is not None
         assert packed == zone.pack(array.dtype)
 
 
 def test_zone_maps_have_columns() -> None:
     dtype = np.dtype("<f8")
-    zones = [zone_of(np.array(each)) for each in ([1.0, 2.0], [np.nan, 5.0])]
-    found = Zones.parse([zone.pack(dtype) for zone in zones if zone is not None] + [b""], dtype)
+    zones = [zone_map_of(np.array(each)) for each in ([1.0, 2.0], [np.nan, 5.0])]
+    found = ZoneMaps.parse([zone.pack(dtype) for zone in zones if zone is not None] + [b""], dtype)
     assert found.low.tolist() == [1.0, 5.0, 0.0]
     assert found.nulls.tolist() == [0, 1, 0]
     assert found.ascending.tolist() == [True, False, False]
     assert found.known.tolist() == [True, True, False]
     with pytest.raises(CorruptionError):
-        Zones.parse([b"short"], dtype)
+        ZoneMaps.parse([b"short"], dtype)
 
 
 @pytest.mark.parametrize("dtype", ["c8", "V4", "O", "g", "S257", "i4,f8"])
 def test_types_without_order_have_no_zone_map(dtype: str) -> None:
-    assert not has_zone(np.dtype(dtype))
-    assert zone_of(np.zeros(3, dtype)) is None
+    assert not has_zone_map(np.dtype(dtype))
+    assert zone_map_of(np.zeros(3, dtype)) is None
 
 
 def test_both_kernels_write_the_same_trailer(

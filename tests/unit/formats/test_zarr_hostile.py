@@ -22,7 +22,7 @@ import pytest
 import ingot
 from ingot.errors import CorruptionError, FormatError, IngotError, LimitError, UnsupportedError
 from tests.kernels import on_each_kernel
-from tests.places import use_kernel
+from tests.storage import use_kernel
 
 DATA = np.arange(100, dtype="<i4")
 BLOSC: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}

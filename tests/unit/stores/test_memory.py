@@ -6,6 +6,7 @@ import pytest
 
 from ingot.errors import NotFoundError, ReadOnlyError, UnsafeError
 from ingot.stores import Commit, Delete, Extent, Feature, MemoryStore, Patch, Put
+from ingot.stores.store import Edit
 
 
 def test_content_is_checked_and_copied() -> None:
@@ -56,3 +57,25 @@ def test_a_phase_that_fails_has_no_effect() -> None:
         store.apply(Commit(prepare=(Put("e", b"new"),), publish=edits))
     keys = [Extent(key) for key in "abcde"]
     assert store.read(keys) == [b"old", None, b"old", None, b"new"]
+
+
+def test_identities_do_not_return_when_a_phase_fails() -> None:
+    store = MemoryStore({"a": b"old", "b": b"old"})
+    before = store.identity("a"), store.identity("b")
+    with pytest.raises(NotFoundError):
+        store.apply(Commit(publish=(Put("a", b"new"), Patch("d", 0, b"new"))))
+    assert store.identity("a") not in (None, before[0])
+    assert store.identity("b") == before[1]
+    assert store.identity("d") is None
+
+
+def test_a_value_has_no_identity_while_it_is_changed() -> None:
+    class Watching(MemoryStore):
+        def _perform(self, edit: Edit) -> None:
+            seen.append(self.identity(edit.key))
+            super()._perform(edit)
+            seen.append(self.identity(edit.key))
+
+    seen: list[object] = []
+    Watching({"a": b"old"}).apply(Commit(publish=(Put("a", b"new"),)))
+    assert seen == [None, None]

@@ -29,7 +29,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.stores import Commit, Delete, Extent, Put, Store, ZipStore, read_state, zip_format
+from ingot.stores import Commit, Delete, Extent, Put, ZipStore, read_state, zip_format
 from ingot.stores.store import is_staged
 from ingot.stores.zip_format import Member, pack_directory, pack_header
 
@@ -202,15 +202,28 @@ def test_a_state_is_known_by_the_file(path: Path) -> None:
         assert view.read([Extent("a")]) == [b"2"]
 
 
-def test_changes_of_several_writers_are_not_lost(path: Path) -> None:
-    def count(store: Store) -> Commit:
-        [data] = store.read([Extent("count")])
-        return Commit(publish=(Put("count", str(int(data or b"0") + 1).encode()),))
+def test_members_have_the_identity_of_the_archive(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    assert store.identity("a") is None
+    seen = set()
+    for number, value in enumerate((b"1", b"2", b"1")):
+        store.apply(Commit(publish=(Put("a", value),)))
+        assert store.identity("a") is None  # Changed just now.
+        os.utime(path, (number, number))
+        assert store.identity("a") == store.identity("a") is not None
+        assert store.identity("b") is None
+        seen.add(store.identity("a"))
+    assert len(seen) == 3
 
+
+def test_changes_of_several_writers_are_not_lost(path: Path) -> None:
     def work() -> None:
         store = ZipStore(path, writable=True)
         for _ in range(20):
-            store.change(count, durability="process")
+            with store.writing(durability="process") as turn:
+                [data] = turn.store.read([Extent("count")])
+                count = str(int(data or b"0") + 1).encode()
+                turn.commit(Commit(publish=(Put("count", count),)))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -227,8 +240,8 @@ def test_reading_touches_nothing(path: Path) -> None:
     assert store.read([Extent("a"), Extent("b")]) == [TEXT, None]
     with pytest.raises(ReadOnlyError):
         store.apply(Commit(publish=(Put("a", b""),)))
-    with pytest.raises(ReadOnlyError):
-        store.change(lambda _: Commit())
+    with pytest.raises(ReadOnlyError), store.writing():
+        pass
     assert path.stat() == before
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 

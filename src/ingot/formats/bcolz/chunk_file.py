@@ -25,10 +25,10 @@ from ingot.codecs.codec import (
     Buffer,
     ChunkSpec,
     CodecChain,
-    Recipe,
+    NativeCoding,
     Serializer,
 )
-from ingot.codecs.zone_maps import zone_of
+from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError, FormatError, UnsafeError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import trailer
@@ -107,7 +107,7 @@ class ChunkFileChain(CodecChain):
         for stage in self.filters:
             array = stage.encode(array)
         chunk = CodecChain.encode(replace(self, filters=()), array)
-        zone = zone_of(array)
+        zone = zone_map_of(array)
         packed = b"" if zone is None else zone.pack(array.dtype)
         rows = array.shape[0] if array.ndim else 1
         return pack_head() + chunk + trailer.pack(chunk, number, rows, packed)
@@ -135,12 +135,17 @@ class ChunkFileChain(CodecChain):
         out[...] = array
         return out
 
-    def recipe(self, spec: ChunkSpec) -> Recipe | None:
+    def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it; None when only Python can run it."""
-        recipe = CodecChain.recipe(self, spec)
-        if recipe is None or self.filters:
+        coding = CodecChain.native_coding(self, spec)
+        if coding is None or self.filters:
             return None
-        return replace(recipe, framed=True)
+        return replace(coding, framed=True)
+
+    @property
+    def head_bytes(self) -> int:
+        """The number of bytes before the Blosc chunk."""
+        return HEAD_BYTES
 
     def _stored_rows(self, header: ChunkHeader, spec: ChunkSpec) -> int:
         """Return the number of rows in the chunk; raise an error if the array cannot have them.

@@ -354,7 +354,7 @@ def _parameters_of(schema: ArraySchema) -> tuple[Blosc, int]:
 
 
 def _shuffle(blosc: Blosc) -> int:
-    return ("none", "shuffle", "bitshuffle").index(blosc.recipe().shuffle)
+    return ("none", "shuffle", "bitshuffle").index(blosc.native_coding().shuffle)
 
 
 def _update_sizes(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:

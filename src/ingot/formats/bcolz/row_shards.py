@@ -88,7 +88,7 @@ class RowShardChain(ChunkFileChain):
         local = spec.number - self.firsts[bisect_right(self.firsts, spec.number) - 1]
         return ChunkFileChain.decode(self, data, replace(spec, number=local), out, **options)
 
-    def recipe(self, spec: Any) -> None:
+    def native_coding(self, spec: Any) -> None:
         """Return None: the native kernel reads one folder at a time."""
 
 

@@ -38,7 +38,7 @@ def parse(claim: object, where: str = "dtype") -> DType:
     dtype([('a', '<i4'), ('b', '?')])
     >>> parse("i4; import os")
     Traceback (most recent call last):
-    ingot.errors.FormatError: dtype: 'i4; import os' is no type string
+    ingot.errors.FormatError: dtype: 'i4; import os' is not a type string
     """
     if not isinstance(claim, str):
         raise FormatError(f"{where}: {shown(claim)} is no text")

@@ -10,8 +10,6 @@ shards.
 
 import math
 import operator
-import os
-import time
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +27,12 @@ from ingot.formats.keys import stored_difference
 from ingot.formats.shard_index import IndexForm, ShardIndex, build_shard
 from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Constant, Extent, Feature, Store
+from ingot.stores.store import Commit, Constant, Extent, Store
 
 __all__ = ["ShardIndexes", "ShardedMap", "inner_map"]
 
 _CACHE_BYTES: Final = 16 << 20
 _WINDOW: Final = 1 << 16
-# A file that was changed just now may be changed again without its time telling.
-_SETTLED_AFTER: Final = 100_000_000
 
 
 def inner_map(shards: ChunkMap) -> ChunkMap:
@@ -259,8 +255,7 @@ class ShardedMap:
 class ShardIndexes:
     """A cache of shard indexes, least recently used dropped first, within a budget of bytes.
 
-    Each is kept with the identity of the file it was read from; where a store has no files, nothing
-    is kept.
+    Each is kept with the identity of the key it was read from (`Store.identity`).
     """
 
     __slots__ = ("_budget", "_cached", "_lock", "_used")
@@ -278,7 +273,7 @@ class ShardIndexes:
 
     def find(self, store: Store, form: IndexForm, places: Sequence[_Span]) -> list[ShardIndex]:
         """Return the indexes of shards; those not in the cache are read together."""
-        identities = [_identity(store, place) for place in places]
+        identities = [store.identity(place.key) for place in places]
         found = [self._known(*each) for each in zip(places, identities, strict=True)]
         missing = [number for number, index in enumerate(found) if index is None]
         extents = []
@@ -336,26 +331,13 @@ class _ShardNote:
 
 def _levels(schema: ArraySchema) -> Iterator[IndexForm]:
     shape, chain = schema.chunks, schema.chain
-    if schema.edges:
+    if schema.rectilinear:
         # Shards of several lengths have indexes of several sizes: they are read as a whole.
         return
     while not chain.filters and not chain.compressors and isinstance(chain.serializer, Sharding):
         sharding = chain.serializer
         yield sharding.form(shape)
         shape, chain = sharding.inner_chunks, sharding.inner_chain
-
-
-def _identity(store: Store, place: _Span) -> Hashable:
-    """Return what changes when a shard may have changed; None if nothing tells."""
-    if Feature.NATIVE not in store.features:
-        return None
-    try:
-        facts = os.stat(os.path.join(store.root, place.key))  # type: ignore[attr-defined]
-    except OSError:
-        return None
-    if time.time_ns() - facts.st_mtime_ns < _SETTLED_AFTER:
-        return None
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
 
 
 def _inside(

@@ -12,6 +12,7 @@ from ingot._lazy import deferred
 from ingot.codecs.byteorder import Bytes, byte_order
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import (
+    BytesFilter,
     ChunkSpec,
     CodecChain,
     Compressor,
@@ -19,7 +20,6 @@ from ingot.codecs.codec import (
     Raw,
     Serializer,
     Stage,
-    Viewed,
     parse_stage,
 )
 from ingot.codecs.compressors import Blosc, Gzip
@@ -105,7 +105,7 @@ def serialized(chain: CodecChain, spec: ChunkSpec) -> CodecChain:
     >>> serialized(CodecChain(), ChunkSpec((3,), np.dtype(">i4"))).serializer
     Bytes(endian='big')
     """
-    if any(isinstance(stage, Viewed) for stage in chain.compressors):
+    if any(isinstance(stage, BytesFilter) for stage in chain.compressors):
         raise UnsupportedError("zarr3: filters stand before the codec that makes bytes of an array")
     if not isinstance(chain.serializer, Raw):
         return chain

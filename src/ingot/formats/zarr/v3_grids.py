@@ -10,7 +10,7 @@ import numpy as np
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import INT64, MOST_AXES, FieldReader, shown
 from ingot.formats.zarr import v3_extension
-from ingot.grid import MOST_EDGES, RectilinearAxis
+from ingot.grid import MOST_RECTILINEAR_CHUNKS, RectilinearAxis
 
 __all__ = ["ChunkShapes", "pack", "parse"]
 
@@ -21,17 +21,17 @@ class ChunkShapes(NamedTuple):
     """The shape of a chunk, and the chunk lengths of axes that have several."""
 
     chunks: tuple[int, ...]
-    edges: tuple[RectilinearAxis | None, ...] = ()
+    rectilinear: tuple[RectilinearAxis | None, ...] = ()
 
 
 def parse(claim: object, shape: tuple[int, ...], where: str = "chunk_grid") -> ChunkShapes:
     """Return the shapes of chunks that a file claims for an array of `shape`.
 
     >>> parse({"name": "regular", "configuration": {"chunk_shape": [3]}}, (10,))
-    ChunkShapes(chunks=(3,), edges=())
+    ChunkShapes(chunks=(3,), rectilinear=())
     >>> shapes = parse({"name": "rectilinear", "configuration":
     ...     {"kind": "inline", "chunk_shapes": [4, [[1, 3], 5]]}}, (6, 7))
-    >>> shapes.chunks, shapes.edges[1].lengths.tolist()
+    >>> shapes.chunks, shapes.rectilinear[1].lengths.tolist()
     ((4, 5), [1, 1, 1, 5])
     """
     found = v3_extension.parse(claim, where, required=True)
@@ -55,11 +55,11 @@ def pack(grid: ChunkShapes) -> dict[str, Any]:
     >>> pack(ChunkShapes((4, 5), (None, RectilinearAxis([1, 1, 5]))))["configuration"]
     {'kind': 'inline', 'chunk_shapes': [4, [[1, 2], 5]]}
     """
-    if not any(grid.edges):
+    if not any(grid.rectilinear):
         return {"name": "regular", "configuration": {"chunk_shape": list(grid.chunks)}}
     shapes = [
         length if edges is None else _packed_runs(edges)
-        for edges, length in zip(grid.edges, grid.chunks, strict=True)
+        for edges, length in zip(grid.rectilinear, grid.chunks, strict=True)
     ]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
@@ -95,8 +95,8 @@ def _parse_lengths(axis: list[object], length: int, where: str) -> RectilinearAx
             raise FormatError(f"{where}: {shown(run)} is no length and no [length, count]")
         values.append(_checked(pair[0], where))
         counts.append(_checked(pair[1], where))
-    if sum(counts) > MOST_EDGES:
-        raise LimitError(f"{where}: {sum(counts)} chunks, the most is {MOST_EDGES}")
+    if sum(counts) > MOST_RECTILINEAR_CHUNKS:
+        raise LimitError(f"{where}: {sum(counts)} chunks, the most is {MOST_RECTILINEAR_CHUNKS}")
     reach = sum(value * count for value, count in zip(values, counts, strict=True))
     if not length <= reach <= INT64:
         raise FormatError(f"{where}: chunks end at {reach}, the axis has {length} items")

@@ -5,13 +5,13 @@ folder, as `local` has it.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from ingot.errors import UnsafeError
 from ingot.stores.local.scope import Dataset
-from ingot.stores.local.store import LocalStore
+from ingot.stores.local.store import LocalStore, LocalTurn
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -90,6 +90,10 @@ class FileStore:
         """Return the number of bytes of the file; None when it, or the key, is another one."""
         return self._folder.size(key) if self._owns(check_key(key)) else None
 
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity of the file; None when it, or the key, is another one."""
+        return self._folder.identity(key) if self._owns(check_key(key)) else None
+
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the name of the file, if it is there."""
         names = self._folder.names(prefix, hidden=hidden)
@@ -103,11 +107,9 @@ class FileStore:
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
         self._folder.apply(commit, durability=durability)
 
-    def change(
-        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
-    ) -> int | None:
-        """Apply the commit that `build` returns while no other writer is at work."""
-        return self._folder.change(lambda _: build(self), durability=durability)
+    def writing(self, *, durability: Durability = "full") -> LocalTurn:
+        """Return a turn to write to the file; entering it waits for the lock and recovers."""
+        return self._folder.writing(durability=durability, store=self)
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value for the file under a staged name."""

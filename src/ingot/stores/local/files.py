@@ -14,7 +14,8 @@ import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol, TypeVar
@@ -43,6 +44,8 @@ __all__ = [
 Result = TypeVar("Result")
 
 _MOST_PLACES: Final = 32
+# A file that was changed more recently may change again without another time of modification.
+_UNNOTICED_NS: Final = 100_000_000
 
 
 class Inside(Protocol):
@@ -193,6 +196,17 @@ class LocalFileSystem:
         except OverflowError:
             return None  # Beyond 64 bits there is nothing, which is for others to find out.
 
+    def identity(self, key: str) -> Hashable | None:
+        """Return facts of a plain file that change with its bytes; None where they may not."""
+        try:
+            facts = os.stat(f"{self._root.path}/{key}")
+        except OSError:
+            return None
+        recent = time.time_ns() - facts.st_mtime_ns < _UNNOTICED_NS
+        if recent or not stat.S_ISREG(facts.st_mode):
+            return None
+        return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+
     def glance(
         self, name: str, journal: str, above: Sequence[str], extents: Sequence[Extent]
     ) -> tuple[int | None, list[bytes | None]] | None:
@@ -205,7 +219,7 @@ class LocalFileSystem:
         if kept is None:
             return None
         try:
-            return kept.glance(self._root.path, journal, above, _pieces(extents))
+            return kept.read_settled(self._root.path, journal, above, _pieces(extents))
         except OverflowError:
             return None
 

@@ -193,7 +193,7 @@ def version_probe(path: str) -> tuple[Callable[[], Version | None], native.Versi
     kept = native.make_version_probe(path, _MAGIC, _system(), bytes(_SETTLED))
     if kept is None:
         return functools.partial(version, path), None
-    look_natively = kept.look
+    look_natively = kept.read
 
     def look_at() -> Version | None:
         found = look_natively()

@@ -6,7 +6,7 @@ read from the journal. Whoever applies the journal meanwhile changes nothing of 
 that is gone has become the key itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.journal import Journal, Placed, Removed, Written
@@ -86,6 +86,12 @@ class Overlay:
         staged = self._placed.get(key)
         size = None if staged is None else self._below.size(staged)
         return self._below.size(key) if size is None else size
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return the identity below; None for a key that the journal changes."""
+        if key in self._placed or key in self._removed or key in self._patches:
+            return None
+        return self._below.identity(key)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names below `prefix` as they will be."""

@@ -11,9 +11,9 @@ one, and a reader that opened the old one keeps it.
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, Self
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.commit import Transaction
@@ -41,7 +41,7 @@ from ingot.stores.store import (
 )
 from ingot.stores.versions import StoreProbe, Version, VersionProbe
 
-__all__ = ["LocalStore"]
+__all__ = ["LocalStore", "LocalTurn"]
 
 # What one call reads at once: beyond it, what that saves is little beside the work.
 _MOST_AT_ONCE: Final = 16
@@ -137,6 +137,11 @@ class LocalStore:
         with self._entered() as inside:
             return inside.size(key) if inside else None
 
+    def identity(self, key: str) -> Hashable | None:
+        """Return the device, number, modification time and size of the file, when they suffice."""
+        check_key(key)
+        return None if self._local is None else self._local.identity(key)
+
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash.
 
@@ -161,28 +166,19 @@ class LocalStore:
         """
         self._check(commit)
         if commit.edits:
-            self._work(lambda: commit, durability)
+            with LocalTurn(self, self, sync=durability == "full") as turn:
+                turn._carry_out(commit)
 
-    def change(
-        self, build: Callable[[Store], Commit], *, durability: Durability = "full"
-    ) -> int | None:
-        """Apply the commit that `build` returns, given this store while no other writer is at work.
+    def writing(
+        self, *, durability: Durability = "full", store: Store | None = None
+    ) -> "LocalTurn":
+        """Return a turn to write; entering it waits for the lock (`LockedError` after `wait`).
 
-        What `build` reads is the committed state and stays that until the commit is applied, so
-        nothing that another writer does is lost. Returns the number of the new state.
+        Then the commit of a writer that died is finished, or what it staged is discarded. What is
+        read from then on is the committed state and stays that until the turn commits, so nothing
+        that another writer does is lost. `store` is what the turn shows as its store.
         """
-        self._check(Commit())
-
-        def built() -> Commit:
-            commit = build(self)
-            try:
-                self._check(commit)
-            except BaseException:
-                self.discard(commit.edits)
-                raise
-            return commit
-
-        return self._work(built, durability)
+        return LocalTurn(self, self if store is None else store, sync=durability == "full")
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value under a staged name, and return the edit that makes it that of `key`.
@@ -261,8 +257,10 @@ class LocalStore:
         if not self._writable:
             raise ReadOnlyError(f"{self.location}: opened for reading only")
         with self._entered() as inside:
-            if inside is not None:
-                self._carry_out(inside, Commit, True, thorough=True)
+            if inside is None:
+                return
+        with LocalTurn(self, self, sync=True, thorough=True) as turn:
+            turn.commit(Commit())
 
     # One committed state
 
@@ -354,46 +352,116 @@ class LocalStore:
                 "open it again"
             )
 
-    def _work(self, build: Callable[[], Commit], durability: Durability) -> int | None:
-        sync = durability == "full"
-        inside = self._files.create(sync=sync)
-        try:
-            return self._carry_out(inside, build, sync)
-        finally:
-            inside.close()
 
-    def _carry_out(
-        self, inside: Inside, build: Callable[[], Commit], sync: bool, *, thorough: bool = False
-    ) -> int | None:
-        turn: Turn = self._alone
-        if self._locking:
-            turn = inside.lock(self._dataset.lock, self._wait, sync=sync)
-        name = self._files.transaction()
-        transaction = Transaction(
-            inside, self._dataset, turn, name, self.location, sync=sync, known=self._known
-        )
-        if turn.sequence != self._left:
-            self._known.clear()  # Another writer may have removed folders since.
+class LocalTurn:
+    """The turn of one writer of a `LocalStore`: an open folder, its lock, and one commit at most.
+
+    What is taken is noted as soon as it is taken, and `_release` gives back what is noted, once:
+    an exception at any point leaves nothing open and nothing locked.
+    """
+
+    __slots__ = ("_folder", "_lock", "_owner", "_pending", "_sync", "_thorough", "store")
+
+    def __init__(
+        self, owner: LocalStore, store: Store, *, sync: bool, thorough: bool = False
+    ) -> None:
+        self.store: Final = store
+        self._owner = owner
+        self._sync = sync
+        self._thorough = thorough
+        self._folder: Inside | None = None
+        self._lock: Turn | None = None
+        self._pending: Transaction | None = None
+
+    def __enter__(self) -> Self:
+        owner = self._owner
+        owner._check(Commit())
         try:
-            self._writer = threading.get_ident()
-            transaction.recover(thorough=thorough)
-            try:
-                commit = build()
-                sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
-                transaction.sweep(sources, self._aside.end(sources))
-            except BaseException:
-                transaction.abandon()
-                raise
-            transaction.carry_out(commit)
-            self._left = turn.sequence
-            return turn.sequence
-        except BaseException as error:
-            self._known.clear()
-            if transaction.sync_failed:
-                self._failure = str(error)
-            if transaction.decided:
-                error.add_note("the commit is decided: readers see it, the next writer finishes it")
+            self._folder = folder = owner._files.create(sync=self._sync)
+            if owner._locking:
+                self._lock = folder.lock(owner._dataset.lock, owner._wait, sync=self._sync)
+            else:
+                self._lock = owner._alone
+            self._recover(folder, self._lock)
+        except BaseException:
+            self._release()
             raise
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            pending, self._pending = self._pending, None
+            if pending is not None:
+                pending.abandon()
+                if error is not None:
+                    self._owner._known.clear()
         finally:
-            self._writer = None
-            turn.release()
+            self._release()
+
+    def commit(self, commit: Commit) -> int | None:
+        """Apply a commit and return the number of the new version; None without a lock file."""
+        try:
+            self._owner._check(commit)
+        except BaseException:
+            self._owner.discard(commit.edits)
+            raise
+        return self._carry_out(commit)
+
+    def _recover(self, folder: Inside, lock: Turn) -> None:
+        owner = self._owner
+        if lock.sequence != owner._left:
+            owner._known.clear()  # Another writer may have removed folders since.
+        owner._writer = threading.get_ident()
+        run = Transaction(
+            folder,
+            owner._dataset,
+            lock,
+            owner._files.transaction(),
+            owner.location,
+            sync=self._sync,
+            known=owner._known,
+        )
+        try:
+            run.recover(thorough=self._thorough)
+        except BaseException as error:
+            self._note(error, run)
+            raise
+        self._pending = run
+
+    def _carry_out(self, commit: Commit) -> int | None:
+        owner, lock = self._owner, self._lock
+        run, self._pending = self._pending, None
+        if run is None or lock is None:
+            raise ValueError(f"{owner.location}: a turn commits once, before its block ends")
+        try:
+            try:
+                sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
+                run.sweep(sources, owner._aside.end(sources))
+            except BaseException:
+                run.abandon()
+                raise
+            run.carry_out(commit)
+        except BaseException as error:
+            self._note(error, run)
+            raise
+        owner._left = lock.sequence
+        return lock.sequence
+
+    def _note(self, error: BaseException, run: Transaction) -> None:
+        """Keep what a failure means for the store, and say so where the commit is decided."""
+        self._owner._known.clear()
+        if run.sync_failed:
+            self._owner._failure = str(error)
+        if run.decided:
+            error.add_note("the commit is decided: readers see it, the next writer finishes it")
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        folder, self._folder = self._folder, None
+        try:
+            if lock is not None:
+                self._owner._writer = None
+                lock.release()
+        finally:
+            if folder is not None:
+                folder.close()

@@ -1,0 +1,283 @@
+//! The chunk file of bcolz: one Blosc chunk behind a head of 16 bytes and before a trailer. It holds
+//! the rows of an array that is cut along its first axis only; the last one may hold more rows than
+//! the array has.
+
+use crate::array::partial_read::{self, FIRST_READ, SMALL};
+use crate::array::scatter::{Geometry, Region};
+use crate::array::trailer::{self, Spans, Trailer};
+use crate::array::workspace::Buffers;
+use crate::chunk::decode::{Decoder, Window};
+use crate::chunk::header::{HEADER_BYTES, Header};
+use crate::chunk::scratch::Scratch;
+use crate::error::{Outcome, corrupt, malformed, unsupported};
+use crate::files::Extent;
+use crate::memory::grow;
+use std::borrow::BorrowMut;
+use std::ops::Range;
+
+const FRAME_BYTES: usize = 16;
+const FRAME: [u8; FRAME_BYTES] = *b"blpk\x01\0\0\0\x01\0\0\0\0\0\0\0";
+
+/// What a file must hold: which chunk it is, and how many rows.
+#[derive(Clone, Copy)]
+pub struct Expected {
+    pub number: usize,
+    pub row_bytes: usize,
+    pub least: usize,
+    pub most: usize,
+}
+
+impl Expected {
+    fn rows(&self, header: &Header) -> Outcome<usize> {
+        let rows = header.nbytes / self.row_bytes;
+        if !header.nbytes.is_multiple_of(self.row_bytes) || !(self.least..=self.most).contains(&rows) {
+            let most = if self.most > self.least { format!(", or up to {}", self.most) } else { String::new() };
+            return corrupt!(
+                "Blosc chunk: nbytes claims {} bytes, {} rows of {} bytes are due{most}",
+                header.nbytes,
+                self.least,
+                self.row_bytes
+            );
+        }
+        Ok(rows)
+    }
+}
+
+fn check_head(file: &[u8]) -> Outcome<()> {
+    let Some(frame) = file.first_chunk::<FRAME_BYTES>() else {
+        return corrupt!("super-chunk: a head needs {FRAME_BYTES} bytes, {} are stored", file.len());
+    };
+    if frame[..4] != FRAME[..4] {
+        return malformed!("super-chunk: it begins with b'{}', not with b'blpk'", frame[..4].escape_ascii());
+    }
+    if frame[4] != FRAME[4] {
+        return unsupported!("super-chunk: version {} is unknown", frame[4]);
+    }
+    if frame[8..] != FRAME[8..] {
+        return unsupported!("super-chunk: nchunks is not 1");
+    }
+    Ok(())
+}
+
+fn parse_header(head: &[u8], stored: usize) -> Outcome<Header> {
+    let claim = head.get(12..16).and_then(|claim| claim.first_chunk().copied()).map_or(0, u32::from_le_bytes) as usize;
+    let stored = if (HEADER_BYTES..=stored).contains(&claim) { claim } else { stored };
+    if claim < stored {
+        return malformed!("Blosc chunk: cbytes is {claim}, the header alone has {HEADER_BYTES}");
+    }
+    Header::parse(head, stored, usize::MAX)
+}
+
+/// Decode what `region` wants, given how many rows the chunk holds, and return that number.
+/// `wanted` is about how many bytes that is.
+pub fn decode<'m, R: BorrowMut<Region<'m>>>(
+    extent: &Extent<'_>,
+    expected: &Expected,
+    wanted: usize,
+    region: impl FnOnce(usize) -> Outcome<R>,
+    scratch: &mut Scratch,
+    buffers: &mut Buffers,
+) -> Outcome<usize> {
+    open(extent, expected, wanted, buffers, |found| {
+        let OpenChunk { decoder, checks, whole, extent, body, rows } = found;
+        let mut region = region(rows)?;
+        let region = region.borrow_mut();
+        let blocks = checks.blocks(decoder, region);
+        if let Some(window) = whole {
+            checks.check(window, blocks.clone())?;
+            decoder.decode_region(window, decoder.blocks_of(region), region, scratch)?;
+            return Ok(rows);
+        }
+        for (blocks, span) in checks.reads(decoder, blocks, region)? {
+            let bytes = grow(body, span.len())?;
+            extent.read(FRAME_BYTES + span.start, bytes)?;
+            let window = Window { bytes, offset: span.start };
+            checks.check(window, blocks.clone())?;
+            decoder.decode_region(window, blocks, region, scratch)?;
+        }
+        Ok(rows)
+    })
+}
+
+/// A chunk whose header, block starts and trailer are read and agree.
+pub struct OpenChunk<'a> {
+    pub decoder: &'a Decoder<'a>,
+    checks: &'a Checks<'a>,
+    /// All bytes of the chunk, when they were read at once.
+    whole: Option<Window<'a>>,
+    extent: &'a Extent<'a>,
+    body: &'a mut Vec<u8>,
+    pub rows: usize,
+}
+
+impl<'a> OpenChunk<'a> {
+    /// The trailer, and where the blocks lie; `None` without a trailer.
+    pub fn trailer(&self) -> Option<(&'a Trailer<'a>, &'a Spans)> {
+        self.checks.0.as_ref().map(|(trailer, spans)| (trailer, spans))
+    }
+
+    /// All bytes of the chunk, with every checksum compared.
+    pub fn all(&mut self) -> Outcome<&[u8]> {
+        let cbytes = self.decoder.header.cbytes;
+        let bytes = match self.whole {
+            Some(window) => window.bytes,
+            None => {
+                let bytes = grow(self.body, cbytes)?;
+                self.extent.read(FRAME_BYTES, bytes)?;
+                bytes
+            }
+        };
+        let count = self.checks.0.as_ref().map_or(0, |(_, spans)| spans.count());
+        self.checks.check(Window { bytes, offset: 0 }, 0..count)?;
+        Ok(bytes)
+    }
+
+    /// The bytes that hold one block, with its checksum compared.
+    pub fn block(&mut self, index: usize) -> Outcome<Window<'_>> {
+        let window = match (self.whole, &self.checks.0) {
+            (Some(window), _) => window,
+            (None, Some((_, spans))) => {
+                let span = spans.span(index);
+                let bytes = grow(self.body, span.len())?;
+                self.extent.read(FRAME_BYTES + span.start, bytes)?;
+                Window { bytes, offset: span.start }
+            }
+            // Without a trailer, blocks end where others start; to read all of them is simpler.
+            (None, None) => return Ok(Window { bytes: self.all()?, offset: 0 }),
+        };
+        self.checks.check(window, index..index + 1)?;
+        Ok(window)
+    }
+}
+
+/// Read what lies before and behind the blocks of a file, or all of it where `wanted` bytes are a
+/// good part, and hand it to `then`.
+pub fn open<T>(
+    extent: &Extent<'_>,
+    expected: &Expected,
+    wanted: usize,
+    buffers: &mut Buffers,
+    then: impl FnOnce(OpenChunk<'_>) -> Outcome<T>,
+) -> Outcome<T> {
+    let most_bytes = expected.most * expected.row_bytes;
+    let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= expected.least * expected.row_bytes;
+    // The size that a file may have is checked before any memory is taken for it.
+    let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
+    extent.read(0, grow(&mut buffers.head, first)?)?;
+    check_head(&buffers.head[..first])?;
+    let stored = extent.length - FRAME_BYTES;
+    let header = parse_header(&buffers.head[FRAME_BYTES..first], stored)?;
+    let rows = expected.rows(&header)?;
+    let front = FRAME_BYTES + header.data_start();
+    if first < front {
+        extent.read(0, grow(&mut buffers.head, front)?)?;
+    }
+    let Buffers { head, body, tail } = buffers;
+    let head = &head[..first.max(front)];
+    let behind = FRAME_BYTES + header.cbytes;
+    let all = head.len() == extent.length;
+    let tail = if all {
+        &head[behind..]
+    } else {
+        let tail = grow(tail, trailer_bytes(&header, extent.length - behind)?)?;
+        extent.read(behind, tail)?;
+        tail
+    };
+    let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
+    let checks = Checks::new(&decoder, head, tail, expected.number, rows)?;
+    let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
+    then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, body, rows })
+}
+
+/// Read the zone map of the chunk in a file, empty without a trailer; the checksums of the trailer
+/// are compared.
+pub fn zone(extent: &Extent<'_>, expected: &Expected, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
+    let first = extent.length.min(FIRST_READ);
+    extent.read(0, grow(&mut buffers.head, first)?)?;
+    check_head(&buffers.head[..first])?;
+    let header = parse_header(&buffers.head[FRAME_BYTES..first], extent.length - FRAME_BYTES)?;
+    let rows = expected.rows(&header)?;
+    let (front, behind) = (FRAME_BYTES + trailer::front(&header), FRAME_BYTES + header.cbytes);
+    if extent.length == behind {
+        return Ok(Vec::new());
+    }
+    if first < front {
+        extent.read(0, grow(&mut buffers.head, front)?)?;
+    }
+    let tail = grow(&mut buffers.tail, trailer_bytes(&header, extent.length - behind)?)?;
+    extent.read(behind, tail)?;
+    let head = &buffers.head[FRAME_BYTES..front];
+    let spans = Spans::of(&header, &head[HEADER_BYTES..])?;
+    let found = Trailer::parse(tail)?;
+    found.check(head, spans.count(), expected.number as u64, rows)?;
+    Ok(found.zone().to_vec())
+}
+
+/// The size of the trailer, which has a checksum for each block, a zone map, and its two ends.
+fn trailer_bytes(header: &Header, stored: usize) -> Outcome<usize> {
+    let most = 4 * header.nbytes.div_ceil(header.blocksize.max(1)) + 4096;
+    if stored > most {
+        return corrupt!("chunk trailer: {stored} bytes behind the chunk, {most} are the most");
+    }
+    Ok(stored)
+}
+
+/// The checksums of a chunk, if it has any.
+struct Checks<'a>(Option<(Trailer<'a>, Spans)>);
+
+impl<'a> Checks<'a> {
+    /// Parse the trailer, and compare everything but the blocks.
+    fn new(decoder: &Decoder<'_>, head: &[u8], tail: &'a [u8], number: usize, rows: usize) -> Outcome<Self> {
+        if tail.is_empty() {
+            return Ok(Self(None));
+        }
+        let front = trailer::front(decoder.header);
+        let spans = Spans::of(decoder.header, decoder.starts)?;
+        let found = Trailer::parse(tail)?;
+        found.check(&head[FRAME_BYTES..FRAME_BYTES + front], spans.count(), number as u64, rows)?;
+        Ok(Self(Some((found, spans))))
+    }
+
+    /// The blocks that hold the wanted items; also of a chunk that is stored uncompressed.
+    fn blocks(&self, decoder: &Decoder<'_>, wanted: &Geometry) -> Range<usize> {
+        if !decoder.header.memcpyed() || self.0.is_none() {
+            return decoder.blocks_of(wanted);
+        }
+        let (first, end) = wanted.span();
+        let (size, block) = (wanted.itemsize(), decoder.header.blocksize);
+        first * size / block..(end * size).div_ceil(block)
+    }
+
+    fn check(&self, window: Window<'_>, blocks: Range<usize>) -> Outcome<()> {
+        let Some((trailer, spans)) = &self.0 else { return Ok(()) };
+        for index in blocks {
+            let span = spans.span(index);
+            let (start, end) = (span.start - window.offset, span.end - window.offset);
+            trailer.check_block(index, &window.bytes[start..end])?;
+        }
+        Ok(())
+    }
+
+    fn reads(
+        &self,
+        decoder: &Decoder<'_>,
+        blocks: Range<usize>,
+        wanted: &Geometry,
+    ) -> Outcome<Vec<(Range<usize>, Range<usize>)>> {
+        match &self.0 {
+            Some((_, spans)) if decoder.header.memcpyed() && !blocks.is_empty() => {
+                let span = spans.span(blocks.start).start..spans.span(blocks.end - 1).end;
+                Ok(vec![(blocks, span)])
+            }
+            _ => partial_read::reads(decoder, blocks, wanted),
+        }
+    }
+}
+
+/// Write the file of `chunk` to `out`: head, chunk, trailer.
+pub fn pack(chunk: &[u8], zone: &[u8], number: usize, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
+    out.clear();
+    out.extend_from_slice(&FRAME);
+    out.extend_from_slice(chunk);
+    trailer::pack(chunk, number as u64, rows, zone, out)
+}

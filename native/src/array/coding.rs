@@ -1,0 +1,250 @@
+//! How the stored bytes of a chunk become items, and items bytes to be stored.
+//!
+//! One codec, and perhaps a checksum behind it: a CRC-32C of all that the codec made. The bytes are
+//! in memory, or still in a file; then only those that are needed are read, as far as the codec and
+//! the checksum allow.
+
+use crate::array::partial_read;
+use crate::array::scatter::Region;
+use crate::array::workspace::Buffers;
+use crate::chunk::codecs::streams::{Codecs, Whole};
+use crate::chunk::decode::{Decoder, Window};
+use crate::chunk::encode::{self, Packer};
+use crate::chunk::header::HEADER_BYTES;
+use crate::chunk::scratch::Scratch;
+use crate::error::{Outcome, corrupt};
+use crate::files::Extent;
+use crate::files::verified::{CHECKSUM_BYTES, Check, Verified, Verify};
+use crate::interrupt::Interrupt;
+use crate::memory::grow;
+use std::sync::Arc;
+
+/// How the bytes of a chunk are compressed.
+#[derive(Clone, Copy, Debug)]
+pub enum Compression {
+    Raw,
+    Blosc(encode::Recipe),
+    /// One compressed stream over the whole chunk.
+    Stream(Whole),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Coding {
+    pub compression: Compression,
+    /// Whether a CRC-32C lies behind each chunk.
+    pub checksum: bool,
+    pub verify: Verify,
+    /// Whether each chunk lies in a chunk file, with a head and a trailer.
+    pub framed: bool,
+}
+
+impl Coding {
+    /// The same for the bytes in front of the checksum.
+    pub fn without_checksum(self) -> Self {
+        Self { checksum: false, ..self }
+    }
+
+    /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file: by parts, once
+    /// it was found to agree with its checksum.
+    #[allow(clippy::too_many_arguments, reason = "memory of the thread is handed on in parts")]
+    pub fn read_verified(
+        &self,
+        verified: &Verified,
+        extent: &Extent<'_>,
+        expected: usize,
+        region: &mut Region<'_>,
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+        chunk: &mut Vec<u8>,
+    ) -> Outcome<()> {
+        if !self.checksum {
+            return self.read(extent, expected, region, scratch, buffers, chunk);
+        }
+        match verified.check(self.verify, extent) {
+            Check::Compare(unverified) => {
+                self.read(extent, expected, region, scratch, buffers, chunk)?;
+                verified.remember(unverified);
+                Ok(())
+            }
+            Check::Skip => {
+                let length = extent.length.saturating_sub(CHECKSUM_BYTES);
+                let inside = Extent { key: extent.key, file: Arc::clone(&extent.file), length, ..*extent };
+                self.without_checksum().read(&inside, expected, region, scratch, buffers, chunk)
+            }
+        }
+    }
+
+    /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file.
+    fn read(
+        &self,
+        extent: &Extent<'_>,
+        expected: usize,
+        region: &mut Region<'_>,
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+        chunk: &mut Vec<u8>,
+    ) -> Outcome<()> {
+        match self.compression {
+            Compression::Blosc(_) if !self.checksum => partial_read::decode(extent, expected, region, scratch, buffers),
+            Compression::Raw if !self.checksum => read_raw(extent, expected, region, buffers),
+            _ => {
+                self.check_stored(extent.length, expected)?;
+                self.decode(extent.read_all(&mut buffers.body)?, expected, region, scratch, chunk)
+            }
+        }
+    }
+
+    /// Decode what `region` wants of a chunk of `expected` bytes that is stored as `bytes`.
+    pub fn decode(
+        &self,
+        bytes: &[u8],
+        expected: usize,
+        region: &mut Region<'_>,
+        scratch: &mut Scratch,
+        chunk: &mut Vec<u8>,
+    ) -> Outcome<()> {
+        let bytes = self.checked(bytes)?;
+        match self.compression {
+            Compression::Blosc(_) => {
+                let header = partial_read::parse_header(bytes, bytes.len(), expected)?;
+                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
+                decoder.decode_region(Window { bytes, offset: 0 }, decoder.blocks_of(region), region, scratch)
+            }
+            Compression::Raw => {
+                check_raw(bytes.len(), expected)?;
+                region.scatter(0..expected, Window { bytes, offset: 0 });
+                Ok(())
+            }
+            Compression::Stream(whole) => {
+                if let Some(out) = region.as_slice().filter(|out| out.len() == expected) {
+                    return scratch.codecs.decode_whole(whole, bytes, out);
+                }
+                let chunk = grow(chunk, expected)?;
+                scratch.codecs.decode_whole(whole, bytes, chunk)?;
+                region.scatter(0..expected, Window { bytes: chunk, offset: 0 });
+                Ok(())
+            }
+        }
+    }
+
+    /// Decode a whole chunk that lies in a file.
+    pub fn read_whole(
+        &self,
+        extent: &Extent<'_>,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+        buffers: &mut Buffers,
+    ) -> Outcome<()> {
+        if matches!(self.compression, Compression::Raw) && !self.checksum {
+            check_raw(extent.length, out.len())?;
+            return extent.read(0, out);
+        }
+        self.check_stored(extent.length, out.len())?;
+        let bytes = self.checked(extent.read_all(&mut buffers.body)?)?;
+        match self.compression {
+            Compression::Blosc(_) => {
+                let header = partial_read::parse_header(bytes, bytes.len(), out.len())?;
+                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
+                decoder.decode_whole(bytes, out, scratch, 1, &Interrupt::never())
+            }
+            Compression::Raw => {
+                check_raw(bytes.len(), out.len())?;
+                out.copy_from_slice(bytes);
+                Ok(())
+            }
+            Compression::Stream(whole) => scratch.codecs.decode_whole(whole, bytes, out),
+        }
+    }
+
+    /// Encode a chunk, and hand the bytes to be stored to `keep`.
+    pub fn encode<T>(
+        &self,
+        chunk: &[u8],
+        scratch: &mut Scratch,
+        packer: &mut Packer,
+        keep: impl FnOnce(&[u8]) -> Outcome<T>,
+    ) -> Outcome<T> {
+        match self.compression {
+            Compression::Raw if !self.checksum => return keep(chunk),
+            Compression::Raw => {
+                packer.clear();
+                packer.push(chunk)?;
+            }
+            Compression::Blosc(recipe) => encode::encode(chunk, recipe, packer, scratch, 1, &Interrupt::never())?,
+            Compression::Stream(whole) => {
+                packer.clear();
+                let mut used = Ok(0);
+                packer.fill(Codecs::most_encoded(chunk.len()), |space| {
+                    used = scratch.codecs.encode_whole(whole, chunk, space);
+                    *used.as_ref().unwrap_or(&0)
+                })?;
+                used?;
+            }
+        }
+        self.finish(packer, keep)
+    }
+
+    /// Put the checksum behind what the codec has made, and hand all of it to `keep`.
+    pub fn finish<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
+        if self.checksum {
+            let checksum = crc32c::crc32c(packer.bytes());
+            packer.push(&checksum.to_le_bytes())?;
+        }
+        keep(packer.bytes())
+    }
+
+    /// Whether chunks are stored as their items lie in memory.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.compression, Compression::Raw) && !self.checksum && !self.framed
+    }
+
+    /// Whether a part of a chunk of `stored` bytes can be read for less than all of it.
+    pub fn reads_part(&self, stored: usize) -> bool {
+        stored > partial_read::SMALL && !matches!(self.compression, Compression::Stream(_))
+    }
+
+    /// No encoder makes twice as much of its input; longer chunks are refused before they are read.
+    pub fn check_stored(&self, stored: usize, expected: usize) -> Outcome<()> {
+        if stored / 2 > expected + (32 << 10) {
+            return corrupt!("{stored} bytes are stored for a chunk of {expected} bytes");
+        }
+        Ok(())
+    }
+
+    /// The bytes in front of the checksum, which they agree with.
+    fn checked<'a>(&self, bytes: &'a [u8]) -> Outcome<&'a [u8]> {
+        if !self.checksum {
+            return Ok(bytes);
+        }
+        match bytes.split_last_chunk::<CHECKSUM_BYTES>() {
+            Some((inside, checksum)) => {
+                let (claim, fact) = (u32::from_le_bytes(*checksum), crc32c::crc32c(inside));
+                if claim != fact {
+                    return corrupt!("crc32c: the checksum is {fact:#010x}, {claim:#010x} is stored");
+                }
+                Ok(inside)
+            }
+            None => corrupt!("crc32c: {} bytes hold no checksum", bytes.len()),
+        }
+    }
+}
+
+fn check_raw(stored: usize, expected: usize) -> Outcome<()> {
+    if stored != expected {
+        return corrupt!("the chunk has {stored} bytes, the array needs {expected}");
+    }
+    Ok(())
+}
+
+fn read_raw(extent: &Extent<'_>, expected: usize, region: &mut Region<'_>, buffers: &mut Buffers) -> Outcome<()> {
+    check_raw(extent.length, expected)?;
+    let (first, end) = region.span();
+    let (first, end) = (first * region.itemsize(), end * region.itemsize());
+    if let Some(out) = region.as_slice() {
+        return extent.read(first, out);
+    }
+    let bytes = grow(&mut buffers.body, end - first)?;
+    extent.read(first, bytes)?;
+    region.scatter(first..end, Window { bytes, offset: first });
+    Ok(())
+}

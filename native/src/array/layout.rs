@@ -1,0 +1,63 @@
+//! An array as the kernel sees it: where its chunks lie, how they are coded, and which items they
+//! hold. Three values that are independent of each other.
+//!
+//! A `Layout` is made once per opened array. Beside the three values it has what was learnt of the
+//! array's files: which chunks agreed with their checksum, and the indexes of shards. Operations are
+//! in the modules of their subjects: `read`, `gather`, `staging`, `zones`, `search`.
+
+use crate::array::addresses::Addresses;
+use crate::array::coding::{Coding, Compression};
+use crate::array::grid::Grid;
+use crate::array::shards::IndexCache;
+use crate::error::{Error, Kind, Outcome};
+use crate::files::verified::Verified;
+use std::sync::Arc;
+
+pub struct Layout {
+    /// Where.
+    pub addresses: Arc<Addresses>,
+    /// How coded.
+    pub coding: Coding,
+    /// Which items.
+    pub grid: Grid,
+    pub verified: Verified,
+    pub indexes: IndexCache,
+}
+
+/// Why a chunk could not be used.
+pub struct Failure {
+    pub coords: Vec<usize>,
+    pub key: String,
+    pub error: Error,
+}
+
+impl Layout {
+    pub fn new(addresses: Arc<Addresses>, coding: Coding, grid: Grid) -> Outcome<Self> {
+        let wrong = |text: &str| Err(Error::new(Kind::Argument, text));
+        let blosc = matches!(coding.compression, Compression::Blosc(_));
+        if coding.framed && (!grid.is_c_order() || grid.shape.is_empty() || !blosc) {
+            return wrong("rows are stored one after the other, in Blosc chunks");
+        }
+        if let Addresses::Indexed(_, format) = &*addresses
+            && format.axes() != grid.shape.len()
+        {
+            return wrong("shape and sharding do not fit together");
+        }
+        Ok(Self { addresses, coding, grid, verified: Verified::default(), indexes: IndexCache::default() })
+    }
+
+    /// The same array in another shape, nothing being known of its files; `None` for an array in
+    /// shards, or for another number of axes.
+    pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
+        if matches!(*self.addresses, Addresses::Indexed(..)) {
+            return None;
+        }
+        Some(Self {
+            addresses: Arc::clone(&self.addresses),
+            coding: self.coding,
+            grid: self.grid.resized(shape, short)?,
+            verified: Verified::default(),
+            indexes: IndexCache::default(),
+        })
+    }
+}

@@ -1,0 +1,21 @@
+//! The chunks of one array: where they lie, how they are coded, and which items they hold.
+
+pub mod addresses;
+mod chunk_file;
+pub mod coding;
+pub mod comparison;
+pub mod gather;
+pub mod grid;
+mod index_arrays;
+pub mod layout;
+pub mod partial_read;
+pub mod read;
+mod rows;
+pub mod scatter;
+pub mod search;
+pub mod selection;
+pub mod shards;
+pub mod staging;
+mod trailer;
+pub mod workspace;
+pub mod zones;

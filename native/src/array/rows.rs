@@ -1,0 +1,212 @@
+//! Chunks of rows: arrays that are cut along their first axis only, into chunk files. The last chunk
+//! is stored as short as it is, and all chunks are stored.
+
+use crate::array::chunk_file::{self, Expected, OpenChunk};
+use crate::array::coding::{Coding, Compression};
+use crate::array::grid::Grid;
+use crate::array::layout::{Failure, Layout};
+use crate::array::scatter::{Axis, Region, Source};
+use crate::array::staging::repeat_item;
+use crate::array::workspace::{Buffers, Workspace};
+use crate::chunk::decode::Window;
+use crate::chunk::encode::{self, Packer};
+use crate::chunk::header::HEADER_BYTES;
+use crate::chunk::scratch::Scratch;
+use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::files::{Extent, Root};
+use crate::interrupt::Interrupt;
+use crate::memory::grow;
+
+/// What the file of chunk `number` must hold.
+pub fn expected(grid: &Grid, number: usize) -> Expected {
+    Expected { number, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
+}
+
+/// What it must hold before it is written: of an array that grows, the last chunk has fewer rows.
+fn expected_before(grid: &Grid, number: usize) -> Expected {
+    let rows = grid.rows(number);
+    let short = grid.short.filter(|short| short.0 == number);
+    Expected { least: short.map_or(rows, |short| short.1.min(rows)), ..expected(grid, number) }
+}
+
+/// The chunk files of an array that is read.
+pub struct RowChunks<'a> {
+    pub layout: &'a Layout,
+    root: Root,
+}
+
+impl<'a> RowChunks<'a> {
+    pub fn open(layout: &'a Layout) -> Outcome<Self> {
+        Ok(Self { layout, root: layout.addresses.keys().open()? })
+    }
+
+    /// Let `work` use chunk `number`, of which it wants about `wanted` bytes.
+    pub fn visit(
+        &self,
+        number: usize,
+        wanted: usize,
+        buffers: &mut Buffers,
+        work: impl FnOnce(OpenChunk<'_>) -> Outcome<()>,
+    ) -> Result<(), Failure> {
+        let key = self.layout.addresses.key(&[number]);
+        let done = match self.root.extent(&key) {
+            Ok(Some(extent)) => chunk_file::open(&extent, &expected(&self.layout.grid, number), wanted, buffers, work),
+            Ok(None) => corrupt!("the chunk is missing"),
+            Err(error) => Err(error),
+        };
+        done.map_err(|error| Failure { coords: vec![number], key, error })
+    }
+}
+
+/// Read what `region` wants of a chunk.
+pub fn read(
+    grid: &Grid,
+    extent: Option<&Extent<'_>>,
+    number: usize,
+    region: &mut Region<'_>,
+    scratch: &mut Scratch,
+    buffers: &mut Buffers,
+) -> Outcome<()> {
+    let Some(extent) = extent else {
+        return corrupt!("the chunk is missing");
+    };
+    let wanted = region.count() * grid.itemsize;
+    chunk_file::decode(extent, &expected(grid, number), wanted, |_| Ok(region), scratch, buffers)?;
+    Ok(())
+}
+
+/// Encode the file of a chunk: `source` is what it gets, all of it when it is `whole`; `old` finds
+/// what is stored of it now.
+#[allow(clippy::too_many_arguments, reason = "as of its caller")]
+pub fn encode<'f, T>(
+    coding: &Coding,
+    grid: &Grid,
+    old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
+    number: usize,
+    source: &Source<'_>,
+    whole: bool,
+    workspace: &mut Workspace,
+    keep: impl FnOnce(&[u8]) -> Outcome<T>,
+) -> Outcome<T> {
+    let Compression::Blosc(recipe) = coding.compression else {
+        return Err(Error::new(Kind::Argument, "only Blosc chunks have a head and a trailer"));
+    };
+    let rows = grid.rows(number);
+    let size = rows * grid.row_bytes();
+    let old = if whole { None } else { old()? };
+    if let Some(extent) = &old
+        && let Some(added) = source.as_slice()
+        && source.span().1 * grid.itemsize == size
+        && append(recipe, grid, extent, number, added, workspace)?
+    {
+        return keep(&workspace.framed);
+    }
+    let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
+    // Rows that lie together are encoded in place.
+    if whole && let Some(plain) = source.as_slice().filter(|plain| plain.len() == size) {
+        pack(recipe, grid, plain, number, scratch, packer, framed)?;
+        return keep(framed);
+    }
+    let chunk = grow(chunk, size)?;
+    if !whole {
+        match old {
+            Some(extent) => decode(grid, &extent, number, chunk, scratch, buffers)?,
+            None => return corrupt!("the chunk is missing"),
+        }
+    }
+    source.gather(chunk);
+    pack(recipe, grid, chunk, number, scratch, packer, framed)?;
+    keep(framed)
+}
+
+/// Write the file of a chunk that holds `plain` to `framed`.
+fn pack(
+    recipe: encode::Recipe,
+    grid: &Grid,
+    plain: &[u8],
+    number: usize,
+    scratch: &mut Scratch,
+    packer: &mut Packer,
+    framed: &mut Vec<u8>,
+) -> Outcome<()> {
+    encode::encode(plain, recipe, packer, scratch, 1, &Interrupt::never())?;
+    let zone = grid.items.map_or_else(Vec::new, |items| items.zone(plain));
+    chunk_file::pack(packer.bytes(), &zone, number, grid.rows(number), framed)
+}
+
+/// Decode the rows of a chunk as it is stored into `out`; the fill value follows where there are
+/// fewer.
+fn decode(
+    grid: &Grid,
+    extent: &Extent<'_>,
+    number: usize,
+    out: &mut [u8],
+    scratch: &mut Scratch,
+    buffers: &mut Buffers,
+) -> Outcome<()> {
+    let (expected, size) = (expected_before(grid, number), grid.itemsize);
+    let (row, bytes) = (expected.row_bytes / size, out.len());
+    let wanted = bytes / expected.row_bytes;
+    let memory = &mut *out;
+    let region = |rows: usize, memory| {
+        let count = rows.min(wanted) * row;
+        let axis = Axis { size: rows * row, start: 0, count, step: 1, stride: size as isize };
+        Region::new(&[axis], size, 0, memory)
+    };
+    let rows = chunk_file::decode(extent, &expected, bytes, |rows| region(rows, memory), scratch, buffers)?;
+    if rows < wanted {
+        repeat_item(&mut out[rows * expected.row_bytes..], &grid.fill);
+    }
+    Ok(())
+}
+
+/// Write to `workspace.framed` the file of a chunk that holds what `extent` holds, and `added`
+/// behind it. Blocks that were full keep their bytes; only the last one is decoded, and encoded again
+/// with what follows. Return false where the whole chunk has to be encoded.
+fn append(
+    recipe: encode::Recipe,
+    grid: &Grid,
+    extent: &Extent<'_>,
+    number: usize,
+    added: &[u8],
+    workspace: &mut Workspace,
+) -> Outcome<bool> {
+    let expected = expected_before(grid, number);
+    let rows = grid.rows(number);
+    let size = rows * expected.row_bytes;
+    let recipe = recipe.settled(size, HEADER_BYTES)?;
+    let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
+    chunk_file::open(extent, &expected, size, buffers, |mut open: OpenChunk<'_>| {
+        let (decoder, held) = (open.decoder, size - added.len());
+        let Some((trailer, spans)) = open.trailer() else { return Ok(false) };
+        let kept = held.saturating_sub(1) / recipe.blocksize;
+        if kept == 0 || decoder.header.nbytes != held {
+            return Ok(false);
+        }
+        let bytes = open.all()?;
+        if !recipe.wrote(bytes) {
+            return Ok(false);
+        }
+        let start = kept * recipe.blocksize;
+        let tail = grow(chunk, size - start)?;
+        let (before, behind) = tail.split_at_mut(held - start);
+        decoder.decode_block(Window { bytes, offset: 0 }, kept, before, None, scratch)?;
+        behind.copy_from_slice(added);
+        let zone = match grid.items {
+            None => Vec::new(),
+            Some(items) => {
+                // An item may have started in the block before.
+                let last = before.len().checked_sub(items.size).map(|start| &before[start..]);
+                let zone = last.and_then(|last| items.zone_behind(trailer.zone(), held / items.size, last, added));
+                let Some(zone) = zone else { return Ok(false) };
+                zone
+            }
+        };
+        let blocks = (0..kept).map(|index| &bytes[spans.span(index)]);
+        if !encode::encode_behind(blocks, tail, &recipe, packer, scratch)? {
+            return Ok(false);
+        }
+        chunk_file::pack(packer.bytes(), &zone, number, rows, framed)?;
+        Ok(true)
+    })
+}

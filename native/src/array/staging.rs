@@ -1,0 +1,189 @@
+//! New images of an array's chunks, staged from memory: the rest of a partly covered chunk is read, the
+//! new items are gathered, all is encoded and written under staged names.
+
+use crate::array::addresses::Addresses;
+use crate::array::coding::Compression;
+use crate::array::layout::{Failure, Layout};
+use crate::array::scatter::{Geometry, Source, SourceMemory};
+use crate::array::selection::{ChunkPart, Selection};
+use crate::array::workspace::Workspace;
+use crate::array::{rows, shards};
+use crate::chunk::encode;
+use crate::chunk::filters;
+use crate::chunk::header::Filter;
+use crate::error::{Kind, Outcome};
+use crate::files::{Extent, Root};
+use crate::interrupt::Interrupt;
+use crate::memory::grow;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs of at least so many items are worth a vector step each.
+const LONG_RUN: usize = 32;
+
+/// A staged chunk or shard; no image when it holds nothing but the fill value.
+pub struct Staged {
+    pub coords: Vec<usize>,
+    pub image: Option<Image>,
+}
+
+/// A staged file, with its size and checksum.
+pub struct Image {
+    pub key: String,
+    pub size: usize,
+    /// The CRC-32 of zlib, which journals use.
+    pub checksum: u32,
+}
+
+/// Encode the files number `files` that the selection touches, each into a new file of
+/// `transaction`; a file is a chunk or a shard.
+pub fn stage(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    files: Range<usize>,
+    threads: usize,
+    transaction: &str,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
+    let keys = match &*selection.layout.addresses {
+        Addresses::Keyed(keys) => keys,
+        Addresses::Indexed(keys, format) => {
+            return shards::stage(selection, keys, format, files, threads, transaction, workspace, interrupt);
+        }
+    };
+    let root = keys.create()?;
+    let chunks = files.start..files.end.min(selection.count());
+    let staged = Mutex::new(Vec::new());
+    let failures = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(chunks.start);
+    let work = |workspace: &mut Workspace| {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= chunks.end {
+            return Ok(false);
+        }
+        let part = selection.chunk(number);
+        let coords = part.coords();
+        let write = |bytes: &[u8]| {
+            let key = keys.staged_key(&coords, transaction);
+            root.write_new(&key, bytes)?;
+            Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
+        };
+        let key = keys.key(&coords);
+        match encode_chunk(selection, &part, || root.extent(&key), workspace, write) {
+            Ok(image) => staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
+            Err(error) if error.kind == Kind::Argument => return Err(error),
+            Err(error) => failures.lock().expect("no thread panics").push(Failure { coords, key, error }),
+        }
+        Ok(true)
+    };
+    let bytes = chunks.len().saturating_mul(selection.layout.grid.chunk_bytes);
+    let outcome = interrupt.share(selection.threads(threads, bytes).min(chunks.len()), workspace, work);
+    let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
+    Ok((staged, failures.into_inner().expect("no thread panics")))
+}
+
+/// Encode one chunk and hand its bytes to `keep`; `None` when it holds nothing but the fill value.
+/// `old` finds what is stored of it now, if that is needed.
+pub fn encode_chunk<'f, T>(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    part: &ChunkPart<'_, SourceMemory<'_>>,
+    old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
+    workspace: &mut Workspace,
+    keep: impl FnOnce(&[u8]) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    let source = part.source()?;
+    let Layout { coding, grid, .. } = selection.layout;
+    let mut whole = true;
+    let mut padded = false;
+    for (axis, part) in part.parts().iter().enumerate() {
+        let valid = grid.chunk[axis].min(grid.shape[axis] - part.chunk * grid.chunk[axis]);
+        whole &= selection.steps()[axis] == 1 && part.count == valid;
+        padded |= valid < grid.chunk[axis];
+    }
+    if coding.framed {
+        let number = part.parts()[0].chunk;
+        return rows::encode(coding, grid, old, number, &source, whole, workspace, keep).map(Some);
+    }
+    let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
+    if whole
+        && !padded
+        && let Some(recipe) = shuffled_in_place(coding.compression, grid.itemsize, &source)
+    {
+        if source.is_all(&grid.fill) {
+            return Ok(None);
+        }
+        let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&source, start, planes);
+        if encode::encode_shuffled(grid.chunk_bytes, recipe, packer, scratch, shuffle)? {
+            return coding.finish(packer, keep).map(Some);
+        }
+    }
+    let chunk = grow(chunk, grid.chunk_bytes)?;
+    if !whole {
+        match old()? {
+            Some(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
+            None => repeat_item(chunk, &grid.fill),
+        }
+    } else if padded {
+        repeat_item(chunk, &grid.fill);
+    }
+    source.gather(chunk);
+    if is_all(chunk, &grid.fill) {
+        return Ok(None);
+    }
+    coding.encode(chunk, scratch, packer, keep).map(Some)
+}
+
+/// The recipe of chunks whose items can be shuffled in place, without gathering them first.
+fn shuffled_in_place(compression: Compression, itemsize: usize, wanted: &Geometry) -> Option<encode::Recipe> {
+    let (items, dense) = wanted.run_shape();
+    match compression {
+        Compression::Blosc(recipe)
+            if recipe.filter == Filter::Shuffle
+                && recipe.typesize == itemsize
+                && (2..=255).contains(&recipe.typesize)
+                && dense
+                && items >= LONG_RUN =>
+        {
+            Some(recipe)
+        }
+        _ => None,
+    }
+}
+
+/// The staged files in order. All are removed when the call failed: no caller knows their names.
+pub fn in_order(root: &Root, mut staged: Vec<(usize, Staged)>, outcome: Outcome<()>) -> Outcome<Vec<Staged>> {
+    if let Err(error) = outcome {
+        for (_, Staged { image, .. }) in staged {
+            image.inspect(|image| root.remove(&image.key));
+        }
+        return Err(error);
+    }
+    staged.sort_unstable_by_key(|(number, _)| *number);
+    Ok(staged.into_iter().map(|(_, staged)| staged).collect())
+}
+
+/// Shuffle the items of a whole chunk, from byte `start` of the chunk on, as many as fill `planes`.
+fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
+    let size = source.itemsize();
+    let (first, count) = (start / size, planes.len() / size);
+    source.for_each_dense_run(first..first + count, |start, items| {
+        filters::shuffle(items, size, &mut planes[start - first..], count);
+    });
+}
+
+/// Fill `chunk` with copies of `item`.
+pub fn repeat_item(chunk: &mut [u8], item: &[u8]) {
+    if item.iter().all(|byte| *byte == item[0]) {
+        chunk.fill(item[0]);
+        return;
+    }
+    for place in chunk.chunks_exact_mut(item.len()) {
+        place.copy_from_slice(item);
+    }
+}
+
+/// Whether `chunk` holds only copies of `item`, byte for byte.
+pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
+    chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
+}

@@ -1,0 +1,217 @@
+//! The trailer behind a Blosc chunk in a chunk file: a checksum of the chunk's front, one of each block,
+//! and the chunk's zone map. The bytes are the same as those of the Python twin.
+
+use crate::chunk::header::{HEADER_BYTES, Header};
+use crate::error::{Outcome, corrupt, unsupported};
+use std::ops::Range;
+
+const MAGIC: &[u8; 4] = b"igt1";
+const VERSION: u8 = 1;
+/// Up to the checksum of the front.
+const HEAD: usize = 24;
+const FOOT: usize = 8;
+const LEAST: usize = HEAD + 4 + FOOT;
+
+/// A trailer that agrees with its own checksum.
+pub struct Trailer<'a> {
+    bytes: &'a [u8],
+    blocks: usize,
+}
+
+/// Where the blocks of a chunk start and end; they may lie in any order.
+pub struct Spans {
+    starts: Vec<usize>,
+    sorted: Vec<usize>,
+    /// The size of blocks that are stored uncompressed, in order.
+    plain: usize,
+    count: usize,
+    cbytes: usize,
+}
+
+impl Spans {
+    /// `starts` are the bytes of the block starts.
+    pub fn of(header: &Header, starts: &[u8]) -> Outcome<Self> {
+        if header.extended() {
+            return corrupt!("chunk trailer: it stands behind a Blosc 2 chunk, which has none");
+        }
+        let cbytes = header.cbytes;
+        if header.memcpyed() || header.nbytes == 0 {
+            let count = if header.nbytes == 0 { 0 } else { header.nbytes.div_ceil(header.blocksize) };
+            return Ok(Self { starts: Vec::new(), sorted: Vec::new(), plain: header.blocksize, count, cbytes });
+        }
+        let count = header.block_count();
+        let starts = (0..count).map(|index| header.block_start(starts, index)).collect::<Outcome<Vec<_>>>()?;
+        let mut sorted = starts.clone();
+        sorted.sort_unstable();
+        Ok(Self { starts, sorted, plain: 0, count, cbytes })
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn span(&self, index: usize) -> Range<usize> {
+        if self.plain > 0 {
+            let start = HEADER_BYTES + index * self.plain;
+            return start..self.cbytes.min(start + self.plain);
+        }
+        let start = self.starts[index];
+        let next = self.sorted.partition_point(|other| *other <= start);
+        start..self.sorted.get(next).copied().unwrap_or(self.cbytes)
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn compare(what: &str, fact: u32, claim: u32) -> Outcome<()> {
+    if fact != claim {
+        return corrupt!("chunk trailer: the CRC-32C of the {what} is {fact:#010x}, {claim:#010x} is stored");
+    }
+    Ok(())
+}
+
+impl<'a> Trailer<'a> {
+    /// Parse all bytes behind a chunk.
+    pub fn parse(bytes: &'a [u8]) -> Outcome<Self> {
+        if bytes.len() < LEAST || &bytes[..4] != MAGIC {
+            return corrupt!("chunk trailer: {} bytes behind the chunk are no trailer", bytes.len());
+        }
+        let foot = bytes.len() - FOOT;
+        if word(bytes, foot) as usize != bytes.len() {
+            let claim = word(bytes, foot);
+            return corrupt!("chunk trailer: its length claims {claim} bytes, {} are stored", bytes.len());
+        }
+        compare("trailer", crc32c::crc32c(&bytes[..foot + 4]), word(bytes, foot + 4))?;
+        let (version, flags) = (bytes[4], bytes[5]);
+        if version != VERSION || flags != 0 {
+            return unsupported!("chunk trailer: version {version} with flags {flags} is unknown");
+        }
+        let (zone, blocks) = (usize::from(bytes[6]) | usize::from(bytes[7]) << 8, word(bytes, 8) as usize);
+        if blocks.checked_mul(4).and_then(|size| size.checked_add(LEAST + zone)) != Some(bytes.len()) {
+            return corrupt!(
+                "chunk trailer: {blocks} blocks and a zone map of {zone} bytes do not fill {} bytes",
+                bytes.len()
+            );
+        }
+        Ok(Self { bytes, blocks })
+    }
+
+    pub fn number(&self) -> u64 {
+        u64::from(word(self.bytes, 12)) | u64::from(word(self.bytes, 16)) << 32
+    }
+
+    pub fn rows(&self) -> usize {
+        word(self.bytes, 20) as usize
+    }
+
+    pub fn zone(&self) -> &'a [u8] {
+        let start = HEAD + 4 + 4 * self.blocks;
+        &self.bytes[start..self.bytes.len() - FOOT]
+    }
+
+    /// Compare everything but the blocks; `front` is the header and the block starts.
+    pub fn check(&self, front: &[u8], blocks: usize, number: u64, rows: usize) -> Outcome<()> {
+        if self.number() != number {
+            return corrupt!("chunk trailer: this is chunk {}, not {number}", self.number());
+        }
+        if self.blocks != blocks {
+            return corrupt!("chunk trailer: checksums of {} blocks, the chunk has {blocks}", self.blocks);
+        }
+        if self.rows() != rows {
+            return corrupt!("chunk trailer: {} rows are claimed, the chunk holds {rows}", self.rows());
+        }
+        let fact = crc32c::crc32c_append(crc32c::crc32c(front), &self.bytes[..HEAD]);
+        compare("header", fact, word(self.bytes, HEAD))
+    }
+
+    /// Compare block `index`, whose bytes are `block`.
+    pub fn check_block(&self, index: usize, block: &[u8]) -> Outcome<()> {
+        let claim = word(self.bytes, HEAD + 4 + 4 * index);
+        let fact = crc32c::crc32c(block);
+        if fact != claim { compare(&format!("block {index}"), fact, claim) } else { Ok(()) }
+    }
+}
+
+/// Where the front of a chunk ends: header and block starts.
+pub fn front(header: &Header) -> usize {
+    if header.memcpyed() { HEADER_BYTES } else { header.blocks_start() }
+}
+
+/// Append the trailer of `chunk` to `out`.
+pub fn pack(chunk: &[u8], number: u64, rows: usize, zone: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
+    let header = Header::parse(chunk, chunk.len(), usize::MAX)?;
+    let front = front(&header);
+    let spans = Spans::of(&header, &chunk[HEADER_BYTES..front])?;
+    let start = out.len();
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&(zone.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(spans.count() as u32).to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&(rows as u32).to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    for index in 0..spans.count() {
+        out.extend_from_slice(&crc32c::crc32c(&chunk[spans.span(index)]).to_le_bytes());
+    }
+    out.extend_from_slice(zone);
+    let length = out.len() - start + FOOT;
+    out.extend_from_slice(&(length as u32).to_le_bytes());
+    let checksum = crc32c::crc32c(&out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::codecs::streams::Codec;
+    use crate::chunk::encode::{Packer, Recipe, encode};
+    use crate::chunk::header::Filter;
+    use crate::chunk::scratch::Scratch;
+    use crate::interrupt::Interrupt;
+
+    fn packed(level: u8) -> Vec<u8> {
+        let source: Vec<u8> = (0..10_000_usize).map(|index| (index / 7) as u8).collect();
+        let recipe = Recipe { codec: Codec::Lz4, level, filter: Filter::None, typesize: 1, blocksize: 3000, gain: 0 };
+        let mut packer = Packer::default();
+        encode(&source, recipe, &mut packer, &mut Scratch::default(), 1, &Interrupt::never()).unwrap();
+        packer.bytes().to_vec()
+    }
+
+    #[test]
+    fn a_trailer_agrees_with_its_chunk_and_with_no_other() {
+        for level in [0, 5] {
+            let mut chunk = packed(level);
+            let mut bytes = Vec::new();
+            pack(&chunk, 7, 10_000, b"zonezone", &mut bytes).unwrap();
+            let trailer = Trailer::parse(&bytes).unwrap();
+            assert_eq!((trailer.number(), trailer.rows(), trailer.zone()), (7, 10_000, &b"zonezone"[..]));
+            let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+            let end = front(&header);
+            let spans = Spans::of(&header, &chunk[HEADER_BYTES..end]).unwrap();
+            trailer.check(&chunk[..end], spans.count(), 7, 10_000).unwrap();
+            assert!(trailer.check(&chunk[..end], spans.count(), 8, 10_000).is_err());
+            assert!(trailer.check(&chunk[..end], spans.count(), 7, 9_999).is_err());
+            for index in 0..spans.count() {
+                trailer.check_block(index, &chunk[spans.span(index)]).unwrap();
+            }
+            let span = spans.span(1);
+            chunk[span.start] ^= 1;
+            assert!(trailer.check_block(1, &chunk[span]).is_err());
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_of_a_trailer_passes() {
+        let mut bytes = Vec::new();
+        pack(&packed(5), 7, 10_000, b"", &mut bytes).unwrap();
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Trailer::parse(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

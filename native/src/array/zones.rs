@@ -1,0 +1,346 @@
+//! The zone map of a chunk: its smallest and largest item, how many items are null, and whether they
+//! ascend. The bytes are the same as those of the Python twin.
+
+use crate::array::layout::Layout;
+use crate::array::workspace::Workspace;
+use crate::array::{chunk_file, rows};
+use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::files::Root;
+use crate::interrupt::Interrupt;
+use std::cmp::Ordering;
+
+/// Read the zone maps of chunks, empty for those that have none.
+pub fn read(
+    layout: &Layout,
+    numbers: &[usize],
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Vec<u8>>> {
+    let (keys, grid) = (layout.addresses.keys(), &layout.grid);
+    let root = Root::open(&keys.root)?;
+    let mut zones = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        interrupt.check()?;
+        if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
+            return Err(Error::new(Kind::Argument, format!("chunk {number} has no zone map")));
+        }
+        let key = keys.key(&[*number]);
+        match root.as_ref().map_or(Ok(None), |root| root.extent(&key))? {
+            Some(extent) => {
+                let zone = chunk_file::zone(&extent, &rows::expected(grid, *number), &mut workspace.buffers);
+                zones.push(zone.map_err(|error| Error::new(error.kind, format!("{key}: {}", error.text)))?);
+            }
+            None => return corrupt!("{key} is missing"),
+        }
+    }
+    Ok(zones)
+}
+
+/// The widest text that has a zone map.
+pub const WIDEST: usize = 256;
+
+/// How items are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Signed,
+    Unsigned,
+    Float,
+    /// Dates and durations: the lowest number is NaT.
+    Time,
+    Bytes,
+    Text,
+}
+
+/// Items of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Items {
+    pub order: Order,
+    pub size: usize,
+    pub big_endian: bool,
+}
+
+impl Items {
+    /// Parse NumPy's letter for the kind of a type; `None` for types without order.
+    pub fn parse(kind: char, size: usize, big_endian: bool) -> Option<Self> {
+        let order = match (kind, size) {
+            ('i', 1 | 2 | 4 | 8) => Order::Signed,
+            ('u', 1 | 2 | 4 | 8) | ('b', 1) => Order::Unsigned,
+            ('f', 2 | 4 | 8) => Order::Float,
+            ('m' | 'M', 8) => Order::Time,
+            ('S', 1..=WIDEST) => Order::Bytes,
+            ('U', 4..=WIDEST) => Order::Text,
+            _ => return None,
+        };
+        Some(Self { order, size, big_endian })
+    }
+
+    /// The zone map of `bytes`, which hold whole items; empty without items.
+    pub fn zone(&self, bytes: &[u8]) -> Vec<u8> {
+        if bytes.len() < self.size {
+            return Vec::new();
+        }
+        match (self.order, self.size) {
+            (Order::Unsigned, 1) => self.numbers(bytes, u8::from_le_bytes, u8::to_le_bytes),
+            (Order::Unsigned, 2) => self.numbers(bytes, u16::from_le_bytes, u16::to_le_bytes),
+            (Order::Unsigned, 4) => self.numbers(bytes, u32::from_le_bytes, u32::to_le_bytes),
+            (Order::Unsigned, _) => self.numbers(bytes, u64::from_le_bytes, u64::to_le_bytes),
+            (Order::Signed, 1) => self.numbers(bytes, i8::from_le_bytes, i8::to_le_bytes),
+            (Order::Signed, 2) => self.numbers(bytes, i16::from_le_bytes, i16::to_le_bytes),
+            (Order::Signed, 4) => self.numbers(bytes, i32::from_le_bytes, i32::to_le_bytes),
+            (Order::Signed, _) => self.numbers(bytes, i64::from_le_bytes, i64::to_le_bytes),
+            (Order::Time, _) => self.numbers(bytes, |raw| Time(i64::from_le_bytes(raw)), |time| time.0.to_le_bytes()),
+            (Order::Float, 2) => self.numbers(bytes, Half::parse, Half::pack),
+            (Order::Float, 4) => self.numbers(bytes, f32::from_le_bytes, f32::to_le_bytes),
+            (Order::Float, _) => self.numbers(bytes, f64::from_le_bytes, f64::to_le_bytes),
+            (Order::Bytes | Order::Text, _) => self.texts(bytes),
+        }
+    }
+
+    /// The zone map of `held` items, of which `zone` is the zone map and `last` the last one, and of
+    /// `added` behind them. `None` where it takes all items to find it.
+    pub fn zone_behind(&self, zone: &[u8], held: usize, last: &[u8], added: &[u8]) -> Option<Vec<u8>> {
+        let width = self.size.div_ceil(8) * 8;
+        if self.big_endian || zone.len() != 2 * width + 16 || added.len() < self.size {
+            return None;
+        }
+        let word = |zone: &[u8], at: usize| zone[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let (nulls, ascending) = (word(zone, 2 * width), word(zone, 2 * width + 8) == 1);
+        let mut items = Vec::with_capacity(added.len() + 2 * self.size);
+        if nulls < held as u64 {
+            items.extend_from_slice(&zone[..self.size]);
+            items.extend_from_slice(&zone[width..width + self.size]);
+        }
+        items.extend_from_slice(added);
+        let mut joined = self.zone(&items);
+        items.clear();
+        items.extend_from_slice(last);
+        items.extend_from_slice(added);
+        let ascending = ascending && word(&self.zone(&items), 2 * width + 8) == 1;
+        let nulls = word(&joined, 2 * width).checked_add(nulls)?;
+        joined[2 * width..2 * width + 8].copy_from_slice(&nulls.to_le_bytes());
+        joined[2 * width + 8..].copy_from_slice(&u64::from(ascending).to_le_bytes());
+        Some(joined)
+    }
+
+    fn numbers<const N: usize, T: Item>(
+        &self,
+        bytes: &[u8],
+        parse: impl Fn([u8; N]) -> T,
+        pack: impl Fn(T) -> [u8; N],
+    ) -> Vec<u8> {
+        let (items, _) = bytes.as_chunks::<N>();
+        let found = if self.big_endian {
+            scan(items, |mut raw: [u8; N]| {
+                raw.reverse();
+                parse(raw)
+            })
+        } else {
+            scan(items, parse)
+        };
+        let none = found.nulls == items.len();
+        let end = |item: T| if none { [0; N] } else { pack(item) };
+        packed(&end(found.low), &end(found.high), found.nulls, found.ascending)
+    }
+
+    fn texts(&self, bytes: &[u8]) -> Vec<u8> {
+        let items = || bytes.chunks_exact(self.size);
+        let compare = |one: &[u8], other: &[u8]| match (self.order, self.big_endian) {
+            // Characters of four bytes, the highest byte first, compare as their bytes do.
+            (Order::Bytes, _) | (Order::Text, true) => one.cmp(other),
+            _ => letters(one).cmp(letters(other)),
+        };
+        let (mut low, mut high, mut before, mut ascending) = (bytes, bytes, bytes, true);
+        for item in items() {
+            let first = before.len() != self.size;
+            ascending = ascending && (first || compare(before, item) != Ordering::Greater);
+            before = item;
+            // Among ascending items the first is the lowest and the last the highest.
+            if first || (!ascending && compare(item, low) == Ordering::Less) {
+                low = item;
+            }
+            if first || ascending || compare(item, high) == Ordering::Greater {
+                high = item;
+            }
+        }
+        let (mut low, mut high) = (low.to_vec(), high.to_vec());
+        if self.order == Order::Text && self.big_endian {
+            for end in [&mut low, &mut high] {
+                end.chunks_exact_mut(4).for_each(<[u8]>::reverse);
+            }
+        }
+        packed(&low, &high, 0, ascending)
+    }
+}
+
+fn packed(low: &[u8], high: &[u8], nulls: usize, ascending: bool) -> Vec<u8> {
+    let width = low.len().div_ceil(8) * 8;
+    let mut zone = vec![0; 2 * width];
+    zone[..low.len()].copy_from_slice(low);
+    zone[width..width + high.len()].copy_from_slice(high);
+    zone.extend_from_slice(&(nulls as u64).to_le_bytes());
+    zone.extend_from_slice(&u64::from(ascending).to_le_bytes());
+    zone
+}
+
+fn letters(item: &[u8]) -> impl Iterator<Item = u32> {
+    item.as_chunks::<4>().0.iter().map(|letter| u32::from_le_bytes(*letter))
+}
+
+/// An item with an order, in which some values may be null.
+trait Item: Copy + PartialOrd {
+    /// Not below any item, and not above any: the initial values of the search.
+    const MOST: Self;
+    const LEAST: Self;
+    fn is_null(self) -> bool;
+}
+
+macro_rules! items {
+    ($($kind:ident: $least:expr, $most:expr, $is_null:expr;)*) => {$(
+        impl Item for $kind {
+            const MOST: Self = $most;
+            const LEAST: Self = $least;
+            #[inline(always)]
+            fn is_null(self) -> bool {
+                $is_null(self)
+            }
+        }
+    )*};
+}
+
+items! {
+    u8: u8::MIN, u8::MAX, never;
+    u16: u16::MIN, u16::MAX, never;
+    u32: u32::MIN, u32::MAX, never;
+    u64: u64::MIN, u64::MAX, never;
+    i8: i8::MIN, i8::MAX, never;
+    i16: i16::MIN, i16::MAX, never;
+    i32: i32::MIN, i32::MAX, never;
+    i64: i64::MIN, i64::MAX, never;
+    f32: f32::NEG_INFINITY, f32::INFINITY, f32::is_nan;
+    f64: f64::NEG_INFINITY, f64::INFINITY, f64::is_nan;
+    Time: Time(i64::MIN), Time(i64::MAX), |time: Time| time.0 == i64::MIN;
+    Half: Half(-INFINITE), Half(INFINITE), |half: Half| half.0.abs() > INFINITE;
+}
+
+#[inline(always)]
+fn never<T>(_: T) -> bool {
+    false
+}
+
+/// A date or a duration.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Time(i64);
+
+/// A float of 16 bits, as an integer in the same order: its magnitude, with its sign.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Half(i16);
+
+const INFINITE: i16 = 0x7c00;
+
+impl Half {
+    fn parse(raw: [u8; 2]) -> Self {
+        let bits = u16::from_le_bytes(raw);
+        let magnitude = (bits & 0x7fff) as i16;
+        Self(if bits > 0x7fff { -magnitude } else { magnitude })
+    }
+
+    fn pack(self) -> [u8; 2] {
+        let sign = if self.0 < 0 { 0x8000 } else { 0 };
+        (self.0.unsigned_abs() | sign).to_le_bytes()
+    }
+}
+
+struct Found<T> {
+    low: T,
+    high: T,
+    nulls: usize,
+    ascending: bool,
+}
+
+/// How many items a vector instruction takes at once.
+const LANES: usize = 16;
+/// How many items are compared with their neighbours between two checks whether to go on.
+const STRETCH: usize = 256;
+
+fn scan<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T) -> Found<T> {
+    let (mut low, mut high, mut nulls) = ([T::MOST; LANES], [T::LEAST; LANES], 0);
+    let look = |group: &[[u8; N]], low: &mut [T; LANES], high: &mut [T; LANES]| {
+        let mut nulls = 0;
+        for ((raw, low), high) in group.iter().zip(low).zip(high) {
+            let item = parse(*raw);
+            let null = item.is_null();
+            nulls += usize::from(null);
+            *low = if item < *low && !null { item } else { *low };
+            *high = if item > *high && !null { item } else { *high };
+        }
+        nulls
+    };
+    let (groups, rest) = items.as_chunks::<LANES>();
+    for group in groups {
+        nulls += look(group, &mut low, &mut high);
+    }
+    nulls += look(rest, &mut low, &mut high);
+    let least = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other < one { other } else { one });
+    let most = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other > one { other } else { one });
+    let ascending = nulls == 0
+        && items.chunks(STRETCH).zip(items[1..].chunks(STRETCH)).all(|(items, next)| {
+            items.iter().zip(next).fold(true, |fine, (one, other)| fine & (parse(*one) <= parse(*other)))
+        });
+    Found { low: least(low).unwrap_or(T::MOST), high: most(high).unwrap_or(T::LEAST), nulls, ascending }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_found_among_numbers_and_nulls() {
+        let items = Items::parse('f', 8, false).unwrap();
+        let numbers = [3.0_f64, f64::NAN, -1.5, 7.25, 7.0];
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let zone = items.zone(&bytes);
+        assert_eq!(zone[..8], (-1.5_f64).to_le_bytes());
+        assert_eq!(zone[8..16], 7.25_f64.to_le_bytes());
+        assert_eq!(zone[16..], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn halves_are_in_order() {
+        let mut before = Half::LEAST;
+        for bits in (0x8000..=0xfc00_u16).rev().chain(0..=0x7c00) {
+            let half = Half::parse(bits.to_le_bytes());
+            assert!(half >= before && !half.is_null(), "{bits:#06x}");
+            assert!(bits == 0x8000 || half.pack() == bits.to_le_bytes());
+            before = half;
+        }
+        assert!(Half::parse([0, 0x7e]).is_null() && Half::parse([1, 0xfc]).is_null());
+    }
+
+    #[test]
+    fn ends_are_found_in_every_place() {
+        for count in [1, 2, 15, 16, 17, 300, 1000] {
+            for place in [0, count / 2, count - 1] {
+                let mut numbers: Vec<i32> = (0..count).map(|number| number as i32 % 7).collect();
+                numbers[place] = -5;
+                numbers[count - 1 - place] = 99;
+                let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+                let zone = Items::parse('i', 4, false).unwrap().zone(&bytes);
+                assert_eq!(zone[..4], numbers.iter().min().unwrap().to_le_bytes());
+                assert_eq!(zone[8..12], numbers.iter().max().unwrap().to_le_bytes());
+                assert_eq!(zone[24] == 1, numbers.is_sorted());
+            }
+        }
+        let sorted: Vec<u8> = (0..1000_u32).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(Items::parse('u', 4, false).unwrap().zone(&sorted)[24], 1);
+    }
+
+    #[test]
+    fn text_is_compared_by_letters() {
+        let big = Items::parse('U', 8, true).unwrap();
+        let bytes: Vec<u8> = ['b', 'a', 'a', 'z'].iter().flat_map(|letter| (*letter as u32).to_be_bytes()).collect();
+        let zone = big.zone(&bytes);
+        assert_eq!(zone[..8], [b'a', 0, 0, 0, b'z', 0, 0, 0]);
+        assert_eq!(zone[8..16], [b'b', 0, 0, 0, b'a', 0, 0, 0]);
+        assert!(Items::parse('V', 8, false).is_none() && Items::parse('S', 257, false).is_none());
+    }
+}

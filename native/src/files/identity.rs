@@ -1,0 +1,56 @@
+//! Whether a file is still the one that was read before.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
+
+/// A file that was changed within this time may be changed again without a new time of change:
+/// file systems count time in steps.
+const SETTLED_AFTER: Duration = Duration::from_millis(100);
+
+/// What differs between two files, and between two states of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    /// Return the identity of a file; `None` as long as a further change could go unnoticed.
+    pub fn of(metadata: &Metadata) -> Option<Self> {
+        let age = SystemTime::now().duration_since(metadata.modified().ok()?).ok()?;
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        (age >= SETTLED_AFTER).then_some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, FileTimes};
+
+    #[test]
+    fn only_settled_files_have_an_identity() {
+        let path = std::env::temp_dir().join(format!("ingot-identity-{}", std::process::id()));
+        std::fs::write(&path, [7; 20]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let aged = |age: Duration| {
+            file.set_times(FileTimes::new().set_modified(SystemTime::now() - age)).unwrap();
+            Identity::of(&file.metadata().unwrap())
+        };
+        assert_eq!(aged(Duration::ZERO), None);
+        let before = aged(Duration::from_secs(10));
+        assert!(before.is_some());
+        assert_ne!(aged(Duration::from_secs(5)), before);
+        file.set_times(FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(60))).unwrap();
+        assert_eq!(Identity::of(&file.metadata().unwrap()), None, "a time in the future");
+    }
+}

@@ -1,0 +1,58 @@
+//! Small files of a folder, read together in one call.
+//!
+//! Reads the beginnings, or other short pieces, of several files at once. A large piece, and
+//! anything that is no regular file below the folder, is an error: the caller then reads the files
+//! one by one and reports what is wrong.
+
+use crate::error::{Error, Kind, Outcome};
+use crate::files::Root;
+
+/// The most bytes of one piece.
+const MOST: usize = 64 << 10;
+
+/// The key of a file, where the piece begins, and how long it is at most; `None` for all to the end.
+pub type Piece = (String, u64, Option<usize>);
+
+/// Read pieces, each of a file of its own; `None` for a file that is absent.
+pub fn read(root: &Root, pieces: &[Piece]) -> Outcome<Vec<Option<Vec<u8>>>> {
+    pieces.iter().map(|piece| read_one(root, piece)).collect()
+}
+
+fn read_one(root: &Root, (key, start, length): &Piece) -> Outcome<Option<Vec<u8>>> {
+    let Some(extent) = root.extent(key)? else { return Ok(None) };
+    let left = (extent.length as u64).saturating_sub(*start) as usize;
+    let length = length.map_or(left, |length| length.min(left));
+    if length > MOST {
+        return Err(Error::new(Kind::Limit, format!("{key}: {length} bytes are more than a small piece")));
+    }
+    let mut bytes = vec![0; length];
+    extent.narrowed(*start, Some(length))?.read(0, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn piece(key: &str, start: u64, length: Option<usize>) -> Piece {
+        (key.to_string(), start, length)
+    }
+
+    #[test]
+    fn pieces_end_where_their_files_do() {
+        let folder = std::env::temp_dir().join(format!("small-files-{}", std::process::id()));
+        fs::create_dir_all(folder.join("inner")).unwrap();
+        fs::write(folder.join("a"), b"alpha").unwrap();
+        fs::write(folder.join("inner/b"), vec![7; MOST + 1]).unwrap();
+        let root = Root::open(&folder).unwrap().unwrap();
+        let wanted = [piece("a", 0, None), piece("a", 3, Some(9)), piece("a", 9, Some(1)), piece("inner/c", 0, None)];
+        let found = read(&root, &wanted).unwrap();
+        assert_eq!(found, [Some(b"alpha".to_vec()), Some(b"ha".to_vec()), Some(vec![]), None]);
+        assert_eq!(read(&root, &[piece("inner/b", 1, None)]).unwrap()[0].as_ref().unwrap().len(), MOST);
+        assert_eq!(read(&root, &[piece("inner/b", 0, None)]).unwrap_err().kind, Kind::Limit);
+        assert_eq!(read(&root, &[piece("inner", 0, None)]).unwrap_err().kind, Kind::Unsafe);
+        assert_eq!(read(&root, &[piece("../a", 0, None)]).unwrap_err().kind, Kind::Unsafe);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

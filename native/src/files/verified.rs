@@ -1,0 +1,147 @@
+//! Which chunks were found to agree with their checksum, so that parts of them can be read later
+//! without reading all of them again.
+//!
+//! A checksum covers a whole chunk. With `Verify::First` it is compared when a file is read for the
+//! first time. As long as the identity of the file stays the same, its chunks are then read like
+//! chunks without a checksum.
+
+use super::Extent;
+use super::identity::Identity;
+use crate::error::{Error, Kind, Outcome};
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+/// The size of a checksum behind a chunk: a CRC-32C.
+pub const CHECKSUM_BYTES: usize = 4;
+
+/// The most chunks that are remembered; when there are more, all are forgotten.
+const MOST: usize = 1 << 16;
+
+/// When checksums are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    First,
+    Always,
+    Never,
+}
+
+impl Verify {
+    pub fn parse(name: &str) -> Outcome<Self> {
+        match name {
+            "first" => Ok(Self::First),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => Err(Error::new(Kind::Argument, format!("verify is {name:?}, not first, always or never"))),
+        }
+    }
+}
+
+/// A file, and the offset of a chunk in it.
+type Place = (Identity, u64);
+
+/// The chunks that agreed with their checksum.
+#[derive(Default)]
+pub struct Verified {
+    places: Mutex<HashSet<Place>>,
+}
+
+/// What has to be done before a chunk is used.
+pub enum Check {
+    /// Nothing: its checksum was compared before, or is never compared.
+    Skip,
+    /// Compare the checksum, then remember the chunk if that is possible.
+    Compare(Option<Unverified>),
+}
+
+/// A chunk to be remembered; its identity was taken before its bytes were read.
+pub struct Unverified(Place);
+
+impl Verified {
+    pub fn check(&self, verify: Verify, extent: &Extent<'_>) -> Check {
+        match verify {
+            Verify::Never if extent.length >= CHECKSUM_BYTES => Check::Skip,
+            Verify::Always | Verify::Never => Check::Compare(None),
+            Verify::First => match extent.identity().map(|identity| (identity, extent.offset)) {
+                Some(place) if self.places.lock().expect("no thread panics").contains(&place) => Check::Skip,
+                place => Check::Compare(place.map(Unverified)),
+            },
+        }
+    }
+
+    /// Remember that a chunk agreed with its checksum.
+    pub fn remember(&self, chunk: Option<Unverified>) {
+        if let Some(Unverified(place)) = chunk {
+            let mut places = self.places.lock().expect("no thread panics");
+            if places.len() >= MOST {
+                places.clear();
+            }
+            places.insert(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, FileTimes};
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    fn extent(file: &Arc<File>, offset: u64) -> Extent<'static> {
+        Extent { key: "chunk", file: Arc::clone(file), offset, length: 10 }
+    }
+
+    fn aged(file: &File, seconds: u64) {
+        let time = SystemTime::now() - Duration::from_secs(seconds);
+        file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    }
+
+    fn sample(name: &str) -> Arc<File> {
+        let path = std::env::temp_dir().join(format!("ingot-verified-{}-{name}", std::process::id()));
+        std::fs::write(&path, [7; 20]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        Arc::new(file)
+    }
+
+    fn compared(verified: &Verified, verify: Verify, extent: &Extent<'_>) -> Option<Unverified> {
+        match verified.check(verify, extent) {
+            Check::Skip => panic!("used without comparing its checksum"),
+            Check::Compare(chunk) => chunk,
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_verified_until_it_was() {
+        let (file, verified) = (sample("first"), Verified::default());
+        aged(&file, 10);
+        let chunk = compared(&verified, Verify::First, &extent(&file, 0));
+        assert!(chunk.is_some());
+        verified.remember(chunk);
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+        assert!(compared(&verified, Verify::First, &extent(&file, 4)).is_some());
+        aged(&file, 5);
+        assert!(compared(&verified, Verify::First, &extent(&file, 0)).is_some());
+    }
+
+    #[test]
+    fn a_file_that_just_changed_is_not_remembered() {
+        let (file, verified) = (sample("fresh"), Verified::default());
+        aged(&file, 0);
+        let chunk = compared(&verified, Verify::First, &extent(&file, 0));
+        assert!(chunk.is_none());
+        verified.remember(chunk);
+        assert!(compared(&verified, Verify::First, &extent(&file, 0)).is_none());
+    }
+
+    #[test]
+    fn always_and_never_mean_what_they_say() {
+        let (file, verified) = (sample("modes"), Verified::default());
+        aged(&file, 10);
+        assert!(compared(&verified, Verify::Always, &extent(&file, 0)).is_none());
+        assert!(matches!(verified.check(Verify::Never, &extent(&file, 0)), Check::Skip));
+        let short = Extent { length: 3, ..extent(&file, 0) };
+        assert!(compared(&verified, Verify::Never, &short).is_none());
+        assert_eq!(Verify::parse("sometimes").unwrap_err().kind, Kind::Argument);
+    }
+}

@@ -1,0 +1,242 @@
+//! The version of a dataset, read from its lock file again and again at little cost.
+//!
+//! The file is kept open, and it is noticed when another file has taken its place. The first bytes
+//! are a magic (8), the sequence number of the last commit (8), the identity of the running system
+//! (8), and a state (1). The sequence number counts only behind the right magic. The state is
+//! certain only when it is one of the settled ones and was left by the running system.
+
+use super::Root;
+use super::small_files::{self, Piece};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::pread;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many bytes are read.
+const HEAD_BYTES: usize = 32;
+
+/// The most files that are kept open in all; beyond that, each probe opens and closes its own.
+const MOST_OPEN: usize = 256;
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+const READING: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
+
+/// What the first bytes of a lock file must be.
+pub struct LockFormat {
+    pub magic: [u8; 8],
+    pub system: [u8; 8],
+    /// The states in which no commit is under way.
+    pub settled: Vec<u8>,
+}
+
+/// What a lock file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub sequence: u64,
+    /// Whether no commit can be under way.
+    pub certain: bool,
+}
+
+impl LockFormat {
+    fn parse(&self, head: &[u8; HEAD_BYTES]) -> Option<Version> {
+        let field = |start: usize| <[u8; 8]>::try_from(&head[start..start + 8]).ok();
+        if field(0)? != self.magic {
+            return None;
+        }
+        let certain = field(16)? == self.system && self.settled.contains(&head[24]);
+        Some(Version { sequence: u64::from_le_bytes(field(8)?), certain })
+    }
+}
+
+/// The path of a lock file, and the file that the last read found there.
+pub struct VersionProbe {
+    path: PathBuf,
+    format: LockFormat,
+    open: Mutex<Option<OpenFile>>,
+}
+
+struct OpenFile {
+    file: OwnedFd,
+    identity: (i128, i128),
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl VersionProbe {
+    pub fn new(path: PathBuf, format: LockFormat) -> Self {
+        Self { path, format, open: Mutex::new(None) }
+    }
+
+    /// Return the version; `None` when the file is absent, short, no regular file, or no lock file.
+    pub fn read(&self) -> Option<Version> {
+        self.format.parse(&self.read_head(CWD, &self.path)?)
+    }
+
+    /// Return whether the sequence number is `sequence`, for certain; `None` stands for no lock file.
+    pub fn confirms(&self, sequence: Option<u64>) -> bool {
+        match self.read() {
+            Some(version) => version.certain && sequence == Some(version.sequence),
+            None => sequence.is_none(),
+        }
+    }
+
+    /// Return whether the sequence number is no longer `sequence`, as far as the file that is open
+    /// shows. Cheaper than `read`, but blind to another file in its place.
+    pub fn moved(&self, sequence: Option<u64>) -> bool {
+        let head = self.open.try_lock().ok().and_then(|open| read_head(&open.as_ref()?.file));
+        let version = head.and_then(|head| self.format.parse(&head));
+        version.is_some_and(|version| sequence != Some(version.sequence))
+    }
+
+    /// Read small files below the folder `root`, which is the folder of the lock file, while no
+    /// commit is under way: the sequence number, and what the files hold.
+    ///
+    /// `None` where that takes more than one call: a commit is not settled (or, without a lock file,
+    /// the name `journal` is taken), a file is large or no regular file, or one of the names `above`
+    /// is taken in the folder above, to which this one may belong.
+    #[allow(clippy::type_complexity, reason = "used once")]
+    pub fn read_settled(
+        &self,
+        root: &Path,
+        journal: &str,
+        above: &[String],
+        pieces: &[Piece],
+    ) -> Option<(Option<u64>, Vec<Option<Vec<u8>>>)> {
+        let root = Root::open(root).ok()??;
+        let name = Path::new(self.path.file_name()?);
+        let read = || self.format.parse(&self.read_head(root.folder(), name)?);
+        let before = read();
+        if before.is_some_and(|version| !version.certain) {
+            return None;
+        }
+        if before.is_none() && root.may_have(journal) {
+            return None;
+        }
+        if above.iter().any(|name| root.may_have(&format!("../{name}"))) {
+            return None;
+        }
+        let found = small_files::read(&root, pieces).ok()?;
+        (read() == before).then(|| (before.map(|version| version.sequence), found))
+    }
+
+    fn read_head(&self, folder: BorrowedFd<'_>, path: &Path) -> Option<[u8; HEAD_BYTES]> {
+        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(kept) = open.as_ref() {
+            // As long as it is open, no other file gets its number.
+            match statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(found) if kept.identity == identity(&found) => return read_head(&kept.file),
+                _ => *open = None,
+            }
+        }
+        let file = openat(folder, path, READING, Mode::empty()).ok()?;
+        let head = read_head(&file);
+        let identity = identity(&fstat(&file).ok()?);
+        if OPEN.fetch_add(1, Ordering::Relaxed) < MOST_OPEN {
+            *open = Some(OpenFile { file, identity });
+        } else {
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+        }
+        head
+    }
+}
+
+/// Device and inode; their width differs between systems.
+fn identity(facts: &Stat) -> (i128, i128) {
+    (i128::from(facts.st_dev), i128::from(facts.st_ino))
+}
+
+fn read_head(file: &OwnedFd) -> Option<[u8; HEAD_BYTES]> {
+    let mut bytes = [0; HEAD_BYTES];
+    match pread(file, &mut bytes, 0) {
+        Ok(HEAD_BYTES) => Some(bytes),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const MAGIC: [u8; 8] = *b"lockfile";
+    const SYSTEM: [u8; 8] = *b"thishost";
+
+    fn probe(path: PathBuf) -> VersionProbe {
+        VersionProbe::new(path, LockFormat { magic: MAGIC, system: SYSTEM, settled: vec![0, 2] })
+    }
+
+    fn head(sequence: u64, system: [u8; 8], state: u8) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&MAGIC);
+        head[8..16].copy_from_slice(&sequence.to_le_bytes());
+        head[16..24].copy_from_slice(&system);
+        head[24] = state;
+        head
+    }
+
+    fn certain(sequence: u64) -> Option<Version> {
+        Some(Version { sequence, certain: true })
+    }
+
+    #[test]
+    fn another_file_in_its_place_is_noticed() {
+        let folder = std::env::temp_dir().join(format!("version-probe-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("lock");
+        let probe = probe(path.clone());
+        assert_eq!(probe.read(), None);
+        assert!(probe.confirms(None) && !probe.moved(None));
+        fs::write(&path, head(1, SYSTEM, 0)).unwrap();
+        assert!(!probe.moved(Some(9)), "no file is open yet");
+        assert_eq!(probe.read(), certain(1));
+        fs::write(&path, head(2, SYSTEM, 2)).unwrap();
+        assert!(probe.moved(Some(1)) && !probe.moved(Some(2)));
+        assert_eq!(probe.read(), certain(2));
+        fs::write(folder.join("other"), [&head(3, SYSTEM, 0)[..], &[0]].concat()).unwrap();
+        fs::rename(folder.join("other"), &path).unwrap();
+        assert_eq!(probe.read(), certain(3));
+        assert!(probe.confirms(Some(3)) && !probe.confirms(Some(2)) && !probe.confirms(None));
+        fs::write(&path, b"short").unwrap();
+        assert_eq!(probe.read(), None);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(probe.read(), None);
+        std::os::unix::fs::symlink("other", &path).unwrap();
+        fs::write(folder.join("other"), head(4, SYSTEM, 0)).unwrap();
+        assert_eq!(probe.read(), None);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_settled_states_of_the_running_system_are_certain() {
+        let format = LockFormat { magic: MAGIC, system: SYSTEM, settled: vec![0, 2] };
+        assert_eq!(format.parse(&head(7, SYSTEM, 2)), certain(7));
+        assert_eq!(format.parse(&head(7, SYSTEM, 1)), Some(Version { sequence: 7, certain: false }));
+        assert_eq!(format.parse(&head(7, *b"another.", 0)), Some(Version { sequence: 7, certain: false }));
+        assert_eq!(format.parse(&[7; HEAD_BYTES]), None);
+    }
+
+    #[test]
+    fn more_files_than_may_be_open() {
+        let folder = std::env::temp_dir().join(format!("version-probes-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let probes: Vec<_> = (0..MOST_OPEN + 20)
+            .map(|number| {
+                let path = folder.join(number.to_string());
+                fs::write(&path, head(number as u64, SYSTEM, 0)).unwrap();
+                probe(path)
+            })
+            .collect();
+        for _ in 0..2 {
+            for (number, probe) in probes.iter().enumerate() {
+                assert_eq!(probe.read(), certain(number as u64));
+            }
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! How a long call is interrupted, and how its work is shared out over threads that end with it.
+
+use crate::error::{Error, Kind, Outcome};
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest time between two checks.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Asks `interrupted` at most every 50 ms, on the thread that made the call.
+pub struct Interrupt<'a> {
+    interrupted: &'a dyn Fn() -> bool,
+    checked: Cell<Option<Instant>>,
+}
+
+impl<'a> Interrupt<'a> {
+    pub fn new(interrupted: &'a dyn Fn() -> bool) -> Self {
+        Self { interrupted, checked: Cell::new(None) }
+    }
+
+    /// For work that is never interrupted.
+    pub fn never() -> Interrupt<'static> {
+        Interrupt::new(&|| false)
+    }
+
+    /// Return an error when the call is to end; called between pieces of work.
+    pub fn check(&self) -> Outcome<()> {
+        let now = Instant::now();
+        match self.checked.get() {
+            Some(checked) if now - checked >= INTERVAL => {
+                self.checked.set(Some(now));
+                if (self.interrupted)() {
+                    return Err(Error::new(Kind::Interrupted, "interrupted"));
+                }
+            }
+            Some(_) => {}
+            None => self.checked.set(Some(now)),
+        }
+        Ok(())
+    }
+
+    /// Run `work` on this thread (with its own `workspace`) and on `threads - 1` others until it
+    /// returns `false` or fails anywhere. The threads live no longer than this call, so that a
+    /// fork cannot lose any of them.
+    pub fn share<T: Default>(
+        &self,
+        threads: usize,
+        workspace: &mut T,
+        work: impl Fn(&mut T) -> Outcome<bool> + Sync,
+    ) -> Outcome<()> {
+        let stop = AtomicBool::new(false);
+        let first_error = Mutex::new(None);
+        let run = |workspace: &mut T, check: &dyn Fn() -> Outcome<()>| {
+            while !stop.load(Ordering::Relaxed) {
+                match check().and_then(|()| work(workspace)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        first_error.lock().expect("no thread panics").get_or_insert(error);
+                    }
+                }
+            }
+        };
+        if threads <= 1 {
+            run(workspace, &|| self.check());
+        } else {
+            std::thread::scope(|scope| {
+                for _ in 1..threads {
+                    // Where no further thread can be started, those that run do all of the work.
+                    let thread = std::thread::Builder::new();
+                    if thread.spawn_scoped(scope, || run(&mut T::default(), &|| Ok(()))).is_err() {
+                        break;
+                    }
+                }
+                run(workspace, &|| self.check());
+            });
+        }
+        match first_error.into_inner().expect("no thread panics") {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

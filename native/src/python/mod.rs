@@ -1,0 +1,67 @@
+//! The boundary to Python and nothing else: buffers are taken, the GIL is released once, the
+//! modules of the kernel are called, and their errors become `ingot.errors`.
+
+mod buffers;
+mod call;
+mod chunk;
+mod layout;
+mod version_probe;
+
+use crate::chunk::codecs::streams;
+use crate::chunk::filters;
+use crate::error::{Error, Kind};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+mod errors {
+    pyo3::import_exception!(ingot.errors, CorruptionError);
+    pyo3::import_exception!(ingot.errors, FormatError);
+    pyo3::import_exception!(ingot.errors, LimitError);
+    pyo3::import_exception!(ingot.errors, SelectionError);
+    pyo3::import_exception!(ingot.errors, UnsafeError);
+    pyo3::import_exception!(ingot.errors, UnsupportedError);
+}
+
+impl From<Error> for PyErr {
+    fn from(Error { kind, text }: Error) -> Self {
+        match kind {
+            Kind::Format => errors::FormatError::new_err(text),
+            Kind::Corruption => errors::CorruptionError::new_err(text),
+            Kind::Unsupported => errors::UnsupportedError::new_err(text),
+            Kind::Limit => errors::LimitError::new_err(text),
+            Kind::Selection => errors::SelectionError::new_err(text),
+            Kind::Unsafe => errors::UnsafeError::new_err(text),
+            Kind::Argument => PyValueError::new_err(text),
+            Kind::System(code) => PyOSError::new_err((code, text)),
+            Kind::Interrupted => PyKeyboardInterrupt::new_err(()),
+        }
+    }
+}
+
+/// Name the kernel, its vector instructions and its codecs.
+#[pyfunction]
+fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let facts = PyDict::new(py);
+    facts.set_item("kernel", "native")?;
+    facts.set_item("simd", filters::simd())?;
+    facts.set_item("codecs", streams::Codec::NAMES.map(|(name, _)| name))?;
+    Ok(facts)
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ABI", 11)?;
+    module.add_class::<layout::PyAddresses>()?;
+    module.add_class::<layout::PyCoding>()?;
+    module.add_class::<layout::PyGrid>()?;
+    module.add_class::<layout::PyLayout>()?;
+    module.add_class::<version_probe::PyVersionProbe>()?;
+    module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::compress2, module)?)?;
+    module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
+    module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
+    module.add_function(wrap_pyfunction!(describe, module)?)
+}

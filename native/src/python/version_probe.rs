@@ -1,0 +1,66 @@
+//! The version of a dataset, and small files read together, for Python.
+
+use crate::files::Root;
+use crate::files::small_files::{self, Piece};
+use crate::files::version_probe::{LockFormat, VersionProbe};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+
+/// What several files hold, `None` for absent ones.
+type Contents<'py> = Vec<Option<Bound<'py, PyBytes>>>;
+
+/// The version in the lock file at `path`.
+#[pyclass(frozen, name = "VersionProbe")]
+pub struct PyVersionProbe(VersionProbe);
+
+#[pymethods]
+impl PyVersionProbe {
+    #[new]
+    fn new(path: PathBuf, magic: &[u8], system: &[u8], settled: &[u8]) -> PyResult<Self> {
+        let format = LockFormat { magic: magic.try_into()?, system: system.try_into()?, settled: settled.to_vec() };
+        Ok(Self(VersionProbe::new(path, format)))
+    }
+
+    /// Return the sequence number, and whether the state is certain; `None` without a lock file.
+    fn read(&self) -> Option<(u64, bool)> {
+        self.0.read().map(|version| (version.sequence, version.certain))
+    }
+
+    /// Return whether `read` would give `number`, for certain.
+    fn confirms(&self, number: Option<u64>) -> bool {
+        self.0.confirms(number)
+    }
+
+    /// Return whether `read` would no longer give `number`, as far as the file that is open shows.
+    fn moved(&self, number: Option<u64>) -> bool {
+        self.0.moved(number)
+    }
+
+    /// Read small files below the folder `root` while no commit is under way: the sequence number,
+    /// and what they hold. `None` where that takes more than one call.
+    fn read_settled<'py>(
+        &self,
+        py: Python<'py>,
+        root: PathBuf,
+        journal: &str,
+        above: Vec<String>,
+        pieces: Vec<Piece>,
+    ) -> Option<(Option<u64>, Contents<'py>)> {
+        let (number, found) = py.detach(|| self.0.read_settled(&root, journal, &above, &pieces))?;
+        Some((number, to_python(py, found)))
+    }
+}
+
+/// Read short pieces of files below the folder `root`; `None` for absent ones. `None` altogether
+/// when a piece is large, or a file is not regular: only reading the files one by one says what is
+/// wrong.
+#[pyfunction]
+pub fn read_pieces<'py>(py: Python<'py>, root: PathBuf, pieces: Vec<Piece>) -> Option<Contents<'py>> {
+    let found = py.detach(|| small_files::read(&Root::open(&root).ok()??, &pieces).ok())?;
+    Some(to_python(py, found))
+}
+
+fn to_python(py: Python<'_>, found: Vec<Option<Vec<u8>>>) -> Contents<'_> {
+    found.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes))).collect()
+}

@@ -1,0 +1,65 @@
+"""``ingot doctor``: which kernel runs and why, and the versions it runs with."""
+
+import json as json_format
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import ingot
+from ingot import native
+from ingot.cli.arguments import Json
+from ingot.errors import IngotError
+
+__all__ = ["diagnose", "doctor"]
+
+
+def doctor(json: Json = False) -> None:
+    """Say which kernel runs, why, with which codecs, and on what."""
+    report = diagnose()
+    if json:
+        print(json_format.dumps(report, indent=2))
+    else:
+        table = Table.grid(padding=(0, 2))
+        for name, value in report.items():
+            text = ", ".join(value) if isinstance(value, list) else value or "none"
+            table.add_row(f"[bold]{name}[/bold]", escape(text))
+        Console().print(table)
+    if report["kernel"] is None:
+        raise typer.Exit(1)
+
+
+def diagnose() -> dict[str, str | list[str] | None]:
+    """Return what ``ingot doctor`` prints; the kernel is None if no kernel can be used.
+
+    >>> diagnose()["ingot"] == ingot.__version__
+    True
+    """
+    report: dict[str, str | list[str] | None] = {"ingot": ingot.__version__}
+    try:
+        chosen = native.choice()
+        description = chosen.module.describe()
+        report |= {
+            "kernel": chosen.name,
+            "reason": chosen.reason,
+            "simd": description["simd"],
+            "codecs": list(description["codecs"]),
+        }
+    except IngotError as error:
+        report |= {"kernel": None, "reason": str(error)}
+    return report | {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "numpy": _version("numpy"),
+        "numcodecs": _version("numcodecs"),
+        "platform": platform.platform(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

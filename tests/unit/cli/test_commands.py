@@ -1,0 +1,169 @@
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ingot
+from ingot import native
+from ingot.cli import app as cli
+from ingot.cli import demo
+from ingot.errors import CorruptionError, KernelError
+
+
+@pytest.fixture
+def invoke():
+    return lambda *arguments: CliRunner().invoke(cli.app, list(arguments))
+
+
+@pytest.fixture
+def no_kernel(monkeypatch):
+    def refuse():
+        raise KernelError("INGOT_KERNEL=native, but the native kernel is not built: no cargo")
+
+    monkeypatch.setattr(native, "choice", refuse)
+
+
+def test_doctor_prints_everything_about_the_kernel(invoke):
+    result = invoke("doctor", "--json")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    choice = native.choice()
+    assert report["kernel"] == choice.name
+    assert report["reason"] == choice.reason
+    assert report["simd"] == choice.module.describe()["simd"]
+    assert report["codecs"] == choice.module.describe()["codecs"]
+    assert report["numpy"] == np.__version__
+    assert report["ingot"] == ingot.__version__
+    assert report["python"].endswith(platform.python_version())
+    assert report["platform"] == platform.platform()
+
+
+def test_doctor_says_the_same_as_text(invoke):
+    report = json.loads(invoke("doctor", "--json").stdout)
+    result = invoke("doctor")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert [f"kernel {report['kernel']}".split()] == [
+        line.split() for line in lines if line.startswith("kernel")
+    ]
+    assert all(any(line.startswith(name) for line in lines) for name in report)
+
+
+def test_doctor_reports_a_missing_kernel_and_fails(invoke, no_kernel):
+    result = invoke("doctor", "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["kernel"] is None
+    assert report["reason"].endswith("no cargo")
+    assert report["numpy"] == np.__version__
+    text = invoke("doctor")
+    assert text.exit_code == 1
+    assert "no cargo" in text.stdout
+
+
+def test_demo_shows_every_sample_and_codec(invoke, monkeypatch):
+    monkeypatch.setattr(demo, "SIZES", {"native": 4096, "python": 4096})
+    result = invoke("demo")
+    assert result.exit_code == 0
+    for name in demo.samples(64):
+        for codec in demo.CODECS:
+            assert any(
+                name in line and codec in line.split("│")[2]
+                for line in result.stdout.splitlines()
+                if line.startswith("│")
+            )
+    assert "Everything read back equals what was written." in result.stdout
+
+
+def test_demo_notices_data_that_changed(monkeypatch):
+    original = demo.blosc.decompress
+
+    def damage(chunk):
+        data = bytearray(original(chunk))
+        data[7] ^= 1
+        return bytes(data)
+
+    monkeypatch.setattr(demo.blosc, "decompress", damage)
+    with pytest.raises(CorruptionError, match="ticks through lz4"):
+        demo.measure("ticks", np.arange(1000), "lz4")
+
+
+def test_demo_notices_a_slice_that_is_wrong(monkeypatch):
+    monkeypatch.setattr(demo.blosc, "decompress_slice", lambda chunk, start, stop: b"")
+    with pytest.raises(CorruptionError, match="ticks through zstd"):
+        demo.measure("ticks", np.arange(1000), "zstd")
+
+
+def test_demo_samples_are_the_same_every_time():
+    first, second = demo.samples(4096), demo.samples(4096)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_version(invoke):
+    result = invoke("--version")
+    assert (result.exit_code, result.stdout.strip()) == (0, ingot.__version__)
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["doctor", "--no-such-option"]])
+def test_wrong_use_is_status_2(invoke, arguments):
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_our_errors_become_one_clean_message(monkeypatch, capsys):
+    def fail():
+        error = CorruptionError("Blosc chunk: cbytes claims 400 bytes, 60 are stored")
+        error.add_note("in chunk 7")
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        "ingot: Blosc chunk: cbytes claims 400 bytes, 60 are stored\n  in chunk 7\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["doctor", "demo"])
+def test_command_line_without_a_usable_kernel_is_clean(command):
+    result = subprocess.run(
+        [sys.executable, "-m", "ingot", command],
+        env={**os.environ, "INGOT_KERNEL": "cobol"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    assert "INGOT_KERNEL is 'cobol'" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def stored_chunk(tmp_path):
+    path = tmp_path / "some.chunk"
+    path.write_bytes(ingot.blosc.compress(bytes(range(200)) * 20, blocksize=1000))
+    return path
+
+
+def test_chunk_prints_a_map(invoke, stored_chunk):
+    result = invoke("chunk", str(stored_chunk))
+    assert result.exit_code == 0
+    assert result.stdout == f"{ingot.blosc.inspect(stored_chunk.read_bytes())}\n"
+    assert "block 3 at" in result.stdout
+
+
+def test_chunk_prints_the_same_as_json(invoke, stored_chunk):
+    result = invoke("chunk", "--json", str(stored_chunk))
+    assert json.loads(result.stdout) == ingot.blosc.inspect(stored_chunk.read_bytes()).to_dict()
+
+
+def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
+    stored_chunk.write_bytes(stored_chunk.read_bytes()[:-1])
+    assert isinstance(invoke("chunk", str(stored_chunk)).exception, CorruptionError)
+    assert invoke("chunk", str(stored_chunk) + "x").exit_code == 2

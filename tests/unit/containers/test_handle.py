@@ -1,0 +1,423 @@
+"""A handle is on the committed state, whoever commits, and stays on one when told so."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import native
+from ingot.containers.handle import Handle
+from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
+from ingot.stores.versions import is_switching
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore | LocalStore:
+    if request.param == "memory":
+        return MemoryStore()
+    return LocalStore(tmp_path / "a", writable=True, wait=0.05)
+
+
+def put(store: Store, **values: bytes) -> None:
+    store.apply(Commit(publish=tuple(Put(key, value) for key, value in values.items())))
+
+
+class Counted:
+    """Loads the value of a key, and counts how often."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+
+    def __call__(self, view: Store) -> bytes | None:
+        self.loads += 1
+        return view.read([Extent("a")])[0]
+
+
+def test_a_value_is_loaded_once_for_each_state(store: MemoryStore | LocalStore) -> None:
+    load = Counted()
+    handle = Handle(store, load)
+    put(store, a=b"1")
+    assert [handle.value for _ in range(3)] == [b"1"] * 3
+    assert load.loads == 1
+    put(store, a=b"2")
+    assert [handle.value for _ in range(3)] == [b"2"] * 3
+    assert load.loads == 2
+    handle.refresh()
+    assert load.loads == 3
+
+
+def test_what_is_read_while_a_writer_commits_is_read_again(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_so_is_what_was_loaded_before(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    assert handle.value == b"1"
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_what_others_changed_before_is_not_used_first(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a", writable=True)
+    put(store, a=b"1")
+    handle = Handle(LocalStore(tmp_path / "a"), Counted())
+    assert handle.value == b"1"
+    put(store, a=b"2")
+    calls: list[bytes | None] = []
+    handle.read(calls.append)
+    # Without the native kernel a file that is not kept open says nothing before the look.
+    assert calls[-1:] == [b"2"]
+    assert len(calls) == (1 if native.choice().name == "native" else 2)
+
+
+def test_after_the_system_was_started_again_all_is_read_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a", writable=True)
+    put(store, a=b"1")
+    with (tmp_path / "a" / ".lock").open("r+b") as file:
+        file.seek(16)
+        file.write(bytes(8))
+    load = Counted()
+    handle = Handle(LocalStore(tmp_path / "a"), load)
+    calls: list[bytes | None] = []
+    for _ in range(3):
+        handle.read(calls.append)
+    assert calls == [b"1"] * 3
+    assert load.loads == 1
+
+
+def test_another_dataset_in_its_place_is_noticed(tmp_path: Path) -> None:
+    put(LocalStore(tmp_path / "a", writable=True), a=b"1")
+    put(LocalStore(tmp_path / "b", writable=True), a=b"2")
+    handle = Handle(LocalStore(tmp_path / "a"), Counted())
+    assert handle.value == b"1"
+    (tmp_path / "a").rename(tmp_path / "c")
+    (tmp_path / "b").rename(tmp_path / "a")
+    assert handle.value == b"2"
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert handle.value is None
+
+
+def test_so_is_what_fails_meanwhile(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+
+    def use(value: bytes | None) -> bytes | None:
+        if value == b"1":
+            put(store, a=b"2")
+            raise KeyError(value)
+        return value
+
+    assert handle.read(use) == b"2"
+
+    def fail(value: bytes | None) -> None:
+        raise KeyError(value)
+
+    with pytest.raises(KeyError):
+        handle.read(fail)
+
+
+def test_a_reader_that_never_comes_to_an_end_holds_the_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"0")
+    handle = Handle(store, Counted())
+    refused = []
+
+    def use(value: bytes | None) -> int:
+        number = int(value or b"0")
+
+        def write() -> None:
+            try:
+                put(store, a=b"%d" % (number + 1))
+            except LockedError as error:
+                refused.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        writer.join(0.2)
+        return number
+
+    assert handle.read(use) == 5
+    if isinstance(store, LocalStore):
+        assert refused
+
+
+def test_a_change_is_built_on_the_state_of_others(store: MemoryStore | LocalStore) -> None:
+    one, other = Handle(store, Counted()), Handle(store, Counted())
+
+    for handle in [one, other] * 10:
+        with handle.writing() as turn:
+            new = b"%d" % (int(turn.value or b"0") + 1)
+            turn.commit(new, Commit(publish=(Put("a", new),)))
+    assert one.value == other.value == b"20"
+
+
+def test_a_change_that_fails_changes_nothing(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    with pytest.raises(KeyError), handle.writing() as turn:
+        raise KeyError(turn.value)
+    assert handle.value == b"1"
+
+
+def test_a_snapshot_stays(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle, load = Handle(store, Counted()), Counted()
+    with handle.snapshot(), handle.snapshot():
+        assert handle.value == b"1"
+        with pytest.raises(ReadOnlyError, match="snapshot"), handle.writing():
+            pass
+    put(store, a=b"3")
+    assert handle.value == b"3"
+    assert load.loads == 0
+
+
+def held_elsewhere(handle: Handle[bytes | None]) -> tuple[threading.Thread, threading.Event]:
+    """Return a thread that is inside of a snapshot, and what lets it leave."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with handle.snapshot():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert entered.wait(10)
+    return other, leave
+
+
+def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    other, leave = held_elsewhere(handle)
+    with handle.snapshot():
+        leave.set()
+        other.join(10)
+        # The first one has ended; nobody may write before this one does.
+        writer = threading.Thread(target=lambda: suppressed(lambda: put(store, a=b"2")))
+        writer.start()
+        writer.join(0.2)
+        assert handle.read(lambda _: store.read([Extent("a")])) == [b"1"]
+        with pytest.raises(ReadOnlyError), handle.writing():
+            pass
+    writer.join(10)
+    set_value(handle, b"3")
+    assert handle.value == b"3"
+
+
+def test_what_is_read_while_a_snapshot_of_another_thread_ends_is_of_one_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle = Handle(store, Counted())
+    other, leave = held_elsewhere(handle)
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            leave.set()
+            other.join(10)
+            put(store, a=b"2", b=b"2")
+        return value, store.read([Extent("b")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+def test_what_is_read_before_and_after_a_rename_is_not_of_one_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    renamed, go_on, real = threading.Event(), threading.Event(), os.rename
+
+    def rename(source: str, target: str, **named: int) -> None:
+        real(source, target, **named)
+        if target == "a":
+            renamed.set()
+            assert go_on.wait(10)
+
+    monkeypatch.setattr(os, "rename", rename)
+    writer = threading.Thread(target=lambda: put(store, a=b"2"))
+    calls = []
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            writer.start()
+            assert renamed.wait(10)
+            # The writer goes on when this reader has looked again, and waits for it.
+            threading.Timer(0.2, go_on.set).start()
+        return value, store.read([Extent("a")])[0]
+
+    assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+    writer.join(10)
+    assert handle.value == b"2"
+
+
+def test_what_fails_while_a_writer_prepares_is_tried_again(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    handle, tries = Handle(store, Counted()), []
+
+    def use(value: bytes | None) -> int:
+        tries.append(value)
+        if len(tries) == 1:
+            raise CorruptionError("an index and a chunk of two shards")
+        return len(tries)
+
+    with store.writing() as turn:
+        assert handle.read(use) == 2
+        turn.commit(Commit())
+    tries.clear()
+    with pytest.raises(CorruptionError):
+        handle.read(use)
+
+
+def test_a_rename_that_fails_keeps_no_reader_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: str, target: str, **named: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    store = LocalStore(tmp_path, writable=True)
+    put(store, a=b"1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            put(store, a=b"2")
+    assert not is_switching(store.version())
+    load = Counted()
+    handle = Handle(store, load)
+    assert [handle.value for _ in range(3)] == [b"1"] * 3
+    assert load.loads == 1
+
+
+def set_value(handle: Handle[bytes | None], value: bytes) -> None:
+    with handle.writing() as turn:
+        turn.commit(value, Commit(publish=(Put("a", value),)))
+
+
+def suppressed(call: Callable[[], None]) -> None:
+    with suppress(LockedError):
+        call()
+
+
+def test_a_snapshot_stays_for_other_handles_of_its_thread(
+    store: MemoryStore | LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_WAIT", 0.05)
+    put(store, a=b"1")
+    one, other = Handle(store, Counted()), Handle(store, Counted())
+    with one.snapshot():
+        with pytest.raises(LockedError, match=r"held|locked"):
+            set_value(other, b"2")
+        assert store.read([Extent("a")]) == [b"1"]
+    set_value(other, b"2")
+    assert one.value == b"2"
+
+
+def test_a_closed_handle_says_so(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle = Handle(store, Counted())
+    handle.close("the thing")
+    for use in (
+        lambda: handle.value,
+        lambda: set_value(handle, b"2"),
+        lambda: handle.snapshot().__enter__(),
+    ):
+        with pytest.raises(ValueError, match="the thing is closed"):
+            use()
+
+
+# Arrays ------------------------------------------------------------------------------------------
+
+
+def test_two_handles_of_one_array(store: MemoryStore | LocalStore) -> None:
+    one = ingot.array(np.arange(5), store, chunks=4)
+    other = ingot.open(store, "r+")
+    reader = ingot.open(store)
+    one.append([5, 6, 7, 8])
+    assert len(reader) == len(other) == 9
+    assert reader[-1] == 8
+    other.append([9])
+    one.append([10])
+    assert reader[...].tolist() == list(range(11))
+    other.resize(3)
+    assert one[...].tolist() == reader[...].tolist() == [0, 1, 2]
+    with pytest.raises(IndexError):
+        one[3]
+    one.attrs["a"] = 1
+    other.attrs["b"] = 2
+    assert dict(reader.attrs) == {"a": 1, "b": 2}
+
+
+def test_an_array_that_goes_away(store: MemoryStore | LocalStore) -> None:
+    array = ingot.array(np.arange(5), store, format="zarr2")
+    store.apply(Commit(publish=(Delete(".zarray"),)))
+    with pytest.raises(NotFoundError):
+        array[0]
+
+
+def test_an_array_that_is_replaced_by_another(store: MemoryStore | LocalStore) -> None:
+    array = ingot.array(np.arange(5), store, attrs={"old": 1}, format="zarr2")
+    ingot.array(np.ones((2, 2)), store, overwrite=True, format="zarr2")
+    assert array.shape == (2, 2)
+    assert array[...].tolist() == [[1, 1], [1, 1]]
+    assert dict(array.attrs) == {}
+
+
+def test_a_snapshot_of_an_array(tmp_path: Path) -> None:
+    array = ingot.array(np.arange(5), tmp_path / "a", chunks=2)
+    writer = LocalStore(tmp_path / "a", writable=True, wait=0.05)
+    with array.snapshot():
+        with pytest.raises(LockedError):
+            ingot.open(writer, "r+").append([5])
+        with pytest.raises(ReadOnlyError):
+            array.append([5])
+        assert sum(len(block) for _, block in array.blocks(nbytes=16)) == 5
+    ingot.open(writer, "r+").append([5])
+    assert len(array) == 6
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_what_a_snapshot_refuses_leaves_nothing_behind(tmp_path: Path, format: str) -> None:
+    array = ingot.array(np.arange(6), tmp_path / "a", chunks=2, format=format)
+    before = sorted(tmp_path.rglob("*"))
+    with array.snapshot(), pytest.raises(ReadOnlyError):
+        array[...] = 7
+    assert sorted(tmp_path.rglob("*")) == before
+    assert array[...].tolist() == list(range(6))

@@ -1,0 +1,231 @@
+"""The changes of tables: rows and columns that come, go and become others."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import (
+    ColumnError,
+)
+from tests.storage import Place, Unlocked, content
+from tests.tables import ROWS, assert_holds, data, joined, make, without
+
+
+def test_lists_of_rows_are_appended(place: Place) -> None:
+    table = make(place, {"a": np.zeros(0, "i4"), "b": np.zeros(0, "U3")})
+    table.append([(1, "x"), [2, "yy"]])
+    table.append([{"b": "z", "a": 3}])
+    table.append([])
+    table.append(np.array([(4, "w")], [("a", "i8"), ("b", "U1")]))
+    table.append(
+        np.array([(5, "v")], [("b2", "U1"), ("a2", "i8")][::-1])[["a2", "b2"]].astype(
+            [("a", "i4"), ("b", "U1")]
+        )[0]
+    )
+    assert_holds(
+        table,
+        {
+            "a": np.array([1, 2, 3, 4, 5], "i4"),
+            "b": np.array(["x", "yy", "z", "w", "v"], "U3"),
+        },
+    )
+
+
+def test_appending_what_does_not_fit_changes_nothing(place: Place) -> None:
+    table = make(place, {"a": np.array([1], "i1"), "s": np.array([b"abc"]), "t": np.array(["é"])})
+    before = content(place)
+    good = {"a": [1], "s": [b"x"], "t": ["y"]}
+    for wrong in (
+        {"a": [300]},
+        {"a": [1.5]},
+        {"a": ["1"]},
+        {"a": [None]},
+        {"a": [1, 2]},
+        {"a": [[1]]},
+        {"a": 1},
+        {"s": [b"abcd"]},
+        {"s": ["é"]},
+        {"t": ["yz"]},
+        {"more": [1]},
+    ):
+        with pytest.raises(ValueError):
+            table.append(good | wrong)
+    for wrong in ({"a": [1]}, [(1, b"x")], [(1, b"x", "y", 4)], ["row"], [{"a": 1}]):
+        with pytest.raises(ValueError):
+            table.append(wrong)
+    for wrong in (5, "text", np.arange(3)):
+        with pytest.raises(TypeError):
+            table.append(wrong)
+    assert content(place) == before
+    table.append(good | {"a": [1.0]})
+    assert table["a"][:].tolist() == [1, 1]
+
+
+def test_small_appends_add_up(place: Place) -> None:
+    table = make(place, data(1))
+    for number in range(1, 140):
+        table.append(data(1, number))
+    assert_holds(table, data(140))
+    assert_holds(ingot.open(place), data(140))
+
+
+def test_the_appender_stores_groups(place: Place) -> None:
+    table = make(place, {"a": np.zeros(0, "i8"), "b": np.zeros(0, "f8")})
+    reader = ingot.open(place)
+    with table.appender(rows=10, seconds=None) as add:
+        for number in range(25):
+            add((number, number / 2))
+        assert len(reader) == 20
+        add(a=25, b=12.5)
+        add.flush()
+        assert len(reader) == 26
+        add({"a": 26, "b": 13})
+    assert reader["b"][:].tolist() == [number / 2 for number in range(27)]
+    with pytest.raises(ValueError, match="closed"):
+        add((1, 2))
+    with table.appender(rows=None, seconds=0) as add:
+        add((27, 0))
+        assert len(reader) == 28
+    with pytest.raises(ValueError, match="at least 1"):
+        table.appender(rows=0)
+
+
+def test_update(place: Place) -> None:
+    table, columns = make(place), data()
+    assert table.update("i >= 900", {"f": 1.5, "s": b"new"}) == 100
+    columns["f"][900:] = 1.5
+    columns["s"][900:] = b"new"
+    assert table.update([3, 999, 3], {"m": [[1, 2], [3, 4], [5, 6]]}) == 3
+    columns["m"][[3, 999]] = [[5, 6], [3, 4]]
+    assert table.update(slice(10, 0, -1), {"i": np.arange(10)}) == 10
+    columns["i"][10:0:-1] = np.arange(10)
+    assert table.update("i > 10**9", {"i": 0}) == 0
+    table[5] = {"t": "z"}
+    columns["t"][5] = "z"
+    table["b"] = np.zeros(ROWS, bool)
+    columns["b"][:] = False
+    table[7] = table[8]
+    for values in columns.values():
+        values[7] = values[8]
+    assert_holds(table, columns)
+    assert_holds(ingot.open(place), columns)
+
+
+def test_updates_that_do_not_fit_change_nothing(place: Place) -> None:
+    table = make(place)
+    before = content(place)
+    for wrong in ({"s": b"far too long"}, {"i": [1, 2]}, {"i": 0.5}, {"m": [1, 2, 3]}):
+        with pytest.raises(ValueError):
+            table.update("i < 3", wrong)
+    with pytest.raises(ColumnError):
+        table.update("i < 3", {"i": 0, "nope": 1})
+    assert content(place) == before
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        slice(0, 0),
+        slice(0, 1),
+        slice(999, 1000),
+        slice(64, 128),
+        slice(500, 999),
+        slice(None),
+        slice(3, None, 2),
+        [5, 5, 900, 7],
+        -1,
+    ],
+)
+def test_delete(rows: Any, place: Place) -> None:
+    table = make(place)
+    expected = without(data(), rows)
+    assert table.delete(rows) == ROWS - len(expected["i"])
+    assert_holds(table, expected)
+    assert_holds(ingot.open(place), expected)
+    table.append(data(5))
+    assert_holds(table, joined(expected, data(5)))
+
+
+def test_delete_by_expression(place: Place) -> None:
+    table, columns = make(place), data()
+    assert table.delete("isnan(f) | (i > 990)") == np.sum(
+        np.isnan(columns["f"]) | (columns["i"] > 990)
+    )
+    assert_holds(table, without(columns, np.isnan(columns["f"]) | (columns["i"] > 990)))
+
+
+def test_resize(place: Place) -> None:
+    table, columns = make(place), data()
+    for rows in (70, 64, 130, 0, 5):
+        table.resize(rows)
+        for name, values in columns.items():
+            fresh = np.zeros((rows, *values.shape[1:]), values.dtype)
+            fresh[: len(values)] = values[:rows]
+            columns[name] = fresh
+        assert_holds(table, columns)
+    with pytest.raises(ValueError, match="at least 0"):
+        table.resize(-1)
+
+
+def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
+    table, columns = make(place), data()
+    table.append(data(10))
+    columns = joined(columns, data(10))
+    table.add_column("new", columns["i"] * 2, position=1, attrs={"unit": "s"}, chunks=100)
+    table.drop_column("d")
+    table.rename_column("f", "g")
+    columns = {
+        "i": columns["i"],
+        "new": columns["i"] * 2,
+        "g": columns["f"],
+        "s": columns["s"],
+        "t": columns["t"],
+        "b": columns["b"],
+        "m": columns["m"],
+    }
+    assert_holds(table, columns)
+    assert_holds(ingot.open(place), columns)
+    assert dict(ingot.open(place)["new"].attrs) == {"unit": "s"}
+    assert table["new"].chunks == (100,)
+    with pytest.raises(ValueError, match="1010 rows"):
+        table.add_column("short", [1, 2])
+    with pytest.raises(ValueError, match="already"):
+        table.add_column("i", columns["i"])
+    with pytest.raises(ValueError, match="already"):
+        table.rename_column("i", "s")
+    with pytest.raises(ColumnError):
+        table.rename_column("nope", "x")
+    assert_holds(table, columns)
+
+
+def test_values_are_evaluated_before_the_lock_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = ingot.table({"a": [1, 2], "b": [1.5, 2.5]}, path)
+    given = [Unlocked(path, [3, 4]), Unlocked(path, [3.5, 4.5]), Unlocked(path, [7, 8])]
+    table.append({"a": given[0], "b": given[1]})
+    table.update("a > 2", {"a": given[2]})
+    assert all(each.evaluated for each in given)
+    assert table["a"][:].tolist() == [1, 2, 7, 8]
+    assert table["b"][:].tolist() == [1.5, 2.5, 3.5, 4.5]
+
+
+def test_a_stream_of_rows_is_read_once_when_another_writer_comes_first(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "t"
+    table, other = ingot.table({"a": [1, 2]}, path), ingot.open(path, "r+")
+
+    class Stream:
+        reads = 0
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            self.reads += 1
+            other.append({"a": [3]})
+            return pyarrow.table({"a": [4, 5]}).__arrow_c_stream__(requested_schema)
+
+    stream = Stream()
+    table.append(stream)
+    assert stream.reads == 1
+    assert table["a"][:].tolist() == [1, 2, 3, 4, 5]

@@ -1,0 +1,97 @@
+"""What a selection is said to cost is what it costs."""
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot import blosc
+from ingot.codecs.codec import ChunkSpec, parse_spelling
+from ingot.engine.run import Engine
+from ingot.formats.zarr.v2 import Zarr2Format, build_chain
+from ingot.options import Options
+from ingot.schema import ArraySchema
+from ingot.selection import parse
+from ingot.stores import Commit, Extent, Put
+from ingot.stores.memory import MemoryStore
+
+
+def engine(spelling: str) -> Engine:
+    dtype = np.dtype("<i4")
+    chain = build_chain(parse_spelling(spelling), ChunkSpec((64, 1024), dtype), "C")
+    schema = ArraySchema((128, 2048), dtype, (64, 1024), chain, np.int32(0))
+    store = MemoryStore()
+    node, commit = Zarr2Format().create(store, schema)
+    store.apply(commit)
+    made = Engine(node.chunks, Options())
+    numbers = np.random.default_rng(0).integers(0, 1000, (64, 2048), np.int32)
+    made.chunks.store.apply(made.written(parse((slice(0, 64),), (128, 2048)), numbers))
+    return made
+
+
+def test_blocks_and_bytes_are_those_of_the_chunk() -> None:
+    made = engine("blosc:lz4:5:shuffle:65536")
+    told = made.explain(parse((3, slice(0, 100)), (128, 2048)))
+    (chunk,) = made.chunks.store.read(list(made.chunks.locate(np.array([[0, 0]]))))
+    inspection = blosc.inspect(chunk)
+    assert len(inspection.blocks) == 4
+    (cost,) = told.costs
+    assert (cost.key, cost.stored, cost.items) == ("0.0", len(chunk), 100)
+    assert cost.blocks == (1, 4)
+    assert cost.read == 16 + 4 * 4 + inspection.blocks[0].cbytes
+    assert told.to_dict()["costs"][0]["blocks"] == [1, 4]
+    assert "1 of 4 blocks" in str(told)
+
+
+def test_absent_chunks_are_constant() -> None:
+    told = engine("zlib:1").explain(parse((slice(60, 70),), (128, 2048)))
+    assert (told.chunks, told.constants, told.files) == (4, 2, 2)
+    assert told.read == sum(cost.stored for cost in told.costs)
+    assert "constant" in str(told)
+
+
+def test_nothing_costs_nothing() -> None:
+    told = engine("zlib:1").explain(parse((slice(3, 3),), (128, 2048)))
+    assert (told.chunks, told.read, told.costs) == (0, 0, ())
+    assert str(told).startswith("0 bytes")
+
+
+def test_index_arrays_are_explained_by_chunk() -> None:
+    told = engine("zlib:1").explain(parse(([0, 127, 1], [0, 2047, 1]), (128, 2048)))
+    assert sorted((cost.coords, cost.items) for cost in told.costs) == [((0, 0), 2), ((1, 1), 1)]
+
+
+@pytest.mark.parametrize("place", [4, 8, 16, 28])
+def test_damaged_chunks_are_explained_or_refused_by_name(place: int) -> None:
+    made = engine("blosc:lz4:5:shuffle:65536")
+    key = parse((3, slice(0, 100)), (128, 2048))
+    (chunk,) = made.chunks.store.read([Extent("0.0")])
+    for value in (0, 1, 255, 65536, 2**31 - 1, 2**32 - 1):
+        damaged = bytearray(chunk)
+        damaged[place : place + 4] = value.to_bytes(4, "little")
+        made.chunks.store.apply(Commit(publish=(Put("0.0", bytes(damaged)),)))
+        (cost,) = made.explain(key).costs
+        assert 0 <= cost.read <= cost.stored
+
+
+def test_small_chunks_of_any_size_are_explained() -> None:
+    for length in range(1, 40):
+        array = ingot.array(np.arange(length) // 9, format="zarr2", codec="blosc:lz4:5:shuffle")
+        (cost,) = array.explain().costs
+        assert cost.read == cost.stored == array.stored_bytes
+
+
+def test_what_stands_around_a_chunk_in_its_file_is_read_too() -> None:
+    numbers = np.random.default_rng(0).integers(0, 1000, 100_000, np.int32)
+    store = MemoryStore()
+    array = ingot.array(numbers, store, format="bcolz", chunks=100_000)
+    (cost,) = array.explain(5).costs
+    (data,) = store.read([Extent(cost.key)])
+    head = len(b"blpk") + 12
+    inspection = blosc.inspect(
+        data[head : head + int.from_bytes(data[head + 12 : head + 16], "little")]
+    )
+    around = len(data) - inspection.header.cbytes
+    assert around > head
+    starts = 16 + 4 * len(inspection.blocks)
+    assert cost.blocks == (1, len(inspection.blocks)) != (1, 1)
+    assert cost.read == around + starts + inspection.blocks[0].cbytes
