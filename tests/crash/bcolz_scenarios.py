@@ -33,7 +33,7 @@ def engine(chunks: BcolzMap) -> Engine:
 def append(*values: int) -> Change:
     def build(array: Engine) -> Commit:
         added = appended(list(values), array.chunks.schema, 0)
-        return changes.grown(array, added.shape, added.place, added.values).commit
+        return changes.grown(array, added.shape, added.selection, added.values).commit
 
     return build
 
@@ -64,7 +64,7 @@ def stored(rows: int) -> MemoryStore:
     assert isinstance(node.chunks, BcolzMap)
     if rows:
         values = np.arange(1, rows + 1)
-        store.apply(engine(node.chunks).written(parse(..., (rows,)), values))
+        store.apply(engine(node.chunks).assign(parse(..., (rows,)), values))
     return store
 
 
@@ -154,7 +154,7 @@ def created() -> Scenario:
     def commit(store: Store) -> Commit:
         node, made = create_array(store, design(request(5)))
         assert isinstance(node.chunks, BcolzMap)
-        data = engine(node.chunks).written(parse(..., (5,)), [1, 2, 3, 4, 5])
+        data = engine(node.chunks).assign(parse(..., (5,)), [1, 2, 3, 4, 5])
         return Commit((*data.edits, *made.prepare), made.publish, made.cleanup)
 
     return _scenario({}, [commit], look)
@@ -172,7 +172,7 @@ def table(*steps: TableChange, rows: int = 3) -> Scenario:
     for column in node.columns.values():
         assert isinstance(column, ArrayNode)
         values = np.arange(1, rows + 1)
-        store.apply(engine(column.chunks).written(parse(..., (rows,)), values))  # type: ignore[arg-type]
+        store.apply(engine(column.chunks).assign(parse(..., (rows,)), values))  # type: ignore[arg-type]
     commits = [lambda s, c=c: c(open_table(s)) for c in steps]
     return _scenario(dict(store._values), commits, seen_table)
 
@@ -201,7 +201,7 @@ def add(name: str, position: int | None = None) -> TableChange:
     def build(found: BcolzTableMap) -> Commit:
         _, column, commit = found.added(name, design(request(found.rows)), position)
         assert isinstance(column, ArrayNode)
-        data = engine(column.chunks).written(parse(..., (found.rows,)), 77)  # type: ignore[arg-type]
+        data = engine(column.chunks).assign(parse(..., (found.rows,)), 77)  # type: ignore[arg-type]
         return Commit((*commit.prepare, *data.edits), commit.publish, commit.cleanup)
 
     return build

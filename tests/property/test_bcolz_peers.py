@@ -177,7 +177,7 @@ def make_table(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> None:
     edits = []
     for name, data in columns.items():
         engine = Engine(node.columns[name].chunks, Options())  # type: ignore[union-attr]
-        edits += engine.written(parse(..., data.shape), data).edits
+        edits += engine.assign(parse(..., data.shape), data).edits
     store.apply(Commit((*commit.prepare, *edits), commit.publish, commit.cleanup))
 
 

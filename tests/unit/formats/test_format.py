@@ -1,9 +1,9 @@
-"""The contract of formats: locations, signatures, and that ours keep it."""
+"""The contract of formats: locations, and that ours keep it."""
 
 import numpy as np
 
 from ingot.codecs.codec import CodecChain
-from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations, Signature
+from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations
 from ingot.formats.zarr.v2 import V2ArrayMetadata, Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
 from ingot.stores import MemoryStore
@@ -25,10 +25,6 @@ def test_locations_with_ranges_and_others() -> None:
     )
     assert list(locations) == [Extent("a", 16, 24), Extent("a", 40), Constant(7), Inline(b"x")]
     assert type(locations[0].start) is int  # type: ignore[union-attr]
-
-
-def test_a_signature_of_markers_matches_no_file() -> None:
-    assert Signature(markers=("a",)).matches(b"a", b"a") is False
 
 
 def test_zarr2_keeps_the_contract() -> None:

@@ -10,7 +10,7 @@ in the last chunk, do not count. An append writes chunks first and the number la
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +45,14 @@ from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = [
     "ATTRS",
+    "NO_ATTRS",
     "ArrayDocuments",
     "BcolzColumnMap",
     "BcolzMap",
     "DamagedAttributes",
     "create_array",
     "design",
+    "document_extents",
     "open_array",
     "pack_attrs",
     "parse_attrs",
@@ -61,6 +63,7 @@ ATTRS: Final = "__attrs__"
 
 _OBJECT: Final = np.dtype(object)
 _KEEP: Final = ".keep"
+NO_ATTRS: Final = b"{}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +202,7 @@ class DamagedAttributes(Mapping[str, Any]):
         raise self._error
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayDocuments:
+class ArrayDocuments(NamedTuple):
     """The documents in a folder that may be an array, each None when absent."""
 
     storage: bytes | None
@@ -213,11 +215,16 @@ class ArrayDocuments:
         return self.storage is not None or self.sizes is not None
 
 
-def read_documents(store: Store, paths: Sequence[str]) -> list[ArrayDocuments]:
-    """Return the documents of some folders, by one read."""
+def document_extents(paths: Sequence[str]) -> list[Extent]:
+    """Return where the documents of arrays lie, in the order of the fields of `ArrayDocuments`."""
     keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
     # One byte more than allowed shows that a document is too long without reading all of it.
-    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    return [Extent(key, 0, json.LARGEST + 1) for key in keys]
+
+
+def read_documents(store: Store, paths: Sequence[str]) -> list[ArrayDocuments]:
+    """Return the documents of some folders, by one read."""
+    found = store.read(document_extents(paths))
     return [ArrayDocuments(*found[at : at + 3]) for at in range(0, len(found), 3)]
 
 
@@ -247,7 +254,7 @@ def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
     >>> parse_attrs(b'{"temp": 22.5, "limit": NaN}')
     {'temp': 22.5, 'limit': nan}
     """
-    if data is None:
+    if data is None or data == NO_ATTRS:
         return {}
     try:
         return json.parse_object(data, where, allow_nan=True)

@@ -5,21 +5,22 @@ A folder with ``__rootdirs__`` is a table, a folder with ``meta/sizes`` an array
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ingot.errors import NotFoundError
+from ingot.formats import json
 from ingot.formats.bcolz.array import (
+    ATTRS,
+    ArrayDocuments,
     BcolzColumnMap,
     create_array,
     design,
     open_array,
-    read_documents,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE
 from ingot.formats.bcolz.row_shards import SHARDS, open_shards, shard_of
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
-    DATA,
     ROOTDIRS,
     create_table,
     has_column,
@@ -32,15 +33,16 @@ from ingot.formats.format import (
     Kind,
     Recode,
     Request,
-    Signature,
     TableNode,
     TableSchema,
 )
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Commit, Extent, Store
 
 __all__ = ["BcolzFormat"]
+
+_DOCUMENTS: Final = (ROOTDIRS, SIZES, STORAGE, ATTRS)
 
 
 class BcolzFormat:
@@ -58,27 +60,34 @@ class BcolzFormat:
 
     name: ClassVar[str] = "bcolz"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
-    signature: ClassVar[Signature] = Signature(
-        markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=is_data_layout
-    )
     settings: ClassVar[tuple[str, ...]] = ()
-    marks: ClassVar[tuple[str, ...]] = (ROOTDIRS, SHARDS)
-    between: ClassVar[str | None] = DATA
 
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
-        if store.size(prefix(path) + ROOTDIRS) is not None:
-            part = bool(path) and _is_column(store, path)
-            return TableNode(open_table(store, path, part=part))
-        (found,) = read_documents(store, [path])
-        if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
+        wanted = [Extent(prefix(path) + name, 0, json.LARGEST + 1) for name in _DOCUMENTS]
+        documents = dict(zip(_DOCUMENTS, store.read(wanted), strict=True))
+        node = self.from_documents(store, path, documents)
+        if node is not None:
+            return node
+        if store.size(prefix(path) + SHARDS) is not None:
             return open_shards(store, path)
-        if not found.is_array and is_data_layout(store, path):
-            part = bool(path) and _is_column(store, path)
-            return TableNode(open_table(store, path, part=part))
-        if not found.is_array:
-            known = ", ".join(prefix(path) + mark for mark in self.signature.markers)
+        if not is_data_layout(store, path):
+            known = ", ".join(prefix(path) + mark for mark in (ROOTDIRS, SIZES, STORAGE, SHARDS))
             raise NotFoundError(f"{store.location}: none of {known}")
+        part = bool(path) and _is_column(store, path)
+        return TableNode(open_table(store, path, part=part))
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | TableNode | None:
+        """Return the array or table that documents describe; columns are read from the store."""
+        rootdirs, attrs = documents.get(ROOTDIRS), documents.get(ATTRS)
+        if rootdirs is not None:
+            part = bool(path) and _is_column(store, path)
+            return TableNode(open_table(store, path, part=part, found=(rootdirs, attrs)))
+        found = ArrayDocuments(documents.get(STORAGE), documents.get(SIZES), attrs)
+        if not found.is_array:
+            return None
         array = open_array(store, path, found)
         if path and _is_column(store, path):
             return ArrayNode(BcolzColumnMap.of(array))

@@ -169,17 +169,9 @@ class BcolzMetadata:
         where: tuple[str, str] = (STORAGE, SIZES),
     ) -> "BcolzMetadata":
         """Return the metadata in two documents; raise an error if they contradict each other."""
-        kept = Storage.parse(storage, where[0])
-        shape, counts = parse_sizes(sizes, where[1])
-        if math.prod(shape) * kept.dtype.itemsize > INT64:
-            raise FormatError(f"{where[1]}: shape {list(shape)} has more bytes than 64 bits count")
-        size = kept.chunklen * row_bytes(shape, kept.dtype)
-        if kept.dtype != _OBJECT and size > CHUNK_LIMIT:
-            raise LimitError(
-                f"{where[0]}: chunklen {kept.chunklen} makes chunks of {size} bytes, "
-                f"the limit is {CHUNK_LIMIT}"
-            )
-        return cls.of(kept, shape, attrs, counts)
+        metadata = _parse_metadata(bytes(storage), bytes(sizes), where)
+        plain = type(attrs) is dict and not attrs
+        return metadata if plain else metadata.described(attrs)
 
     def resized(self, rows: int) -> "BcolzMetadata":
         """Return the metadata of the same array with another number of rows.
@@ -240,6 +232,22 @@ def default_chunk(rows: int, size: int) -> int:
     while best < _MOST_CHUNK and best * _MOST_FILES < rows * size:
         best *= 2
     return max(1, best // size)
+
+
+# Programs open the same array again and again, and columns of one table often say the same.
+@lru_cache(maxsize=1024)
+def _parse_metadata(storage: bytes, sizes: bytes, where: tuple[str, str]) -> BcolzMetadata:
+    kept = Storage.parse(storage, where[0])
+    shape, counts = parse_sizes(sizes, where[1])
+    if math.prod(shape) * kept.dtype.itemsize > INT64:
+        raise FormatError(f"{where[1]}: shape {list(shape)} has more bytes than 64 bits count")
+    size = kept.chunklen * row_bytes(shape, kept.dtype)
+    if kept.dtype != _OBJECT and size > CHUNK_LIMIT:
+        raise LimitError(
+            f"{where[0]}: chunklen {kept.chunklen} makes chunks of {size} bytes, "
+            f"the limit is {CHUNK_LIMIT}"
+        )
+    return BcolzMetadata.of(kept, shape, {}, counts)
 
 
 @lru_cache(maxsize=256)

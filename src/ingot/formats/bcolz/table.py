@@ -9,7 +9,8 @@ bcolz cannot open a table with a column that it cannot open. Such columns are le
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from ingot.errors import (
     CorruptionError,
@@ -24,20 +25,22 @@ from ingot.fields import FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bcolz.array import (
     ATTRS,
+    NO_ATTRS,
     ArrayDocuments,
     BcolzColumnMap,
     BcolzMap,
     create_array,
+    document_extents,
     open_array,
     pack_attrs,
     parse_attrs,
     read_documents,
 )
-from ingot.formats.bcolz.metadata import SIZES
+from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata
 from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
+from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 
 __all__ = [
     "DATA",
@@ -204,24 +207,34 @@ class BcolzTableMap:
 
 
 def open_table(
-    store: Store, path: str = "", depth: int = 0, *, part: bool = False
+    store: Store,
+    path: str = "",
+    depth: int = 0,
+    *,
+    part: bool = False,
+    found: tuple[bytes | None, bytes | None] | None = None,
 ) -> BcolzTableMap:
-    """Return the table at `path`; in a `part`, columns cannot change their length."""
+    """Return the table at `path`; as a `part`, its columns cannot change their length.
+
+    `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, where they are read
+    already.
+    """
     if depth > _DEEPEST:
         raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
     start = prefix(path)
     keys = start + ROOTDIRS, start + ATTRS
-    rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    if found is None:
+        rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    else:
+        rootdirs, attrs = found
     try:
         if rootdirs is not None:
-            values = json.parse_object(rootdirs, keys[0])
-            names = _parse_names(values, keys[0])
+            values, names = _parse_rootdirs(rootdirs, keys[0])
         elif is_data_layout(store, path):
             values, names = {}, _folders(store, _data(store, path))
         else:
             raise NotFoundError(f"{store.location}: no {keys[0]}")
         columns, folders = _open_columns(store, path, names, values, depth)
-        _check_lengths(columns, path)
         if part:
             columns = {name: _as_part(column) for name, column in columns.items()}
     except IngotError as error:
@@ -310,6 +323,13 @@ def _folders(store: Store, path: str) -> tuple[str, ...]:
     return tuple(name[:-1] for name in names if not name.startswith("."))
 
 
+@lru_cache(maxsize=256)
+def _parse_rootdirs(data: bytes, where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return what a ``__rootdirs__`` says, and the names of all columns in it."""
+    values = json.parse_object(data, where)
+    return values, _parse_names(values, where)
+
+
 def _parse_names(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
     fields = FieldReader(where, values)
     names = _parse_list(fields, "names")
@@ -359,23 +379,72 @@ def _check_new(name: str, columns: Mapping[str, Column]) -> None:
 def _open_columns(
     store: Store, path: str, names: Sequence[str], values: Mapping[str, Any], depth: int
 ) -> tuple[dict[str, Column], dict[str, str]]:
-    """Return the columns, and the folders of columns that do not lie in the current layout."""
+    """Return the columns, and the folders of columns that do not lie in the current layout.
+
+    All columns have one length.
+    """
+    for name in names if "dirs" in values else ():
+        list(
+            _candidate_folders(path, name, values)
+        )  # No name may lead out of the table, used or not.
+    places, batch = _column_reads(path, tuple(names))
+    found = store.read(batch)
+    parsed = _parse_arrays(places, tuple(found))
+    if parsed is not None:
+        maps = (BcolzMap(store, each, at) for each, at in zip(parsed, places, strict=True))
+        return dict(zip(names, map(ArrayNode, maps), strict=True)), {}
     columns: dict[str, Column] = {}
     folders: dict[str, str] = {}
-    candidates = [list(_candidate_folders(path, name, values)) for name in names]
-    first = read_documents(store, [places[0] for places in candidates])
-    for name, places, found in zip(names, candidates, first, strict=True):
-        place = places[0]
-        column = _open_column(store, place, found, depth)
-        for place in places[1:] if column is None else ():
-            column = _open_column(store, place, None, depth)
+    for number, (name, place) in enumerate(zip(names, places, strict=True)):
+        documents = ArrayDocuments(*found[3 * number : 3 * number + 3])
+        column = _open_column(store, place, documents, depth)
+        others = list(_candidate_folders(path, name, values))[1:] if column is None else ()
+        for other in others:
+            column = _open_column(store, other, None, depth)
             if column is not None:
-                folders[name] = place
+                folders[name] = other
                 break
         if column is None:
-            raise CorruptionError(f"column {name!r}: nothing is stored in {places[0]!r}")
+            raise CorruptionError(f"column {name!r}: nothing is stored in {place!r}")
         columns[name] = column
+    _check_lengths(columns, path)
     return columns, folders
+
+
+@lru_cache(maxsize=256)
+def _parse_arrays(
+    places: tuple[str, ...], found: tuple[bytes | None, ...]
+) -> tuple[BcolzMetadata, ...] | None:
+    """Return what the documents of columns say: arrays of one length, without attributes.
+
+    Most tables have such columns. Nothing of the result ever changes, so tables that are opened
+    again share it. None for any other table, and for a table in which something is wrong.
+    """
+    parsed: list[BcolzMetadata] = []
+    for number, place in enumerate(places):
+        storage, sizes, attrs = found[3 * number : 3 * number + 3]
+        if storage is None or sizes is None or attrs not in (None, NO_ATTRS):
+            return None
+        try:
+            parsed.append(
+                BcolzMetadata.parse(storage, sizes, {}, (f"{place}/{STORAGE}", f"{place}/{SIZES}"))
+            )
+        except IngotError:
+            return None
+    return tuple(parsed) if len({each.schema.shape[0] for each in parsed}) < 2 else None
+
+
+class _ColumnReads(NamedTuple):
+    """The folders of the columns of a table, and the batch that reads their documents."""
+
+    places: tuple[str, ...]
+    batch: Batch
+
+
+@lru_cache(maxsize=256)
+def _column_reads(path: str, names: tuple[str, ...]) -> _ColumnReads:
+    places = tuple(prefix(path) + name for name in names)
+    return _ColumnReads(places, Batch(document_extents(places)))
 
 
 def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:

@@ -6,7 +6,7 @@ have: these are refused. Other files in the folder are ignored, such as the ``.l
 ``.partial`` files that its writers left beside chunks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -18,7 +18,7 @@ from ingot.codecs.compressors import Blosc
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
 from ingot.formats.zarr import pickled, v01
 from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
@@ -87,12 +87,17 @@ class Zarr0Format:
 
     name: ClassVar[str] = "zarr0"
     holds: ClassVar[Kind] = Kind.ARRAY
-    signature: ClassVar[Signature] = Signature(markers=(META,))
     settings: ClassVar[tuple[str, ...]] = ()
 
     def open(self, store: Store, path: str = "") -> ArrayNode:
         """Return the array of a store."""
         return v01.open_array(store, path, _LAYOUT)
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | None:
+        """Return the array that documents describe."""
+        return v01.from_documents(store, path, documents, _LAYOUT)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""

@@ -29,6 +29,7 @@ __all__ = [
     "V01Metadata",
     "check_geometry",
     "design_grid",
+    "from_documents",
     "open_array",
     "pack_attrs",
     "pack_metadata",
@@ -138,6 +139,16 @@ def open_array(store: Store, path: str, layout: V01Layout) -> ArrayNode:
     return ArrayNode(_open(store, layout))
 
 
+def from_documents(
+    store: Store, path: str, documents: Mapping[str, bytes | None], layout: V01Layout
+) -> ArrayNode | None:
+    """Return the array that documents describe, None without a metadata document."""
+    meta = documents.get(layout.meta)
+    if path or meta is None:
+        return None
+    return ArrayNode(_parsed(store, meta, documents.get(layout.attrs), layout))
+
+
 def pack_metadata(metadata: V01Metadata, where: str) -> bytes:
     """Return a metadata document as JSON: keys sorted, four spaces of indent."""
     values, schema = dict(metadata.document), metadata.schema
@@ -216,6 +227,10 @@ def _open(store: Store, layout: V01Layout) -> V01Map:
     meta, attrs = store.read(wanted)
     if meta is None:
         raise NotFoundError(f"{store.location}: no {layout.meta}")
+    return _parsed(store, meta, attrs, layout)
+
+
+def _parsed(store: Store, meta: bytes, attrs: bytes | None, layout: V01Layout) -> V01Map:
     try:
         metadata = layout.parse(meta, layout.meta)
         if attrs is not None:

@@ -4,7 +4,7 @@ This is the layout of zarr 1.0 and 1.1. It cannot hold arrays without axes, obje
 more than one codec: these are refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -17,7 +17,7 @@ from ingot.codecs.filters import Transpose
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
 from ingot.formats.zarr import v01
 from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
@@ -86,12 +86,17 @@ class Zarr1Format:
 
     name: ClassVar[str] = "zarr1"
     holds: ClassVar[Kind] = Kind.ARRAY
-    signature: ClassVar[Signature] = Signature(markers=(META,))
     settings: ClassVar[tuple[str, ...]] = ("order",)
 
     def open(self, store: Store, path: str = "") -> ArrayNode:
         """Return the array of a store."""
         return v01.open_array(store, path, _LAYOUT)
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | None:
+        """Return the array that documents describe."""
+        return v01.from_documents(store, path, documents, _LAYOUT)
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""

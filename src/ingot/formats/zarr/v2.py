@@ -51,7 +51,6 @@ from ingot.formats.format import (
     Kind,
     Locations,
     Request,
-    Signature,
 )
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
@@ -81,6 +80,7 @@ __all__ = [
 ARRAY: Final = ".zarray"
 GROUP: Final = ".zgroup"
 ATTRS: Final = ".zattrs"
+_DOCUMENTS: Final = (ARRAY, GROUP, ATTRS)
 
 _VERSION: Final = 2
 _SEPARATORS: Final = (".", "/")
@@ -323,27 +323,26 @@ class Zarr2Format:
 
     name: ClassVar[str] = "zarr2"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    signature: ClassVar[Signature] = Signature(markers=(ARRAY, GROUP))
-    documents: ClassVar[tuple[str, ...]] = (ARRAY, GROUP, ATTRS)
     settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator")
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = normalised(path)
-        names = [prefix(path) + name for name in self.documents]
-        node = self.from_documents(store, path, _read(store, names))
+        names = [prefix(path) + name for name in _DOCUMENTS]
+        found = _read(store, names)
+        node = self.from_documents(store, path, dict(zip(_DOCUMENTS, found, strict=True)))
         if node is None:
             raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
         return node
 
     def from_documents(
-        self, store: Store, path: str, found: Sequence[bytes | None]
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | GroupNode | None:
         """Return the array or group that documents describe."""
-        array, group, attrs = found
+        array, group, attrs = map(documents.get, _DOCUMENTS)
         if array is None and group is None:
             return None
-        names = [prefix(path) + name for name in self.documents]
+        names = [prefix(path) + name for name in _DOCUMENTS]
         try:
             described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:

@@ -6,11 +6,11 @@ This module returns the commits that create, change and remove groups. Arrays ar
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v2_consolidated
 from ingot.formats.zarr.v2 import (
@@ -31,9 +31,6 @@ __all__ = ["Zarr2GroupFormat"]
 
 class Zarr2GroupFormat(Zarr2Format):
     """Zarr version 2, arrays and groups."""
-
-    marks: ClassVar[tuple[str, ...]] = (GROUP,)
-    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Return whether all nodes above a path are groups, or can become groups with it."""
@@ -65,14 +62,16 @@ class Zarr2GroupFormat(Zarr2Format):
         updates = v2_consolidated.updates(store, above(path), {}, removed=path)
         return replace(commit, publish=(*commit.publish, *updates))
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return which consolidated metadata of a group is stale; None when it has none."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         found = v2_consolidated.read(store, path)
         if found is None:
             return None
         actual = self._documents(store, path)
         stale = v2_consolidated.stale_keys(_comparable(found), _comparable(actual))
-        return Copies(tuple(key for key in stale if not _same(found.get(key), actual.get(key))))
+        return ConsolidatedMetadata(
+            tuple(key for key in stale if not _same(found.get(key), actual.get(key)))
+        )
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that consolidates the metadata of a group and of all nodes below it."""

@@ -30,7 +30,6 @@ from ingot.formats.format import (
     Kind,
     Locations,
     Request,
-    Signature,
 )
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
@@ -148,8 +147,6 @@ class Zarr3Format:
 
     name: ClassVar[str] = "zarr3"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    signature: ClassVar[Signature] = Signature(markers=(NODE,))
-    documents: ClassVar[tuple[str, ...]] = (NODE,)
     settings: ClassVar[tuple[str, ...]] = (
         "order",
         "checksum",
@@ -165,10 +162,10 @@ class Zarr3Format:
         return _node(store, path, _read(store, path))
 
     def from_documents(
-        self, store: Store, path: str, found: Sequence[bytes | None]
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | GroupNode | None:
         """Return the array or group that a document describes."""
-        [data] = found
+        data = documents.get(NODE)
         return None if data is None else _node(store, path, _parse(store, path, data))
 
     def design(

@@ -6,11 +6,11 @@ This module returns the commits that create, change and remove groups. Arrays ar
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.errors import NotFoundError
 from ingot.formats import json
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v3_consolidated, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, stage_node
@@ -22,9 +22,6 @@ __all__ = ["Zarr3GroupFormat"]
 
 class Zarr3GroupFormat(Zarr3Format):
     """Zarr version 3, arrays and groups."""
-
-    marks: ClassVar[tuple[str, ...]] = (NODE,)
-    between: ClassVar[str | None] = None
 
     def has_part(self, store: Store, path: str) -> bool:
         """Return whether all nodes above a path are groups, or can become groups with it."""
@@ -61,12 +58,14 @@ class Zarr3GroupFormat(Zarr3Format):
         updates = v3_consolidated.updates(store, above(path), {}, removed=path)
         return replace(commit, publish=(*commit.publish, *updates))
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return which consolidated metadata of a group is stale; None when it has none."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         found = v3_consolidated.parse(self._group(store, path).document)
         if found is None:
             return None
-        return Copies(v3_consolidated.stale_paths(found, self._documents(store, path)))
+        return ConsolidatedMetadata(
+            v3_consolidated.stale_paths(found, self._documents(store, path))
+        )
 
     def consolidated(self, store: Store, path: str) -> Commit:
         """Return the commit that consolidates the metadata of all nodes below a group."""

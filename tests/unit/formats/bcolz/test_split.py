@@ -20,7 +20,7 @@ from ingot.formats.format import ArrayNode, ChunkMap, Column, Request, TableMap,
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.local.commit import Transaction
+from ingot.stores.local.commit import CommitRun
 from tests.storage import content, put
 
 
@@ -113,7 +113,7 @@ def _arrays(node: Column) -> list[ChunkMap]:
 def _counted(chunks: ChunkMap) -> tuple[Any, ...]:
     shape = chunks.schema.shape
     values = np.arange(shape[0]).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).written(parse(..., shape), values).edits
+    return Engine(chunks, Options()).assign(parse(..., shape), values).edits
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -240,7 +240,7 @@ def test_a_shard_has_the_lock_and_the_journal_of_all(tmp_path: Path, kind: str) 
     part = ingot.open(cut / "shard-00001", "r+")
     column = part["b"] if kind == "table" else part
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             column[0:12] = 7
     assert (cut / ".commit").exists()
