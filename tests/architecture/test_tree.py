@@ -25,7 +25,6 @@ TESTED_ELSEWHERE = {
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",
     "formats/addresses": "parity/test_engine.py",
-    "formats/bcolz/pickles": "unit/formats/bcolz/test_format.py",
     "formats/zarr/hierarchy": "unit/containers/test_group.py",
     "formats/zarr/v3_consolidated": "unit/containers/test_group.py",
     "formats/zarr/v3_extension": "unit/formats/zarr/test_v3.py",
