@@ -7,7 +7,8 @@ committed, and commits changes under the lock. What the value is, its `load` dec
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Final, Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from ingot.errors import LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
@@ -136,18 +137,14 @@ class Handle(Generic[Value]):
                     return result
         return self._read_anew(use)
 
-    @contextmanager
-    def writing(self) -> Iterator["ValueTurn[Value]"]:
-        """Take the lock and give a turn to write, with the value of the committed state.
+    def writing(self) -> "ValueTurn[Value]":
+        """Return a turn to write: entering it takes the lock and gets the committed value.
 
         Leaving the block without a commit changes nothing.
         """
         if self._pinned is not None:
             raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
-        with self._write_lock:
-            self._check_open()
-            with writing(self.store, durability=self.durability) as turn:
-                yield ValueTurn(self, turn, self._committed(turn.store))
+        return ValueTurn(self)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -296,14 +293,43 @@ class HandleTurn(Protocol[Value]):
 
 
 class ValueTurn(Generic[Value]):
-    """A turn of a `Handle`."""
+    """A turn of a `Handle`: a turn of its store, with the value of the committed state."""
 
-    __slots__ = ("_handle", "_turn", "value")
+    __slots__ = ("_block", "_handle", "_turn", "value")
 
-    def __init__(self, handle: Handle[Value], turn: WriteTurn, value: Value) -> None:
-        self.value: Final = value
+    value: Value
+    _turn: WriteTurn
+
+    def __init__(self, handle: Handle[Value]) -> None:
         self._handle = handle
-        self._turn = turn
+        self._block = writing(handle.store, durability=handle.durability)
+
+    def __enter__(self) -> Self:
+        handle = self._handle
+        handle._write_lock.acquire()
+        try:
+            handle._check_open()
+            self._turn = self._block.__enter__()
+            try:
+                self.value = handle._committed(self._turn.store)
+            except BaseException as error:
+                self._block.__exit__(type(error), error, error.__traceback__)
+                raise
+        except BaseException:
+            handle._write_lock.release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._block.__exit__(kind, error, trace)
+        finally:
+            self._handle._write_lock.release()
 
     @property
     def store(self) -> Store:

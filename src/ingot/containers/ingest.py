@@ -20,12 +20,12 @@ __all__ = [
     "check_lengths",
     "columns_of",
     "fitted",
-    "fitted_all",
+    "fitted_rows",
+    "fitted_values",
     "flattened",
     "row_dtype",
     "rows_of",
     "spread",
-    "taken",
 ]
 
 Shape = tuple[int, ...]
@@ -84,13 +84,12 @@ def arrays_of(data: object) -> dict[str, NDArray[Any]]:
     return {name: _made(values, name) for name, values in given.items()}
 
 
-def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
-    """Return rows as arrays for all columns of a table with that layout.
+def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
+    """Return the columns of rows as items of all columns of a table with that layout.
 
-    >>> taken([(1, 2.5)], {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
+    >>> fitted_rows({"a": [1], "b": [2.5]}, {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
     {'a': array([1], dtype=int32), 'b': array([2.5])}
     """
-    given = flattened(columns_of(data, tuple(layout)))
     if missing := [name for name in layout if name not in given]:
         raise ValueError(f"column {missing[0]!r} is missing among {', '.join(given) or 'none'}")
     if unknown := [name for name in given if name not in layout]:
@@ -145,10 +144,10 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     return cast
 
 
-def fitted_all(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
+def fitted_values(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
     """Return values for some rows as items of their columns: one for all rows, or one for each.
 
-    >>> fitted_all({"a": 7, "b": [1, 2]}, dict.fromkeys("ab", (np.dtype("i4"), ())))
+    >>> fitted_values({"a": 7, "b": [1, 2]}, dict.fromkeys("ab", (np.dtype("i4"), ())))
     {'a': array(7, dtype=int32), 'b': array([1, 2], dtype=int32)}
     """
     found: dict[str, NDArray[Any]] = {}

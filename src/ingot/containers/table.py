@@ -23,11 +23,11 @@ from ingot.containers.ingest import (
     arrays_of,
     check_lengths,
     columns_of,
-    fitted_all,
+    fitted_rows,
+    fitted_values,
     flattened,
     row_dtype,
     spread,
-    taken,
 )
 from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableState
@@ -243,13 +243,13 @@ class Table:
         array([1, 2, 3])
         """
         handle = self._writable()
-        layout = handle.read(view.layout_of)
-        given = columns_of(rows, tuple(layout))
-        columns = taken(given, layout)
+        state = handle.value
+        layout = view.layout_of(state)
+        given = flattened(columns_of(rows, tuple(layout)))
+        columns = fitted_rows(given, layout)
         with handle.writing() as turn:
-            now = view.layout_of(turn.value)
-            if now != layout:
-                columns = taken(given, now)
+            if turn.value is not state and (now := view.layout_of(turn.value)) != layout:
+                columns = fitted_rows(given, now)
             if any(map(len, columns.values())):
                 turn.commit(*table_state.appended(turn.value, columns))
             else:
@@ -285,12 +285,12 @@ class Table:
         handle = self._writable()
         given = flattened(columns_of(values))
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
-        items = fitted_all(given, layout)
+        items = fitted_values(given, layout)
         with handle.writing() as turn:
             rows = view.numbered(turn.value, where)
             now = view.layout_of(turn.value, tuple(given))
             if now != layout:
-                items = fitted_all(given, now)
+                items = fitted_values(given, now)
             columns = {name: spread(items[name], len(rows), now[name][1], name) for name in items}
             if len(rows):
                 turn.commit(*table_state.assigned(turn.value, view.key_of(rows), columns))

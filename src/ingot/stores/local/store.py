@@ -357,6 +357,11 @@ class LocalStore:
         check_commit(self, commit)
         for edit in commit.edits:
             self._scope.check(edit.key, self.location)
+        self._check_writable()
+
+    def _check_writable(self) -> None:
+        if not self._writable:
+            raise ReadOnlyError(f"{self.location}: opened for reading only")
         if self._failure is not None:
             raise ReadOnlyError(
                 f"{self.location}: nothing is written after a failed sync ({self._failure}); "
@@ -386,7 +391,7 @@ class LocalTurn:
 
     def __enter__(self) -> Self:
         owner = self._owner
-        owner._check(Commit())
+        owner._check_writable()
         try:
             self._directory = directory = owner._files.create(sync=self._sync)
             if owner._locking:
