@@ -14,11 +14,18 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, State, group_handle
-from ingot.containers.resolve import Path, find, glance, in_the_way, named, placed
+from ingot.containers.group import Group, GroupState, group_handle
+from ingot.containers.resolve import (
+    Path,
+    open_complete,
+    open_fast,
+    remove_existing,
+    resolve_store,
+)
 from ingot.engine.run import Engine
 from ingot.errors import UnsupportedError
 from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, TableFormat, TableNode
+from ingot.formats.registry import format_named
 from ingot.options import Options
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.versions import writing
@@ -58,10 +65,12 @@ def open(
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
     options, writable = options or _OPTIONS, mode == "r+"
-    found = glance(path, format, writable=writable) or find(path, format, writable=writable)
+    found = open_fast(path, format, writable=writable)
+    if found is None:
+        found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = State(place.store, node), number
+        first = GroupState(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
@@ -104,8 +113,8 @@ def create(
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
-    return _created(path, wish, None)
+    spec = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    return _created(path, spec, None)
 
 
 def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
@@ -136,14 +145,17 @@ def group(
     >>> root.array("a/b", [1, 2])[0]
     np.int64(1)
     """
-    place = placed(MemoryStore() if path is None else path, format, writable=True)
-    chosen = named(format) if format is not None else place.owner or named(_DEFAULT)
+    place = resolve_store(MemoryStore() if path is None else path, format, writable=True)
+    chosen = (
+        format_named(format) if format is not None else place.enclosing or format_named(_DEFAULT)
+    )
     if not isinstance(chosen, GroupFormat):
         raise UnsupportedError(f"{chosen.name} has no groups")
     described, options = converted(attrs or {}), options or _OPTIONS
-    in_the_way(place, place.store, overwrite=overwrite, groups=True)  # Before a lock file is made.
+    # Before a lock file is made.
+    remove_existing(place, place.store, overwrite=overwrite, groups=True)
     with writing(place.store, durability=options.durability) as turn:
-        old = in_the_way(place, turn.store, overwrite=overwrite, groups=True)
+        old = remove_existing(place, turn.store, overwrite=overwrite, groups=True)
         _, commit = chosen.create_group(turn.store, place.inner, described)
         turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
     handle = group_handle(chosen, place.store, place.inner, options)
@@ -174,21 +186,21 @@ def table(
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
-    chosen = named(format or _DEFAULT_TABLE)
+    chosen = format_named(format or _DEFAULT_TABLE)
     if not isinstance(chosen, TableFormat):
         raise UnsupportedError(f"format {chosen.name} holds no tables")
-    place = placed(MemoryStore() if path is None else path, chosen.name, writable=True)
+    place = resolve_store(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or _OPTIONS
-    wish = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
-    return tables.create_table(chosen, place, wish)
+    spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
+    return tables.create_table(chosen, place, spec)
 
 
-def _created(path: Path | None, wish: ArraySpec, items: NDArray[Any] | None = None) -> Array:
-    place = placed(MemoryStore() if path is None else path, wish.format, writable=True)
-    chosen = named(wish.format) if wish.format else place.owner or named(_DEFAULT)
+def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:
+    place = resolve_store(MemoryStore() if path is None else path, spec.format, writable=True)
+    chosen = format_named(spec.format) if spec.format else place.enclosing or format_named(_DEFAULT)
 
     def clear(store: Store) -> Commit | None:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     there = creation.Destination(place.store, place.inner, place.path, clear)
-    return create_array(chosen, there, wish, items)
+    return create_array(chosen, there, spec, items)

@@ -13,7 +13,7 @@ from ingot.engine.changes import appended
 from ingot.engine.run import Engine
 from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.table import BcolzTable, open_table
+from ingot.formats.bcolz.table import BcolzTableMap, open_table
 from ingot.formats.format import ArrayNode, Request
 from ingot.options import Options
 from ingot.selection import parse
@@ -160,7 +160,7 @@ def created() -> Scenario:
     return _scenario({}, [commit], look)
 
 
-TableChange = Callable[[BcolzTable], Commit]
+TableChange = Callable[[BcolzTableMap], Commit]
 
 
 def table(*steps: TableChange, rows: int = 3) -> Scenario:
@@ -187,7 +187,7 @@ def seen_table(store: Store) -> object:
 
 
 def everywhere(change: Change, *, shrinking: bool = False) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         commits = {
             name: change(engine(column.chunks))  # type: ignore[union-attr, arg-type]
             for name, column in found.columns.items()
@@ -198,7 +198,7 @@ def everywhere(change: Change, *, shrinking: bool = False) -> TableChange:
 
 
 def add(name: str, position: int | None = None) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         _, column, commit = found.added(name, design(request(found.rows)), position)
         assert isinstance(column, ArrayNode)
         data = engine(column.chunks).assign(parse(..., (found.rows,)), 77)  # type: ignore[arg-type]
@@ -208,7 +208,7 @@ def add(name: str, position: int | None = None) -> TableChange:
 
 
 def rename(old: str, new: str) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         _, copies, commit = found.renamed(old, new)
         edits = [copied(found.store, source, key) for key, source in copies.items()]
         return Commit((*commit.prepare, *edits), commit.publish, commit.cleanup)

@@ -12,7 +12,7 @@ import pytest
 import ingot
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, Put
-from ingot.stores.local.files import _Folder
+from ingot.stores.local.files import _LocalDirectory
 from ingot.stores.store import Durability
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -180,7 +180,7 @@ def _no_listing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("a folder was listed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Folder, "names", names)
+        patch.setattr(_LocalDirectory, "names", names)
         yield
 
 

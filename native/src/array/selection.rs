@@ -10,7 +10,7 @@ use crate::array::index_arrays::{self, Pick};
 use crate::array::layout::Layout;
 use crate::array::scatter::{Axis, Destination, Geometry, Memory, Region, Source, SourceMemory};
 use crate::error::{Error, Kind, Outcome};
-use crate::memory::grow;
+use crate::memory::{grow, out_of_memory};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Below this much decoded data a second thread costs more than it brings.
@@ -95,7 +95,10 @@ impl<'a, M: Memory> Selection<'a, M> {
             count = count.saturating_mul(cut.len());
             parts.push(cut);
         }
-        let claims = Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?;
+        let claims = match M::WRITTEN {
+            true => Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?,
+            false => Claims::default(),
+        };
         Ok(Self { layout, parts, steps: absolute_steps, picks, count, memory, strides, origin, claims })
     }
 
@@ -144,9 +147,9 @@ impl<'a, M: Memory> Selection<'a, M> {
         Ok(self.count.saturating_mul(each))
     }
 
-    /// How many threads are worth having for this much work.
+    /// How many threads are worth having for this much work; one, where they would write the same bytes.
     pub fn threads(&self, allowed: usize, bytes: usize) -> usize {
-        let allowed = if self.claims.is_single { 1 } else { allowed };
+        let allowed = if M::WRITTEN && self.claims.is_single { 1 } else { allowed };
         allowed.min(self.count).min(bytes / WORTH_A_THREAD + 1).max(1)
     }
 }
@@ -221,26 +224,30 @@ impl<'m> ChunkPart<'_, SourceMemory<'m>> {
 }
 
 /// Which parts of a destination are being written.
+#[derive(Default)]
 struct Claims {
     /// Whether there is one claim for all parts.
     is_single: bool,
-    /// A bit for each part.
-    taken: Vec<AtomicU64>,
+    /// A bit for each of the first parts.
+    first: AtomicU64,
+    /// A bit for each of the others.
+    others: Vec<AtomicU64>,
 }
 
 impl Claims {
     fn new(count: usize, is_disjoint: impl FnOnce() -> bool) -> Outcome<Self> {
         let is_single = count <= 1 || !is_disjoint();
-        let words = if is_single { 1 } else { count.div_ceil(64) };
-        let mut taken = Vec::new();
-        taken.try_reserve_exact(words).map_err(|_| crate::memory::out_of_memory(8 * words))?;
-        taken.resize_with(words, AtomicU64::default);
-        Ok(Self { is_single, taken })
+        let words = if is_single { 0 } else { count.div_ceil(64) - 1 };
+        let mut others = Vec::new();
+        others.try_reserve_exact(words).map_err(|_| out_of_memory(8 * words))?;
+        others.resize_with(words, AtomicU64::default);
+        Ok(Self { is_single, first: AtomicU64::default(), others })
     }
 
     fn take(&self, number: usize) -> Claim<'_> {
         let number = if self.is_single { 0 } else { number };
-        let (word, bit) = (&self.taken[number / 64], 1 << (number % 64));
+        let word = if number < 64 { &self.first } else { &self.others[number / 64 - 1] };
+        let bit = 1 << (number % 64);
         let before = word.fetch_or(bit, Ordering::Acquire);
         assert!(before & bit == 0, "a part of the destination is written by two regions at once");
         Claim { word, bit }

@@ -25,8 +25,8 @@ from ingot.selection import Selection, parse
 from ingot.stores.store import Commit
 
 __all__ = [
+    "ArrayChange",
     "Growth",
-    "Step",
     "appended",
     "assigned",
     "described",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Step(NamedTuple):
+class ArrayChange(NamedTuple):
     """The engine of an array after a change, and the commit of the change."""
 
     engine: Engine
@@ -100,15 +100,15 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     return Growth(selection, added, shape)
 
 
-def assigned(engine: Engine, selection: Selection, value: object) -> Step:
+def assigned(engine: Engine, selection: Selection, value: object) -> ArrayChange:
     """Assign a value to a selection."""
     commit = engine.assign(selection, value)
-    return Step(engine.committed(), commit)
+    return ArrayChange(engine.committed(), commit)
 
 
 def grown(
     engine: Engine, shape: tuple[int, ...], selection: Selection, values: NDArray[Any]
-) -> Step:
+) -> ArrayChange:
     """Give an array a larger shape; `selection` is all of the new part, `values` its content.
 
     The values are stored first and the shape last. Until then no reader sees the values: the cells
@@ -117,10 +117,10 @@ def grown(
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
     data = after.assign(selection, values)
-    return Step(after.committed(), _data_first(chunks, data, commit))
+    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
 
 
-def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
+def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
     """Give an array another shape; new cells hold the fill value.
 
     What the edge chunks hold beyond the old edge is cleared before the new shape shows it.
@@ -129,7 +129,7 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
     after = engine.next_state(chunks)
     sparse = chunks.schema.sparse
     data = after.stage(_cleared(engine, shape) if sparse else _added(engine, after))
-    return Step(after.committed(), _data_first(chunks, data, commit))
+    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
 
 
 def filled(engine: Engine) -> Commit:
@@ -152,10 +152,10 @@ def recoded(
     return Engine(target, options).assign(parse(target_rows, target.schema.shape), values)
 
 
-def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
+def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:
     """Give an array other attributes."""
     chunks, commit = engine.chunks.described(attrs)
-    return Step(engine.next_state(chunks).committed(), commit)
+    return ArrayChange(engine.next_state(chunks).committed(), commit)
 
 
 def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:

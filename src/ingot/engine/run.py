@@ -41,7 +41,7 @@ from ingot.stores.store import (
     Store,
     check_commit,
 )
-from ingot.stores.versions import announce, discard, versioned
+from ingot.stores.versions import announce_staging, discard, versioned
 
 __all__ = ["Engine"]
 
@@ -311,7 +311,7 @@ class Engine:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
         transaction = os.urandom(8).hex()
-        announce(store, transaction)
+        announce_staging(store, transaction)
         edits: list[Edit] = []
         try:
             count = _count_chunks(selection, stored_map(self.chunks).schema.grid)

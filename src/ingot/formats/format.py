@@ -25,9 +25,10 @@ __all__ = [
     "ArrayNode",
     "ChunkMap",
     "Column",
+    "ConsolidatedMetadata",
     "Coords",
-    "Copies",
     "DocumentFormat",
+    "EnclosingFormat",
     "Format",
     "GroupFormat",
     "GroupNode",
@@ -35,12 +36,10 @@ __all__ = [
     "Kind",
     "Locations",
     "Node",
-    "Owner",
     "RaggedNode",
     "Recode",
     "Request",
     "Sharded",
-    "Signature",
     "SplitFormat",
     "TableFormat",
     "TableMap",
@@ -64,25 +63,6 @@ class Kind(enum.Flag):
     TABLE = enum.auto()
     RAGGED = enum.auto()
     GROUP = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """How a format is recognised without opening it.
-
-    `markers` are names of which one lies in the format's directory; where none does, `looks` may
-    look for itself. For single files `head` and `tail` are how many of their first and last bytes
-    `matches` wants to see.
-
-    >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
-    False
-    """
-
-    markers: tuple[str, ...] = ()
-    head: int = 0
-    tail: int = 0
-    matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
-    looks: Callable[[Store, str], bool] | None = None
 
 
 @runtime_checkable
@@ -370,11 +350,6 @@ class Format(Protocol):
         ...
 
     @property
-    def signature(self) -> Signature:
-        """How it is recognised."""
-        ...
-
-    @property
     def settings(self) -> Collection[str]:
         """The names of what only some formats have, and `design` and `create` take as `layout`."""
         ...
@@ -396,26 +371,27 @@ class Format(Protocol):
 
 @runtime_checkable
 class DocumentFormat(Format, Protocol):
-    """A format in which a few small files, read at once, tell what lies at a path."""
+    """A format in which a few small files, read together, say what lies at a path.
 
-    @property
-    def documents(self) -> tuple[str, ...]:
-        """The names of the files."""
-        ...
+    Its entry in the registry names the files.
+    """
 
-    def from_documents(self, store: Store, path: str, found: Sequence[bytes | None]) -> Node | None:
-        """Return what the documents at `path` tell, None for absent ones; None if there is nothing.
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> Node | None:
+        """Return what the documents at `path` say, by their names; None if they say nothing.
 
-        They are whole, or longer than any document may be.
+        `documents` has one group of those that the entry names; a file that is absent is None, or
+        not in the mapping. The bytes are a whole document, or more than any document may have.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Copies of metadata that a group keeps: `stale` are the documents that say something else.
+class ConsolidatedMetadata:
+    """Copies of metadata that a group keeps; `stale` names the documents that differ from theirs.
 
-    >>> Copies(("a/.zarray",)).current
+    >>> ConsolidatedMetadata(("a/.zarray",)).current
     False
     """
 
@@ -423,41 +399,29 @@ class Copies:
 
     @property
     def current(self) -> bool:
-        """Whether every copy is what it is a copy of."""
+        """Whether every copy equals the document that it is a copy of."""
         return not self.stale
 
 
 @runtime_checkable
-class Owner(Format, Protocol):
-    """A format in which a dataset may be part of another, in a folder of its own.
+class EnclosingFormat(Format, Protocol):
+    """A format in which a dataset may be part of another one, in a folder of its own.
 
-    The whole has one lock and one journal. Who opens a part must go by those.
+    The enclosing dataset has one lock and one journal, which hold for all its parts. Its entry in
+    the registry says by which files it is recognised.
     """
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The names of files of which one lies in every folder of which others are parts."""
-        ...
-
-    @property
-    def between(self) -> str | None:
-        """The name that folders without a mark have between a whole and its parts, if any.
-
-        A folder with such a one in it may be a whole without a mark, once somebody wrote to it.
-        """
-        ...
-
     def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether what a store holds has a part at a path, or might get one there."""
+        """Return whether the dataset in a store has a part at a path, or might get one there."""
         ...
 
 
 @runtime_checkable
-class GroupFormat(Owner, Protocol):
+class GroupFormat(EnclosingFormat, Protocol):
     """A format whose arrays may lie in groups, all in one store.
 
-    What returns a commit is called while it is the writer's turn, so it may read the store. Commits
-    that change a document also change its copies in the groups above it.
+    Methods that return a commit are called by the one writer, so they may read the store. Commits
+    that change a document also change the copies of it that groups above keep.
     """
 
     def create_group(
@@ -471,15 +435,15 @@ class GroupFormat(Owner, Protocol):
         ...
 
     def removed(self, store: Store, path: str) -> Commit:
-        """Return the commit that removes a node and all below it; files of others stay."""
+        """Return the commit that removes a node and all below it; other files stay."""
         ...
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return how the copies at a group compare with the documents; None without copies."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         ...
 
     def consolidated(self, store: Store, path: str) -> Commit:
-        """Return the commit that makes copies of all documents at a group and below it."""
+        """Return the commit that consolidates the metadata of a group and of all below it."""
         ...
 
 

@@ -12,8 +12,8 @@ A subclass of a contract is a set of tests::
 `pytest.register_assert_rewrite("ingot.testing")` in a `conftest.py`, before the first import of
 this module, makes failures show the values compared.
 
-`Scenario` and `prove` take the commits of a format through every crash, `schedules` through every
-meeting with a reader.
+`prove` takes a `Scenario` of commits through every crash, `schedules` through every interleaving
+with a reader.
 """
 
 from ingot.testing.contracts import HOSTILE_KEYS, StoreContract

@@ -155,13 +155,13 @@ impl<'a> Staging<'a> {
         Ok(waiting)
     }
 
-    /// Into how many pieces of work a shard is divided: the last ones are shared, so that no
-    /// thread waits long for another.
+    /// Into how many pieces of work a shard is divided: the last shards are shared, so that no thread
+    /// waits long for another.
     fn pieces(&self, number: usize) -> usize {
         if number + self.threads < self.last { 1 } else { 2 * self.threads }
     }
 
-    /// Whether there is only this one shard to write.
+    /// Whether this is the only shard to write.
     fn is_alone(&self) -> bool {
         self.cut.count() == 1
     }
