@@ -60,7 +60,7 @@ class BareAppend:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, BareAppend(Path(folder), sync=True) as bare:
     ...     bare(), bare()
-    ...     sorted(os.listdir(folder)), os.listdir(os.path.join(folder, "c"))
+    ...     sorted(os.listdir(folder)), sorted(os.listdir(os.path.join(folder, "c")))
     (None, None)
     (['c', 'zarr.json'], ['0', '1'])
     """

@@ -14,6 +14,7 @@ from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, Put
 from ingot.stores.local.files import _LocalDirectory
 from ingot.stores.store import Durability
+from tests.kernels import staged_count
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -113,7 +114,7 @@ def test_chunks_that_a_killed_process_encoded_are_swept(tmp_path: Path) -> None:
         return lambda: None
 
     Child(act).kill()
-    assert len(_staged(tmp_path)) == 10
+    assert len(_staged(tmp_path)) == staged_count(10)
     array.append([1, 2, 3])
     assert _staged(tmp_path) == []
     np.testing.assert_array_equal(array[:40], values)

@@ -114,9 +114,9 @@ def test_links_are_followed_inside_of_a_dataset_and_not_out_of_it(
     chunk.unlink()
     (tmp_path / "a" / "elsewhere").rename(tmp_path / "outside")
     chunk.symlink_to(tmp_path / "outside")
-    with pytest.raises(UnsafeError, match="leads out of the dataset"):
+    with pytest.raises(UnsafeError, match=r"leads out of the (dataset|store)"):
         array[key]
     chunk.unlink()
     chunk.mkdir()
-    with pytest.raises(UnsafeError, match="not a regular file"):
+    with pytest.raises(UnsafeError, match=r"not a regular file|a folder"):
         array[key]

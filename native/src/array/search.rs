@@ -70,7 +70,7 @@ pub fn find(
         let mut rows = Vec::new();
         let mut count = 0;
         if wrong.is_none() {
-            each_mark(marks, |place| {
+            for_each_mark(marks, |place| {
                 count += 1;
                 if numbers {
                     rows.push((unit.start + place) as i64);
@@ -151,7 +151,7 @@ fn mark(
 }
 
 /// Call `work` with the place of every mark; a mark is 1, and a place without one is 0.
-fn each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
+fn for_each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
     const WORD: usize = 8;
     let (words, rest) = marks.as_chunks::<WORD>();
     for (number, word) in words.iter().enumerate() {
@@ -270,7 +270,7 @@ impl<'a> Column<'a> {
             return Ok(false);
         }
         let (mut places, mut count) = ([0; FEW], 0);
-        each_mark(marks, |place| {
+        for_each_mark(marks, |place| {
             if let Some(free) = places.get_mut(count) {
                 *free = place;
             }
@@ -310,7 +310,7 @@ mod tests {
         for length in [0, 1, 7, 8, 9, 64, 100] {
             let marks: Vec<u8> = (0..length).map(|place| u8::from(place % 3 == 0 || place % 7 == 6)).collect();
             let mut places = Vec::new();
-            each_mark(&marks, |place| places.push(place));
+            for_each_mark(&marks, |place| places.push(place));
             let expected: Vec<_> = (0..length).filter(|place| marks[*place] == 1).collect();
             assert_eq!(places, expected);
         }

@@ -6,7 +6,7 @@
 //! otherwise (memory that was broadcast) there is one claim for all of the destination.
 
 use crate::array::grid::{self, Part};
-use crate::array::index_arrays::{self, Pick};
+use crate::array::index_arrays::{self, IndexList};
 use crate::array::layout::Layout;
 use crate::array::scatter::{Axis, Destination, Geometry, Memory, Region, Source, SourceMemory};
 use crate::error::{Error, Kind, Outcome};
@@ -35,7 +35,7 @@ pub struct Selection<'a, M> {
     parts: Vec<Vec<Part>>,
     steps: Vec<usize>,
     /// Per axis of the array; empty when all axes are ranges.
-    picks: Vec<Vec<Pick>>,
+    lists: Vec<Vec<IndexList>>,
     count: usize,
     memory: M,
     strides: Vec<isize>,
@@ -66,14 +66,14 @@ impl<'a, M: Memory> Selection<'a, M> {
         }
         let mut strides = strides.to_vec();
         let (mut parts, mut absolute_steps) = (Vec::with_capacity(dimensions), Vec::with_capacity(dimensions));
-        let mut picks = Vec::new();
-        picks.resize_with(indices.len(), Vec::new);
+        let mut lists = Vec::new();
+        lists.resize_with(indices.len(), Vec::new);
         let mut count = 1usize;
         for axis in 0..dimensions {
             let (length, chunk) = (grid.shape[axis], grid.chunk[axis]);
             let cut = if let Some(Some(indices)) = indices.get(axis) {
-                let (cut, picked) = index_arrays::cut(indices, length, chunk)?;
-                picks[axis] = picked;
+                let (cut, cut_lists) = index_arrays::cut(indices, length, chunk)?;
+                lists[axis] = cut_lists;
                 absolute_steps.push(1);
                 cut
             } else {
@@ -99,7 +99,7 @@ impl<'a, M: Memory> Selection<'a, M> {
             true => Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?,
             false => Claims::default(),
         };
-        Ok(Self { layout, parts, steps: absolute_steps, picks, count, memory, strides, origin, claims })
+        Ok(Self { layout, parts, steps: absolute_steps, lists, count, memory, strides, origin, claims })
     }
 
     /// How many chunks the box touches.
@@ -139,7 +139,7 @@ impl<'a, M: Memory> Selection<'a, M> {
     /// last wanted item, and no less than a block.
     pub fn work(&self) -> Outcome<usize> {
         let grid = &self.layout.grid;
-        if !self.picks.is_empty() {
+        if !self.lists.is_empty() {
             return Ok(self.count.saturating_mul(grid.chunk_bytes));
         }
         let (first, end) = self.chunk(0).geometry()?.span();
@@ -183,8 +183,8 @@ impl<M: Memory> ChunkPart<'_, M> {
     }
 
     fn axis(&self, axis: usize, stride: isize) -> Axis {
-        let Part { start, count, pick, .. } = self.parts[axis];
-        let step = if pick.is_some() { 1 } else { self.selection.steps[axis] };
+        let Part { start, count, list, .. } = self.parts[axis];
+        let step = if list.is_some() { 1 } else { self.selection.steps[axis] };
         Axis { size: self.selection.layout.grid.chunk[axis], start, count, step, stride }
     }
 }
@@ -193,9 +193,9 @@ impl ChunkPart<'_, Destination<'_>> {
     /// Let `decode` write what is wanted of the chunk. `enclosing` is memory for the box around
     /// items that are no box.
     pub fn write(&self, enclosing: &mut Vec<u8>, decode: impl FnOnce(&mut Region<'_>) -> Outcome<()>) -> Outcome<()> {
-        let Selection { layout, memory, claims, strides, origin, picks, .. } = self.selection;
+        let Selection { layout, memory, claims, strides, origin, lists, .. } = self.selection;
         let _claim = claims.take(self.number);
-        if self.parts.iter().all(|part| part.pick.is_none()) {
+        if self.parts.iter().all(|part| part.list.is_none()) {
             // SAFETY: the part of this chunk is claimed, and shares no byte with other parts.
             return decode(&mut unsafe { Region::shared(self.geometry()?, memory) });
         }
@@ -210,7 +210,7 @@ impl ChunkPart<'_, Destination<'_>> {
         decode(&mut Region::new(&axes, itemsize, 0, enclosing)?)?;
         // SAFETY: as above; parts of an axis have no position in common.
         unsafe {
-            index_arrays::scatter(&self.parts, picks, enclosing, &box_strides, memory, *origin, strides, itemsize)
+            index_arrays::scatter(&self.parts, lists, enclosing, &box_strides, memory, *origin, strides, itemsize)
         };
         Ok(())
     }

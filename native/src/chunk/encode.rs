@@ -105,7 +105,7 @@ impl Recipe {
     }
 
     /// Whether the blocks of a chunk were encoded by this recipe, which is settled.
-    pub fn wrote(&self, chunk: &[u8]) -> bool {
+    pub fn encoded(&self, chunk: &[u8]) -> bool {
         let own = self.header(self.flags(), 0, 0);
         chunk[0] == own[0] && chunk[2..4] == own[2..4] && chunk[8..12] == own[8..12]
     }

@@ -265,14 +265,14 @@ impl Decoder<'_> {
         let Scratch { codecs, filtered, .. } = scratch;
         let each = block.size / block.streams;
         match self.recognised(stream, each) {
-            Stream::Raw(bytes) => pick(bytes, positions, out),
+            Stream::Raw(bytes) => copy_at(bytes, positions, out),
             Stream::Run(byte) => out.fill(byte),
             Stream::Compressed(bytes) => {
                 let found = codecs.find(bytes, positions, out).map_err(|error| block.error(number, error))?;
                 if !found {
                     let filtered = grow(filtered, each)?;
                     self.decompress(block, number, codecs, bytes, filtered, positions[positions.len() - 1] + 1)?;
-                    pick(filtered, positions, out);
+                    copy_at(filtered, positions, out);
                 }
             }
         }
@@ -303,7 +303,7 @@ impl Decoder<'_> {
     }
 }
 
-fn pick(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
+fn copy_at(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
     for (position, place) in positions.iter().zip(out) {
         *place = bytes[*position];
     }

@@ -123,7 +123,7 @@ _BUILT_IN: Final = (
         markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
         documents=(("__rootdirs__", "__attrs__"), ("meta/sizes", "meta/storage", "__attrs__")),
         suffixes=(".bcolz",),
-        looks="ingot.formats.bcolz.table:lies_in_data",
+        looks="ingot.formats.bcolz.table:is_data_layout",
         encloses=("__rootdirs__", "shards.json"),
         between="data",
     ),
@@ -188,7 +188,7 @@ class FormatRegistry(Mapping[str, Format]):
     def __getitem__(self, name: str) -> Format:
         found = self._loaded.get(name)
         if found is None:
-            # Two threads may load a format at the same time; the first instance is everybody's.
+            # Two threads may load a format at the same time; the first instance is kept.
             found = self._loaded.setdefault(name, self._entries[name].load())
         return found
 

@@ -402,7 +402,7 @@ _LONGEST_STAGED: Final = _PART_BYTES - 64 - len(_STAGED) - len("-")
 def staged_key(key: str, transaction: str) -> str:
     """Return the key, in the folder of `key`, under which its next value is staged.
 
-    `transaction` is letters, digits and dots, so that the name behind it can be told apart.
+    `transaction` is letters, digits and dots, so that the name behind it can be found.
 
     >>> staged_key("price/data/__5.blp", "2f81")
     'price/data/.g-2f81-__5.blp'

@@ -263,7 +263,7 @@ def copied(store: Store, source: str, key: str) -> Edit:
 
 
 def announce_staging(store: Store, transaction: str) -> None:
-    """Keep other writers from removing what is going to be staged, where they would.
+    """Keep other writers from removing what is staged under a name; some stores need no such call.
 
     >>> from ingot.stores import MemoryStore
     >>> announce_staging(MemoryStore(), "2f81")

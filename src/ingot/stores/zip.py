@@ -187,7 +187,7 @@ class ZipStore:
             os.close(descriptor)
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
-        """Write the archive anew as a commit leaves it, and let it replace the old one.
+        """Write a new archive as a commit leaves it, which replaces the old one.
 
         When an edit fails, the phases before it take effect, as in every store.
         """

@@ -19,7 +19,7 @@ def has_readme(store: Store, folder: str) -> bool:
     return "readme" in store.names(folder)
 
 
-HERE = "tests.unit.formats.test_detect"
+HERE = "tests.unit.formats.test_registry_detect"
 
 
 def entry(name: str, **fields: object) -> FormatEntry:

@@ -137,14 +137,14 @@ class ChunkFileChain(CodecChain):
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it; None when only Python can run it."""
-        recipe = CodecChain.native_coding(self, spec)
-        if recipe is None or self.filters:
+        coding = CodecChain.native_coding(self, spec)
+        if coding is None or self.filters:
             return None
-        return replace(recipe, framed=True)
+        return replace(coding, framed=True)
 
     @property
     def head_bytes(self) -> int:
-        """How many bytes stand in front of the Blosc chunk."""
+        """The number of bytes before the Blosc chunk."""
         return HEAD_BYTES
 
     def _stored_rows(self, header: ChunkHeader, spec: ChunkSpec) -> int:

@@ -234,7 +234,7 @@ def default_chunk(rows: int, size: int) -> int:
     return max(1, best // size)
 
 
-# Programs open the same array again and again, and columns of one table often say the same.
+# Programs open the same array repeatedly, and columns of one table often have equal documents.
 @lru_cache(maxsize=1024)
 def _parse_metadata(storage: bytes, sizes: bytes, where: tuple[str, str]) -> BcolzMetadata:
     kept = Storage.parse(storage, where[0])

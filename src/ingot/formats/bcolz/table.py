@@ -214,9 +214,9 @@ def open_table(
     part: bool = False,
     found: tuple[bytes | None, bytes | None] | None = None,
 ) -> BcolzTableMap:
-    """Return the table at `path`; as a `part`, its columns cannot change their length.
+    """Return the table at `path`; in a `part`, columns cannot change their length.
 
-    `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, where they are read
+    `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, if they were read
     already.
     """
     if depth > _DEEPEST:
@@ -325,7 +325,7 @@ def _folders(store: Store, path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _parse_rootdirs(data: bytes, where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return what a ``__rootdirs__`` says, and the names of all columns in it."""
+    """Return the contents of a ``__rootdirs__``, and the names of all columns in it."""
     values = json.parse_object(data, where)
     return values, _parse_names(values, where)
 
@@ -384,9 +384,8 @@ def _open_columns(
     All columns have one length.
     """
     for name in names if "dirs" in values else ():
-        list(
-            _candidate_folders(path, name, values)
-        )  # No name may lead out of the table, used or not.
+        # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
+        list(_candidate_folders(path, name, values))
     places, batch = _column_reads(path, tuple(names))
     found = store.read(batch)
     parsed = _parse_arrays(places, tuple(found))
@@ -415,10 +414,10 @@ def _open_columns(
 def _parse_arrays(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
 ) -> tuple[BcolzMetadata, ...] | None:
-    """Return what the documents of columns say: arrays of one length, without attributes.
+    """Return the metadata of columns that are all arrays of one length without attributes.
 
-    Most tables have such columns. Nothing of the result ever changes, so tables that are opened
-    again share it. None for any other table, and for a table in which something is wrong.
+    Most tables have such columns. The result is immutable, so tables that are opened again share
+    it. None for any other table, and for a table with a malformed document.
     """
     parsed: list[BcolzMetadata] = []
     for number, place in enumerate(places):

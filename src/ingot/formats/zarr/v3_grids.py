@@ -21,17 +21,17 @@ class ChunkShapes(NamedTuple):
     """The shape of a chunk, and the chunk lengths of axes that have several."""
 
     chunks: tuple[int, ...]
-    edges: tuple[RectilinearAxis | None, ...] = ()
+    rectilinear: tuple[RectilinearAxis | None, ...] = ()
 
 
 def parse(claim: object, shape: tuple[int, ...], where: str = "chunk_grid") -> ChunkShapes:
     """Return the shapes of chunks that a file claims for an array of `shape`.
 
     >>> parse({"name": "regular", "configuration": {"chunk_shape": [3]}}, (10,))
-    ChunkShapes(chunks=(3,), edges=())
+    ChunkShapes(chunks=(3,), rectilinear=())
     >>> shapes = parse({"name": "rectilinear", "configuration":
     ...     {"kind": "inline", "chunk_shapes": [4, [[1, 3], 5]]}}, (6, 7))
-    >>> shapes.chunks, shapes.edges[1].lengths.tolist()
+    >>> shapes.chunks, shapes.rectilinear[1].lengths.tolist()
     ((4, 5), [1, 1, 1, 5])
     """
     found = v3_extension.parse(claim, where, required=True)
@@ -55,11 +55,11 @@ def pack(grid: ChunkShapes) -> dict[str, Any]:
     >>> pack(ChunkShapes((4, 5), (None, RectilinearAxis([1, 1, 5]))))["configuration"]
     {'kind': 'inline', 'chunk_shapes': [4, [[1, 2], 5]]}
     """
-    if not any(grid.edges):
+    if not any(grid.rectilinear):
         return {"name": "regular", "configuration": {"chunk_shape": list(grid.chunks)}}
     shapes = [
         length if edges is None else _packed_runs(edges)
-        for edges, length in zip(grid.edges, grid.chunks, strict=True)
+        for edges, length in zip(grid.rectilinear, grid.chunks, strict=True)
     ]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 

@@ -252,28 +252,28 @@ def _parse_array(fields: FieldReader, values: dict[str, Any]) -> V3ArrayMetadata
     take(lambda: _check_transformers(fields), None)
     take(lambda: _check_fields(values, _ARRAY_FIELDS, where), None)
     problems.settle()
-    cut = take(lambda: v3_grids.parse(value("chunk_grid"), shape, f"{where}: chunk_grid"), None)
+    grid = take(lambda: v3_grids.parse(value("chunk_grid"), shape, f"{where}: chunk_grid"), None)
     problems.settle()
-    assert cut is not None
-    take(lambda: _check_size(where, shape, cut.chunks), None)
-    spec = ChunkSpec(cut.chunks, dtype)
+    assert grid is not None
+    take(lambda: _check_size(where, shape, grid.chunks), None)
+    spec = ChunkSpec(grid.chunks, dtype)
     chain = take(
         lambda: v3_codecs.parse_chain(value("codecs"), spec, f"{where}: codecs"), CodecChain()
     )
     dtype = _stored_dtype(dtype, chain)
     fill = take(lambda: v3_fills.parse(value("fill_value"), dtype, f"{where}: fill_value"), None)
-    take(lambda: _check_shards(chain, cut, where), None)
+    take(lambda: _check_shards(chain, grid, where), None)
     problems.settle()
-    _check_fill(chain, ChunkSpec(cut.chunks, dtype, fill), where)
+    _check_fill(chain, ChunkSpec(grid.chunks, dtype, fill), where)
     schema = ArraySchema(
         shape,
         dtype,
-        cut.chunks,
+        grid.chunks,
         chain,
         fill,
         _order(chain, len(shape)),
         attrs,
-        rectilinear=cut.edges,
+        rectilinear=grid.rectilinear,
         dimension_names=names,
     )
     return V3ArrayMetadata(schema, encoding, values)
@@ -341,16 +341,16 @@ def _check_size(where: str, shape: Sequence[int], chunks: Sequence[int]) -> None
             raise FormatError(f"{where}: {name} {list(lengths)} has more cells than 64 bits count")
 
 
-def _check_shards(chain: CodecChain, cut: ChunkShapes, where: str) -> None:
+def _check_shards(chain: CodecChain, grid: ChunkShapes, where: str) -> None:
     """Refuse shards of several lengths that inner chunks do not divide.
 
     Only the longest shard was checked when the codecs were parsed.
     """
-    if not isinstance(chain.serializer, Sharding) or not cut.edges:
+    if not isinstance(chain.serializer, Sharding) or not grid.rectilinear:
         return
     if chain.filters:
         raise UnsupportedError(f"{where}: filters around shards of several lengths")
-    for axis, edges in enumerate(cut.edges):
+    for axis, edges in enumerate(grid.rectilinear):
         inner = chain.serializer.inner_chunks[axis]
         if edges is not None and (edges.lengths % inner).any():
             raise FormatError(f"{where}: chunk_grid: inner chunks of {inner} do not divide shards")

@@ -51,7 +51,7 @@ _KINDS: Final = {
 class Root:
     """A directory below which keys are opened, and nothing else.
 
-    Descriptors are plain integers that the caller closes. The directory is opened anew by each
+    Descriptors are plain integers that the caller closes. The directory is opened again by each
     `open`, so a root holds no resource, survives a fork, and sees a directory that was replaced.
 
     >>> root = Root("/etc")

@@ -322,7 +322,7 @@ class _FileWriterLock(_LockFile):
         self._stager = int.from_bytes(data[_STAGER_AT:], "little")
         if data and not data.startswith(_MAGIC):
             raise FormatError(
-                f"{where}: its lock file was not made by Ingot, or by a later version of it"
+                f"{where}: its lock file was not made by Ingot, or by a later version"
             )
         if len(data) < _HEAD.size:
             self.sequence = int.from_bytes(os.urandom(4), "little") << 16
@@ -454,8 +454,8 @@ def _wait(
     nap = _SHORTEST_NAP
     while not take(file, place, which, exclusive):
         if time.monotonic() >= deadline:
-            each = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
-            raise LockedError(errno.EAGAIN, f"{where}: locked by {each}; waited {wait:g} s")
+            holder = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
+            raise LockedError(errno.EAGAIN, f"{where}: locked by {holder}; waited {wait:g} s")
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 
