@@ -55,6 +55,7 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
     assert set(proof.states.values()) == set(range(len(CRASHES[name].steps) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_hundred_thousand_states(name: str) -> None:
     # Items differ between the scenarios, so no state is counted twice.

@@ -43,6 +43,7 @@ LARGE: dict[str, Scenario] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_hundred_thousand_states(name: str) -> None:
     # While nothing is synced, each of six new files, most often with the journal among them, is

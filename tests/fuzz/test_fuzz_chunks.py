@@ -21,6 +21,7 @@ def report(kernel: str, finding: fuzz_chunks.Finding | None) -> str:
     return f"execution {finding.execution} of seed {SEED} ({path}): {finding.what}"
 
 
+@pytest.mark.slow
 @needs_native
 def test_damaged_chunks_on_the_native_kernel() -> None:
     executions, finding = fuzz_chunks.fuzz("native", SEED, executions=NATIVE_EXECUTIONS)
@@ -28,12 +29,14 @@ def test_damaged_chunks_on_the_native_kernel() -> None:
     assert executions == NATIVE_EXECUTIONS
 
 
+@pytest.mark.slow
 def test_damaged_chunks_on_the_twin() -> None:
     executions, finding = fuzz_chunks.fuzz("python", SEED, seconds=PYTHON_SECONDS)
     assert not report("python", finding)
     assert executions > 100
 
 
+@pytest.mark.slow
 @needs_native
 def test_both_kernels_judge_damaged_chunks_alike() -> None:
     executions, finding = fuzz_chunks.fuzz("both", SEED + 1, seconds=PYTHON_SECONDS)

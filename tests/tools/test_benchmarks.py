@@ -432,6 +432,7 @@ class TestCommand:
         assert stop.value.code == 2
         assert "no workload 'speed'" in capsys.readouterr().err
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", WORKLOADS)
     def test_workload_runs(self, name, tmp_path, capsys):
         report, document = tmp_path / "speed.json", tmp_path / "speed.md"
