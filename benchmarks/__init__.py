@@ -1,4 +1,4 @@
-"""Ingot against its peers: named workloads, all contenders in one run, results as ratios.
+"""Benchmarks against other libraries: named workloads, all contenders in one run, ratios.
 
 ``python -m benchmarks --help`` lists them; ``./run bench`` does the same in the right environment.
 """

@@ -1,6 +1,6 @@
 """The command: ``python -m benchmarks [NAMES] [OPTIONS]``, by ``./run bench`` in a checkout.
 
-Knows its arguments, and where results go. Refuses to know what a workload does.
+Parses the arguments, runs the workloads and writes their results.
 """
 
 import argparse
@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run workloads; 0 when they ran, 1 when one gave wrong results, 2 when called wrongly."""
+    """Run workloads; return 0 when they ran, 1 after wrong results, 2 for wrong arguments."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     options = parser.parse_args(given)

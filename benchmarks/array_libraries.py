@@ -1,8 +1,8 @@
-"""The libraries that keep chunked arrays in files, each set up the way that suits it best.
+"""The libraries that store chunked arrays in files, each with its fastest settings.
 
-Knows how each one writes, opens and reads, with its caches off and its threads on. Refuses to know
-what is measured. Nothing is imported before it is used: these classes also run under interpreters
-that lack most of the packages, Ingot's own included.
+Each class writes, opens and reads with one library, with its caches off and its threads on.
+Packages are imported when they are used: these classes also run under interpreters that lack most
+of them, Ingot's own included.
 """
 
 import os
@@ -19,7 +19,7 @@ __all__ = ["LIBRARIES", "ArrayLibrary", "Part", "Read", "remove"]
 
 Read = Callable[[Key], Any]
 Part = tuple[Any, Array]
-"""Where a part goes, as a key for the first axis, and what it holds."""
+"""The position of a part, as a key for the first axis, and its content."""
 
 
 class ArrayLibrary(Protocol):
@@ -28,13 +28,13 @@ class ArrayLibrary(Protocol):
     suffix: str
 
     def missing(self) -> str | None:
-        """Say why the library cannot be used here; None when it can."""
+        """Return why the library cannot be used here; None when it can."""
 
     def label(self) -> str:
         """Return the name to show, with the version."""
 
     def select(self) -> None:
-        """Put the library's settings in force; needed before it creates or opens."""
+        """Apply the library's global settings; called before it creates or opens."""
 
     def write(self, path: str, recipe: Recipe, parts: Iterable[Part]) -> None:
         """Create the array and write its parts."""
@@ -46,11 +46,11 @@ class ArrayLibrary(Protocol):
         """Return the function that reads a key into new memory."""
 
     def close(self, handle: Any) -> None:
-        """Give the handle back."""
+        """Close the handle."""
 
 
 class _Plain:
-    """What most libraries have in common: a package, handles that are indexed and dropped."""
+    """The defaults of most libraries: one package, and handles that need no closing."""
 
     suffix = ".zarr"
     packages: tuple[str, ...] = ()
@@ -62,18 +62,18 @@ class _Plain:
         return f"{self.packages[0]} {version(self.packages[0])}"
 
     def select(self) -> None:
-        """Nothing to set for most."""
+        """Do nothing: most libraries have no global settings."""
 
     def read(self, handle: Any) -> Read:
         read: Read = handle.__getitem__
         return read
 
     def close(self, handle: Any) -> None:
-        """Dropping the last reference is enough."""
+        """Do nothing: dropping the last reference closes the handle."""
 
 
 class Ingot(_Plain):
-    """Ourselves, in Zarr v2; ``durability`` as in ``ingot.Options``."""
+    """Ingot, in Zarr v2; ``durability`` as in ``ingot.Options``."""
 
     packages = ("ingot",)
 
@@ -81,11 +81,11 @@ class Ingot(_Plain):
         self.durability = durability
 
     def missing(self) -> str | None:
-        """Ask for the arrays, which an Ingot without them would lack."""
+        """Return why Ingot is missing: an early version without arrays counts as missing."""
         return super().missing() or (None if hasattr(load("ingot"), "create") else "not there yet")
 
     def label(self) -> str:
-        """Name the durability when it is not the one that peers have."""
+        """Name the durability when it differs from that of the peers."""
         return "ingot" if self.durability == "process" else f"ingot, durability {self.durability}"
 
     def write(self, path: str, recipe: Recipe, parts: Iterable[Part]) -> None:
@@ -104,7 +104,7 @@ class Ingot(_Plain):
         array.close()
 
     def open(self, path: str) -> Any:
-        """Open by path, as everyone does."""
+        """Open by path."""
         return load("ingot").open(path, options=self._options())
 
     def close(self, handle: Any) -> None:
@@ -116,7 +116,7 @@ class Ingot(_Plain):
 
 
 class Zarr(_Plain):
-    """zarr-python in either version of the format, with the fastest pipeline it has."""
+    """zarr-python in either version of the format, with its fastest pipeline."""
 
     BATCHED = "zarr.core.codec_pipeline.BatchedCodecPipeline"
     FUSED = "zarr.core.codec_pipeline.FusedCodecPipeline"
@@ -163,7 +163,7 @@ class Zarr(_Plain):
             array[rows] = part
 
     def open(self, path: str) -> Any:
-        """Open by path and format: without the format zarr looks for both."""
+        """Open by path and format: without the format zarr tries both."""
         return load("zarr").open_array(path, mode="r", zarr_format=self.zarr_format)
 
     def _has_fused(self) -> bool:
@@ -179,7 +179,7 @@ class TensorStore(_Plain):
         self.sync = sync
 
     def label(self) -> str:
-        """Name the switch when it is not the fast one."""
+        """Name the sync setting when it is on."""
         return super().label() + (", synced" if self.sync else "")
 
     def write(self, path: str, recipe: Recipe, parts: Iterable[Part]) -> None:
@@ -196,7 +196,7 @@ class TensorStore(_Plain):
             array[rows].write(part).result()
 
     def open(self, path: str) -> Any:
-        """Open by path and driver, which it cannot guess."""
+        """Open by path and driver, which TensorStore does not detect."""
         return self._open(path, read=True, open=True)
 
     def read(self, handle: Any) -> Read:
@@ -296,11 +296,11 @@ LIBRARIES: dict[str, ArrayLibrary] = {
     "blosc2 mapped": Blosc2(mapped=True),
     "hdf5": Hdf5(),
 }
-"""Every library by a name that both sides of a pipe know."""
+"""Every library by the name that cases use."""
 
 
 def remove(path: str) -> None:
-    """Delete a file or a folder, if it is there.
+    """Delete a file or a folder, if it exists.
 
     >>> remove("no such file")
     """

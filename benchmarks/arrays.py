@@ -50,14 +50,14 @@ LIMITS = (
     (OURS_ON_PEERS, "one element", 65.0),
     (OURS, "one element", 25.0),
 )
-"""Rows and columns with a bar of their own, in microseconds."""
+"""Rows and columns with their own bars, in microseconds."""
 
 MEMCPY = "memcpy into fresh memory"
 STORED = "stored MB"
 
 _READ_ONLY = ("blosc2 mapped",)
 _SYNCED = ("ingot full", "tensorstore synced")
-"""Libraries that write for a power cut; shown beside the others, and no one's peers."""
+"""Libraries whose writes survive a power cut; shown beside the others and not compared."""
 
 
 def run(settings: Settings) -> list[Table]:
@@ -82,7 +82,7 @@ def run(settings: Settings) -> list[Table]:
 def judge(
     measure: Measure, results: Mapping[str, Mapping[str, Value]], ours: str
 ) -> tuple[float | None, bool | None]:
-    """Return our speed relative to the best peer in a column, and whether that holds the bar.
+    """Return Ingot's speed relative to the best peer in a column, and whether it meets the bar.
 
     >>> judge(OPEN, {OURS: {"open": 1.0}, "a": {"open": 2.0}}, OURS)
     (2.0, True)
@@ -104,7 +104,7 @@ def measure_size(path: str) -> int:
 
 
 def _prepare_rows(entrants: Sequence[Entrant]) -> Results:
-    """Make a row for each library that is anyone's peer, in order; missing ones say so."""
+    """Return a row for each library in order; the row of a missing library says so."""
     results: Results = {}
     for entrant in entrants:
         if entrant.library in _SYNCED:
@@ -123,7 +123,7 @@ def _time_writes(
     results: Results,
     synced: Results,
 ) -> dict[str, str]:
-    """Let everyone write; return the paths of what there is to read, by library."""
+    """Write with every library; return the paths of the files by library."""
     writers = [e for e in entrants if not e.missing and e.library not in _READ_ONLY]
     settings.say(f"write, {recipe.nbytes / 1e6:.0f} MB, {len(writers)} writers")
     paths = {

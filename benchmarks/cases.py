@@ -1,7 +1,7 @@
-"""One thing to time with one array library: a value that can be sent to another process.
+"""Cases: one operation to time with one array library, as a value for another process.
 
-Knows how to turn a case into a sampler, after making sure that the library reads the right data.
-Refuses to know in which process it runs, and what the times mean.
+Turns a case into a sampler, after checking that the library reads the right data. Does not know in
+which process it runs and what the times mean.
 """
 
 import json
@@ -25,9 +25,9 @@ __all__ = ["Case", "digest", "pack", "parse", "sampling", "write_in_parts"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A library, a path, and what to do with it: ``keys`` to read, and a digest of their data.
+    """A library, a path, and an operation: ``keys`` to read, and a digest of their data.
 
-    To copy is to read everything and to write it beside.
+    The operation "copy" reads everything and writes it to another path.
     """
 
     library: str
@@ -78,7 +78,7 @@ def digest(arrays: Sequence[Array]) -> int:
 
 @contextmanager
 def sampling(case: Case) -> Iterator[Sampler]:
-    """Get ready to time a case, and clean up after; a file that was written stays.
+    """Prepare to time a case, and clean up afterwards; a written file stays.
 
     >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +103,7 @@ def sampling(case: Case) -> Iterator[Sampler]:
 
 
 def write_in_parts(case: Case) -> None:
-    """Write the case's array part by part, so that it never has to fit into memory."""
+    """Write the case's array part by part, so that it need not fit into memory."""
     library = EVERY[case.library]
     remove(case.path)
     library.select()
@@ -149,7 +149,7 @@ def _copy_sampler(read: Read, case: Case) -> Sampler:
 
 @lru_cache(maxsize=1)
 def _fill_once(recipe: Recipe) -> Array:
-    """Make the data once for all cases: they take longer to make than to write."""
+    """Return the data, made once for all cases: making them takes longer than writing them."""
     return fill(recipe)
 
 

@@ -1,7 +1,7 @@
-"""The libraries that encode and decode single Blosc chunks, each called the way that suits it best.
+"""The libraries that encode and decode single Blosc chunks, each by its fastest functions.
 
-Knows their functions, block sizes and global switches. Refuses to know what is measured. All work
-on one thread, with shuffle, items of eight bytes and level 5.
+Holds their functions, block sizes and global settings. All work on one thread, with shuffle, items
+of eight bytes and level 5.
 """
 
 import struct
@@ -41,14 +41,14 @@ class ChunkLibrary(Protocol):
         """Return a call that decodes the chunk into new bytes."""
 
     def encoding(self, data: bytes, codec: str, blocksize: int) -> Callable[[], bytes]:
-        """Return a call that encodes the data in blocks of ``blocksize``; 0 leaves it the choice.
+        """Return a call that encodes the data in blocks of ``blocksize``; 0 is automatic.
 
         Block sizes are global in most libraries: one such call at a time.
         """
 
 
 class Ingot:
-    """Ourselves."""
+    """Ingot."""
 
     name = "ingot"
     package = "ingot"
@@ -98,7 +98,7 @@ class Blosc2:
 
 
 class Blosc2Plain:
-    """python-blosc2 by its older functions, which have less to unpack before they start."""
+    """python-blosc2 by its older functions, which unpack fewer arguments."""
 
     name = "blosc2 plain"
     package = "blosc2"
@@ -171,7 +171,7 @@ def chunk_libraries() -> dict[str, ChunkLibrary | None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let every library work on one thread and with its own block sizes, and undo that after.
+    """Set every library to one thread and its own block sizes, and restore the settings afterwards.
 
     >>> with one_thread():
     ...     read_blocksize(encode_by_c_blosc(bytes(8000), "lz4"))
@@ -218,5 +218,5 @@ def read_blocksize(chunk: bytes) -> int:
 
 
 def _requested_from_c_blosc(codec: str, blocksize: int) -> int:
-    """Return what to ask for: for codecs that it splits, C-Blosc multiplies by the item size."""
+    """Return the block size to request: C-Blosc multiplies it by the item size for split codecs."""
     return blocksize // TYPESIZE if codec in _SPLIT_BY_C_BLOSC else blocksize

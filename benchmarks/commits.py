@@ -1,10 +1,10 @@
-"""What a commit costs beside the bare system calls that it cannot do without.
+"""The cost of a commit, beside the bare system calls that it needs.
 
-The bare calls are made from Python, on descriptors of folders that stay open, with names and bytes
-that are ready: no lock, no check, nothing found out. Bars: an append of one chunk of 64 KiB within
-1.3 of them when it survives a power cut, within 1.1 of a temporary file and a rename when it need
-not; 64 chunks in half the time that syncing each of them takes; what readers do to see one state,
-while nobody writes, within 5 us.
+The bare calls are made from Python, on open descriptors of folders, with prepared names and bytes:
+no lock, no checks, no lookups. Bars: an append of one chunk of 64 KiB within 1.3 of them when it
+survives a power cut, within 1.1 of a temporary file and a rename when it need not; 64 chunks in
+half the time of syncing each of them; the version checks of a reader, while no process writes,
+within 5 us.
 """
 
 import os
@@ -35,7 +35,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def run(settings: Settings) -> list[Table]:
-    """Time commits of one chunk and of many, and what readers pay for seeing one state."""
+    """Time commits of one chunk and of many, and the version checks of readers."""
     folder = settings.folder / "commits"
     folder.mkdir()
     rows = [
@@ -55,7 +55,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 class BareAppend:
-    """The system calls of an append: a chunk, then the document that has the new length.
+    """The system calls of an append: a chunk, then the metadata with the new length.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, BareAppend(Path(folder), sync=True) as bare:
@@ -133,7 +133,7 @@ def _many(settings: Settings, folder: Path) -> tuple[Value, ...]:
 
 @contextmanager
 def _each_synced(folder: Path) -> Iterator[Callable[[], None]]:
-    """Give what replaces 64 files, each of them synced with its folder before the next one."""
+    """Return a call that replaces 64 files, each synced with its folder before the next one."""
     folder.mkdir()
     place = os.open(folder, os.O_RDONLY)
     data = bytes(CHUNK)
@@ -191,7 +191,7 @@ def _reading(settings: Settings, folder: Path) -> Table:
 
 
 def _open_unprotected(path: Path) -> Array:
-    """Open an array as `ingot.open` does where it is told the format, but for the two looks."""
+    """Open an array as `ingot.open` does with a format, but without the two version checks."""
     assert path.is_dir()
     store, format, options = LocalStore(path), Zarr3Format(), ingot.Options()
     node = format.open(store)

@@ -1,7 +1,7 @@
-"""Array libraries side by side: who takes part, which file each one reads, how long it takes.
+"""Array libraries side by side: which take part, which file each one reads, how long it takes.
 
-Knows that libraries of one format read the same file, and that a library may be missing or fail.
-Refuses to know what is read and what would be fast enough.
+Libraries of one format read the same file. A library may be missing or fail. What is read and which
+bars apply is decided by the workloads.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,13 +40,13 @@ OURS = "ingot, its own file"
 OURS_ON_PEERS = "ingot, a peer's file"
 
 Times = dict[str, float | str]
-"""Seconds by label, or why there are none."""
+"""Seconds by label, or the reason for their absence."""
 
 Results = dict[str, dict[str, Value]]
 """Values by row and column."""
 
 _SHARED_WRITERS = ("zarr2", "tensorstore", "zarrs")
-"""Who writes the one Zarr v2 file that all its readers share: the first that is there."""
+"""The libraries that may write the Zarr v2 file for all its readers; the first one present does."""
 
 _SHARED_READERS = ("zarr2", "zarrs", "tensorstore")
 
@@ -65,7 +65,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A row: a library in its place, on the file of ``path``."""
+    """A row: a library in its process, on the file of ``path``."""
 
     label: str
     library: str
@@ -75,7 +75,7 @@ class Reader:
 
 @contextmanager
 def gather(settings: Settings, libraries: Iterable[str]) -> Iterator[list[Entrant]]:
-    """Find out who can take part; zarr in the newest version that can be had."""
+    """Return the libraries that can take part; zarr in the newest version available."""
     here: Place = Here()
     with ExitStack() as stack:
         zarr = here
@@ -91,7 +91,7 @@ def gather(settings: Settings, libraries: Iterable[str]) -> Iterator[list[Entran
 
 
 def find_readers(entrants: Iterable[Entrant], paths: Mapping[str, str]) -> list[Reader]:
-    """Say who reads which of the files in ``paths``, each under the name of who wrote it.
+    """Yield which library reads which file; ``paths`` has the files by the library that wrote them.
 
     >>> here = Here()
     >>> entrants = [Entrant(name, name, here) for name in ("ingot", "zarr2", "tensorstore", "hdf5")]
@@ -119,7 +119,7 @@ def find_readers(entrants: Iterable[Entrant], paths: Mapping[str, str]) -> list[
 
 
 def time_cases(settings: Settings, cases: Mapping[str, tuple[Place, Case]]) -> Times:
-    """Race cases by label; one that does not survive a first try says so and stays out."""
+    """Time cases by label; a case that fails its first call reports it and takes no turns."""
     times: Times = {}
     with ExitStack() as stack:
         samplers: dict[str, Sampler] = {}
@@ -160,7 +160,7 @@ def time_reads(
 
 
 def _digests(recipe: Recipe, measures: Iterable[Measure]) -> list[tuple[Measure, int]]:
-    """Say for each measure what its keys hold; the data are made once for all of them."""
+    """Return the digest of each measure's keys; the data are made once for all of them."""
     keys = [(measure, key) for measure in measures for key in measure.keys(recipe)]
     found: dict[Measure, list[Array]] = {measure: [] for measure, _ in keys}
     for (measure, _), data in zip(keys, select(recipe, [key for _, key in keys]), strict=True):
@@ -171,7 +171,7 @@ def _digests(recipe: Recipe, measures: Iterable[Measure]) -> list[tuple[Measure,
 def write_files(
     settings: Settings, entrants: Iterable[Entrant], recipe: Recipe, folder: Path
 ) -> dict[str, str]:
-    """Write every file that these entrants read; return the paths by who wrote them."""
+    """Write every file that these entrants read; return the paths by their writers."""
     present = {entrant.library: entrant for entrant in entrants if not entrant.missing}
     writers = [name for name in present if name not in (*_SHARED_READERS, *_BORROWED)]
     writers += [name for name in _SHARED_WRITERS if name in present][:1]
@@ -204,7 +204,7 @@ def find_best_peer(measure: Measure, results: Mapping[str, Mapping[str, Value]])
 def compare(
     measure: Measure, results: Mapping[str, Mapping[str, Value]], ours: str
 ) -> float | None:
-    """Return how many times as fast as the best peer our row is; None when either has no number.
+    """Return how many times as fast as the best peer a row of ours is; None without a number.
 
     >>> compare(Measure("open", "us"), {OURS: {"open": 1.0}, "a": {"open": 9.0}}, OURS)
     9.0

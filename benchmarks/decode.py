@@ -58,7 +58,7 @@ def speeds(
 
 
 def show_size(nbytes: int) -> str:
-    """Write a size the way people say it.
+    """Return a size with its unit.
 
     >>> show_size(16), show_size(4096), show_size(8 << 20)
     ('16 B', '4 KB', '8 MB')
@@ -70,7 +70,7 @@ def show_size(nbytes: int) -> str:
 
 
 def judge(times: Mapping[str, float]) -> float | None:
-    """Return how many times as fast as ``blosc2.decompress2`` we are, None without it.
+    """Return Ingot's speed relative to ``blosc2.decompress2``, None without it.
 
     >>> judge({"ingot": 2.0, "blosc2": 3.0})
     1.5

@@ -49,7 +49,7 @@ def run(settings: Settings) -> list[Table]:
 def compare(
     times: Mapping[str, float], sizes: Mapping[str, int]
 ) -> tuple[str, float, float, bool] | None:
-    """Hold us against the fastest peer: its name, our speed and size relative to it, the verdict.
+    """Compare with the fastest peer: its name, our speed and size relative to it, the verdict.
 
     >>> compare({"ingot": 1.0, "a": 0.5, "b": 2.0}, {"ingot": 100, "a": 100, "b": 50})
     ('a', 0.5, 1.0, False)
@@ -76,8 +76,8 @@ def check_blocks(chunks: Mapping[str, bytes], nbytes: int) -> None:
     expected = min(BLOCKSIZE, nbytes)
     for name, chunk in chunks.items():
         found = read_blocksize(chunk)
-        complaint = f"{name} wrote blocks of {found} bytes, {expected} were asked for"
-        require(found == expected, complaint)
+        problem = f"{name} wrote blocks of {found} bytes, {expected} were asked for"
+        require(found == expected, problem)
 
 
 def _measure(

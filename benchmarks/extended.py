@@ -2,11 +2,11 @@
 
 Bars: decoding no slower than ``blosc2.decompress2``; encoding at least 0.9 of the speed of
 ``blosc2.compress2`` in equal blocks at no larger size; slices ahead of those of ``blosc2.SChunk``.
-C-Blosc2 slices chunks with delta or a dictionary wrongly or not at all: the table then says so,
-and there is nothing to be ahead of.
+C-Blosc2 slices chunks with delta or a dictionary wrongly or not at all: the table then says so, and
+the bar does not apply.
 
-What counts is the processor time of the one thread that works: other load disturbs it less than the
-time on the wall, from which it does not differ on a machine that does nothing else.
+The result is the processor time of the one working thread: other load disturbs it less than elapsed
+time, and on an idle machine both are equal.
 """
 
 import time
@@ -50,7 +50,7 @@ class Pipeline:
         return " + ".join(self.filters) + (", dictionary" if self.dictionary else "")
 
     def by_ingot(self, data: bytes, blocksize: int) -> Callable[[], bytes]:
-        """Return a call that encodes the data; a ``blocksize`` of 0 leaves us the choice."""
+        """Return a call that encodes the data; a ``blocksize`` of 0 is Ingot's choice."""
         return partial(
             blosc.compress,
             data,

@@ -1,7 +1,7 @@
 """A float64 array of four dimensions, 3 GB, read plane by plane across each axis.
 
 The shapes are those of ``compare_getslice`` in python-blosc2's own benchmarks. No bar: it shows how
-reading grows with the number of axes, and that no axis is forgotten.
+the cost of reading grows with the number of axes, and differs between them.
 """
 
 from benchmarks.array_libraries import LIBRARIES, remove

@@ -1,8 +1,8 @@
-"""What a program pays before it has any data: importing the package, and the first use of it.
+"""The time to import the package, and to use it first.
 
-Every turn is a process of its own that has imported NumPy before the clock starts. What is compiled
-lies ready, as it does after an installation. Bar: `import ingot` adds 60 ms at most. What importing
-puts off is paid for by the first use, which is timed with it.
+Every turn is a new process that has imported NumPy before the clock starts. Modules are compiled
+already, as after an installation. Bar: `import ingot` adds 60 ms at most. The first use pays for
+what the import defers, so it is timed with the import.
 """
 
 import os
@@ -30,7 +30,7 @@ print(time.perf_counter() - begin)
 
 
 def run(settings: Settings) -> list[Table]:
-    """Time the import alone, and with the first array or table that is opened."""
+    """Time the import alone, and together with opening the first array or table."""
     folder = settings.folder / "imports"
     folder.mkdir()
     values = np.arange(1000)

@@ -1,7 +1,7 @@
-"""A newer Python for the peers that need one: zarr's releases since 3.2 want Python 3.12.
+"""A newer Python for the peers that need one: zarr's releases since 3.2 require Python 3.12.
 
-Knows how to find interpreters and to make an environment with those peers in it, ``.venv-peers`` at
-the root of the checkout. Refuses to touch environments that it did not make.
+Finds interpreters and makes an environment with those peers, ``.venv-peers`` at the root of the
+checkout. Environments that it did not make are never changed.
 """
 
 import shutil
@@ -22,19 +22,19 @@ PACKAGES = ("numpy", "zarr", "zarrs")
 Say = Callable[[str], None]
 
 
-def find_peer_python(wish: str, say: Say) -> str | None:
-    """Return the interpreter to run zarr in; None when this one will do, or must.
+def find_peer_python(choice: str, say: Say) -> str | None:
+    """Return the interpreter to run zarr in; None for this one.
 
-    ``wish`` is ``"here"`` for this one, a path, or ``"auto"``: this one if it is new enough, else
+    ``choice`` is ``"here"`` for this one, a path, or ``"auto"``: this one if it is new enough, else
     the newest on the path or known to pyenv or uv. One without zarr gets an environment with it.
 
     >>> find_peer_python("here", print) is None
     True
     """
-    if wish == "here" or (wish == "auto" and sys.version_info >= NEEDED):
+    if choice == "here" or (choice == "auto" and sys.version_info >= NEEDED):
         return None
-    if wish != "auto":
-        return wish if _has_zarr(wish) else _make(wish, say)
+    if choice != "auto":
+        return choice if _has_zarr(choice) else _make(choice, say)
     made = str(_python_in(ENVIRONMENT))
     if _has_zarr(made):
         return made
@@ -68,7 +68,7 @@ def _candidates(release: str) -> Iterator[str]:
 
 
 def _make(python: str, say: Say) -> str | None:
-    """Make the environment; a failure costs the newer zarr, not the run."""
+    """Make the environment; after a failure the run continues without the newer zarr."""
     say(f"making {ENVIRONMENT.name} with {', '.join(PACKAGES)} for {python}")
     made = str(_python_in(ENVIRONMENT))
     steps = [
@@ -80,7 +80,7 @@ def _make(python: str, say: Say) -> str | None:
         if result.returncode:
             say(f"that failed, zarr runs in this Python: {result.stderr.strip()}")
             return None
-    # Kept out of version control by itself; newer versions of venv do the same.
+    # Version control ignores the folder; newer versions of venv write the same file.
     (ENVIRONMENT / ".gitignore").write_text("*\n", encoding="utf-8")
     return made
 

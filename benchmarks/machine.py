@@ -1,6 +1,6 @@
 """The machine and the software that a run happened on.
 
-Knows where to look. Refuses to judge: who reads the numbers decides whether the machine was quiet.
+Collects facts and does not judge whether the machine was idle enough.
 """
 
 import datetime

@@ -1,8 +1,8 @@
-"""A gigabyte in 100 000 chunks of 10 KB: what remains when decoding costs nearly nothing.
+"""A gigabyte in 100 000 chunks of 10 KB: the costs per chunk, when decoding costs little.
 
-Bar: planning takes under a microsecond per chunk. The plan is the table of rows that fancy keys are
-carried out by and that ``explain`` prints; boxes are cut inside the native kernel, and what that
-costs is part of the reading.
+Bar: planning takes under a microsecond per chunk. A plan is the table of rows that serves keys with
+index arrays and ``explain``; boxes are cut inside the native kernel, and that cost is part of the
+reading.
 """
 
 from collections import deque

@@ -1,6 +1,6 @@
-"""What is measured on an array: a column of a table, and the keys that are read for it.
+"""Measures of an array: a column of a table, and the keys that are read for it.
 
-Knows units, and how to choose positions that are the same for everyone. Refuses to know who reads.
+Holds units, and chooses positions that are the same for all libraries.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Keys = Callable[[Recipe], tuple[Key, ...]]
 
 
 def nothing(recipe: Recipe) -> tuple[Key, ...]:
-    """Read nothing, for columns that are not about reading.
+    """Return no keys, for columns that read nothing.
 
     >>> nothing(Recipe((4,), "<f4", (2,)))
     ()
@@ -31,7 +31,7 @@ def nothing(recipe: Recipe) -> tuple[Key, ...]:
 
 
 def whole(recipe: Recipe) -> tuple[Key, ...]:
-    """Read everything, at once.
+    """Return one key for the whole array.
 
     >>> whole(Recipe((4, 2), "<f4", (2, 2)))
     ((slice(0, 4, None), slice(0, 2, None)),)
@@ -40,7 +40,7 @@ def whole(recipe: Recipe) -> tuple[Key, ...]:
 
 
 def boxes(recipe: Recipe) -> tuple[Key, ...]:
-    """Read boxes that lie inside one chunk: reading several chunks is what planes are for.
+    """Return boxes that lie inside one chunk; planes read several chunks.
 
     >>> boxes(Recipe((20, 10), "<f4", (10, 10)))[0][1]
     slice(0, 10, None)
@@ -57,7 +57,7 @@ def boxes(recipe: Recipe) -> tuple[Key, ...]:
 
 
 def elements(recipe: Recipe) -> tuple[Key, ...]:
-    """Read single elements.
+    """Return the keys of single elements.
 
     >>> elements(Recipe((1, 1), "<f4", (1, 1)))[:2]
     ((0, 0), (0, 0))
@@ -67,7 +67,7 @@ def elements(recipe: Recipe) -> tuple[Key, ...]:
 
 
 def planes(axis: int) -> Keys:
-    """Read whole planes across one axis; a negative axis counts from the last.
+    """Return a function for planes across one axis; a negative axis counts from the last.
 
     >>> planes(-1)(Recipe((4, 1), "<f4", (2, 1)))[0]
     (slice(0, 4, None), 0)
@@ -93,12 +93,12 @@ class Measure:
 
     @property
     def column(self) -> Column:
-        """The column of a table that shows it."""
+        """The column of the table."""
         spec = {"MB/s": ".0f", "us": ".1f", "ms": ".2f"}[self.unit]
         return Column(f"{self.title} {self.unit}", spec)
 
     def convert(self, time: float | str, recipe: Recipe) -> Value:
-        """Turn the seconds of one call into the unit; words in place of a time stay.
+        """Convert the seconds of one call to the unit; text in place of a time is kept.
 
         >>> recipe = Recipe((500, 1000), "<f8", (500, 100))
         >>> Measure("read", "MB/s").convert(2.0, recipe), Measure("open", "us").convert(2.0, recipe)

@@ -1,4 +1,4 @@
-"""The memory of a full read, each library in a process of its own.
+"""The memory of a full read, each library in its own process.
 
 Bar: the whole process, interpreter and NumPy included, stays under the output plus 64 MiB.
 """
@@ -45,7 +45,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 def is_within(peak: int, output: int) -> bool:
-    """Say whether a process that peaked so high used no more than the output and the allowance.
+    """Return whether a peak stays within the output and the allowance.
 
     >>> is_within(164 << 20, 100 << 20), is_within(165 << 20, 100 << 20)
     (True, False)

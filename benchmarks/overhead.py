@@ -1,4 +1,4 @@
-"""What a call costs before any decoding: chunks whose data are stored as they are.
+"""The overhead of a call without any decoding: chunks whose data are stored raw.
 
 A stored chunk needs no codec and no filter, only a copy, so the time of the call is its overhead
 and the copy. Bar: under a microsecond, even with the 4 KB copied.
@@ -39,7 +39,7 @@ def run(settings: Settings) -> list[Table]:
             shown: list[Value] = [
                 times[title] * 1e6 if title in times else NOT_INSTALLED for title in libraries
             ]
-            # What decoding costs is another workload's: this row is there to compare with.
+            # For comparison only: the cost of decoding is measured by another workload.
             bar = None if name == compressed else settings.verdict(times["ingot"] < BAR)
             rows.append((name, *shown, bar))
     columns = (
@@ -51,7 +51,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 def stored_chunk(data: bytes) -> bytes:
-    """Make a chunk that holds the data as they are.
+    """Return a chunk that holds the data raw.
 
     >>> stored_chunk(b"spam")[16:]
     b'spam'

@@ -1,7 +1,6 @@
-"""The packages that a benchmark compares: loaded when they are there.
+"""The packages that a benchmark compares, loaded if they are installed.
 
-Knows how to find a package and its version. Refuses to know what it is used for. Everything is
-looked up by name, so that a peer that is missing costs its column and nothing else.
+Finds a package and its version by name, so that a missing peer only leaves its column empty.
 """
 
 import importlib
@@ -15,7 +14,7 @@ NOT_INSTALLED = "not installed"
 
 
 def installed(package: str) -> bool:
-    """Say whether a package can be imported.
+    """Return whether a package can be imported.
 
     >>> installed("json"), installed("no_such_package")
     (True, False)
@@ -24,7 +23,7 @@ def installed(package: str) -> bool:
 
 
 def load(package: str) -> ModuleType:
-    """Import a package; ``ImportError`` when it is not there.
+    """Import a package; ``ImportError`` when it is not installed.
 
     >>> load("json").dumps([1])
     '[1]'
@@ -33,7 +32,7 @@ def load(package: str) -> ModuleType:
 
 
 def version(package: str) -> str:
-    """Return the version of what is installed under this name.
+    """Return the version of an installed distribution.
 
     >>> version("no_such_package")
     'not installed'

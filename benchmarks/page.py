@@ -1,7 +1,7 @@
 """The page that shows results: one section per workload, between markers.
 
-Knows how to replace a section and leave the rest of the page alone. Refuses to create pages or
-sections: what a table means is written by hand, around it.
+Replaces a section and leaves the rest of the page unchanged. Pages and sections are not created:
+the text around a table is written by hand.
 """
 
 import os
@@ -33,7 +33,7 @@ def update(path: Path, results: Mapping[str, Iterable[Table]], facts: Mapping[st
 
 
 def write_section(tables: Iterable[Table], facts: Mapping[str, str]) -> str:
-    """Write the tables of a workload, and on what they were measured.
+    """Return the tables of a workload, and the facts of the machine, as Markdown.
 
     >>> print(write_section([], {"python": "3.13.0"}))
     bars: none judged

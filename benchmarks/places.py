@@ -1,6 +1,6 @@
-"""Where a library runs: in this process, or in a worker under another interpreter.
+"""The processes in which libraries run: this one, or a worker under another interpreter.
 
-Knows how to start a worker and talk to it. Refuses to know which interpreter is a good one.
+Starts a worker and sends it requests. Which interpreter to use is decided elsewhere.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class WorkerError(Exception):
-    """A worker that could not do what it was asked, or is gone.
+    """Raised when a worker fails a request or has ended.
 
     >>> issubclass(WorkerError, Exception)
     True
@@ -36,7 +36,7 @@ class Place(Protocol):
         """Return every library's label, and why it is missing, if it is."""
 
     def sampling(self, case: Case) -> AbstractContextManager[Sampler]:
-        """Get ready to time a case."""
+        """Prepare to time a case."""
 
     def write(self, case: Case) -> None:
         """Write the case's array in parts."""
@@ -50,7 +50,7 @@ class Here:
     """
 
     def libraries(self) -> dict[str, tuple[str, str | None]]:
-        """Version around."""
+        """Return the libraries of this process."""
         return describe_libraries()
 
     def sampling(self, case: Case) -> AbstractContextManager[Sampler]:
@@ -63,7 +63,7 @@ class Here:
 
 
 class Worker:
-    """A process of its own, under any interpreter that has NumPy; ends with the ``with`` block.
+    """Another process, under any interpreter with NumPy; it ends with the ``with`` block.
 
     >>> with Worker(sys.executable) as worker:
     ...     "hdf5" in worker.libraries()
@@ -73,7 +73,7 @@ class Worker:
     def __init__(self, python: str) -> None:
         variables = dict(os.environ)
         if os.path.abspath(python) != os.path.abspath(sys.executable):
-            # Paths to the packages of one interpreter lead another one astray.
+            # The package paths of one interpreter would mislead another one.
             for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
                 variables.pop(name, None)
         self._process = subprocess.Popen(
@@ -93,9 +93,9 @@ class Worker:
         self.stop()
 
     def stop(self) -> None:
-        """Hang up and wait; a worker that does not leave is killed."""
+        """Close the pipe and wait; a worker that does not end is killed."""
         if self._process.stdin is not None:
-            # One that is gone already cannot be told.
+            # The worker may have ended already.
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
         try:
@@ -124,7 +124,7 @@ class Worker:
         return reply["result"]
 
     def libraries(self) -> dict[str, tuple[str, str | None]]:
-        """Ask it to look around."""
+        """Return the libraries of the worker."""
         found: dict[str, list[Any]] = self.ask("libraries")
         return {name: (label, missing) for name, (label, missing) in found.items()}
 

@@ -1,10 +1,9 @@
-"""Where the time goes: ``python -m benchmarks.profile FOLDER``, with Linux's ``perf`` at hand.
+"""A profile of the array benchmark: ``python -m benchmarks.profile FOLDER``, by Linux's ``perf``.
 
-Knows how to keep one workload of the array benchmark busy in a process of its own, and how to sort
-what ``perf`` saw of it into a few kinds of work. Refuses to judge. Processor time is counted, of
-all threads, not time on the clock: that can be told on a machine with other things to do, too.
+Runs one workload in a process of its own and classifies the call stacks that ``perf`` records. The
+shares are of the processor time of all threads, which can be measured on a machine with other load.
 
-The files are made in FOLDER when they are not there: one by Ingot, one by zarr in Zarr v2.
+The files are made in FOLDER when they are missing: one by Ingot, one by zarr in Zarr v2.
 """
 
 import re
@@ -36,9 +35,9 @@ KINDS: tuple[tuple[str, str], ...] = (
     ),
     ("rest of the kernel in Rust", r"_native"),
 )
-"""Kinds of work, and what gives them away in the names of a sample, the innermost first.
+"""Kinds of work, and the function names by which a sample is recognised, the innermost first.
 
-What matches none is Python's own: the interpreter, NumPy, and the system on their behalf.
+A sample that matches none is Python's: the interpreter, NumPy, and their system calls.
 """
 
 OTHER = "Python"
@@ -61,7 +60,7 @@ def sort(samples: Iterable[str]) -> dict[str, float]:
 
 
 def main(arguments: list[str]) -> int:
-    """Profile every workload, or keep one busy (that is what ``perf`` is told to run)."""
+    """Profile every workload, or run one of them repeatedly, as the child of ``perf``."""
     folder = Path(arguments[0])
     if len(arguments) > 1:
         _keep_busy(folder, *arguments[1:])
@@ -89,7 +88,7 @@ def _make_files(folder: Path) -> None:
 
 
 def _record(folder: Path, title: str, file: str) -> Iterator[str]:
-    """Run a workload below ``perf`` and yield the call stacks that it saw, as one line each."""
+    """Run a workload under ``perf`` and yield the recorded call stacks, one line each."""
     data = folder / "perf.data"
     busy = [sys.executable, "-m", "benchmarks.profile", str(folder), title, file]
     record = [
@@ -104,7 +103,7 @@ def _record(folder: Path, title: str, file: str) -> Iterator[str]:
         "-F",
         "2000",
     ]
-    # Starting up is not looked at, however long it takes.
+    # Samples of the start-up are dropped.
     ready = subprocess.run(
         [*record, "-o", str(data), "--", *busy], check=True, stdout=subprocess.PIPE, text=True
     ).stdout

@@ -1,10 +1,8 @@
-"""Fair timing: contenders take turns, and the best turn of each one counts.
+"""Fair timing: contenders alternate, and the best turn of each one counts.
 
-Knows how often to call and what to leave out of the time. Refuses to know what is timed.
-
-Drift of the machine hits all contenders alike because they alternate, A, B, A, B; what disturbs a
-single turn is dropped by taking the best. Each turn repeats its call until it lasts long enough for
-the clock. The garbage collector rests meanwhile.
+Drift of the machine affects all contenders alike because they alternate, A, B, A, B; disturbances
+of single turns are dropped by taking the best. Each turn repeats its call until it lasts long
+enough for the clock. The garbage collector is off meanwhile.
 """
 
 import gc
@@ -20,7 +18,7 @@ __all__ = ["Call", "Effort", "Sampler", "race", "stopwatch"]
 Call = Callable[[], object]
 
 Sampler = Callable[[int], float]
-"""Makes so many calls and returns the seconds they took together."""
+"""A function that makes so many calls and returns the seconds of all of them."""
 
 MOST_LOOPS = 1_000_000
 
@@ -29,7 +27,7 @@ MOST_LOOPS = 1_000_000
 class Effort:
     """How much time to spend: turns per contender, the least seconds of a turn, the most of all.
 
-    A contender that has used up its ``patience`` takes no more turns, though two at least.
+    A contender that has used its ``patience`` takes no more turns, but at least two.
 
     >>> Effort(repetitions=0)
     Traceback (most recent call last):
@@ -65,9 +63,9 @@ def race(contenders: Mapping[str, Sampler], effort: Effort) -> dict[str, float]:
 def stopwatch(
     call: Call, prepare: Call | None = None, clock: Callable[[], float] | None = None
 ) -> Sampler:
-    """Time ``call``; ``prepare`` comes before each one and is not counted.
+    """Return a function that times ``call``; ``prepare`` runs before each call and is not counted.
 
-    The ``clock`` is that on the wall, unless another is given.
+    The ``clock`` measures elapsed time unless another one is given.
 
     >>> made = []
     >>> stopwatch(lambda: made.append("cake"), lambda: made.append("dough"))(2) > 0
@@ -98,7 +96,7 @@ def stopwatch(
 
 
 def _count_loops(sampler: Sampler, effort: Effort) -> int:
-    """Choose how many calls make a turn; the first call warms up, for better or worse."""
+    """Return how many calls make a turn; the first call also warms up."""
     if sampler(1) >= effort.seconds:
         return 1
     once = max(sampler(1), 1e-9)

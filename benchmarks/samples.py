@@ -1,7 +1,6 @@
-"""Data to measure with: the same on every machine and in every process.
+"""Data for benchmarks, the same on every machine and in every process.
 
-Knows series for single chunks and fields for arrays, and can make a field in parts. Refuses to know
-how they are stored.
+Makes series for single chunks and fields for arrays, whole or in parts.
 """
 
 import math
@@ -17,7 +16,7 @@ __all__ = ["KINDS", "Array", "Key", "Recipe", "fill", "parts", "select", "series
 Array = npt.NDArray[Any]
 
 Key = tuple[int | slice, ...]
-"""What to read: an index or a range with both ends per axis, from the first axis on."""
+"""A key to read: an index or a range with both ends per axis, from the first axis on."""
 
 KINDS = ("ints", "walk", "linear")
 """A running sum of integers 0 to 1000, a rounded random walk, and a straight line."""
@@ -42,12 +41,12 @@ def series(kind: str, nbytes: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An array to be made: what it looks like, how it is stored, and what it holds.
+    """An array to be made: its shape and type, how it is stored, and its content.
 
     ``content`` is ``"field"``, smooth with noise in it, ``"line"``, evenly spaced from 0 to 1,
     ``"cubic"``, integers that grow ever faster and wrap around, or ``"sine"``, waves of bytes with
-    noise. ``blocks`` is the shape of the blocks in formats that cut chunks into blocks of a shape,
-    ``shards`` that of what chunks are put together in.
+    noise. ``blocks`` is the shape of the blocks in formats that divide chunks into such blocks,
+    ``shards`` the shape of the shards.
 
     >>> Recipe((100, 40), "<f4", (10, 40)).nbytes
     16000
@@ -64,17 +63,17 @@ class Recipe:
 
     @property
     def nbytes(self) -> int:
-        """How large the array is in memory."""
+        """The bytes of the array in memory."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def nchunks(self) -> int:
-        """How many chunks the array is cut into."""
+        """The number of chunks."""
         pairs = zip(self.shape, self.chunks, strict=True)
         return math.prod(-(-length // chunk) for length, chunk in pairs)
 
     def scaled(self, scale: float) -> "Recipe":
-        """Shrink the array to about this part of its size: fewer chunks, each one as large.
+        """Return a smaller array, of about this part of the size: fewer chunks of the same size.
 
         >>> Recipe((400, 500, 500), "<f4", (50, 125, 125)).scaled(1 / 8).shape
         (200, 250, 250)
@@ -85,7 +84,7 @@ class Recipe:
             max(1, round(length / unit * factor))
             for length, unit in zip(self.shape, units, strict=True)
         ]
-        # One chunk alone would hide what it costs to go from one to the next.
+        # One chunk alone would hide the cost of going from one to the next.
         counts[0] = max(counts[0], min(2, -(-self.shape[0] // units[0])))
         lengths = zip(counts, units, self.shape, strict=True)
         return self._replaced(tuple(min(n * chunk, length) for n, chunk, length in lengths))
@@ -107,7 +106,7 @@ def fill(recipe: Recipe) -> Array:
 
 
 def parts(recipe: Recipe) -> Iterator[tuple[slice, Array]]:
-    """Yield the array in parts along its first axis, each as high as a chunk, or a shard.
+    """Yield the array in parts along its first axis, each as long as a chunk or a shard.
 
     >>> [rows for rows, part in parts(Recipe((5, 2), "<f4", (2, 2)))]
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
@@ -139,7 +138,7 @@ def select(recipe: Recipe, keys: Sequence[Key]) -> list[Array]:
 
 
 def _within(index: int | slice, rows: slice) -> int | slice | None:
-    """Express an index in the rows of one part; None when it has none of them."""
+    """Return an index relative to the rows of one part; None when it selects none of them."""
     if isinstance(index, int):
         return index - rows.start if rows.start <= index < rows.stop else None
     start, stop = max(index.start, rows.start), min(index.stop, rows.stop)
@@ -147,7 +146,7 @@ def _within(index: int | slice, rows: slice) -> int | slice | None:
 
 
 def _field(recipe: Recipe, rows: slice) -> Array:
-    """Make temperatures in kelvin: waves along every axis and noise, by a sensor that counts 1/512.
+    """Make temperatures in kelvin: waves along every axis and noise, in steps of 1/512.
 
     Real fields have a resolution; with this one Blosc halves them.
     """

@@ -1,7 +1,4 @@
-"""What a run is asked to do, apart from which workloads.
-
-Knows the choices and their defaults. Refuses to know where they come from.
-"""
+"""The settings of a run, apart from the choice of workloads."""
 
 import sys
 from collections.abc import Callable
@@ -17,15 +14,15 @@ QUICK_SCALE = 1 / 64
 
 
 def say(text: str) -> None:
-    """Tell what happens meanwhile, beside the results."""
+    """Print progress, apart from the results."""
     print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How hard to try, how large, where, and with which other Python.
+    """The effort, the scale, the folder, and the other Python of a run.
 
-    ``folder`` is a place for files that the caller removes. ``python`` is another interpreter, for
+    ``folder`` is for files; the caller removes it. ``python`` is another interpreter, for
     zarr; None runs it in this one.
 
     >>> Settings(Path("."), scale=0.5).judged
@@ -40,15 +37,15 @@ class Settings:
 
     @property
     def judged(self) -> bool:
-        """Whether bars are held against the results: they are set for the full size."""
+        """Whether bars are judged: they apply to the full size only."""
         return self.scale >= 1
 
     def verdict(self, held: bool) -> bool | None:
-        """Judge a bar, or leave it open when the sizes are not those it was set for."""
+        """Return the verdict on a bar; None when the size is not the one it applies to."""
         return held if self.judged else None
 
     def shrunk(self, nbytes: int) -> int:
-        """Scale a size down, to whole items of eight bytes and not below 4 KiB.
+        """Return a size scaled down, in whole items of eight bytes and at least 4 KiB.
 
         >>> Settings(Path("."), scale=0.5).shrunk(1 << 20), Settings(Path(".")).shrunk(1 << 20)
         (524288, 1048576)

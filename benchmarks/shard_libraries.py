@@ -1,8 +1,8 @@
-"""The libraries that keep arrays in shards: Zarr version 3, each set up the way that suits it best.
+"""The libraries that store arrays in shards: Zarr version 3, each with its fastest settings.
 
-Knows how each one writes and reads arrays with and without shards. Refuses to know what is
-measured. ``Recipe.codec`` is a spelling of Ingot's here: ``"none"``, ``"zstd:0"``, or
-``"blosc:blosclz:9:bitshuffle"``. No chunk has a checksum of its own, as no peer writes any.
+Each class writes and reads arrays with and without shards. ``Recipe.codec`` is a spelling of
+Ingot's: ``"none"``, ``"zstd:0"``, or ``"blosc:blosclz:9:bitshuffle"``. Chunks have no checksums,
+since no peer writes them.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ __all__ = ["SHARD_LIBRARIES"]
 
 
 class ShardedIngot(Ingot):
-    """Ourselves."""
+    """Ingot."""
 
     def write(self, path: str, recipe: Recipe, parts: Iterable[Part]) -> None:
         """Create and assign."""
@@ -38,7 +38,7 @@ class ShardedIngot(Ingot):
 
 
 class ShardedZarr(Zarr):
-    """zarr-python with the fastest pipeline it has, or with zarrs."""
+    """zarr-python with its fastest pipeline, or with zarrs."""
 
     def __init__(self, pipeline: str = "fastest") -> None:
         super().__init__(3, pipeline)
@@ -78,7 +78,7 @@ class ShardedTensorStore(TensorStore):
             array[rows].write(part).result()
 
     def open(self, path: str) -> Any:
-        """Open with the driver, which it cannot guess."""
+        """Open with the driver, which TensorStore does not detect."""
         return self._open_v3(path, read=True, open=True)
 
     def read(self, handle: Any) -> Read:
@@ -131,4 +131,4 @@ SHARD_LIBRARIES: dict[str, ArrayLibrary] = {
     "zarrs shards": ShardedZarr("zarrs"),
     "tensorstore shards": ShardedTensorStore(),
 }
-"""Every library by a name that both sides of a pipe know."""
+"""Every library by the name that cases use."""

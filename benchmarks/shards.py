@@ -1,8 +1,8 @@
 """Zarr version 3 with and without shards: 268 MB of integers, and small arrays of many chunks.
 
 Bars: ahead of the best peer when everything is read, when it is read chunk by chunk, and when it is
-copied; on the file that a peer wrote and on our own. 100 chunks of one shard in 0.3 ms. Rows picked
-by ``oindex`` take at most 1.5 times as long as a slice of as many.
+copied; on the file that a peer wrote and on our own. 100 chunks of one shard in 0.3 ms. Rows
+selected by ``oindex`` take at most 1.5 times as long as a slice of as many.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ MOST_FOR_PICKING = 1.5
 
 
 def chunk_keys(recipe: Recipe) -> tuple[Key, ...]:
-    """Read chunk by chunk.
+    """Return a key for each chunk.
 
     >>> chunk_keys(Recipe((4,), "<f4", (2,)))
     ((slice(0, 2, None),), (slice(2, 4, None),))
@@ -76,7 +76,7 @@ def chunk_keys(recipe: Recipe) -> tuple[Key, ...]:
 
 
 def step_keys(recipe: Recipe) -> tuple[Key, ...]:
-    """Read a point, everything, and in steps: what zarr-python's own benchmarks read.
+    """Return the keys of zarr-python's own benchmarks: a point, everything, and steps.
 
     >>> len(step_keys(SMALL_CUBE))
     6
@@ -130,7 +130,7 @@ def _time_layout(
     measures: Sequence[Measure],
     folder: Path,
 ) -> Results:
-    """Time all that is measured of one layout, and leave nothing of it behind."""
+    """Time all measures of one layout, and remove its files."""
     present = [entrant for entrant in entrants if not entrant.missing]
     results: Results = {e.label: {m.title: e.missing for m in measures} for e in entrants}
     peers = [e for e in present if not e.library.startswith("ingot")]
@@ -153,7 +153,7 @@ def _time_layout(
 def _rows(
     present: Sequence[Entrant], paths: Mapping[str, str]
 ) -> Iterator[tuple[str, Entrant, str]]:
-    """Yield who reads which file: all of them that of a peer, and we our own too."""
+    """Yield which library reads which file: all read a peer's file, Ingot also its own."""
     shared = next((path for name, path in paths.items() if not name.startswith("ingot")), None)
     for entrant in present:
         if entrant.library in paths and entrant.library.startswith("ingot"):
@@ -219,7 +219,7 @@ def _bars_table(
 
 
 def _singles_table(settings: Settings, folder: Path) -> Table:
-    """Time what has a bar of its own: many chunks of one shard, and picked rows."""
+    """Time the measures with their own bars: many chunks of one shard, and selected rows."""
     library = SHARD_LIBRARIES["ingot shards"]
     rows: list[tuple[Value, ...]] = []
     for recipe, title, most in (

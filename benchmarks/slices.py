@@ -1,7 +1,7 @@
 """A hundred items out of a chunk of 4 MB, against decoding it whole.
 
 Bars: ten times faster with our blocks, four times with C-Blosc's. Positions are random, the same
-for everyone; the time is the mean over all of them.
+for all libraries; the time is the mean over all of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 def positions(count: int) -> list[int]:
-    """Choose where to slice ``count`` items.
+    """Return the starts of slices of ``count`` items.
 
     >>> len(positions(1000)), max(positions(1000)) <= 900
     (16, True)
@@ -86,7 +86,7 @@ def _measure(settings: Settings, writer: str) -> Iterator[tuple[Value, ...]]:
 def _readers(chunk: bytes, nbytes: int) -> dict[str, ReadSlice]:
     readers: dict[str, ReadSlice] = {"ingot": partial(blosc.decompress_slice, chunk)}
     if installed("blosc2"):
-        # The only way that python-blosc2 has to a part of a chunk is a super-chunk that holds it.
+        # python-blosc2 reads a part of a chunk only through a super-chunk.
         holder = load("blosc2").SChunk(
             chunksize=nbytes,
             cparams={"typesize": TYPESIZE, "nthreads": 1},
@@ -98,7 +98,7 @@ def _readers(chunk: bytes, nbytes: int) -> dict[str, ReadSlice]:
 
 
 def read_each(read: ReadSlice, starts: Sequence[int]) -> Call:
-    """Return a call that reads a slice from each start on.
+    """Return a call that reads a slice from each start.
 
     >>> read_each(lambda start, stop: print(start, stop), [5, 70])()
     5 105

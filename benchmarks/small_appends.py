@@ -1,6 +1,6 @@
-"""What an append of one row costs, in tables of many lengths: it must not grow with them.
+"""The cost of appending one row, in tables of several lengths: it must not grow with them.
 
-Prints, for each length, the best and the middle time of an append, and the bytes that it writes.
+Prints, for each length, the best and the median time of an append, and the bytes that it writes.
 
     python benchmarks/small_appends.py [rows ...]
 """
@@ -20,13 +20,13 @@ LENGTHS = (0, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 def written() -> int:
-    """Return how many bytes this process has handed to the system for writing."""
+    """Return how many bytes this process has written."""
     facts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(facts["wchar"])
 
 
 def measure(rows: int) -> tuple[float, float, float]:
-    """Return best and middle seconds of an append to a table of `rows` rows, and its bytes."""
+    """Return best and median seconds of an append to a table of `rows` rows, and its bytes."""
     columns = {"at": np.arange(rows) / 10, "value": np.arange(rows, dtype="i4") % 5}
     times = []
     with tempfile.TemporaryDirectory() as folder:

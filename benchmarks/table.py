@@ -1,6 +1,6 @@
 """Results as tables: for the terminal, for a page, for programs.
 
-Knows rows, formats and how to count bars held and missed. Refuses to know what was measured.
+Formats rows and counts the bars that are met and missed.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from typing import Any
 __all__ = ["Column", "Table", "Value", "summarize"]
 
 Value = str | int | float | bool | None
-"""A number, a word in its place, a bar held or missed (a truth value), or nothing to say."""
+"""A number, text in its place, a bar that is met or missed (a truth value), or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading, and how numbers below it are written; without ``spec`` it holds words.
+    """A heading, and the format of the numbers below it; without ``spec`` the column holds text.
 
     >>> Column("speed", ".1f").show(2.25), Column("bar").show(False), Column("size").show(None)
     ('2.2', 'MISSED', '–')
@@ -25,7 +25,7 @@ class Column:
     spec: str = ""
 
     def show(self, value: Value) -> str:
-        """Write one value."""
+        """Return the text of one value."""
         if value is None:
             return "–"
         if isinstance(value, bool):
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What one workload found out.
+    """The results of one workload.
 
     >>> table = Table("speed", "How fast", (Column("who"), Column("bar")), (("we", True),))
     >>> print(table.as_text())
@@ -53,12 +53,12 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def verdicts(self) -> tuple[int, int]:
-        """Count the bars that hold and those that are missed."""
+        """Return the number of bars that are met and missed."""
         verdicts = [value for row in self.rows for value in row if isinstance(value, bool)]
         return sum(verdicts), len(verdicts) - sum(verdicts)
 
     def missed(self) -> list[str]:
-        """Describe each row that misses a bar."""
+        """Return the description of each row that misses a bar."""
         return [
             f"{self.name}: {' '.join(words)}"
             for row, words in zip(self.rows, self._written(), strict=True)
@@ -66,7 +66,7 @@ class Table:
         ]
 
     def as_text(self) -> str:
-        """Lay the table out for a terminal."""
+        """Return the table as text for a terminal."""
         lines = [[column.title for column in self.columns], *self._written()]
         widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
         aligned = [
@@ -79,7 +79,7 @@ class Table:
         return "\n".join([self.title, *aligned, *self.notes])
 
     def as_markdown(self) -> str:
-        """Lay the table out for a page."""
+        """Return the table as Markdown."""
         rules = ["--:" if column.spec else "---" for column in self.columns]
         lines = [[column.title for column in self.columns], rules, *self._written()]
         body = ["| " + " | ".join(line) + " |" for line in lines]
@@ -104,7 +104,7 @@ class Table:
 
 
 def summarize(tables: Iterable[Table]) -> str:
-    """Say in a line how many bars hold, and in further lines which do not.
+    """Return a line with the number of bars that are met, and a line for each that is missed.
 
     >>> summarize([Table("speed", "How fast", (Column("who"), Column("bar")), (("we", False),))])
     'bars: 0 ok, 1 MISSED\\n  speed: we MISSED'

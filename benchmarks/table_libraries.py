@@ -1,7 +1,4 @@
-"""Table libraries behind one face: write, read a column, two queries, scattered rows, append.
-
-Knows how each library spells these. Refuses to know what is fast.
-"""
+"""Table libraries behind one interface: write, column, two queries, scattered rows, append."""
 
 import shutil
 from collections.abc import Mapping
@@ -23,7 +20,7 @@ OUTPUT = ("time", "price", "size")
 
 
 class Opened(Protocol):
-    """A table that was written, ready to be asked."""
+    """An open table."""
 
     def column(self, name: str) -> NDArray[Any]:
         """Return all of a column."""
@@ -35,26 +32,26 @@ class Opened(Protocol):
         """Return the few rows of a symbol with a larger size."""
 
     def rows(self, numbers: NDArray[np.int64]) -> Columns | None:
-        """Return rows by their numbers; None for who cannot."""
+        """Return rows by their numbers; None where the library cannot."""
 
     def append(self, columns: Columns) -> bool:
-        """Add rows, and tell whether that is possible."""
+        """Append rows; return False where the library cannot."""
 
 
 class Library(Protocol):
-    """A library by name, with what it needs to be there."""
+    """A library by name, with the package that it needs."""
 
     packages: tuple[str, ...]
 
     def write(self, columns: Columns, path: Path) -> None:
-        """Store a table, and leave nothing to be done later."""
+        """Write a table completely."""
 
     def open(self, path: Path) -> Opened:
         """Open it."""
 
 
 class Ingot:
-    """Ingot, as fast as a process that may be killed allows; `durability` says what survives."""
+    """Ingot; `durability` is that of `ingot.Options`."""
 
     packages = ()
 
@@ -95,7 +92,7 @@ class _Ingot:
 
 
 class Bcolz:
-    """The library whose directories we write."""
+    """bcolz-zipline, in the format that Ingot writes."""
 
     packages = ("bcolz",)
 
@@ -210,7 +207,7 @@ class DuckDB:
 
 
 class Parquet:
-    """DuckDB on a Parquet file, which cannot grow."""
+    """DuckDB on a Parquet file, which does not support appends."""
 
     packages = ("duckdb", "pyarrow")
 
@@ -279,7 +276,7 @@ LIBRARIES: Mapping[str, Library] = {
 
 
 def find_missing(library: Library) -> str | None:
-    """Say which package a library lacks, if any."""
+    """Return the package that a library lacks, if any."""
     for package in library.packages:
         if not installed(package):
             return f"no {package}"
@@ -287,7 +284,7 @@ def find_missing(library: Library) -> str | None:
 
 
 def remove(path: Path) -> None:
-    """Remove what was written."""
+    """Remove the table."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

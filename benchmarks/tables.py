@@ -1,8 +1,8 @@
-"""A table of 10 million rows of five columns, 320 MB: written, asked in four ways, appended to.
+"""A table of 10 million rows of five columns, 320 MB: written, read in four ways, appended to.
 
 Bars: three times as fast as bcolz and CTable in every column; ahead of DuckDB on its own file at
 writing, columns, scattered rows and appending, and within 1.5 times of it at the two queries.
-Everything is in the page cache; what survives a power cut only some of the libraries promise.
+Everything is in the page cache; only some of the libraries survive a power cut.
 """
 
 import os
@@ -58,12 +58,12 @@ BARS: Mapping[str, Mapping[str, float]] = {
         "selective query": 1 / 1.5,
     },
 }
-"""How many times as fast as which peer we have to be at what."""
+"""The required speed relative to each peer, by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked of everyone, and the right answers."""
+    """The queries for all libraries, and the right answers."""
 
     columns: Columns
     low: int
@@ -125,7 +125,7 @@ def run(settings: Settings) -> list[Table]:
 
 
 def make_columns(rows: int) -> dict[str, NDArray[Any]]:
-    """Return trades: a time that goes up, a price that wanders, and three more columns.
+    """Return trades: an ascending time, a price that is a random walk, and three more columns.
 
     >>> {name: column.dtype.str for name, column in make_columns(10).items()}
     {'time': '<i8', 'price': '<f8', 'amount': '<f8', 'size': '<i4', 'symbol': '<i4'}
@@ -140,7 +140,7 @@ def make_columns(rows: int) -> dict[str, NDArray[Any]]:
 
 
 def make_task(rows: int) -> Task:
-    """Return what is asked of a table of so many rows."""
+    """Return the queries for a table of so many rows."""
     columns = make_columns(rows)
     first = rows // 2
     time = columns["time"]
@@ -150,7 +150,7 @@ def make_task(rows: int) -> Task:
 
 
 def judge(measure: str, ours: Value, theirs: Value, bar: float) -> tuple[float | None, bool | None]:
-    """Return how many times as fast we are, and whether that holds the bar.
+    """Return how many times as fast Ingot is, and whether it meets the bar.
 
     >>> judge("append", 2.0, 9.0, 3.0)
     (4.5, True)
@@ -178,7 +178,7 @@ def _questions(task: Task) -> list[tuple[str, Question, int]]:
 
 
 def _answers(title: str, ask: Question, task: Task, table: Opened) -> str | None:
-    """Say why the answer of a library does not count; None when it does."""
+    """Return what is wrong with the answers of a library; None when nothing is."""
     found = ask(table)
     if found is None or found is False:
         return CANNOT

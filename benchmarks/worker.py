@@ -1,7 +1,7 @@
 """A process that times cases for another one: a line of JSON in, a line of JSON out.
 
-Knows the requests below. Refuses to know who asks. It runs under any interpreter that has NumPy, so
-that peers which need a newer Python than Ingot's can take their turn in the same race.
+It runs under any interpreter with NumPy, so that peers which need a newer Python than Ingot's take
+part in the same race. The requests:
 
     {"do": "libraries"}                    -> {library: [label, why it is missing or null]}
     {"do": "begin", "case": …}             -> the number under which the case can be sampled
@@ -29,7 +29,7 @@ Begun = tuple[AbstractContextManager[Sampler], Sampler]
 
 
 class Desk:
-    """Answers requests, and keeps the cases that are under way.
+    """Answers requests, and holds the cases that have begun.
 
     >>> Desk().answer({"do": "dance"})
     Traceback (most recent call last):
@@ -40,7 +40,7 @@ class Desk:
         self._begun: dict[int, Begun] = {}
 
     def answer(self, request: dict[str, Any]) -> object:
-        """Do what is asked, and return what came of it."""
+        """Carry out a request and return its result."""
         match request["do"]:
             case "libraries":
                 return describe_libraries()
@@ -67,7 +67,7 @@ class Desk:
 
 
 def describe_libraries() -> dict[str, tuple[str, str | None]]:
-    """Return the label of every library, and why it cannot be used, if it cannot.
+    """Return the label of every library, and why it cannot be used, or None.
 
     >>> describe_libraries()["zarr2"][0].startswith("zarr")
     True
@@ -93,10 +93,10 @@ def measure_memory(line: str) -> tuple[int, int]:
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has had resident so far.
+    """Return the peak of this process's resident memory so far.
 
-    Linux counts ``ru_maxrss`` on over ``exec``: a child of a large process would seem large from
-    its first moment. ``VmHWM`` begins with the program.
+    Linux keeps ``ru_maxrss`` over ``exec``: a child of a large process would seem large from the
+    start. ``VmHWM`` begins with the program.
 
     >>> peak_memory() > 1_000_000
     True
@@ -115,8 +115,8 @@ def peak_memory() -> int:
 
 
 def main() -> None:
-    """Answer until the other side hangs up."""
-    # What libraries print must not end up among the answers.
+    """Answer requests until the input ends."""
+    # Output that libraries print must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     desk = Desk()

@@ -1,7 +1,4 @@
-"""Every workload by name, and names that stand for several.
-
-Knows where each one is. Refuses to know how it is run.
-"""
+"""Every workload by name, and names that stand for several."""
 
 from collections.abc import Callable, Sequence
 
@@ -42,7 +39,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
 }
 
 WITH_ZARR = ("arrays", "four", "many", "memory", "shards")
-"""The workloads that zarr takes part in, for which a newer Python may be wanted."""
+"""The workloads in which zarr takes part, and which may need a newer Python."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "chunks": ("decode", "encode", "overhead", "slices", "extended"),

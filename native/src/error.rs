@@ -1,4 +1,4 @@
-//! Why a call failed: a kind the caller decides on, and a sentence a person reads.
+//! Why a call failed: a kind for the caller to decide on, and a sentence for a person to read.
 //!
 //! Knows nothing of Python; `python` turns an `Error` into an exception of `ingot.errors`.
 
@@ -17,11 +17,11 @@ pub enum Kind {
     Limit,
     /// A range outside the data.
     Selection,
-    /// The caller's own argument is wrong (a buffer that is too small, an unknown name).
+    /// An argument of the caller is wrong (a buffer that is too small, an unknown name).
     Argument,
     /// A path that leaves the root, or a special file.
     Unsafe,
-    /// The operating system refused; the code is `errno`.
+    /// A system call failed; the code is `errno`.
     System(i32),
     /// A signal handler raised while the call ran.
     Interrupted,
@@ -48,7 +48,7 @@ impl fmt::Display for Error {
 
 pub type Outcome<T> = Result<T, Error>;
 
-/// `corrupt!("stream claims {n} bytes")`: the most frequent fault, as an `Err`.
+/// `corrupt!("stream claims {n} bytes")`: the most frequent error, as an `Err`.
 macro_rules! corrupt {
     ($($part:tt)*) => {
         Err($crate::error::Error::new($crate::error::Kind::Corruption, format!($($part)*)))

@@ -15,6 +15,7 @@ and import directions are checked:
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any, Final
 
 __all__ = ["deferred", "lazy_names"]
@@ -30,13 +31,16 @@ def deferred(module: str) -> Any:
 
 
 class _Deferred:
-    __slots__ = ("_module",)
+    __slots__ = ("_loaded", "_module")
 
     def __init__(self, module: str) -> None:
         self._module: Final = module
+        self._loaded: ModuleType | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._module), name)
+        if self._loaded is None:
+            self._loaded = importlib.import_module(self._module)
+        return getattr(self._loaded, name)
 
 
 def lazy_names(

@@ -1,7 +1,7 @@
-"""Opening and creating datasets: the one place that knows all stores and formats.
+"""Opening and creating datasets: the functions that users call.
 
-Knows which store a path means, which format a dataset has or shall have, and what of a caller's
-wishes goes where. Refuses to move data: that is for the containers it returns.
+The functions find the store that a path means and the format of the dataset, check the arguments,
+and return containers. The containers move the data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,25 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, State, group_handle
-from ingot.containers.resolve import Path, find, glance, in_the_way, named, placed
+from ingot.containers.group import Group, GroupState, group_handle
+from ingot.containers.resolve import (
+    Path,
+    open_complete,
+    open_fast,
+    remove_existing,
+    resolve_store,
+)
 from ingot.engine.run import Engine
 from ingot.errors import UnsupportedError
-from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, TableFormat, TableNode
+from ingot.formats.format import (
+    ArrayNode,
+    GroupFormat,
+    GroupNode,
+    Kind,
+    TableFormat,
+    TableNode,
+)
+from ingot.formats.registry import format_named
 from ingot.options import Options
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.versions import writing
@@ -40,10 +54,10 @@ _OPTIONS: Final = Options()
 def open(
     path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
 ) -> "Array | Table | Group":
-    """Open a dataset. What it is goes by its content, not by its name.
+    """Open a dataset. Its content decides what it is, not its name.
 
-    Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group is
-    part of the whole that the outermost group is, and takes turns with it.
+    Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group or a
+    column of a table is opened as part of the outermost group or table, and shares its lock.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -58,10 +72,12 @@ def open(
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
     options, writable = options or _OPTIONS, mode == "r+"
-    found = glance(path, format, writable=writable) or find(path, format, writable=writable)
+    found = open_fast(path, format, writable=writable)
+    if found is None:
+        found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = State(place.store, node), number
+        first = GroupState(place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):
@@ -96,22 +112,22 @@ def create(
     "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
     `dimension_names`, `chunk_key_encoding` and `checksum` as well.
 
-    What exists is not touched, unless `overwrite` allows to replace an array or a table. Then the
-    new one takes its place in one commit; files that are not the old one's stay. A group, or a
-    folder with anything else in it, is never replaced.
+    An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array or a
+    table. The new array then takes its place in one commit; files of other programs stay. A group,
+    or a folder with anything else in it, is never replaced.
 
     >>> array = create(shape=(1000, 1000), dtype="f4", codec="zlib:1", fill=float("nan"))
     >>> array.chunks, array[0, 0]
     ((500, 500), np.float32(nan))
     """
-    wish = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
-    return _created(path, wish, None)
+    spec = ArraySpec(shape, dtype, chunks, codec, fill, format, attrs, overwrite, options, layout)
+    return _created(path, spec, None)
 
 
 def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
-    """Create an array that holds `data`; takes what `create` takes, but for the shape.
+    """Create an array that holds `data`; takes what `create` takes, except the shape.
 
-    The array appears when all of the data is stored.
+    The array is visible once all of the data is stored.
 
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
@@ -127,23 +143,26 @@ def group(
     overwrite: bool = False,
     options: Options | None = None,
 ) -> Group:
-    """Create a group, to which members are added; without a path, in memory.
+    """Create a group, to which members can be added; without a path, in memory.
 
-    What exists is not touched, unless `overwrite` allows to replace an array, a table, or a group
-    with all its members. Files that are not theirs stay.
+    An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array, a table
+    or a group with all its members. Files of other programs stay.
 
     >>> root = group(attrs={"title": "ours"})
     >>> root.array("a/b", [1, 2])[0]
     np.int64(1)
     """
-    place = placed(MemoryStore() if path is None else path, format, writable=True)
-    chosen = named(format) if format is not None else place.owner or named(_DEFAULT)
+    place = resolve_store(MemoryStore() if path is None else path, format, writable=True)
+    chosen = (
+        format_named(format) if format is not None else place.enclosing or format_named(_DEFAULT)
+    )
     if not isinstance(chosen, GroupFormat):
         raise UnsupportedError(f"{chosen.name} has no groups")
     described, options = converted(attrs or {}), options or _OPTIONS
-    in_the_way(place, place.store, overwrite=overwrite, groups=True)  # Before a lock file is made.
+    # Before a lock file is made.
+    remove_existing(place, place.store, overwrite=overwrite, groups=True)
     with writing(place.store, durability=options.durability) as turn:
-        old = in_the_way(place, turn.store, overwrite=overwrite, groups=True)
+        old = remove_existing(place, turn.store, overwrite=overwrite, groups=True)
         _, commit = chosen.create_group(turn.store, place.inner, described)
         turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
     handle = group_handle(chosen, place.store, place.inner, options)
@@ -166,29 +185,31 @@ def table(
 
     `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
     frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
-    all columns, or mappings from some of them. The table appears when all of it is stored.
+    all columns, or mappings from names of columns. The table is visible once all of it is stored.
 
-    What exists is not touched, unless `overwrite` allows to replace an array or a table, in one
-    commit; files that are not the old one's stay.
+    An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array or a
+    table, in one commit; files of other programs stay.
 
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
-    chosen = named(format or _DEFAULT_TABLE)
+    chosen = format_named(format or _DEFAULT_TABLE)
     if not isinstance(chosen, TableFormat):
         raise UnsupportedError(f"format {chosen.name} holds no tables")
-    place = placed(MemoryStore() if path is None else path, chosen.name, writable=True)
+    place = resolve_store(MemoryStore() if path is None else path, chosen.name, writable=True)
     options = options or _OPTIONS
-    wish = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
-    return tables.create_table(chosen, place, wish)
+    spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
+    return tables.create_table(chosen, place, spec)
 
 
-def _created(path: Path | None, wish: ArraySpec, items: NDArray[Any] | None = None) -> Array:
-    place = placed(MemoryStore() if path is None else path, wish.format, writable=True)
-    chosen = named(wish.format) if wish.format else place.owner or named(_DEFAULT)
+def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:
+    place = resolve_store(MemoryStore() if path is None else path, spec.format, writable=True)
+    chosen = format_named(spec.format) if spec.format else place.enclosing or format_named(_DEFAULT)
+    if Kind.ARRAY not in chosen.holds:
+        raise UnsupportedError(f"format {chosen.name} holds no arrays")
 
     def clear(store: Store) -> Commit | None:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     there = creation.Destination(place.store, place.inner, place.path, clear)
-    return create_array(chosen, there, wish, items)
+    return create_array(chosen, there, spec, items)

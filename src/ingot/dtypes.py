@@ -26,6 +26,7 @@ __all__ = [
     "pack",
     "parse",
     "read_field",
+    "zero",
 ]
 
 DType: TypeAlias = np.dtype[Any]
@@ -133,6 +134,15 @@ def is_variable(dtype: DType) -> bool:
     (True, False)
     """
     return dtype.hasobject
+
+
+def zero(dtype: DType) -> Any:
+    """Return the item whose bytes are all zero: 0, False, the epoch, empty text.
+
+    >>> zero(np.dtype("<U4")), zero(TEXT)
+    (np.str_(''), '')
+    """
+    return np.zeros((), dtype)[()]
 
 
 def _parse_string(spelling: str, where: str) -> DType:

@@ -50,7 +50,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 11
+ABI = 12
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -212,7 +212,7 @@ class Layout(Protocol):
         """Return the zone maps of chunks with trailers; empty bytes for a chunk without one."""
 
 
-class VersionProbe(Protocol):
+class NativeVersionProbe(Protocol):
     """A cheap probe of the version in a lock file; only the native kernel has it."""
 
     def read(self) -> "tuple[int, bool] | None":
@@ -225,13 +225,21 @@ class VersionProbe(Protocol):
         """Return whether the sequence number is known to differ from ``number``: a quick check."""
 
     def read_settled(
-        self, root: str, journal: str, above: "Sequence[str]", pieces: "Sequence[Piece]"
-    ) -> "tuple[int | None, list[bytes | None]] | None":
-        """Return the sequence number, and pieces of files of one committed state.
+        self, root: str, journal: str, files: "SmallFiles"
+    ) -> "tuple[int | None, tuple[int, list[bytes | None]] | None] | None":
+        """Return the sequence number, and files that were read while no commit was under way.
 
-        None where the slow way is needed: a writer is active or left a journal, or one of the names
-        `above` exists in the parent folder.
+        Of the groups of ``files``, the first is read whose first file is present; it comes with its
+        number. None where that takes more than one call, and where one of the names ``above`` of
+        ``files`` lies in the folder above.
         """
+
+
+class SmallFiles(Protocol):
+    """Small files that are read together, prepared once; only the native kernel has it."""
+
+    def read(self, root: str) -> "list[bytes | None] | None":
+        """Return what the files of all groups hold, as ``read_pieces`` does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +281,20 @@ def make_layout(
 
 def make_version_probe(
     path: str, magic: bytes, system: bytes, settled: bytes
-) -> VersionProbe | None:
+) -> NativeVersionProbe | None:
     """Return a cheap probe of the version in a lock file; None when the twin runs."""
     compiled = _compiled()
     if compiled is None:
         return None
-    return cast(VersionProbe, compiled.VersionProbe(path, magic, system, settled))
+    return cast(NativeVersionProbe, compiled.VersionProbe(path, magic, system, settled))
+
+
+def make_small_files(
+    groups: "Sequence[Sequence[Piece]]", above: "Sequence[str]" = ()
+) -> SmallFiles | None:
+    """Return groups of pieces in the form that the kernel reads at once; None for the twin."""
+    compiled = _compiled()
+    return None if compiled is None else cast(SmallFiles, compiled.SmallFiles(groups, above))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

@@ -64,7 +64,6 @@ SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("blosc.*", "codecs.*")}
 DYNAMIC: Mapping[str, str] = {
     "native": "the kernel is chosen at first use",
     "codecs.codec": "codecs are loaded by name when they are first met",
-    "formats.zarr.v3_codecs": "codecs that few files name are loaded when they are first met",
     "formats.registry": "formats are loaded by name when they are first met",
     "_lazy": "modules and public names are loaded on first use",
 }

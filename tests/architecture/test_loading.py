@@ -32,6 +32,8 @@ WAITING = (
     ("ingot.blosc.blocks", "the native kernel decodes chunks"),
     ("ingot.blosc.decode", "the native kernel decodes chunks"),
     ("ingot.codecs.foreign", "for the long tail of codecs"),
+    ("ingot.codecs.bits", "for codecs that few files name"),
+    ("ingot.codecs.numeric", "for codecs that few files name"),
     ("ingot.testing*", "for tests"),
     ("ingot.cli*", "for the command"),
     *((name, "heavy") for name in ("numcodecs*", "pandas", "pyarrow", "msgpack", "typer", "rich")),
@@ -81,6 +83,37 @@ def place(tmp_path: Path) -> Path:
 
 def test_importing_loads_next_to_nothing() -> None:
     assert loaded("import ingot") == {"ingot", "ingot._lazy"}
+
+
+def test_importing_blosc_loads_next_to_nothing() -> None:
+    assert loaded("import ingot.blosc as b") == {"ingot", "ingot._lazy", "ingot.blosc"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ingot.blosc as b; assert b.decompress(b.compress(b'spam')) == b'spam'",
+        "import ingot; assert ingot.blosc.decompress(ingot.blosc.compress(b'spam')) == b'spam'",
+        "from ingot import blosc; import ingot.blosc as b; assert b is blosc",
+        "from ingot.blosc import LazyChunk as a; import ingot; assert a is ingot.blosc.LazyChunk",
+        "import ingot.blosc.header as h; import ingot; assert ingot.blosc.header is h",
+    ],
+)
+def test_blosc_is_a_module(code: str) -> None:
+    loaded(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import ingot.formats.zarr.v2 as v2, ingot; v2.Zarr2Format; ingot.formats()['zarr2']",
+        "import ingot; ingot.formats()['zarr2']; import ingot.formats.zarr.v2 as v; v.Zarr2Format",
+        "import ingot; ingot.formats()['zarr2']; ingot.formats.registry.list_formats",
+        "from ingot import formats; assert formats()['zarr3'] == ('array', 'group')",
+    ],
+)
+def test_formats_is_a_package_and_a_function(code: str) -> None:
+    loaded(code)
 
 
 @pytest.mark.parametrize("format", ["zarr3", "zarr2"])

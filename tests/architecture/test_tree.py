@@ -1,4 +1,4 @@
-"""The tests mirror the source: a reader who knows a module knows where its tests are."""
+"""The tests mirror the source: the path of a module is the path of its tests."""
 
 import re
 from functools import cache
@@ -25,7 +25,6 @@ TESTED_ELSEWHERE = {
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",
     "formats/addresses": "parity/test_engine.py",
-    "formats/bcolz/pickles": "unit/formats/bcolz/test_format.py",
     "formats/zarr/hierarchy": "unit/containers/test_group.py",
     "formats/zarr/v3_consolidated": "unit/containers/test_group.py",
     "formats/zarr/v3_extension": "unit/formats/zarr/test_v3.py",
@@ -41,6 +40,7 @@ TESTED_ELSEWHERE = {
     "testing/crashes": "crash/test_crashes.py",
     "testing/disk": "crash/test_replay.py",
     "testing/faults": "crash/test_meetings.py",
+    "testing/formats": "contracts/test_formats.py",
 }
 """Modules that no test names, since they are tested through those that use them: the tests."""
 

@@ -13,7 +13,7 @@ from ingot.engine.changes import appended
 from ingot.engine.run import Engine
 from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.table import BcolzTable, open_table
+from ingot.formats.bcolz.table import BcolzTableMap, open_table
 from ingot.formats.format import ArrayNode, Request
 from ingot.options import Options
 from ingot.selection import parse
@@ -33,7 +33,7 @@ def engine(chunks: BcolzMap) -> Engine:
 def append(*values: int) -> Change:
     def build(array: Engine) -> Commit:
         added = appended(list(values), array.chunks.schema, 0)
-        return changes.grown(array, added.shape, added.place, added.values).commit
+        return changes.grown(array, added.shape, added.selection, added.values).commit
 
     return build
 
@@ -64,7 +64,7 @@ def stored(rows: int) -> MemoryStore:
     assert isinstance(node.chunks, BcolzMap)
     if rows:
         values = np.arange(1, rows + 1)
-        store.apply(engine(node.chunks).written(parse(..., (rows,)), values))
+        store.apply(engine(node.chunks).assign(parse(..., (rows,)), values))
     return store
 
 
@@ -154,13 +154,13 @@ def created() -> Scenario:
     def commit(store: Store) -> Commit:
         node, made = create_array(store, design(request(5)))
         assert isinstance(node.chunks, BcolzMap)
-        data = engine(node.chunks).written(parse(..., (5,)), [1, 2, 3, 4, 5])
+        data = engine(node.chunks).assign(parse(..., (5,)), [1, 2, 3, 4, 5])
         return Commit((*data.edits, *made.prepare), made.publish, made.cleanup)
 
     return _scenario({}, [commit], look)
 
 
-TableChange = Callable[[BcolzTable], Commit]
+TableChange = Callable[[BcolzTableMap], Commit]
 
 
 def table(*steps: TableChange, rows: int = 3) -> Scenario:
@@ -172,7 +172,7 @@ def table(*steps: TableChange, rows: int = 3) -> Scenario:
     for column in node.columns.values():
         assert isinstance(column, ArrayNode)
         values = np.arange(1, rows + 1)
-        store.apply(engine(column.chunks).written(parse(..., (rows,)), values))  # type: ignore[arg-type]
+        store.apply(engine(column.chunks).assign(parse(..., (rows,)), values))  # type: ignore[arg-type]
     commits = [lambda s, c=c: c(open_table(s)) for c in steps]
     return _scenario(dict(store._values), commits, seen_table)
 
@@ -187,7 +187,7 @@ def seen_table(store: Store) -> object:
 
 
 def everywhere(change: Change, *, shrinking: bool = False) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         commits = {
             name: change(engine(column.chunks))  # type: ignore[union-attr, arg-type]
             for name, column in found.columns.items()
@@ -198,17 +198,17 @@ def everywhere(change: Change, *, shrinking: bool = False) -> TableChange:
 
 
 def add(name: str, position: int | None = None) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         _, column, commit = found.added(name, design(request(found.rows)), position)
         assert isinstance(column, ArrayNode)
-        data = engine(column.chunks).written(parse(..., (found.rows,)), 77)  # type: ignore[arg-type]
+        data = engine(column.chunks).assign(parse(..., (found.rows,)), 77)  # type: ignore[arg-type]
         return Commit((*commit.prepare, *data.edits), commit.publish, commit.cleanup)
 
     return build
 
 
 def rename(old: str, new: str) -> TableChange:
-    def build(found: BcolzTable) -> Commit:
+    def build(found: BcolzTableMap) -> Commit:
         _, copies, commit = found.renamed(old, new)
         edits = [copied(found.store, source, key) for key, source in copies.items()]
         return Commit((*commit.prepare, *edits), commit.publish, commit.cleanup)

@@ -72,7 +72,7 @@ def _seen(format: Format, store: Store, path: str) -> Iterator[tuple[str, object
     yield path, dict(node.attrs)  # type: ignore[union-attr]
     for name in node.children:  # type: ignore[union-attr]
         yield from _seen(format, store, joined(path, name))
-    copies = format.copies(store, path)  # type: ignore[attr-defined]
+    copies = format.compare_consolidated(store, path)  # type: ignore[attr-defined]
     if copies is not None:
         yield f"{path}: copies", copies.current
 

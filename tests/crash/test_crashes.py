@@ -3,7 +3,7 @@
 import pytest
 
 from ingot.stores import Commit, Delete, LocalStore, Put
-from ingot.stores.local.commit import Transaction
+from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.journal import Journal
 from ingot.testing import Disk, Scenario, prove
 from tests.crash.scenarios import APPEND, ARRAYS, PLAIN, TRIM, array, plain, rows
@@ -124,20 +124,22 @@ def _nothing(*arguments: object, **named: object) -> None:
     return None
 
 
-@pytest.mark.parametrize("part", ["_decide", "_apply", "_sweep", "_sync_all", "_sync_folders"])
+@pytest.mark.parametrize(
+    "part", ["_decide", "_apply_journal", "_sweep", "_sync_all", "_sync_folders"]
+)
 def test_no_part_of_a_transaction_can_be_left_out(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Transaction, part, _nothing)
+    monkeypatch.setattr(CommitRun, part, _nothing)
     assert not prove(SCENARIOS["many keys, then one of them"]).holds
 
 
 def test_a_journal_must_not_go_before_what_it_says_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Transaction._apply
+    real = CommitRun._apply_journal
 
-    def hasty(self: Transaction, journal: Journal, **named: bool) -> None:
+    def hasty(self: CommitRun, journal: Journal, **named: bool) -> None:
         self._unlink(".commit")
         real(self, journal, **named)
 
-    monkeypatch.setattr(Transaction, "_apply", hasty)
+    monkeypatch.setattr(CommitRun, "_apply_journal", hasty)
     assert not prove(SCENARIOS["two keys"]).holds

@@ -12,7 +12,7 @@ import pytest
 import ingot
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, Put
-from ingot.stores.local.files import _Folder
+from ingot.stores.local.files import _LocalDirectory
 from ingot.stores.store import Durability
 from tests.kernels import staged_count
 
@@ -110,7 +110,7 @@ def test_chunks_that_a_killed_process_encoded_are_swept(tmp_path: Path) -> None:
     array = ingot.array(values, tmp_path / "a.zarr", chunks=4)
 
     def act() -> Callable[[], None]:
-        ingot.open(tmp_path / "a.zarr", "r+")._handle.value.written(parse(..., (40,)), values + 1)
+        ingot.open(tmp_path / "a.zarr", "r+")._handle.value.assign(parse(..., (40,)), values + 1)
         return lambda: None
 
     Child(act).kill()
@@ -181,7 +181,7 @@ def _no_listing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError("a folder was listed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Folder, "names", names)
+        patch.setattr(_LocalDirectory, "names", names)
         yield
 
 

@@ -184,7 +184,7 @@ def test_whole_chunks_are_encoded_while_another_writes(tmp_path: Path) -> None:
             time.sleep(0.001)
         staged = len(list(tmp_path.rglob(".g-*")))
         unchanged = not ingot.open(tmp_path)[...].any()
-        turn.mark(lock.State.CLEAN)
+        turn.mark(lock.LockState.CLEAN)
     finally:
         turn.release()
         os.close(folder)

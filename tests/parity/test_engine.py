@@ -87,7 +87,7 @@ def engines(chunks: ChunkMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, Engi
 
 
 def _write(engine: Engine, selection: Selection, values: object) -> None:
-    engine.chunks.store.apply(engine.written(selection, values))
+    engine.chunks.store.apply(engine.assign(selection, values))
 
 
 @pytest.mark.parametrize(("dtype", "spelling", "order", "separator"), LAYOUTS)

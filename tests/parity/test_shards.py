@@ -90,7 +90,7 @@ def items(dtype: Any, seed: int) -> np.ndarray:
 
 
 def write(engine: Engine, selection: Selection, value: object) -> None:
-    engine.chunks.store.apply(engine.written(selection, value))
+    engine.chunks.store.apply(engine.assign(selection, value))
 
 
 def engines(chunks: ShardedMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, Engine]:

@@ -22,7 +22,7 @@ import ingot
 from ingot.engine.run import Engine
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.table import BcolzTable, open_table
+from ingot.formats.bcolz.table import BcolzTableMap, open_table
 from ingot.formats.format import Request
 from ingot.options import Options
 from ingot.selection import parse
@@ -177,13 +177,13 @@ def make_table(path: Path, columns: dict[str, np.ndarray[Any, Any]]) -> None:
     edits = []
     for name, data in columns.items():
         engine = Engine(node.columns[name].chunks, Options())  # type: ignore[union-attr]
-        edits += engine.written(parse(..., data.shape), data).edits
+        edits += engine.assign(parse(..., data.shape), data).edits
     store.apply(Commit((*commit.prepare, *edits), commit.publish, commit.cleanup))
 
 
 def read_table(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     table = open_table(LocalStore(path))
-    assert isinstance(table, BcolzTable)
+    assert isinstance(table, BcolzTableMap)
     return {
         name: Engine(column.chunks, Options()).read(parse(..., column.schema.shape))  # type: ignore[union-attr]
         for name, column in table.columns.items()

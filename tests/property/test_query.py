@@ -10,7 +10,7 @@ from ingot.query.evaluate import matches
 from ingot.query.expr import Column, Compare, Literal
 from ingot.query.literals import adapt
 from ingot.query.parse import parse
-from ingot.query.pruning import Zones, survey
+from ingot.query.pruning import ColumnZoneMaps, prune
 
 ROWS = 24
 TYPES = ["i1", "i4", "i8", "u1", "u8", "f4", "f8", "?"]
@@ -90,12 +90,12 @@ def zones_of(column, length):
     high = np.array([part.max() if len(part) else 0 for part in valid], column.dtype)
     known = np.array([index % 4 != 3 for index in range(len(parts))])
     nulls = np.array([empty.sum() for empty in none], np.int64)
-    return Zones(length, len(column), low, high, nulls, known)
+    return ColumnZoneMaps(length, len(column), low, high, nulls, known)
 
 
 @settings(max_examples=400, deadline=None)
 @given(columns(), conditions(), st.integers(0, ROWS), st.data())
-def test_survey_leaves_out_only_rows_that_do_not_match(table, text, rows, data):
+def test_pruning_leaves_out_only_rows_that_do_not_match(table, text, rows, data):
     table = {name: np.sort(column[:rows]) for name, column in table.items()}
     lengths = {name: data.draw(st.integers(1, 7)) for name in table}
     described = data.draw(st.sets(st.sampled_from("abc")))
@@ -105,7 +105,7 @@ def test_survey_leaves_out_only_rows_that_do_not_match(table, text, rows, data):
         expected = matches(expression, table, rows)
     except SelectionError:
         return
-    spans = survey(expression, zones, rows)
+    spans = prune(expression, zones, rows)
     possible, certain = np.zeros(rows, bool), np.zeros(rows, bool)
     for start, stop, sure in spans:
         assert not possible[start:stop].any()
@@ -115,7 +115,7 @@ def test_survey_leaves_out_only_rows_that_do_not_match(table, text, rows, data):
     assert not (certain & ~expected).any()
 
 
-def test_survey_prunes():
+def test_zone_maps_prune():
     """The property above holds for one that never leaves out anything; this does not."""
     column = np.arange(100.0)
     column[60:70] = np.nan
@@ -129,10 +129,10 @@ def test_survey_prunes():
         "not (a >= 20)": [0, 10, 30, 60, 70],
         "a != a": [0, 10, 20, 30, 40, 50, 60, 70, 80, 90],
     }.items():
-        spans = survey(parse(text), zones, 100)
+        spans = prune(parse(text), zones, 100)
         rows = [row for start, stop, _ in spans for row in range(start, stop, 10)]
         assert rows == starts, text
-    assert [span for span in survey(parse("a < 15"), zones, 100) if span.certain] == [(0, 10, True)]
+    assert [span for span in prune(parse("a < 15"), zones, 100) if span.certain] == [(0, 10, True)]
 
 
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "7s", "5m"]

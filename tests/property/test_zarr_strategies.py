@@ -154,7 +154,7 @@ def test_arrays_that_we_write_are_read_by_zarr(kernel_name: str, data: st.DataOb
 def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     [document] = metadata.to_buffer_dict(default_buffer_prototype()).values()
     ours = v3_metadata.parse(document.to_bytes())
-    assert isinstance(ours, v3_metadata.ArrayMetadata)
+    assert isinstance(ours, v3_metadata.V3ArrayMetadata)
     assert ours.schema.shape == metadata.shape
     assert ours.schema.attrs == (metadata.attributes or {})
     assert ours.schema.dimension_names == metadata.dimension_names
@@ -162,8 +162,8 @@ def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     # As zarr itself reads it: not every document tells the sign of what is no number.
     theirs_again = metadata_v3.ArrayV3Metadata.from_dict(json.loads(document.to_bytes()))
     assert_same(ours.schema.fill, np.asarray(theirs_again.fill_value, native)[()])
-    respelled = v3_metadata.respelled(json.loads(document.to_bytes()))
-    again = metadata_v3.ArrayV3Metadata.from_dict({"attributes": {}, **respelled})
+    canonical = v3_metadata.canonical(json.loads(document.to_bytes()))
+    again = metadata_v3.ArrayV3Metadata.from_dict({"attributes": {}, **canonical})
     [document_again] = again.to_buffer_dict(default_buffer_prototype()).values()
     assert json.loads(document_again.to_bytes()) == json.loads(document.to_bytes())
 
@@ -178,8 +178,8 @@ def test_older_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> 
     native = metadata.dtype.to_native_dtype()
     theirs_again = metadata_v2.ArrayV2Metadata.from_dict(json.loads(document.to_bytes()))
     assert_same(ours.schema.fill, np.asarray(theirs_again.fill_value, native)[()])
-    respelled = v2.ArrayMetadata.of(ours.schema, ours.separator).document
-    again = metadata_v2.ArrayV2Metadata.from_dict(dict(respelled))
+    canonical = v2.V2ArrayMetadata.of(ours.schema, ours.separator).document
+    again = metadata_v2.ArrayV2Metadata.from_dict(dict(canonical))
     document_again = again.to_buffer_dict(default_buffer_prototype())[".zarray"]
     assert json.loads(document_again.to_bytes()) == json.loads(document.to_bytes())
 

@@ -38,7 +38,7 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     "a column that is not there": (
         lambda table: table["prize"],
         KeyError,
-        "there is no column 'prize'; there is day, price, name, n.x",
+        "there is no column 'prize'; the columns are day, price, name, n.x",
     ),
     "a value for a column": (
         lambda table: table.append(ROW | {"day": 5}),
@@ -63,7 +63,7 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     "items of different shapes": (
         lambda table: table.add_column("o", [[1], [2, 3]]),
         ValueError,
-        "column 'o': its items have not one shape",
+        "column 'o': its items have different shapes",
     ),
     "objects": (
         lambda table: table.add_column("o", np.array([{}] * 20, object)),
@@ -73,7 +73,7 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     "a name that leads out": (
         lambda table: table.add_column("../o", np.zeros(20)),
         KeyError,
-        "'.' is no nested table, and has no column '/o'",
+        "'.' is not a nested table, and has no column '/o'",
     ),
     "half a row": (
         lambda table: table.resize(2.5),  # type: ignore[arg-type]

@@ -82,6 +82,26 @@ def test_chunks_are_encoded_the_same_wherever_their_items_lie(
         assert stored == load("native").compress(part.tobytes(), **recipe)
 
 
+def test_places_that_share_memory_hold_the_last_item_of_each(tmp_path: Path) -> None:
+    shape, chunk = (1000, 2000), (10, 1000)
+    values = np.arange(2_000_000, dtype="<i4").reshape(shape)
+    layout = make_layout(tmp_path, shape=shape, chunk=chunk)
+    staged, troubles = layout.stage(values, (0, 0), (1, 1), 0, 200, 2, "00112233aabbccdd")
+    assert not troubles
+    for _, key, source, _, _ in staged:
+        assert source is not None
+        (tmp_path / source).rename(tmp_path / key)
+    # Enough to read for several threads, all of which would write the same row.
+    row = np.zeros(2000, "<i4")
+    out = np.lib.stride_tricks.as_strided(row, shape, (0, 4))
+    assert layout.read(out, (0, 0), (1, 1), 4) is None
+    assert (row == values[-1]).all()
+    # Such memory can be written from all the same.
+    again, troubles = layout.stage(out, (0, 0), (1, 1), 0, 200, 4, "ffffffffffffffff")
+    assert not troubles
+    assert len(again) == 200
+
+
 @pytest.mark.parametrize("key", [(slice(0, 2),), (slice(0, 8),)], ids=["one chunk", "several"])
 def test_links_are_followed_inside_of_a_dataset_and_not_out_of_it(
     tmp_path: Path, key: tuple[slice]

@@ -1,11 +1,11 @@
-//! Items compared with one of their kind.
+//! Comparisons of all items with one value.
 //!
-//! `unsafe`: the same code is compiled twice, the second time for processors with AVX2; it is
-//! called where they have it.
+//! `unsafe`: the same code is compiled twice, the second time for processors with AVX2, and called
+//! where the processor has it.
 
 use crate::array::zones::{Items, Order};
 
-/// What is asked of every item.
+/// The comparison that is made with every item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
@@ -30,14 +30,14 @@ impl Comparison {
     }
 }
 
-/// A comparison, and the item that others are compared with.
+/// A comparison, and the item to compare with.
 pub type Test = (Comparison, Vec<u8>);
 
-/// So many answers stay near the processor until the next ones join them.
+/// How many results are combined at a time, so that they stay in the cache.
 const STRETCH: usize = 1024;
 
 impl Items {
-    /// Whether `compare` knows how; text is left to others.
+    /// Whether `compare` supports these items; text is compared in Python.
     pub fn comparable(&self) -> bool {
         !self.big_endian
             && match self.order {
@@ -47,8 +47,8 @@ impl Items {
             }
     }
 
-    /// Say in `marks` of which items in `bytes` all comparisons are true; those that have no
-    /// mark get none when they are `marked` already.
+    /// Mark the items in `bytes` of which all comparisons are true. With `marked`, items without a
+    /// mark stay without one.
     pub fn mark(&self, bytes: &[u8], tests: &[Test], marks: &mut [u8], marked: bool) {
         if tests.is_empty() && !marked {
             marks.fill(1);
@@ -67,19 +67,19 @@ impl Items {
         }
     }
 
-    /// Say in `out` of which items in `bytes` the comparison with `value` is true.
+    /// Write to `out`, for each item in `bytes`, whether the comparison with `value` is true.
     fn compare(&self, bytes: &[u8], comparison: Comparison, value: &[u8], out: &mut [u8]) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            return unsafe { self.compare_widely(bytes, comparison, value, out) };
+            return unsafe { self.compare_avx2(bytes, comparison, value, out) };
         }
         self.compare_items(bytes, comparison, value, out);
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn compare_widely(&self, bytes: &[u8], comparison: Comparison, value: &[u8], out: &mut [u8]) {
+    fn compare_avx2(&self, bytes: &[u8], comparison: Comparison, value: &[u8], out: &mut [u8]) {
         self.compare_items(bytes, comparison, value, out);
     }
 
@@ -129,29 +129,29 @@ fn compared<const N: usize, T: PartialOrd + Copy>(
     }
 }
 
-/// The lowest number is no time: it equals nothing, and is not before anything.
+/// The lowest number is NaT: it equals nothing, and is not before anything.
 #[inline(always)]
 fn compared_times(bytes: &[u8], value: &[u8], comparison: Comparison, out: &mut [u8]) {
-    if value == NO_TIME {
+    if value == NAT {
         out.fill(u8::from(comparison == Comparison::Unequal));
         return;
     }
     compared(bytes, value, comparison, out, i64::from_le_bytes);
     if matches!(comparison, Comparison::Less | Comparison::LessOrEqual) {
         for (out, item) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
-            *out &= u8::from(*item != NO_TIME);
+            *out &= u8::from(*item != NAT);
         }
     }
 }
 
-const NO_TIME: [u8; 8] = i64::MIN.to_le_bytes();
+const NAT: [u8; 8] = i64::MIN.to_le_bytes();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_that_are_none_compare_with_nothing() {
+    fn nat_compares_with_nothing() {
         let items = Items::parse('M', 8, false).unwrap();
         let bytes: Vec<u8> = [i64::MIN, -5, 7].iter().flat_map(|number| number.to_le_bytes()).collect();
         let ask = |comparison, value: i64| {

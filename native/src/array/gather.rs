@@ -147,7 +147,7 @@ fn gather_rows(
                     .copy_from_slice(&bytes[from - range.start..to - range.start]);
             }
         }
-        // A row may go on in the next block.
+        // A row may continue in the next block.
         first = if (row(last - 1) + 1) * size > range.end { last - 1 } else { last };
         block = if first < last {
             block + 1

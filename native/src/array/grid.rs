@@ -75,8 +75,8 @@ pub struct Part {
     pub count: usize,
     /// The first item in the selection.
     pub position: usize,
-    /// When the items are no range: the number of the pick that lists them.
-    pub pick: Option<usize>,
+    /// When the items are no range: the number of the list that has them.
+    pub list: Option<usize>,
 }
 
 /// Cut `count` indices from `start` on, `step` apart, by chunks of `chunk` items.
@@ -87,7 +87,7 @@ pub fn cut(start: usize, count: usize, step: usize, chunk: usize) -> Vec<Part> {
         let index = start + position * step;
         let inside = index % chunk;
         let items = ((chunk - 1 - inside) / step + 1).min(count - position);
-        parts.push(Part { chunk: index / chunk, start: inside, count: items, position, pick: None });
+        parts.push(Part { chunk: index / chunk, start: inside, count: items, position, list: None });
         position += items;
     }
     parts

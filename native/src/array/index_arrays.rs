@@ -10,14 +10,14 @@ use crate::error::{Error, Kind, Outcome};
 
 /// Some items of a chunk along one axis: their positions in the box around them, and the positions
 /// in the result that they go to.
-pub struct Pick {
+pub struct IndexList {
     sources: Vec<usize>,
     targets: Vec<usize>,
 }
 
-/// Cut an index array by the chunks of an axis that is `length` long. `Part::pick` of those
-/// that are no ranges is the number of a pick.
-pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, Vec<Pick>)> {
+/// Cut an index array by the chunks of an axis that is `length` long. `Part::list` of those
+/// that are no ranges is the number of a list.
+pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, Vec<IndexList>)> {
     if indices.is_empty() {
         return Err(Error::new(Kind::Selection, "an axis without items"));
     }
@@ -29,21 +29,21 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
     if !order.is_sorted_by_key(|position| number(*position)) {
         order.sort_by_key(|position| number(*position));
     }
-    let (mut parts, mut picks) = (Vec::new(), Vec::new());
+    let (mut parts, mut lists) = (Vec::new(), Vec::new());
     for group in order.chunk_by(|a, b| number(*a) == number(*b)) {
         let offset = |position: &usize| indices[*position] as usize % chunk;
         let start = group.iter().map(offset).min().unwrap_or(0);
         let end = group.iter().map(offset).max().unwrap_or(0) + 1;
         let neighbours = |pair: &[usize]| pair[1] == pair[0] + 1 && offset(&pair[1]) == offset(&pair[0]) + 1;
-        let mut pick = None;
+        let mut list = None;
         if !group.windows(2).all(neighbours) {
-            pick = Some(picks.len());
+            list = Some(lists.len());
             let sources = group.iter().map(|position| offset(position) - start).collect();
-            picks.push(Pick { sources, targets: group.to_vec() });
+            lists.push(IndexList { sources, targets: group.to_vec() });
         }
-        parts.push(Part { chunk: number(group[0]), start, count: end - start, position: group[0], pick });
+        parts.push(Part { chunk: number(group[0]), start, count: end - start, position: group[0], list });
     }
-    Ok((parts, picks))
+    Ok((parts, lists))
 }
 
 /// Copy the items of `enclosing`, the box around those that are wanted of a chunk, to their places
@@ -54,7 +54,7 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
 #[allow(clippy::too_many_arguments, reason = "both sides have strides; called once")]
 pub unsafe fn scatter(
     parts: &[Part],
-    picks: &[Vec<Pick>],
+    lists: &[Vec<IndexList>],
     enclosing: &[u8],
     box_strides: &[usize],
     memory: &Destination<'_>,
@@ -64,9 +64,9 @@ pub unsafe fn scatter(
 ) {
     let axes: Vec<Axis<'_>> = (parts.iter().enumerate())
         .map(|(axis, part)| Axis {
-            count: part.pick.map_or(part.count, |pick| picks[axis][pick].sources.len()),
+            count: part.list.map_or(part.count, |list| lists[axis][list].sources.len()),
             first: part.position,
-            pick: part.pick.map(|pick| &picks[axis][pick]),
+            list: part.list.map(|list| &lists[axis][list]),
             source: box_strides[axis],
             target: strides[axis],
         })
@@ -78,9 +78,9 @@ pub unsafe fn scatter(
 /// How items of the box go to their places along one axis.
 struct Axis<'a> {
     count: usize,
-    /// Where the first one goes, when there is no pick.
+    /// Where the first one goes, when there is no list.
     first: usize,
-    pick: Option<&'a Pick>,
+    list: Option<&'a IndexList>,
     /// Bytes from one item to the next, in the box and at their places.
     source: usize,
     target: isize,
@@ -89,8 +89,8 @@ struct Axis<'a> {
 impl Axis<'_> {
     /// Where item `number` lies, and where it goes.
     fn item(&self, number: usize) -> (usize, isize) {
-        match self.pick {
-            Some(pick) => (pick.sources[number] * self.source, pick.targets[number] as isize * self.target),
+        match self.list {
+            Some(list) => (list.sources[number] * self.source, list.targets[number] as isize * self.target),
             None => (number * self.source, (self.first + number) as isize * self.target),
         }
     }
@@ -104,7 +104,7 @@ unsafe fn scatter_axes(axes: &[Axis<'_>], source: &[u8], target: isize, memory: 
         unsafe { memory.slice(target, itemsize) }.copy_from_slice(&source[..itemsize]);
         return;
     };
-    if inner.is_empty() && axis.pick.is_none() && axis.target == itemsize as isize {
+    if inner.is_empty() && axis.list.is_none() && axis.target == itemsize as isize {
         let bytes = axis.count * itemsize;
         let (from, to) = axis.item(0);
         // SAFETY: by the caller's promise.
@@ -124,18 +124,18 @@ mod tests {
 
     #[test]
     fn neighbours_are_ranges_and_others_are_picked() {
-        let (parts, picks) = cut(&[3, 4, 5, 9, 8, 21, 21], 30, 4).unwrap();
-        let found: Vec<_> = parts.iter().map(|part| (part.chunk, part.start, part.count, part.pick)).collect();
+        let (parts, lists) = cut(&[3, 4, 5, 9, 8, 21, 21], 30, 4).unwrap();
+        let found: Vec<_> = parts.iter().map(|part| (part.chunk, part.start, part.count, part.list)).collect();
         assert_eq!(found, [(0, 3, 1, None), (1, 0, 2, None), (2, 0, 2, Some(0)), (5, 1, 1, Some(1))]);
-        assert_eq!((&picks[0].sources, &picks[0].targets), (&vec![1, 0], &vec![3, 4]));
-        assert_eq!((&picks[1].sources, &picks[1].targets), (&vec![0, 0], &vec![5, 6]));
+        assert_eq!((&lists[0].sources, &lists[0].targets), (&vec![1, 0], &vec![3, 4]));
+        assert_eq!((&lists[1].sources, &lists[1].targets), (&vec![0, 0], &vec![5, 6]));
     }
 
     #[test]
     fn chunks_come_in_order() {
-        let (parts, picks) = cut(&[9, 1, 5, 2], 12, 4).unwrap();
+        let (parts, lists) = cut(&[9, 1, 5, 2], 12, 4).unwrap();
         assert_eq!(parts.iter().map(|part| part.chunk).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!((&picks[0].sources, &picks[0].targets), (&vec![0, 1], &vec![1, 3]));
+        assert_eq!((&lists[0].sources, &lists[0].targets), (&vec![0, 1], &vec![1, 3]));
     }
 
     #[test]

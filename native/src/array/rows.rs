@@ -184,7 +184,7 @@ fn append(
             return Ok(false);
         }
         let bytes = open.all()?;
-        if !recipe.wrote(bytes) {
+        if !recipe.encoded(bytes) {
             return Ok(false);
         }
         let start = kept * recipe.blocksize;

@@ -89,18 +89,31 @@ impl<'m> SourceMemory<'m> {
     }
 }
 
+impl<'m> From<&'m [u8]> for SourceMemory<'m> {
+    fn from(memory: &'m [u8]) -> Self {
+        Self { start: memory.as_ptr(), bytes: memory.len(), shared: PhantomData }
+    }
+}
+
 /// Memory of a known size.
 pub trait Memory {
+    /// Whether parts of it are written.
+    const WRITTEN: bool;
+
     fn bytes(&self) -> usize;
 }
 
 impl Memory for Destination<'_> {
+    const WRITTEN: bool = true;
+
     fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
 impl Memory for SourceMemory<'_> {
+    const WRITTEN: bool = false;
+
     fn bytes(&self) -> usize {
         self.bytes
     }
@@ -262,51 +275,43 @@ impl Geometry {
     }
 
     /// Visit the wanted items number `ranks`, run by run.
-    #[inline]
+    #[inline(always)]
     fn for_each_run(&self, ranks: Range<usize>, mut visit: impl FnMut(Run)) {
-        let outer = &self.axes[..self.axes.len() - 1];
         let mut left = ranks.len().min(self.count().saturating_sub(ranks.start));
         if left == 0 {
             return;
         }
-        let mut run = self.run(ranks.start);
-        let last = self.axes[outer.len()];
-        // Where the items of a whole run start; the first visit may lie further on.
+        let outer = self.axes.len() - 1;
+        let last = self.axes[outer];
+        // The axis around the runs, whose runs are a constant distance apart.
+        let (count, jump, stride) = match outer {
+            0 => (1, 0, 0),
+            _ => (
+                self.axes[outer - 1].count,
+                self.axes[outer - 1].step * self.pitches[outer - 1],
+                self.axes[outer - 1].stride,
+            ),
+        };
+        let mut rank = ranks.start;
+        let mut run = self.run(rank);
+        // The first run may have started before the first item.
         let within = last.count - run.items;
-        let (mut start, mut offset) = (run.start - within * last.step, run.offset - within as isize * last.stride);
-        let mut indexes = self.indexes(ranks.start / last.count);
+        let (mut back, mut back_stride) = (within * last.step, within as isize * last.stride);
         loop {
-            run.items = run.items.min(left);
-            left -= run.items;
-            visit(run);
-            if left == 0 {
-                return;
-            }
-            // To the next index of the innermost axis that has one; those inside start again.
-            for ((axis, pitch), index) in outer.iter().zip(&self.pitches).zip(&mut indexes).rev() {
-                *index += 1;
-                start += axis.step * pitch;
-                offset += axis.stride;
-                if *index < axis.count {
-                    break;
+            for _ in rank / last.count % count..count {
+                run.items = run.items.min(left);
+                visit(run);
+                left -= run.items;
+                if left == 0 {
+                    return;
                 }
-                *index = 0;
-                start -= axis.count * axis.step * pitch;
-                offset -= axis.count as isize * axis.stride;
+                run.start = run.start + jump - back;
+                run.offset = run.offset + stride - back_stride;
+                (run.items, back, back_stride) = (last.count, 0, 0);
             }
-            run = Run { start, items: last.count, offset, ..run };
+            rank = ranks.end.min(self.count()) - left;
+            run = self.run(rank);
         }
-    }
-
-    /// The index along each axis but the last of run number `number`.
-    fn indexes(&self, mut number: usize) -> Vec<usize> {
-        let outer = &self.axes[..self.axes.len() - 1];
-        let mut indexes = vec![0; outer.len()];
-        for (index, axis) in indexes.iter_mut().zip(outer).rev() {
-            *index = number % axis.count;
-            number /= axis.count;
-        }
-        indexes
     }
 }
 
@@ -400,8 +405,13 @@ impl<'m> Region<'m> {
     #[inline]
     pub fn for_each_piece(&mut self, ranks: Range<usize>, mut visit: impl FnMut(usize, &mut [u8])) {
         let Self { geometry, memory } = self;
+        let size = geometry.itemsize;
+        if geometry.run_shape().1 {
+            return geometry
+                .for_each_run(ranks, |run| visit(run.start * size, memory.slice(run.offset, run.items * size)));
+        }
         geometry.for_each_run(ranks, |run| {
-            for Piece { start, bytes, offset } in Pieces::of(&run, geometry.itemsize) {
+            for Piece { start, bytes, offset } in Pieces::of(&run, size) {
                 visit(start, memory.slice(offset, bytes));
             }
         });
@@ -425,10 +435,34 @@ impl<'m> Region<'m> {
     pub fn scatter(&mut self, range: Range<usize>, window: Window<'_>) {
         let size = self.itemsize;
         let ranks = self.rank(range.start / size)..self.rank(range.end.div_ceil(size));
+        if !self.run_shape().1 {
+            // Items of a usual size, none of which lies in two blocks.
+            let whole = range.start.is_multiple_of(size) && range.end.is_multiple_of(size);
+            match size {
+                1 => return self.scatter_items::<1>(ranks, window),
+                2 if whole => return self.scatter_items::<2>(ranks, window),
+                4 if whole => return self.scatter_items::<4>(ranks, window),
+                8 if whole => return self.scatter_items::<8>(ranks, window),
+                _ => {}
+            }
+        }
         self.for_each_piece(ranks, |start, out| {
             let (from, to) = (start.max(range.start), (start + out.len()).min(range.end));
             let at = from.wrapping_sub(window.offset);
             out[from - start..to - start].copy_from_slice(&window.bytes[at..at + to - from]);
+        });
+    }
+
+    /// Whole items of a size known when compiling: one load and one store each.
+    fn scatter_items<const N: usize>(&mut self, ranks: Range<usize>, window: Window<'_>) {
+        let Self { geometry, memory } = self;
+        geometry.for_each_run(ranks, |run| {
+            let (mut start, mut offset) = ((run.start * N).wrapping_sub(window.offset), run.offset);
+            for _ in 0..run.items {
+                memory.slice(offset, N).copy_from_slice(&window.bytes[start..start + N]);
+                start += run.step * N;
+                offset += run.stride;
+            }
         });
     }
 }

@@ -20,20 +20,20 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Up to so many rows of a block are looked up in its planes; for more all of it is decoded.
+/// Up to so many rows of a block are looked up in its planes; for more, all of it is decoded.
 const FEW: usize = 64;
-/// No item that is compared is wider.
+/// The widest item that is compared.
 const WIDEST: usize = 8;
-/// Where so many rows in a row have no mark, they are not read along for those that have.
+/// So many neighbouring rows without a mark are not read along with marked ones.
 const STRETCH: usize = 4096;
 
-/// An array, and what is asked of its items.
+/// An array, and the comparisons with its items.
 pub struct Condition<'a> {
     pub layout: &'a Layout,
     pub tests: Vec<Test>,
 }
 
-/// What was found, and what was wrong with which array.
+/// The rows that were found, and the failures of each array.
 #[derive(Default)]
 pub struct Matches {
     pub count: usize,
@@ -42,7 +42,7 @@ pub struct Matches {
     pub failures: Vec<(usize, Failure)>,
 }
 
-/// Find the rows of `spans`, which ascend, of which all conditions are true. The rows are only
+/// Find the rows of `spans`, which ascend, for which all conditions are true. The rows are only
 /// counted unless their `numbers` are wanted.
 pub fn find(
     conditions: &[Condition<'_>],
@@ -63,14 +63,14 @@ pub fn find(
     interrupt.share(threads.min(units.len()).max(1), workspace, |workspace| {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(index) else { return Ok(false) };
-        // Out of the tools for as long as the marks are in use.
+        // Taken out of the workspace for as long as the marks are in use.
         let mut memory = std::mem::take(&mut workspace.enclosing);
         let marks = grow(&mut memory, unit.len())?;
         let wrong = mark(&columns, unit, marks, workspace);
         let mut rows = Vec::new();
         let mut count = 0;
         if wrong.is_none() {
-            each_mark(marks, |place| {
+            for_each_mark(marks, |place| {
                 count += 1;
                 if numbers {
                     rows.push((unit.start + place) as i64);
@@ -87,7 +87,7 @@ pub fn find(
     Ok(found.into_inner().expect("no thread panics"))
 }
 
-/// Say in `out`, a byte for each, of which rows from `start` on all comparisons are true.
+/// Write to `out`, a byte for each row from `start` on, whether all comparisons are true.
 pub fn compare(
     layout: &Layout,
     start: usize,
@@ -131,7 +131,8 @@ fn cut(rows: Range<usize>, length: usize) -> impl Iterator<Item = Range<usize>> 
     })
 }
 
-/// Mark the rows of `unit` of which all conditions are true; or say what was wrong where.
+/// Mark the rows of `unit` for which all conditions are true; return the failure, if there is one,
+/// with the number of its array.
 fn mark(
     columns: &[Column<'_>],
     unit: &Range<usize>,
@@ -149,8 +150,8 @@ fn mark(
     None
 }
 
-/// Let `work` have the place of every mark; a mark is 1, and what has none is 0.
-fn each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
+/// Call `work` with the place of every mark; a mark is 1, and a place without one is 0.
+fn for_each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
     const WORD: usize = 8;
     let (words, rest) = marks.as_chunks::<WORD>();
     for (number, word) in words.iter().enumerate() {
@@ -165,7 +166,7 @@ fn each_mark(marks: &[u8], mut work: impl FnMut(usize)) {
     }
 }
 
-/// A condition that can be asked of rows.
+/// A condition on the rows of an array.
 struct Column<'a> {
     chunks: RowChunks<'a>,
     items: Items,
@@ -173,7 +174,7 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    /// Check that there are `end` rows, and that the kernel can compare them.
+    /// Check that the array has `end` rows, and that the kernel can compare them.
     fn of(condition: &'a Condition<'a>, end: usize) -> Outcome<Self> {
         let Condition { layout, tests } = condition;
         let grid = &layout.grid;
@@ -189,8 +190,8 @@ impl<'a> Column<'a> {
         Ok(Self { chunks: RowChunks::open(layout)?, items, tests })
     }
 
-    /// Mark of `rows`, which lie in one chunk, those of which the condition is true; only among
-    /// those with a mark, when they are `marked`.
+    /// Mark those of `rows`, which lie in one chunk, for which the condition is true; with `marked`,
+    /// only among those that have a mark.
     fn mark(
         &self,
         rows: &Range<usize>,
@@ -252,8 +253,8 @@ impl<'a> Column<'a> {
         Ok(())
     }
 
-    /// Take the mark from the rows of a block of which the condition is not true, if only a few
-    /// have one and the block has planes to look them up in; else say no.
+    /// Remove the marks of rows of a block for which the condition is not true, if only a few have
+    /// one and the block has planes to look them up in; otherwise return false.
     fn look_up(
         &self,
         decoder: &Decoder<'_>,
@@ -269,7 +270,7 @@ impl<'a> Column<'a> {
             return Ok(false);
         }
         let (mut places, mut count) = ([0; FEW], 0);
-        each_mark(marks, |place| {
+        for_each_mark(marks, |place| {
             if let Some(free) = places.get_mut(count) {
                 *free = place;
             }
@@ -305,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn every_mark_is_met_in_order() {
+    fn every_mark_is_visited_in_order() {
         for length in [0, 1, 7, 8, 9, 64, 100] {
             let marks: Vec<u8> = (0..length).map(|place| u8::from(place % 3 == 0 || place % 7 == 6)).collect();
             let mut places = Vec::new();
-            each_mark(&marks, |place| places.push(place));
+            for_each_mark(&marks, |place| places.push(place));
             let expected: Vec<_> = (0..length).filter(|place| marks[*place] == 1).collect();
             assert_eq!(places, expected);
         }

@@ -6,11 +6,11 @@
 //! otherwise (memory that was broadcast) there is one claim for all of the destination.
 
 use crate::array::grid::{self, Part};
-use crate::array::index_arrays::{self, Pick};
+use crate::array::index_arrays::{self, IndexList};
 use crate::array::layout::Layout;
 use crate::array::scatter::{Axis, Destination, Geometry, Memory, Region, Source, SourceMemory};
 use crate::error::{Error, Kind, Outcome};
-use crate::memory::grow;
+use crate::memory::{grow, out_of_memory};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Below this much decoded data a second thread costs more than it brings.
@@ -35,7 +35,7 @@ pub struct Selection<'a, M> {
     parts: Vec<Vec<Part>>,
     steps: Vec<usize>,
     /// Per axis of the array; empty when all axes are ranges.
-    picks: Vec<Vec<Pick>>,
+    lists: Vec<Vec<IndexList>>,
     count: usize,
     memory: M,
     strides: Vec<isize>,
@@ -66,14 +66,14 @@ impl<'a, M: Memory> Selection<'a, M> {
         }
         let mut strides = strides.to_vec();
         let (mut parts, mut absolute_steps) = (Vec::with_capacity(dimensions), Vec::with_capacity(dimensions));
-        let mut picks = Vec::new();
-        picks.resize_with(indices.len(), Vec::new);
+        let mut lists = Vec::new();
+        lists.resize_with(indices.len(), Vec::new);
         let mut count = 1usize;
         for axis in 0..dimensions {
             let (length, chunk) = (grid.shape[axis], grid.chunk[axis]);
             let cut = if let Some(Some(indices)) = indices.get(axis) {
-                let (cut, picked) = index_arrays::cut(indices, length, chunk)?;
-                picks[axis] = picked;
+                let (cut, cut_lists) = index_arrays::cut(indices, length, chunk)?;
+                lists[axis] = cut_lists;
                 absolute_steps.push(1);
                 cut
             } else {
@@ -95,8 +95,11 @@ impl<'a, M: Memory> Selection<'a, M> {
             count = count.saturating_mul(cut.len());
             parts.push(cut);
         }
-        let claims = Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?;
-        Ok(Self { layout, parts, steps: absolute_steps, picks, count, memory, strides, origin, claims })
+        let claims = match M::WRITTEN {
+            true => Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?,
+            false => Claims::default(),
+        };
+        Ok(Self { layout, parts, steps: absolute_steps, lists, count, memory, strides, origin, claims })
     }
 
     /// How many chunks the box touches.
@@ -136,7 +139,7 @@ impl<'a, M: Memory> Selection<'a, M> {
     /// last wanted item, and no less than a block.
     pub fn work(&self) -> Outcome<usize> {
         let grid = &self.layout.grid;
-        if !self.picks.is_empty() {
+        if !self.lists.is_empty() {
             return Ok(self.count.saturating_mul(grid.chunk_bytes));
         }
         let (first, end) = self.chunk(0).geometry()?.span();
@@ -144,9 +147,9 @@ impl<'a, M: Memory> Selection<'a, M> {
         Ok(self.count.saturating_mul(each))
     }
 
-    /// How many threads are worth having for this much work.
+    /// How many threads are worth having for this much work; one, where they would write the same bytes.
     pub fn threads(&self, allowed: usize, bytes: usize) -> usize {
-        let allowed = if self.claims.is_single { 1 } else { allowed };
+        let allowed = if M::WRITTEN && self.claims.is_single { 1 } else { allowed };
         allowed.min(self.count).min(bytes / WORTH_A_THREAD + 1).max(1)
     }
 }
@@ -180,8 +183,8 @@ impl<M: Memory> ChunkPart<'_, M> {
     }
 
     fn axis(&self, axis: usize, stride: isize) -> Axis {
-        let Part { start, count, pick, .. } = self.parts[axis];
-        let step = if pick.is_some() { 1 } else { self.selection.steps[axis] };
+        let Part { start, count, list, .. } = self.parts[axis];
+        let step = if list.is_some() { 1 } else { self.selection.steps[axis] };
         Axis { size: self.selection.layout.grid.chunk[axis], start, count, step, stride }
     }
 }
@@ -190,9 +193,9 @@ impl ChunkPart<'_, Destination<'_>> {
     /// Let `decode` write what is wanted of the chunk. `enclosing` is memory for the box around
     /// items that are no box.
     pub fn write(&self, enclosing: &mut Vec<u8>, decode: impl FnOnce(&mut Region<'_>) -> Outcome<()>) -> Outcome<()> {
-        let Selection { layout, memory, claims, strides, origin, picks, .. } = self.selection;
+        let Selection { layout, memory, claims, strides, origin, lists, .. } = self.selection;
         let _claim = claims.take(self.number);
-        if self.parts.iter().all(|part| part.pick.is_none()) {
+        if self.parts.iter().all(|part| part.list.is_none()) {
             // SAFETY: the part of this chunk is claimed, and shares no byte with other parts.
             return decode(&mut unsafe { Region::shared(self.geometry()?, memory) });
         }
@@ -207,7 +210,7 @@ impl ChunkPart<'_, Destination<'_>> {
         decode(&mut Region::new(&axes, itemsize, 0, enclosing)?)?;
         // SAFETY: as above; parts of an axis have no position in common.
         unsafe {
-            index_arrays::scatter(&self.parts, picks, enclosing, &box_strides, memory, *origin, strides, itemsize)
+            index_arrays::scatter(&self.parts, lists, enclosing, &box_strides, memory, *origin, strides, itemsize)
         };
         Ok(())
     }
@@ -221,26 +224,30 @@ impl<'m> ChunkPart<'_, SourceMemory<'m>> {
 }
 
 /// Which parts of a destination are being written.
+#[derive(Default)]
 struct Claims {
     /// Whether there is one claim for all parts.
     is_single: bool,
-    /// A bit for each part.
-    taken: Vec<AtomicU64>,
+    /// A bit for each of the first parts.
+    first: AtomicU64,
+    /// A bit for each of the others.
+    others: Vec<AtomicU64>,
 }
 
 impl Claims {
     fn new(count: usize, is_disjoint: impl FnOnce() -> bool) -> Outcome<Self> {
         let is_single = count <= 1 || !is_disjoint();
-        let words = if is_single { 1 } else { count.div_ceil(64) };
-        let mut taken = Vec::new();
-        taken.try_reserve_exact(words).map_err(|_| crate::memory::out_of_memory(8 * words))?;
-        taken.resize_with(words, AtomicU64::default);
-        Ok(Self { is_single, taken })
+        let words = if is_single { 0 } else { count.div_ceil(64) - 1 };
+        let mut others = Vec::new();
+        others.try_reserve_exact(words).map_err(|_| out_of_memory(8 * words))?;
+        others.resize_with(words, AtomicU64::default);
+        Ok(Self { is_single, first: AtomicU64::default(), others })
     }
 
     fn take(&self, number: usize) -> Claim<'_> {
         let number = if self.is_single { 0 } else { number };
-        let (word, bit) = (&self.taken[number / 64], 1 << (number % 64));
+        let word = if number < 64 { &self.first } else { &self.others[number / 64 - 1] };
+        let bit = 1 << (number % 64);
         let before = word.fetch_or(bit, Ordering::Acquire);
         assert!(before & bit == 0, "a part of the destination is written by two regions at once");
         Claim { word, bit }

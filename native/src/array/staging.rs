@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs of so many items are worth a vector step each.
+/// Runs of at least so many items are worth a vector step each.
 const LONG_RUN: usize = 32;
 
 /// A staged chunk or shard; no image when it holds nothing but the fill value.
@@ -183,7 +183,7 @@ pub fn repeat_item(chunk: &mut [u8], item: &[u8]) {
     }
 }
 
-/// Whether `chunk` is nothing but copies of `item`, byte for byte.
+/// Whether `chunk` holds only copies of `item`, byte for byte.
 pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
     chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
 }

@@ -1,5 +1,5 @@
-//! What stands behind a Blosc chunk of ours: a checksum of its front, one of each block, and
-//! the chunk's zone map. The bytes are those of `ingot.formats.trailer`.
+//! The trailer behind a Blosc chunk in a chunk file: a checksum of the chunk's front, one of each block,
+//! and the chunk's zone map. The bytes are the same as those of the Python twin.
 
 use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::error::{Outcome, corrupt, unsupported};
@@ -12,17 +12,17 @@ const HEAD: usize = 24;
 const FOOT: usize = 8;
 const LEAST: usize = HEAD + 4 + FOOT;
 
-/// A trailer whose own checksum holds.
+/// A trailer that agrees with its own checksum.
 pub struct Trailer<'a> {
     bytes: &'a [u8],
     blocks: usize,
 }
 
-/// Where the blocks of a chunk begin and end; they may lie in any order.
+/// Where the blocks of a chunk start and end; they may lie in any order.
 pub struct Spans {
     starts: Vec<usize>,
     sorted: Vec<usize>,
-    /// Of blocks that are stored as they are, in their order.
+    /// The size of blocks that are stored uncompressed, in order.
     plain: usize,
     count: usize,
     cbytes: usize,
@@ -139,27 +139,27 @@ pub fn front(header: &Header) -> usize {
     if header.memcpyed() { HEADER_BYTES } else { header.blocks_start() }
 }
 
-/// Put the trailer of `chunk` behind `out`.
+/// Append the trailer of `chunk` to `out`.
 pub fn pack(chunk: &[u8], number: u64, rows: usize, zone: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
     let header = Header::parse(chunk, chunk.len(), usize::MAX)?;
     let front = front(&header);
     let spans = Spans::of(&header, &chunk[HEADER_BYTES..front])?;
-    let begin = out.len();
+    let start = out.len();
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[VERSION, 0]);
     out.extend_from_slice(&(zone.len() as u16).to_le_bytes());
     out.extend_from_slice(&(spans.count() as u32).to_le_bytes());
     out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&(rows as u32).to_le_bytes());
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &out[begin..]);
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
     for index in 0..spans.count() {
         out.extend_from_slice(&crc32c::crc32c(&chunk[spans.span(index)]).to_le_bytes());
     }
     out.extend_from_slice(zone);
-    let length = out.len() - begin + FOOT;
+    let length = out.len() - start + FOOT;
     out.extend_from_slice(&(length as u32).to_le_bytes());
-    let checksum = crc32c::crc32c(&out[begin..]);
+    let checksum = crc32c::crc32c(&out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
     Ok(())
 }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailer_holds_for_its_chunk_and_for_no_other() {
+    fn a_trailer_agrees_with_its_chunk_and_with_no_other() {
         for level in [0, 5] {
             let mut chunk = packed(level);
             let mut bytes = Vec::new();

@@ -45,7 +45,7 @@ pub enum Order {
     Signed,
     Unsigned,
     Float,
-    /// Dates and durations: the lowest number is none.
+    /// Dates and durations: the lowest number is NaT.
     Time,
     Bytes,
     Text,
@@ -60,7 +60,7 @@ pub struct Items {
 }
 
 impl Items {
-    /// From NumPy's letter for the kind of a type; `None` for types without order.
+    /// Parse NumPy's letter for the kind of a type; `None` for types without order.
     pub fn parse(kind: char, size: usize, big_endian: bool) -> Option<Self> {
         let order = match (kind, size) {
             ('i', 1 | 2 | 4 | 8) => Order::Signed,
@@ -74,7 +74,7 @@ impl Items {
         Some(Self { order, size, big_endian })
     }
 
-    /// The zone map of `bytes`, which hold whole items; empty when there are none.
+    /// The zone map of `bytes`, which hold whole items; empty without items.
     pub fn zone(&self, bytes: &[u8]) -> Vec<u8> {
         if bytes.len() < self.size {
             return Vec::new();
@@ -96,8 +96,8 @@ impl Items {
         }
     }
 
-    /// The zone map of `held` items whose own is `zone`, the last being `last`, and of `added`
-    /// behind them. `None` where only all items can tell.
+    /// The zone map of `held` items, of which `zone` is the zone map and `last` the last one, and of
+    /// `added` behind them. `None` where it takes all items to find it.
     pub fn zone_behind(&self, zone: &[u8], held: usize, last: &[u8], added: &[u8]) -> Option<Vec<u8>> {
         let width = self.size.div_ceil(8) * 8;
         if self.big_endian || zone.len() != 2 * width + 16 || added.len() < self.size {
@@ -145,7 +145,7 @@ impl Items {
     fn texts(&self, bytes: &[u8]) -> Vec<u8> {
         let items = || bytes.chunks_exact(self.size);
         let compare = |one: &[u8], other: &[u8]| match (self.order, self.big_endian) {
-            // Text of four bytes each with the highest first compares as its bytes do.
+            // Characters of four bytes, the highest byte first, compare as their bytes do.
             (Order::Bytes, _) | (Order::Text, true) => one.cmp(other),
             _ => letters(one).cmp(letters(other)),
         };
@@ -154,7 +154,7 @@ impl Items {
             let first = before.len() != self.size;
             ascending = ascending && (first || compare(before, item) != Ordering::Greater);
             before = item;
-            // Among ascending items only the ends matter, and those are known at the end.
+            // Among ascending items the first is the lowest and the last the highest.
             if first || (!ascending && compare(item, low) == Ordering::Less) {
                 low = item;
             }
@@ -186,9 +186,9 @@ fn letters(item: &[u8]) -> impl Iterator<Item = u32> {
     item.as_chunks::<4>().0.iter().map(|letter| u32::from_le_bytes(*letter))
 }
 
-/// Something with an order, in which some values may be none.
+/// An item with an order, in which some values may be null.
 trait Item: Copy + PartialOrd {
-    /// Not below any item, and not above any: where looking for the ends begins.
+    /// Not below any item, and not above any: the initial values of the search.
     const MOST: Self;
     const LEAST: Self;
     fn is_null(self) -> bool;
@@ -257,9 +257,9 @@ struct Found<T> {
     ascending: bool,
 }
 
-/// As many items go side by side as vector instructions take at once.
+/// How many items a vector instruction takes at once.
 const LANES: usize = 16;
-/// How many items are compared with their neighbours before it is asked whether to go on.
+/// How many items are compared with their neighbours between two checks whether to go on.
 const STRETCH: usize = 256;
 
 fn scan<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T) -> Found<T> {
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_found_among_numbers_and_what_is_none() {
+    fn ends_are_found_among_numbers_and_nulls() {
         let items = Items::parse('f', 8, false).unwrap();
         let numbers = [3.0_f64, f64::NAN, -1.5, 7.25, 7.0];
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_found_wherever_they_are() {
+    fn ends_are_found_in_every_place() {
         for count in [1, 2, 15, 16, 17, 300, 1000] {
             for place in [0, count / 2, count - 1] {
                 let mut numbers: Vec<i32> = (0..count).map(|number| number as i32 % 7).collect();

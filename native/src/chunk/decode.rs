@@ -1,10 +1,10 @@
-//! From the bytes of a chunk to items.
+//! Decoding: from the bytes of a chunk to items.
 //!
 //! A block is the unit: its streams are decompressed, then its filter is undone, straight
 //! into the destination; further filters, if there are any, are undone on the whole block
-//! (`partial` does all this for only a part of a block). Nothing here trusts a number that
-//! `header` has not checked, and all blocks of a call together may use no more bytes than
-//! the chunk has, so overlapping blocks cannot cost more than honest ones.
+//! (`partial` does all this for only a part of a block). Every number
+//! that is used here was checked by `header`, and all blocks of a call together may use no more bytes
+//! than the chunk has, so that overlapping blocks cannot cost more than others.
 
 use crate::chunk::codecs::streams::{Codecs, Dictionary};
 use crate::chunk::filters::{self, Plane};
@@ -18,10 +18,10 @@ use crate::memory::{grow, grow_aligned};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// So much is decoded between two looks at the clock, at least.
-const LOOK_BYTES: usize = 64 << 10;
+/// How much is decoded between two checks for an interrupt, at least.
+const CHECK_BYTES: usize = 64 << 10;
 
-/// The bytes of a chunk that are at hand: all of them, or those from `offset` on.
+/// The bytes of a chunk that were read: all of them, or those from `offset` on.
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
     pub bytes: &'a [u8],
@@ -33,16 +33,16 @@ pub struct Decoder<'a> {
     pub header: &'a Header,
     /// The bytes of the block starts, empty for chunks without blocks.
     pub starts: &'a [u8],
-    /// What most chunks do not need.
+    /// Only for chunks with a dictionary or with delta.
     pub extras: Option<Box<Extras<'a>>>,
-    /// Where the blocks' own bytes begin.
+    /// Where the bytes of the blocks start.
     floor: usize,
     /// Stored bytes that the streams of this call may still use up.
     budget: AtomicUsize,
 }
 
 pub struct Extras<'a> {
-    /// What the streams were compressed with, if anything; or why it is not to be had.
+    /// The dictionary of the streams, or why it could not be parsed.
     dictionary: Option<Outcome<Dictionary<'a>>>,
     /// The first block, decoded, for chunks whose other blocks are differences from it.
     pub first: OnceLock<Vec<u8>>,
@@ -58,7 +58,7 @@ pub struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// The same fault, saying where it was.
+    /// The same error, with the block and the stream named.
     pub fn error(&self, stream: usize, mut error: Error) -> Error {
         error.text = format!("Blosc chunk: block {}, stream {stream}: {}", self.index, error.text);
         error
@@ -68,10 +68,10 @@ impl Block<'_> {
 /// One stream as it is stored.
 #[derive(Clone, Copy)]
 pub enum Stream<'a> {
-    /// As it is.
+    /// Uncompressed.
     Raw(&'a [u8]),
     Compressed(&'a [u8]),
-    /// One byte all over.
+    /// One repeated byte.
     Run(u8),
 }
 
@@ -80,7 +80,7 @@ pub enum Stream<'a> {
 pub enum Planes<'a> {
     /// One behind the other, this many bytes apart.
     Together(&'a [u8], usize),
-    /// Each where it was found: in the chunk itself, decompressed, or known to be constant.
+    /// Each in its own place: in the chunk itself, decompressed, or constant.
     Apart([Plane<'a>; MAX_SPLIT_TYPESIZE]),
 }
 
@@ -95,7 +95,7 @@ impl Planes<'_> {
 }
 
 impl<'a> Decoder<'a> {
-    /// `head` are the bytes behind the first 16, up to `Header::data_start`.
+    /// `head` is the bytes behind the first 16, up to `Header::data_start`.
     pub fn new(header: &'a Header, head: &'a [u8]) -> Self {
         let (head, behind) = head.split_at(header.blocks_start() - HEADER_BYTES);
         let starts = &head[header.header_bytes() - HEADER_BYTES..];
@@ -166,8 +166,8 @@ impl<'a> Decoder<'a> {
     ) -> Outcome<()> {
         let threads = threads.min(blocks.len());
         if threads <= 1 {
-            // The clock costs as much as a very small block.
-            let often = (LOOK_BYTES / self.header.blocksize).max(1);
+            // A check costs as much as a very small block.
+            let often = (CHECK_BYTES / self.header.blocksize).max(1);
             for (index, part) in blocks {
                 if index % often == 0 {
                     interrupt.check()?;
@@ -213,12 +213,12 @@ impl<'a> Decoder<'a> {
         if rest.is_empty() {
             return begin(self, block, out, scratch);
         }
-        // Out of the scratch for as long as `begin` has the scratch.
-        let mut aside = std::mem::take(&mut scratch.between);
-        let other = grow(&mut aside, block.size)?;
-        begin(self, block, if rest.begins_aside() { &mut *other } else { &mut *out }, scratch)?;
+        // Taken out of the scratch for as long as `begin` uses the scratch.
+        let mut between = std::mem::take(&mut scratch.between);
+        let other = grow(&mut between, block.size)?;
+        begin(self, block, if rest.starts_in_second() { &mut *other } else { &mut *out }, scratch)?;
         rest.undo(out, other, grow(&mut scratch.planes, block.size)?, first);
-        scratch.between = aside;
+        scratch.between = between;
         Ok(())
     }
 
@@ -238,16 +238,15 @@ impl<'a> Decoder<'a> {
             self.decode_streams(block, codecs, filtered, block.size)?;
             filters::unbitshuffle(filtered, count / 8, typesize, grow(planes, block.size)?, items);
         }
-        // A split block has no tail behind its planes, so what was not decompressed is not
-        // looked at.
+        // A split block has no tail behind its planes, so that only decompressed bytes are copied.
         tail.copy_from_slice(&filtered[count * typesize..]);
         Ok(())
     }
 
-    /// Where the bytes of block `index` begin.
+    /// Where the bytes of block `index` start.
     #[inline]
     pub fn block_start(&self, index: usize) -> Outcome<usize> {
-        // A dictionary that is not to be had is worse than whatever the block claims.
+        // A damaged dictionary is reported before a damaged block.
         self.dictionary()?;
         match self.header.block_start(self.starts, index)? {
             start if start < self.floor => corrupt!(
@@ -370,7 +369,7 @@ impl<'a> Decoder<'a> {
         Ok((stream, behind))
     }
 
-    /// The same stream, seen as a run if its form shows at once that it is one.
+    /// The same stream, as a run if its form shows that it is one.
     pub fn recognised<'b>(&self, stream: Stream<'b>, each: usize) -> Stream<'b> {
         match stream {
             Stream::Compressed(bytes) => Codecs::run(self.header.format, bytes, each).map_or(stream, Stream::Run),
@@ -378,7 +377,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A stream that is one byte all over: zeros, or the byte that `size` is the negative of.
+    /// A stream that is one repeated byte: zero, or the byte that `size` is the negative of.
     #[cold]
     fn run<'b>(&self, block: &Block<'_>, number: usize, size: i32, rest: &'b [u8]) -> Outcome<(Stream<'b>, &'b [u8])> {
         let index = block.index;
@@ -401,10 +400,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Account for stored bytes: whatever overlaps is counted twice, and there is not enough.
+    /// Account for stored bytes: bytes of overlapping blocks are counted twice and exceed the budget.
     fn spend(&self, block: &Block<'_>, cost: usize) -> Outcome<()> {
         if self.budget.fetch_sub(cost, Ordering::Relaxed) < cost {
-            // Leave room for other threads' subtractions on the way out.
+            // Other threads may still subtract before they stop.
             self.budget.store(0, Ordering::Relaxed);
             return corrupt!("Blosc chunk: block {} overlaps another block", block.index);
         }

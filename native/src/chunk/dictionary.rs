@@ -1,7 +1,6 @@
-//! Dictionaries learnt from the data of a chunk.
+//! Dictionaries trained from the data of a chunk: which data are worth being in a dictionary.
 //!
-//! Knows what is worth being in a dictionary, and what that costs to find out. How it is
-//! stored and used, `extended` and `streams` know.
+//! `encode2` and `codecs::streams` store and use them.
 
 use crate::chunk::codecs::streams::{self, Codec};
 use crate::chunk::encode::MIN_COMPRESSED;
@@ -13,21 +12,21 @@ use crate::interrupt::Interrupt;
 
 /// A dictionary takes at most this part of the data that it is made for.
 const DICTIONARY_SHARE: usize = 20;
-/// Streams of this size hold so much that Zstandard's codes need not be learnt before.
+/// Streams of this size are long enough to learn Zstandard's codes themselves.
 const LONG_STREAM: usize = 2 << 10;
-/// So much is looked at in one place.
+/// The size of the pieces that are taken from the data.
 const PIECE_BYTES: usize = 1024;
-/// A dictionary of mere pieces has so many at most.
+/// The most pieces of a dictionary that was not trained.
 const PIECES: usize = 16;
-/// Pieces that shrink to this part of them are left out.
+/// Pieces that shrink to one in so many bytes are left out.
 const POOR_RATIO: usize = 4;
-/// More than this teaches Zstandard little and takes long.
+/// The most data to train Zstandard with; more takes long and gains little.
 const TAUGHT_BYTES: usize = 128 << 10;
-/// What begins like this is taken for a dictionary that was trained.
+/// The first bytes of a trained dictionary.
 const TRAINED: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
-/// A dictionary for chunks like the one that `recipe` makes of `source`, learnt from what its
-/// filters make of it. Empty when there is too little to learn from.
+/// Train a dictionary for chunks like the one that `recipe` makes of `source`, from the filtered data.
+/// Empty when there is too little data.
 pub fn train(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, interrupt: &Interrupt) -> Outcome<Vec<u8>> {
     let settled = Recipe { dictionary: None, ..recipe }.settled(source.len())?;
     let room = MAX_DICTIONARY.min(source.len() / DICTIONARY_SHARE);
@@ -38,9 +37,8 @@ pub fn train(source: &[u8], recipe: Recipe<'_>, scratch: &mut Scratch, interrupt
     }
 }
 
-/// Pieces from all over the data. Streams that are long for their codec gain no more from
-/// anything else, and the pieces are found again where they came from, so that they cost next
-/// to nothing.
+/// Choose pieces from all over the data. Streams that are long for their codec gain no more from
+/// training, and the pieces occur again where they came from, so that they cost almost nothing.
 fn choose_pieces(
     settled: &Settled<'_>,
     source: &[u8],
@@ -62,10 +60,10 @@ fn choose_pieces(
         let index = block_of(number);
         let (filtered, codecs) = settled.filter(blocks[index], first.as_deref().filter(|_| index > 0), scratch)?;
         while number < PIECES && block_of(number) == index {
-            // Each from another place, or filters that sort bytes would show one kind of them.
+            // Each from another place: filters that sort bytes put one kind of them together.
             let at = number * (filtered.len() / size) / PIECES * size;
             let piece = &filtered[at..at + size];
-            // What repeats itself needs no dictionary.
+            // Repetitive data need no dictionary.
             if pieces.len() + size <= room && codecs.encode(Codec::Lz4, 9, piece, &mut packed).is_none() {
                 pieces.extend_from_slice(piece);
             }
@@ -78,7 +76,7 @@ fn choose_pieces(
     Ok(pieces)
 }
 
-/// By Zstandard's own training, which learns codes as well as phrases.
+/// Train with Zstandard, which learns codes as well as phrases.
 fn train_zstd(
     settled: &Settled<'_>,
     source: &[u8],
@@ -86,7 +84,7 @@ fn train_zstd(
     scratch: &mut Scratch,
     interrupt: &Interrupt,
 ) -> Outcome<Vec<u8>> {
-    // Evenly spread over the data, so that every kind of it is met.
+    // Samples are spread evenly over the data, so that every kind of data is among them.
     let every = source.len().div_ceil(TAUGHT_BYTES).max(1);
     let (mut samples, mut sizes, mut skipped) = (Vec::new(), Vec::new(), 0);
     let first = settled.first_block(source, scratch)?;
@@ -123,7 +121,7 @@ mod tests {
         dictionary: None,
     };
 
-    fn learnt(source: &[u8], recipe: Recipe<'_>) -> Vec<u8> {
+    fn trained(source: &[u8], recipe: Recipe<'_>) -> Vec<u8> {
         train(source, recipe, &mut Scratch::default(), &Interrupt::never()).unwrap()
     }
 
@@ -151,7 +149,7 @@ mod tests {
         for codec in [Codec::Zstd, Codec::Lz4, Codec::Lz4Hc] {
             for blocksize in [500, 2048] {
                 let recipe = Recipe { codec, blocksize, ..PLAIN };
-                let dictionary = learnt(&text, recipe);
+                let dictionary = trained(&text, recipe);
                 let with = packed_bytes(&text, Recipe { dictionary: Some(&dictionary), ..recipe });
                 assert!(with < packed_bytes(&text, recipe) * 3 / 4, "{codec:?} {blocksize}");
             }
@@ -159,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_shared_nothing_is_learnt() {
+    fn without_common_data_there_is_no_dictionary() {
         let mut letter = letters();
         let noise: Vec<u8> = (0..60_000).map(|_| letter()).collect();
-        assert!(learnt(&[1; 10], PLAIN).is_empty());
-        assert!(learnt(&noise, Recipe { blocksize: 60_000, ..PLAIN }).is_empty(), "one block");
-        assert!(learnt(&[7; 60_000], PLAIN).is_empty(), "what repeats itself");
-        assert!(!learnt(&noise, Recipe { blocksize: 10_000, ..PLAIN }).is_empty());
+        assert!(trained(&[1; 10], PLAIN).is_empty());
+        assert!(trained(&noise, Recipe { blocksize: 60_000, ..PLAIN }).is_empty(), "one block");
+        assert!(trained(&[7; 60_000], PLAIN).is_empty(), "repetitive data");
+        assert!(!trained(&noise, Recipe { blocksize: 10_000, ..PLAIN }).is_empty());
     }
 
     #[test]
@@ -173,8 +171,8 @@ mod tests {
         let mut letter = letters();
         let mut data: Vec<u8> = (0..100_000).map(|_| letter()).collect();
         let recipe = Recipe { codec: Codec::Zstd, blocksize: 10_000, ..PLAIN };
-        assert!(learnt(&data, recipe).len() >= PIECE_BYTES);
+        assert!(trained(&data, recipe).len() >= PIECE_BYTES);
         data[..4].copy_from_slice(&TRAINED);
-        assert!(learnt(&data, recipe).is_empty());
+        assert!(trained(&data, recipe).is_empty());
     }
 }

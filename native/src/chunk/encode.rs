@@ -1,4 +1,4 @@
-//! From items to the bytes of a Blosc-1 chunk (format version 2).
+//! Encoding: from items to the bytes of a Blosc 1 chunk (format version 2).
 //!
 //! The input is read, never changed; every byte written is defined.
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 /// Blocks are the unit of partial reads: large enough to compress well, small enough that
 /// one item does not cost a whole chunk.
 const BLOCK_BYTES: usize = 128 << 10;
-/// Below this size there is nothing to gain.
+/// Smaller inputs are stored uncompressed.
 pub const MIN_COMPRESSED: usize = 32;
 
 /// How a chunk is to be written.
@@ -28,16 +28,15 @@ pub struct Recipe {
     pub level: u8,
     pub filter: Filter,
     pub typesize: usize,
-    /// 0 leaves it to the policy.
+    /// 0 for the default.
     pub blocksize: usize,
-    /// A stream that does not shrink by one byte in so many is stored as it is; 0 when every
-    /// byte counts.
+    /// A stream that does not shrink by one byte in so many is stored uncompressed; 0 for any gain.
     pub gain: usize,
 }
 
 impl Recipe {
-    /// Check arguments and settle the block size for `nbytes` bytes of input, which together
-    /// with a header of `head` bytes must fit the fields of a chunk.
+    /// Check the recipe and choose the block size for `nbytes` bytes of input, which together with a
+    /// header of `head` bytes must fit the fields of a chunk.
     pub fn settled(mut self, nbytes: usize, head: usize) -> Outcome<Self> {
         let wrong = |text: String| Err(Error::new(Kind::Argument, text));
         if self.typesize == 0 {
@@ -63,8 +62,8 @@ impl Recipe {
         Ok(self)
     }
 
-    /// What most streams have to gain so that reading them stays fast: below that, the copies of
-    /// LZ4 are so short that undoing them takes longer than reading what they save.
+    /// The same recipe with a least gain, so that reading stays fast: below it, the copies of LZ4 are
+    /// so short that decoding them takes longer than reading the bytes that they save.
     pub fn fast_to_read(mut self) -> Self {
         const GAIN: usize = 8;
         self.gain = if self.codec == Codec::Lz4 && self.level <= 5 { GAIN } else { 0 };
@@ -73,12 +72,12 @@ impl Recipe {
 
     /// The most bytes that a compressed stream of `size` bytes may have.
     fn ceiling(&self, size: usize) -> usize {
-        // One byte less than the input: a stream that does not shrink is stored as it is.
+        // One byte less than the input: a stream that does not shrink is stored uncompressed.
         size - size.checked_div(self.gain).unwrap_or(0).max(1)
     }
 
-    /// One stream per byte of the item: what fast codecs gain from, and what lets partial
-    /// reads stop early. Readers of every version agree on it within these bounds.
+    /// Whether there is one stream per byte of the item: fast codecs gain from it, and partial reads
+    /// can stop early. Readers of every version agree on it within these bounds.
     fn splits(&self) -> bool {
         self.filter == Filter::Shuffle
             && (2..=MAX_SPLIT_TYPESIZE).contains(&self.typesize)
@@ -86,11 +85,11 @@ impl Recipe {
             && self.blocksize.is_multiple_of(self.typesize)
     }
 
-    /// How long streams must be to be worth one each.
+    /// The fewest items of a block that are worth one stream per byte.
     fn fewest_split_items(&self) -> usize {
         match self.codec {
             Codec::BloscLz | Codec::Lz4 | Codec::Lz4Hc => MIN_SPLIT_ITEMS,
-            // Each zlib stream brings tables of its own.
+            // Each zlib stream has its own tables.
             Codec::Zlib => 4096,
             Codec::Snappy | Codec::Zstd => usize::MAX,
         }
@@ -105,8 +104,8 @@ impl Recipe {
         filter | self.codec.format().flag_bits() | if self.splits() { 0 } else { FLAG_UNSPLIT }
     }
 
-    /// Whether the blocks of a chunk are coded in this way; the recipe is settled.
-    pub fn wrote(&self, chunk: &[u8]) -> bool {
+    /// Whether the blocks of a chunk were encoded by this recipe, which is settled.
+    pub fn encoded(&self, chunk: &[u8]) -> bool {
         let own = self.header(self.flags(), 0, 0);
         chunk[0] == own[0] && chunk[2..4] == own[2..4] && chunk[8..12] == own[8..12]
     }
@@ -116,8 +115,8 @@ impl Recipe {
     }
 }
 
-/// A buffer that is filled from the front. Its memory stays initialised and is used again,
-/// so that nothing is cleared twice.
+/// A buffer that is filled from the front. Its memory stays initialised and is used again, so that it
+/// is not cleared again.
 #[derive(Default)]
 pub struct Packer {
     memory: Vec<u8>,
@@ -137,19 +136,19 @@ impl Packer {
         self.used = 0;
     }
 
-    /// Write over bytes that are there already.
+    /// Overwrite bytes.
     pub fn patch(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// `write` into `size` bytes behind what is used, of which it keeps as many as it says.
+    /// Let `write` fill up to `size` bytes behind those in use; it returns how many.
     pub fn fill(&mut self, size: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Outcome<()> {
         let kept = write(self.space(size)?);
         self.used += kept;
         Ok(())
     }
 
-    /// At least `size` bytes behind what is used.
+    /// `size` bytes behind those in use.
     fn space(&mut self, size: usize) -> Outcome<&mut [u8]> {
         let needed = self.used + size;
         if self.memory.len() < needed {
@@ -182,7 +181,7 @@ pub fn encode(
         let plan = Plan { head: HEADER_BYTES, blocksize: recipe.blocksize, behind_starts: &[] };
         let raw = AtomicU32::new(0);
         let block = |_, plain: &[u8], out: &mut Packer, scratch: &mut Scratch| {
-            // Several threads have no block before; and the same data give the same bytes.
+            // With several threads no block comes before another, and the same data must give the same bytes.
             let mut bits = if threads <= 1 { raw.load(Ordering::Relaxed) } else { 0 };
             encode_block(plain, &recipe, out, scratch, &mut bits)?;
             raw.store(bits, Ordering::Relaxed);
@@ -206,13 +205,12 @@ pub struct Plan<'a> {
     /// The size of the header.
     pub head: usize,
     pub blocksize: usize,
-    /// What comes between the block starts and the blocks.
+    /// The bytes between the block starts and the blocks.
     pub behind_starts: &'a [u8],
 }
 
-/// Room for the header, then block starts, then blocks, which `encode_block` makes from their
-/// number and their bytes. Stops as soon as the result is no smaller than the input stored as
-/// it is.
+/// Write room for the header, then block starts, then blocks, which `encode_block` makes from their
+/// number and their bytes. Stop as soon as the result is no smaller than the uncompressed input.
 pub fn encode_blocks(
     source: &[u8],
     plan: &Plan<'_>,
@@ -259,8 +257,8 @@ pub fn encode_blocks(
     Ok(())
 }
 
-/// Encode a chunk of `nbytes` bytes whose blocks `shuffle` makes, shuffled already, from the
-/// position of their first byte. False when the chunk is better stored as it is.
+/// Encode a chunk of `nbytes` bytes, whose shuffled blocks `shuffle` makes from the position of their
+/// first byte. Return false when the chunk is better stored uncompressed.
 pub fn encode_shuffled(
     nbytes: usize,
     recipe: Recipe,
@@ -291,8 +289,8 @@ pub fn encode_shuffled(
     Ok(true)
 }
 
-/// Encode a chunk that begins with blocks as they are, all of them full, and goes on with what
-/// `plain` makes. False when the chunk is better stored as it is. The recipe is settled.
+/// Encode a chunk that starts with encoded blocks, all of them full, and continues with the blocks of
+/// `plain`. Return false when the chunk is better stored uncompressed. The recipe is settled.
 pub fn encode_behind<'a>(
     blocks: impl ExactSizeIterator<Item = &'a [u8]>,
     plain: &[u8],
@@ -322,8 +320,8 @@ pub fn encode_behind<'a>(
     Ok(true)
 }
 
-/// Filter and compress one block. `raw` has a bit for each stream that did not shrink in the
-/// block before.
+/// Filter and compress one block. `raw` has a bit for each stream of the block before that did not
+/// shrink.
 fn encode_block(plain: &[u8], recipe: &Recipe, out: &mut Packer, scratch: &mut Scratch, raw: &mut u32) -> Outcome<()> {
     let Scratch { codecs, filtered, planes, .. } = scratch;
     let filtered = filter_block(plain, recipe, filtered, planes)?;
@@ -338,7 +336,7 @@ fn pack_streams(filtered: &[u8], recipe: &Recipe, out: &mut Packer, codecs: &mut
         let (size, packed) = space.split_at_mut(4);
         let room = recipe.ceiling(stream.len());
         let bit = 1u32.checked_shl(number as u32).unwrap_or(0);
-        let shrunk = if *raw & bit != 0 && !looks_better(codecs, recipe, stream, packed) {
+        let shrunk = if *raw & bit != 0 && !start_shrinks(codecs, recipe, stream, packed) {
             None
         } else {
             codecs.encode(recipe.codec, recipe.level, stream, &mut packed[..room])
@@ -354,10 +352,9 @@ fn pack_streams(filtered: &[u8], recipe: &Recipe, out: &mut Packer, codecs: &mut
     Ok(())
 }
 
-/// Whether the beginning of a stream shrinks, where its neighbour in the block before did
-/// not: the low bytes of numbers are noise from the first block to the last, and LZ4 need
-/// not be asked about all of it each time.
-fn looks_better(codecs: &mut Codecs, recipe: &Recipe, stream: &[u8], packed: &mut [u8]) -> bool {
+/// Whether the start of a stream shrinks, where the same stream of the block before did not: the low
+/// bytes of numbers are noise in all blocks, and compressing all of it each time would be wasted.
+fn start_shrinks(codecs: &mut Codecs, recipe: &Recipe, stream: &[u8], packed: &mut [u8]) -> bool {
     const PROBE: usize = 2048;
     recipe.codec != Codec::Lz4
         || stream.len() < 4 * PROBE
@@ -413,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_gain_little_are_stored_as_they_are() {
+    fn streams_that_gain_little_are_stored_uncompressed() {
         let recipe =
             Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 4096, gain: 0 };
         let stream = |source: &[u8], recipe: Recipe| packed(source, recipe).len() - HEADER_BYTES - 8;

@@ -1,4 +1,4 @@
-//! From items to the bytes of a Blosc-2 chunk (format version 5, with an extended header).
+//! Encoding: from items to the bytes of a Blosc 2 chunk (format version 5, with an extended header).
 //!
 //! As for Blosc 1, the input is read, never changed, and every byte written is defined: the
 //! filters work in memory of their own, and delta refers to the first block as readers will
@@ -59,13 +59,13 @@ pub struct Recipe<'a> {
     /// Numbers and metadata, in the order in which they are applied.
     pub filters: &'a [(u8, u8)],
     pub typesize: usize,
-    /// 0 leaves it to the policy.
+    /// 0 for the default.
     pub blocksize: usize,
     pub split: Split,
     pub dictionary: Option<&'a [u8]>,
 }
 
-/// A recipe that is checked and settled for one input.
+/// A recipe that is checked, with the block size chosen for one input.
 pub struct Settled<'a> {
     pub recipe: Recipe<'a>,
     pipeline: Pipeline,
@@ -116,7 +116,7 @@ impl<'a> Recipe<'a> {
 }
 
 impl Settled<'_> {
-    /// Both halves of the header; `flags` are those of the first that the recipe does not give.
+    /// Both halves of the header; `flags` are those of the first half that the recipe does not imply.
     fn header(&self, flags: u8, nbytes: usize, cbytes: usize) -> [u8; EXTENDED_BYTES] {
         let Recipe { codec, filters, typesize, blocksize, .. } = self.recipe;
         let mut flags = flags | FLAG_EXTENDED | codec.format().flag_bits();
@@ -127,10 +127,10 @@ impl Settled<'_> {
             flags |= FLAG_DELTA;
         }
         let mut header2 = Header2 { codec: codec.number(), ..Header2::default() };
-        // From the end on, as readers of the first header would place a single filter.
+        // At the end: readers of a header of 16 bytes put a single filter there too.
         header2.filters[SLOTS - filters.len()..].copy_from_slice(filters);
         for (id, meta) in &mut header2.filters {
-            // C-Blosc2 does not know the typesize where it looks for it.
+            // C-Blosc2 takes the size from the metadata, not from the header.
             if (*id, *meta) == (pipeline::BYTEDELTA, 0) {
                 *meta = typesize as u8;
             }
@@ -198,7 +198,7 @@ pub fn encode(
     out.push(source)
 }
 
-/// What all of the data are, if they are one value.
+/// The special value that all of the data repeat, if there is one.
 fn find_special(source: &[u8], typesize: usize) -> Option<Special> {
     let value = source.get(..typesize).unwrap_or(source);
     if value.iter().all(|byte| *byte == 0) {
@@ -211,7 +211,7 @@ fn find_special(source: &[u8], typesize: usize) -> Option<Special> {
     Some(if *value == NAN_32 || *value == NAN_64 { Special::Nan } else { Special::Repeated })
 }
 
-/// A chunk that says of all its bytes that they repeat the first item of `source`.
+/// Write a special chunk, which repeats the first item of `source`.
 fn push_special(special: Special, source: &[u8], typesize: usize, out: &mut Packer) -> Outcome<()> {
     let value = if special == Special::Repeated { &source[..typesize] } else { &[] };
     let blocksize = source.len().min(MAX_BLOCK_BYTES / typesize * typesize);
@@ -231,8 +231,8 @@ impl Settled<'_> {
             return Ok(Some(Cow::Borrowed(plain)));
         }
         let mut block = self.filter(plain, None, scratch)?.0.to_vec();
-        let mut aside = block.clone();
-        self.pipeline.undo(&mut block, &mut aside, grow(&mut scratch.planes, plain.len())?, None);
+        let mut second = block.clone();
+        self.pipeline.undo(&mut block, &mut second, grow(&mut scratch.planes, plain.len())?, None);
         Ok(Some(Cow::Owned(block)))
     }
 
@@ -272,8 +272,8 @@ impl Settled<'_> {
         Ok(())
     }
 
-    /// One stream into `out`, which has its size: what stands for its size, and how many bytes
-    /// were written behind that.
+    /// Encode one stream into `out`, which has its size; return the size field, and how many bytes lie
+    /// behind it.
     fn encode_stream(&self, codecs: &mut Codecs, stream: &[u8], out: &mut [u8]) -> (i32, usize) {
         let byte = stream[0];
         if stream[1..] == stream[..stream.len() - 1] {
@@ -284,7 +284,7 @@ impl Settled<'_> {
             return (-i32::from(byte), 1);
         }
         let Recipe { codec, level, .. } = self.recipe;
-        // One byte less than the input: a stream that does not shrink is stored as it is.
+        // One byte less than the input: a stream that does not shrink is stored uncompressed.
         let room = stream.len() - 1;
         let kept = match &self.primer {
             None => codecs.encode(codec, level, stream, &mut out[..room]),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_one_value_takes_a_header() {
+    fn one_repeated_value_takes_a_header() {
         let nan: Vec<u8> = std::iter::repeat_n(f64::NAN.to_le_bytes(), 500).flatten().collect();
         let repeated: Vec<u8> = (0..4000).map(|index| b"ingotbar"[index % 8]).collect();
         for (source, size, special) in
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn delta_refers_to_what_truncation_left() {
+    fn delta_refers_to_truncated_items() {
         let source: Vec<u8> = (0..3000).flat_map(|index| (f64::from(index) * 1.1 + 0.3).to_le_bytes()).collect();
         let filters = [(pipeline::TRUNCATE, 10), (pipeline::DELTA, 0), (pipeline::SHUFFLE, 0)];
         let decoded = unpacked(&packed(&source, Recipe { filters: &filters, ..PLAIN }, 1).unwrap(), 1).unwrap();
@@ -418,9 +418,9 @@ mod tests {
         assert_eq!(wrong(Recipe { dictionary: Some(&[1; 40]), codec: Codec::Zlib, ..PLAIN }), Kind::Argument);
     }
 
-    /// Whatever a byte is changed to, there is an answer, and no part differs from the whole.
+    /// Every changed byte gives data or an error, and no part differs from the whole.
     #[test]
-    fn damage_is_answered_alike_whole_and_in_parts() {
+    fn damage_gives_the_same_whole_and_in_parts() {
         let filters = [(pipeline::DELTA, 0), (pipeline::SHUFFLE, 0)];
         let dictionary = sample(300);
         let recipe = Recipe { filters: &filters, dictionary: Some(&dictionary), blocksize: 1024, ..PLAIN };

@@ -1,10 +1,9 @@
 //! The fuzz target of the native kernel: damage sound chunks at random and decode them.
 //!
-//! Every execution follows from a seed and its number. Whatever a chunk holds, decoding it
-//! ends with data or with a fault; the data depend on nothing but the chunk (not on what the
-//! output or the scratch held before, not on the number of threads); and any part of them is
-//! what the whole has in that place. `cargo test` does a few executions; the environment asks
-//! for more:
+//! Every execution follows from a seed and its number. Decoding any bytes ends with data or with an
+//! error; the data depend on nothing but the chunk (not on the old contents of the output or the
+//! scratch, not on the number of threads); and any part of them equals that part of the whole.
+//! `cargo test` does a few executions; the environment asks for more:
 //!
 //! - `INGOT_FUZZ_EXECUTIONS`, `INGOT_FUZZ_SEED`, `INGOT_FUZZ_SECONDS`: how many at most, of which seed,
 //!   for how long at most.
@@ -122,7 +121,7 @@ fn second_version(source: &[u8], codec: Codec, dictionary: &[u8]) -> Vec<Vec<u8>
     chunks
 }
 
-/// Chunks that are one value all over, and a stored one to compare.
+/// Special chunks, and an uncompressed one to compare.
 fn special(source: &[u8]) -> Vec<Vec<u8>> {
     let values: [&[u8]; 4] = [&[0; 8], &crate::chunk::special::NAN_64, b"ingotbar", source];
     let recipe = encode2::Recipe {
@@ -147,7 +146,7 @@ fn special(source: &[u8]) -> Vec<Vec<u8>> {
     chunks
 }
 
-/// A chunk with blocks of variable length for each filter, LZ4 and stored blocks mixed.
+/// A chunk with blocks of variable length for each filter, some of LZ4 and some uncompressed.
 fn variable(source: &[u8]) -> Vec<Vec<u8>> {
     let sizes = [1, 40, 700, 3, 2000, 0, 256];
     [0, pipeline::SHUFFLE, pipeline::BITSHUFFLE].map(|filter| variable_chunk(source, &sizes, filter)).to_vec()
@@ -234,7 +233,7 @@ fn copy_within(chunk: &mut [u8], random: &mut Random) {
     chunk.copy_within(from..from + length, to);
 }
 
-/// Go on with the bytes of another chunk, behind the header.
+/// Continue with the bytes of another chunk, behind the header.
 fn splice(chunk: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let at = HEADER_BYTES + random.below(chunk.len() - HEADER_BYTES + 1);
     if at < other.len() {
@@ -275,7 +274,7 @@ fn damage_structure(chunk: &mut [u8], random: &mut Random) {
     }
 }
 
-/// What threads keep between calls, dirty as it is, and outputs that held other things before.
+/// The memory that threads keep between calls, not cleared, and outputs with other contents.
 #[derive(Default)]
 struct Bench {
     scratches: [Scratch; 2],
@@ -356,7 +355,7 @@ fn damaged_chunks_end_with_data_or_an_error() {
     }
     let executions = asked("INGOT_FUZZ_EXECUTIONS").unwrap_or(USUAL_EXECUTIONS);
     let deadline = asked("INGOT_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    // Whoever watches has mapped the file: it must never be shorter than the number.
+    // The process that watches has mapped the file: it must never be shorter than the number.
     let mut counter =
         std::env::var_os("INGOT_FUZZ_COUNTER").map(|path| fs::File::options().write(true).open(path).unwrap());
     let mut record = |execution: u64| {
@@ -373,7 +372,7 @@ fn damaged_chunks_end_with_data_or_an_error() {
         done += 1;
     }
     record(done);
-    // Both outcomes have to be met, or the damage is too little or too much to show anything.
+    // Both outcomes must occur, or the damage is too little or too much to test anything.
     assert!(done < 1000 || (sound > done / 20 && sound < done * 9 / 10), "{sound} of {done} chunks are sound");
 }
 

@@ -1,5 +1,5 @@
-//! The 16 or 32 bytes in front of a Blosc chunk, the block starts behind them, and the
-//! geometry they imply. Checks every claim against the bytes that exist; decodes nothing.
+//! The header of a Blosc chunk, 16 or 32 bytes, the block starts behind it, and the geometry that they
+//! imply. Checks every claim against the bytes that exist; decodes nothing.
 
 use crate::chunk::filters;
 use crate::chunk::filters::pipeline::{Pipeline, SLOTS, Step};
@@ -8,11 +8,11 @@ use crate::error::{Error, Kind, Outcome, corrupt, malformed, unsupported};
 use std::ops::Range;
 
 pub const HEADER_BYTES: usize = 16;
-/// The same with the extension of Blosc 2.
+/// The size of a Blosc 2 header.
 pub const EXTENDED_BYTES: usize = 32;
-/// A dictionary has its size in front, and at the most this many bytes.
+/// The most bytes of a dictionary, which has its size in front.
 pub const MAX_DICTIONARY: usize = 32 << 10;
-/// C-Blosc2's limit; C-Blosc 1 never came near it.
+/// The limit of C-Blosc2; blocks of C-Blosc 1 are much smaller.
 pub const MAX_BLOCK_BYTES: usize = 536_866_816;
 /// A stream is split into one per byte of the item only up to this item size ...
 pub const MAX_SPLIT_TYPESIZE: usize = 16;
@@ -24,7 +24,7 @@ pub const FLAG_MEMCPYED: u8 = 0x02;
 pub const FLAG_BITSHUFFLE: u8 = 0x04;
 pub const FLAG_DELTA: u8 = 0x08;
 pub const FLAG_UNSPLIT: u8 = 0x10;
-/// Both ways of shuffling at once: the header is an extended one.
+/// Both kinds of shuffle at once: the header is one of Blosc 2.
 pub const FLAG_EXTENDED: u8 = FLAG_SHUFFLE | FLAG_BITSHUFFLE;
 
 /// The formats of compressed streams, as the header numbers them.
@@ -59,8 +59,8 @@ impl StreamFormat {
         }
     }
 
-    /// The most bytes that a stream of `size` decoded bytes can take. Writers store what does
-    /// not shrink as it is, but C-Blosc 1 gave Snappy all the room it might ask for.
+    /// The most bytes that a stream of `size` decoded bytes can take. Writers store streams that do not
+    /// shrink uncompressed, but C-Blosc 1 keeps Snappy streams that grew.
     pub fn longest(self, size: usize) -> usize {
         if self == Self::Snappy { 32 + size + size / 6 } else { size }
     }
@@ -102,18 +102,18 @@ pub struct Header {
     pub flags: u8,
     pub typesize: usize,
     pub nbytes: usize,
-    /// Never larger than `nbytes`; 0 only in an empty chunk. Blocks that differ in size are
-    /// counted here instead.
+    /// Never larger than `nbytes`; 0 only in an empty chunk. The number of blocks where they have
+    /// variable length.
     pub blocksize: usize,
     pub cbytes: usize,
     pub format: StreamFormat,
     /// The filter that is undone first, if it is shuffle or bitshuffle of whole items.
     pub filter: Filter,
-    /// What is undone after it.
+    /// The filters that are undone after it.
     pub rest: Pipeline,
     pub special: Option<Special>,
     pub dictionary: bool,
-    /// Blocks differ in size.
+    /// Blocks have variable length.
     pub variable: bool,
 }
 
@@ -176,7 +176,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Settle what is undone first, and what later.
+    /// Set the filter that is undone first, and the pipeline of the others.
     fn set_filters(&mut self, filters: &[(u8, u8); SLOTS]) -> Outcome<()> {
         if self.version < 3 && !self.extended() && self.flags & FLAG_DELTA != 0 {
             return unsupported!("Blosc chunk: flags {:#04x} ask for delta, Blosc 1 has no such filter", self.flags);
@@ -270,8 +270,8 @@ impl Header {
         self.header_bytes() + 4 * self.block_count()
     }
 
-    /// How many bytes from the front have to be at hand before anything can be decoded: all
-    /// up to the blocks' own bytes, and everything where the block starts do not say enough.
+    /// How many bytes from the front are needed before anything can be decoded: all up to the bytes of
+    /// the blocks, and the whole chunk where the block starts are not enough.
     pub fn data_start(&self) -> usize {
         if self.special.is_some() || self.variable {
             self.cbytes
@@ -282,7 +282,7 @@ impl Header {
         }
     }
 
-    /// The decoded bytes that block `index` holds, of blocks that have one size.
+    /// The decoded bytes that block `index` holds, where all blocks have one size.
     pub fn block_range(&self, index: usize) -> Range<usize> {
         let start = index * self.blocksize;
         start..self.nbytes.min(start + self.blocksize)
@@ -324,7 +324,7 @@ impl Header {
         Ok(start as usize)
     }
 
-    /// The first half, with checked fields; an `Header2` packs the second.
+    /// The first half, with checked fields; `Header2` packs the second.
     pub fn pack_first(
         version: u8,
         flags: u8,
@@ -342,7 +342,7 @@ impl Header {
     }
 }
 
-/// The bytes of the extension, if the flags announce one.
+/// The bytes of the second half, if the flags announce one.
 fn second_half(raw: &[u8], stored: usize, flags: u8) -> Outcome<Option<&[u8; HEADER_BYTES]>> {
     if flags & FLAG_EXTENDED != FLAG_EXTENDED {
         return Ok(None);
@@ -356,8 +356,8 @@ fn second_half(raw: &[u8], stored: usize, flags: u8) -> Outcome<Option<&[u8; HEA
     }
 }
 
-/// The sizes of the decoded chunk, of a block and of the stored chunk, held against each
-/// other and against what is there.
+/// The sizes of the decoded chunk, of a block and of the stored chunk, compared with each other and
+/// with the stored bytes.
 fn checked_sizes(
     first: &[u8; HEADER_BYTES],
     second: Option<&[u8; HEADER_BYTES]>,
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_in_the_second_half_are_refused() {
+    fn wrong_claims_in_the_second_half_are_refused() {
         let kind = |at: usize, value: u8| extended(|bytes| bytes[at] = value).unwrap_err().kind;
         assert_eq!(kind(31, 0x08), Kind::Format);
         assert_eq!(kind(31, 0x04), Kind::Unsupported);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn wrong_claims_are_refused() {
         let kind = |bytes: &[u8]| Header::parse(bytes, bytes.len(), 1 << 20).unwrap_err().kind;
         assert_eq!(kind(&raw(-1, 4000, 400, 0x21)), Kind::Format);
         assert_eq!(kind(&raw(8000, 0, 400, 0x21)), Kind::Format);

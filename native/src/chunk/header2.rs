@@ -1,16 +1,16 @@
-//! The second half of an extended header: filters, codec, and what a whole chunk may be
-//! instead of blocks. Checked as far as these bytes alone allow.
+//! The second half of a Blosc 2 header: filters, codec, and the special values of chunks without
+//! blocks. Checked as far as these bytes alone allow.
 
 use crate::chunk::filters::pipeline::{self, SLOTS};
 use crate::chunk::header::{FLAG_BITSHUFFLE, FLAG_DELTA, FLAG_SHUFFLE, HEADER_BYTES};
 use crate::error::{Outcome, malformed, unsupported};
 
-/// The last byte of the extension.
+/// Flags in the last byte.
 pub const FLAG2_DICTIONARY: u8 = 0x01;
 const FLAG2_BIG_ENDIAN: u8 = 0x02;
 const FLAG2_LAZY: u8 = 0x08;
 const FLAG2_SPECIAL: u8 = 0x70;
-/// The byte before: blocks differ in size.
+/// Flag in the byte before: blocks have variable length.
 pub const FLAG3_VARIABLE: u8 = 0x01;
 
 /// The second half of an extended header.
@@ -22,14 +22,14 @@ pub struct Header2 {
     pub flags2: u8,
 }
 
-/// What all of a chunk holds, when it needs no blocks to say so.
+/// The repeated value of a chunk without blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     Zeros,
     Nan,
     /// The value lies behind the header, up to the end.
     Repeated,
-    /// Never written by anybody: zeros, for want of anything better.
+    /// Never written; decoded as zeros.
     Uninitialised,
 }
 
@@ -90,7 +90,7 @@ impl Header2 {
     }
 }
 
-/// The filters that a header of 16 bytes stands for.
+/// The filters that the flags of a header of 16 bytes stand for.
 pub fn implied(flags: u8) -> [(u8, u8); SLOTS] {
     let mut filters = [(0, 0); SLOTS];
     filters[4].0 = if flags & FLAG_DELTA != 0 { pipeline::DELTA } else { 0 };
@@ -102,7 +102,7 @@ pub fn implied(flags: u8) -> [(u8, u8); SLOTS] {
     filters
 }
 
-/// Whether the chunk is one value all over, before anything else is known.
+/// Whether the chunk is a special one, before the rest is parsed.
 pub fn is_special(second: &[u8; HEADER_BYTES]) -> bool {
     second[15] & FLAG2_SPECIAL != 0
 }

@@ -1,4 +1,4 @@
-//! Only what a region wants of a chunk.
+//! Partial decoding: only the items of a chunk that a region wants.
 //!
 //! Streams are decompressed as far as the last wanted item, filters undone for wanted items
 //! alone, and both only for blocks that hold any; a pipeline of several filters is undone on
@@ -15,11 +15,11 @@ use crate::error::Outcome;
 use crate::memory::{grow, grow_aligned};
 use std::ops::Range;
 
-/// Up to so many items are looked up in LZ4 streams one by one.
+/// Up to so many items are looked up one by one in LZ4 streams.
 const FEW: usize = 8;
 /// Runs shorter than this are not worth a vector step each.
 const SHORT_RUN: usize = 32;
-/// One in so many items wanted: then single bytes are gathered, nothing is unshuffled.
+/// When only one in so many items is wanted, single bytes are gathered instead of unshuffling all.
 const SPARSE: usize = 8;
 
 impl Decoder<'_> {
@@ -148,7 +148,7 @@ impl Decoder<'_> {
         self.decode_block(window, index, out, Some(first), scratch)
     }
 
-    /// A block that has to be decoded whole, then what is wanted of it copied.
+    /// Decode a whole block, then copy what is wanted of it.
     fn copy_dependent(
         &self,
         window: Window<'_>,
@@ -165,7 +165,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// A block without filters: its streams hold the items in order.
+    /// Copy what is wanted of a block without filters, whose streams hold the items in order.
     fn copy_unfiltered(
         &self,
         block: &Block<'_>,
@@ -213,7 +213,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Whether single bytes of the block can be had without decoding it.
+    /// Whether single bytes of the block can be found without decoding it.
     fn can_find(&self, block: &Block<'_>) -> bool {
         let planes = [1, self.header.typesize].contains(&block.streams) && self.header.typesize <= MAX_SPLIT_TYPESIZE;
         planes && self.header.format == StreamFormat::Lz4 && !self.header.dictionary
@@ -229,7 +229,7 @@ impl Decoder<'_> {
         scratch: &mut Scratch,
     ) -> Outcome<()> {
         let (typesize, count) = (self.header.typesize, ranks.len());
-        // Of the first plane all items, then of the next one: their positions ascend.
+        // All items of the first plane, then of the next one: their positions ascend.
         let (mut positions, mut found) = ([0; FEW * MAX_SPLIT_TYPESIZE], [0; FEW * MAX_SPLIT_TYPESIZE]);
         for (index, rank) in ranks.clone().enumerate() {
             for byte in 0..typesize {
@@ -241,7 +241,7 @@ impl Decoder<'_> {
         for (number, found) in found.chunks_mut(share).take(block.streams).enumerate() {
             let (stream, behind) = self.stream(block, number, rest, each)?;
             rest = behind;
-            // Streams of their own count from their own beginning.
+            // Positions count from the start of each stream.
             self.find_bytes(block, number, stream, &positions[..share], scratch, found)?;
         }
         for (index, rank) in ranks.enumerate() {
@@ -265,14 +265,14 @@ impl Decoder<'_> {
         let Scratch { codecs, filtered, .. } = scratch;
         let each = block.size / block.streams;
         match self.recognised(stream, each) {
-            Stream::Raw(bytes) => pick(bytes, positions, out),
+            Stream::Raw(bytes) => copy_at(bytes, positions, out),
             Stream::Run(byte) => out.fill(byte),
             Stream::Compressed(bytes) => {
                 let found = codecs.find(bytes, positions, out).map_err(|error| block.error(number, error))?;
                 if !found {
                     let filtered = grow(filtered, each)?;
                     self.decompress(block, number, codecs, bytes, filtered, positions[positions.len() - 1] + 1)?;
-                    pick(filtered, positions, out);
+                    copy_at(filtered, positions, out);
                 }
             }
         }
@@ -303,7 +303,7 @@ impl Decoder<'_> {
     }
 }
 
-fn pick(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
+fn copy_at(bytes: &[u8], positions: &[usize], out: &mut [u8]) {
     for (position, place) in positions.iter().zip(out) {
         *place = bytes[*position];
     }
@@ -316,9 +316,9 @@ mod tests {
     use crate::chunk::header::{HEADER_BYTES, Header};
     use crate::chunk::samples::{packed, recipes, sample};
 
-    /// Items of four bytes, 20 x 15 x 30 of them, a strided box of them into a larger array.
+    /// 20 x 15 x 30 items of four bytes, of which a strided box goes into a larger array.
     #[test]
-    fn boxes_go_to_their_place_and_nowhere_else() {
+    fn boxes_are_written_to_their_places_only() {
         let source = sample(20 * 15 * 30 * 4);
         let axis = |size, start, count, step, stride| Axis { size, start, count, step, stride };
         let boxes = [
@@ -355,10 +355,8 @@ mod tests {
                     decoder.decode_region(window, blocks, &mut region, &mut Scratch::default()).unwrap();
                     assert!(out == expected, "{recipe:?} {axes:?}");
                     let mut gathered = vec![0; source.len()];
-                    // SAFETY: `out` lives on and is not written while its memory is used.
-                    let memory = unsafe { SourceMemory::new(out.as_ptr(), out.len()) };
                     let geometry = Geometry::new(axes, 4, 0, out.len()).unwrap();
-                    Source::new(geometry, memory).gather(&mut gathered);
+                    Source::new(geometry, SourceMemory::from(&out[..])).gather(&mut gathered);
                     let mut again = vec![0xee; out.len()];
                     let mut back = Region::new(axes, 4, 0, &mut again).unwrap();
                     back.scatter(0..gathered.len(), Window { bytes: &gathered, offset: 0 });

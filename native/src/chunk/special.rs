@@ -1,11 +1,11 @@
-//! Chunks that hold one value all over, and nothing but a header to say so.
+//! Special chunks: one repeated value, which the header alone describes.
 
 use crate::array::scatter::Region;
 use crate::chunk::decode::Window;
 use crate::chunk::header::{EXTENDED_BYTES, Header};
 use crate::chunk::header2::Special;
 
-/// Quiet, positive, without a payload: as NumPy has it.
+/// Quiet, positive, without a payload: the NaN of NumPy.
 pub const NAN_32: [u8; 4] = [0, 0, 0xc0, 0x7f];
 pub const NAN_64: [u8; 8] = [0, 0, 0, 0, 0, 0, 0xf8, 0x7f];
 
@@ -36,12 +36,12 @@ pub fn fill_region(special: Special, header: &Header, window: Window<'_>, region
     region.for_each_piece(0..region.count(), |start, out| repeat(value, start % value.len(), out));
 }
 
-/// Fill `out` with what repeats, from byte `phase` of the value on.
+/// Fill `out` with the repeated value, from byte `phase` of the value on.
 fn repeat(value: &[u8], phase: usize, out: &mut [u8]) {
     if let [byte] = value {
         return out.fill(*byte);
     }
-    // One repetition, then what is there again, twice as much each time.
+    // One repetition, then copies of all that is written, twice as much each time.
     let mut done = out.len().min(value.len());
     for (offset, place) in out[..done].iter_mut().enumerate() {
         *place = value[(phase + offset) % value.len()];
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_repeat_from_any_byte_of_them_on() {
+    fn values_repeat_from_any_of_their_bytes_on() {
         for width in [1, 2, 3, 7, 16, 300] {
             let value: Vec<u8> = (0..width).map(|byte| (byte * 3 + 1) as u8).collect();
             for length in [0, 1, width, width + 1, 5 * width + 2, 1000] {

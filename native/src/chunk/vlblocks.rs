@@ -1,8 +1,7 @@
-//! Chunks whose blocks differ in size (format version 6).
+//! Chunks with blocks of variable length (format version 6).
 //!
-//! Each block begins with its decoded size and goes on to where the next one begins; it is
-//! one stream, stored as it is when it did not shrink. Blocks lie in order and are
-//! independent of each other.
+//! Each block starts with its decoded size and ends where the next one starts. It is one stream, stored
+//! uncompressed when it did not shrink. Blocks lie in order and are independent of each other.
 
 use crate::array::scatter::Region;
 use crate::chunk::decode::{Block, Decoder, Window};
@@ -57,7 +56,7 @@ pub fn decode_region(
     Ok(())
 }
 
-/// All blocks, none overlapping another and together as large as the chunk.
+/// All blocks: none overlaps another, and together they are as large as the chunk.
 fn parts<'a>(decoder: &Decoder<'_>, chunk: &'a [u8]) -> Outcome<Vec<Part<'a>>> {
     let header = decoder.header;
     let count = header.block_count();
@@ -66,7 +65,7 @@ fn parts<'a>(decoder: &Decoder<'_>, chunk: &'a [u8]) -> Outcome<Vec<Part<'a>>> {
     for index in 0..count {
         let start = decoder.block_start(index)?;
         let end = if index + 1 < count { decoder.block_start(index + 1)? } else { header.cbytes };
-        // An end before the start is not a range, so that blocks overlap in no case.
+        // An end before the start is no range, so that blocks never overlap.
         let Some((size, stream)) = chunk.get(start..end).and_then(|bytes| bytes.split_first_chunk::<4>()) else {
             return corrupt!("Blosc chunk: block {index} lies from {start} to {end}, its size alone takes 4 bytes");
         };
@@ -130,7 +129,7 @@ mod tests {
     use crate::chunk::header::{HEADER_BYTES, Header};
     use crate::error::Kind;
 
-    /// Blocks of these sizes, stored as they are: 32 bytes of header, starts, blocks.
+    /// Uncompressed blocks of these sizes: 32 bytes of header, starts, blocks.
     fn chunk(sizes: &[usize]) -> Vec<u8> {
         let nbytes: usize = sizes.iter().sum();
         let cbytes = 32 + 8 * sizes.len() + nbytes;
@@ -167,19 +166,19 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn wrong_claims_are_refused() {
         let sound = chunk(&[30, 20, 10]);
         assert!(unpacked(&sound).is_ok());
         // Starts swapped, a start inside the starts, sizes too large, too small and negative.
         for (at, value) in [(32, 80u32), (36, 44), (36, 32), (44, 31), (44, 29), (44, u32::MAX), (78, 1 << 30)] {
-            let mut lie = sound.clone();
-            lie[at..at + 4].copy_from_slice(&value.to_le_bytes());
-            assert_eq!(unpacked(&lie).unwrap_err().kind, Kind::Corruption, "{at} {value}");
+            let mut wrong = sound.clone();
+            wrong[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            assert_eq!(unpacked(&wrong).unwrap_err().kind, Kind::Corruption, "{at} {value}");
         }
         for (at, value, kind) in [(2, 0x37, Kind::Corruption), (31, 0x10, Kind::Format), (21, 3, Kind::Unsupported)] {
-            let mut lie = sound.clone();
-            lie[at] = value;
-            assert_eq!(unpacked(&lie).unwrap_err().kind, kind, "{at} {value}");
+            let mut wrong = sound.clone();
+            wrong[at] = value;
+            assert_eq!(unpacked(&wrong).unwrap_err().kind, kind, "{at} {value}");
         }
     }
 }

@@ -13,9 +13,48 @@ const MOST: usize = 64 << 10;
 /// The key of a file, where the piece begins, and how long it is at most; `None` for all to the end.
 pub type Piece = (String, u64, Option<usize>);
 
+/// Small files below a folder that are read together, prepared once for many calls. They come in
+/// groups; `above` are names that may not be taken in the folder above.
+pub struct SmallFiles {
+    pub groups: Vec<Vec<Piece>>,
+    above: Vec<String>,
+}
+
+impl SmallFiles {
+    pub fn new(groups: Vec<Vec<Piece>>, above: &[String]) -> Self {
+        Self { groups, above: above.iter().map(|name| format!("../{name}")).collect() }
+    }
+
+    /// Return whether one of the names may be taken in the folder above `root`.
+    pub fn may_be_part(&self, root: &Root) -> bool {
+        self.above.iter().any(|name| root.may_have(name))
+    }
+
+    /// Read the files of all groups.
+    pub fn read(&self, root: &Root) -> Outcome<Vec<Option<Vec<u8>>>> {
+        let groups: Outcome<Vec<_>> = self.groups.iter().map(|group| read(root, group)).collect();
+        Ok(groups?.concat())
+    }
+}
+
 /// Read pieces, each of a file of its own; `None` for a file that is absent.
 pub fn read(root: &Root, pieces: &[Piece]) -> Outcome<Vec<Option<Vec<u8>>>> {
     pieces.iter().map(|piece| read_one(root, piece)).collect()
+}
+
+/// The number of a group of pieces, and what its files hold.
+pub type Group = (usize, Vec<Option<Vec<u8>>>);
+
+/// Read the first group of pieces whose first file is present; `None` when there is no such group.
+pub fn read_first(root: &Root, groups: &[Vec<Piece>]) -> Outcome<Option<Group>> {
+    for (number, group) in groups.iter().enumerate() {
+        let Some((marker, others)) = group.split_first() else { continue };
+        let Some(bytes) = read_one(root, marker)? else { continue };
+        let mut found = vec![Some(bytes)];
+        found.append(&mut read(root, others)?);
+        return Ok(Some((number, found)));
+    }
+    Ok(None)
 }
 
 fn read_one(root: &Root, (key, start, length): &Piece) -> Outcome<Option<Vec<u8>>> {
@@ -49,6 +88,14 @@ mod tests {
         let wanted = [piece("a", 0, None), piece("a", 3, Some(9)), piece("a", 9, Some(1)), piece("inner/c", 0, None)];
         let found = read(&root, &wanted).unwrap();
         assert_eq!(found, [Some(b"alpha".to_vec()), Some(b"ha".to_vec()), Some(vec![]), None]);
+        let groups = [
+            vec![piece("c", 0, None), piece("a", 0, None)],
+            vec![piece("a", 0, None), piece("d", 0, None)],
+            vec![piece("inner", 0, None)],
+        ];
+        assert_eq!(read_first(&root, &groups).unwrap(), Some((1, vec![Some(b"alpha".to_vec()), None])));
+        assert_eq!(read_first(&root, &groups[..1]).unwrap(), None);
+        assert_eq!(read_first(&root, &groups[2..]).unwrap_err().kind, Kind::Unsafe);
         assert_eq!(read(&root, &[piece("inner/b", 1, None)]).unwrap()[0].as_ref().unwrap().len(), MOST);
         assert_eq!(read(&root, &[piece("inner/b", 0, None)]).unwrap_err().kind, Kind::Limit);
         assert_eq!(read(&root, &[piece("inner", 0, None)]).unwrap_err().kind, Kind::Unsafe);

@@ -6,7 +6,7 @@
 //! certain only when it is one of the settled ones and was left by the running system.
 
 use super::Root;
-use super::small_files::{self, Piece};
+use super::small_files::{self, Group, SmallFiles};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::pread;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -95,33 +95,26 @@ impl VersionProbe {
     }
 
     /// Read small files below the folder `root`, which is the folder of the lock file, while no
-    /// commit is under way: the sequence number, and what the files hold.
+    /// commit is under way: the sequence number, and the first group of `files` whose first file is
+    /// present, with its number.
     ///
-    /// `None` where that takes more than one call: a commit is not settled (or, without a lock file,
-    /// the name `journal` is taken), a file is large or no regular file, or one of the names `above`
-    /// is taken in the folder above, to which this one may belong.
-    #[allow(clippy::type_complexity, reason = "used once")]
+    /// `None` where that takes more than one call: a commit is not settled, the name `journal` is
+    /// taken, a file is large or no regular file, or one of the names `above` of `files` is taken in
+    /// the folder above, to which this one may belong.
     pub fn read_settled(
         &self,
         root: &Path,
         journal: &str,
-        above: &[String],
-        pieces: &[Piece],
-    ) -> Option<(Option<u64>, Vec<Option<Vec<u8>>>)> {
+        files: &SmallFiles,
+    ) -> Option<(Option<u64>, Option<Group>)> {
         let root = Root::open(root).ok()??;
         let name = Path::new(self.path.file_name()?);
         let read = || self.format.parse(&self.read_head(root.folder(), name)?);
         let before = read();
-        if before.is_some_and(|version| !version.certain) {
+        if before.is_some_and(|version| !version.certain) || root.may_have(journal) || files.may_be_part(&root) {
             return None;
         }
-        if before.is_none() && root.may_have(journal) {
-            return None;
-        }
-        if above.iter().any(|name| root.may_have(&format!("../{name}"))) {
-            return None;
-        }
-        let found = small_files::read(&root, pieces).ok()?;
+        let found = small_files::read_first(&root, &files.groups).ok()?;
         (read() == before).then(|| (before.map(|version| version.sequence), found))
     }
 

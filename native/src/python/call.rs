@@ -1,5 +1,5 @@
-//! One call from Python: what its thread keeps for the next one, the GIL given up, Ctrl-C
-//! heard, and the result handed over.
+//! One call from Python: the memory that its thread keeps for the next one, the GIL released, Ctrl-C
+//! handled, and the result handed over.
 
 use crate::array::scatter::Destination;
 use crate::array::workspace::Workspace;
@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 use std::cell::Cell;
 use std::sync::Mutex;
 
-/// What a thread keeps between calls, at the most.
+/// The most memory that a thread keeps between calls.
 pub const KEPT_BYTES: usize = 16 << 20;
 
 #[derive(Default)]
@@ -80,7 +80,7 @@ pub fn deliver<'py>(
     Ok(size.into_pyobject(py)?.into_any())
 }
 
-/// What `encode` makes, as `bytes`.
+/// The output of `encode`, as `bytes`.
 pub fn pack<'py>(
     py: Python<'py>,
     encode: impl FnOnce(&mut encode::Packer, &mut Kept, &Interrupt) -> Outcome<()> + Send,
@@ -91,7 +91,7 @@ pub fn pack<'py>(
         Ok(chunk)
     })?;
     let bytes = PyBytes::new(py, chunk.bytes());
-    // Back to the thread's scratch, so that the next call need not ask for memory.
+    // Kept for the next call of the thread, which then need not allocate.
     if chunk.capacity() <= KEPT_BYTES
         && let Some(mut kept) = KEPT.take()
     {

@@ -1,7 +1,7 @@
 //! The version of a dataset, and small files read together, for Python.
 
 use crate::files::Root;
-use crate::files::small_files::{self, Piece};
+use crate::files::small_files::{self, Piece, SmallFiles};
 use crate::files::version_probe::{LockFormat, VersionProbe};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -38,17 +38,35 @@ impl PyVersionProbe {
     }
 
     /// Read small files below the folder `root` while no commit is under way: the sequence number,
-    /// and what they hold. `None` where that takes more than one call.
+    /// and the first group of `files` whose first file is present, with its number. `None` where
+    /// that takes more than one call.
     fn read_settled<'py>(
         &self,
         py: Python<'py>,
         root: PathBuf,
         journal: &str,
-        above: Vec<String>,
-        pieces: Vec<Piece>,
-    ) -> Option<(Option<u64>, Contents<'py>)> {
-        let (number, found) = py.detach(|| self.0.read_settled(&root, journal, &above, &pieces))?;
-        Some((number, to_python(py, found)))
+        files: &PySmallFiles,
+    ) -> Option<(Option<u64>, Option<(usize, Contents<'py>)>)> {
+        let (number, found) = py.detach(|| self.0.read_settled(&root, journal, &files.0))?;
+        Some((number, found.map(|(group, found)| (group, to_python(py, found)))))
+    }
+}
+
+/// Small files below a folder that are read together, prepared once for many calls.
+#[pyclass(frozen, name = "SmallFiles")]
+pub struct PySmallFiles(SmallFiles);
+
+#[pymethods]
+impl PySmallFiles {
+    #[new]
+    fn new(groups: Vec<Vec<Piece>>, above: Vec<String>) -> Self {
+        Self(SmallFiles::new(groups, &above))
+    }
+
+    /// Read the files of all groups below the folder `root`, as `read_pieces` does.
+    fn read<'py>(&self, py: Python<'py>, root: PathBuf) -> Option<Contents<'py>> {
+        let found = py.detach(|| self.0.read(&Root::open(&root).ok()??).ok())?;
+        Some(to_python(py, found))
     }
 }
 

@@ -1,5 +1,7 @@
 """Blosc chunks: compress, decompress and inspect one chunk at a time.
 
+The names below are loaded on first use.
+
 >>> from ingot import blosc
 >>> chunk = blosc.compress(b"to be or not to be, " * 50, codec="zstd")
 >>> blosc.decompress(chunk)[:5], blosc.decompress_slice(chunk, 3, 5)

@@ -1,8 +1,7 @@
-"""Where the blocks and streams of a Blosc chunk lie.
+"""The blocks and streams of a Blosc chunk: where they lie and how long they are.
 
-Knows the block starts behind the header, the dictionary behind those and the length in front of
-every stream, and checks each against the bytes that exist before anybody uses them. Refuses to
-know what is inside a stream.
+The header is followed by the block starts, then by the dictionary if there is one; every stream
+has its length in front. All of them are checked against the bytes that exist before they are used.
 """
 
 import struct
@@ -36,10 +35,10 @@ _REPEATED_BYTE = 0x01
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stretch of stored bytes that decodes on its own.
+    """Stored bytes that are decoded on their own.
 
-    ``offset`` is where its data begin in the chunk, behind the four bytes of their length. A run
-    has a ``value``, the byte that it repeats, and no data but a token for values other than zero.
+    ``offset`` is where its data begin in the chunk, after the four bytes of their length. A run has
+    a ``value``, the byte that it repeats; its data are empty, or a token if the value is not zero.
 
     >>> Stream(offset=28, nbytes=1000, cbytes=250).ratio
     4.0
@@ -67,9 +66,9 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of the data that was filtered and compressed on its own.
+    """A part of the data that was filtered and compressed on its own.
 
-    ``offset`` is where its first stream's length lies in the chunk.
+    ``offset`` is where the length of its first stream lies in the chunk.
 
     >>> Block(0, 24, 2000, (Stream(28, 1000, 250), Stream(282, 1000, 1000))).cbytes
     1258
@@ -88,7 +87,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Where the bytes lie that the codec knew before the first block.
+    """The place of the dictionary: bytes that the codec has before the first block.
 
     >>> Dictionary(offset=40, nbytes=1000).stop
     1040
@@ -99,7 +98,7 @@ class Dictionary:
 
     @property
     def stop(self) -> int:
-        """Where the first block can begin."""
+        """The end of the dictionary, where the first block can begin."""
         return self.offset + self.nbytes
 
 
@@ -108,8 +107,8 @@ def locate(
 ) -> Iterator[Block]:
     """Yield blocks ``first`` to ``last`` (all by default) of a chunk whose header is checked.
 
-    Blocks need not be stored in order, but no two may share bytes: what they claim together may
-    not exceed what is stored, or a small chunk could ask for any amount of work.
+    Blocks need not be stored in order, but no two may share bytes: together they may not claim more
+    than is stored, because otherwise a small chunk could cause any amount of work.
 
     >>> header = ChunkHeader(flags=0x30, nbytes=40, blocksize=40, cbytes=16 + 4 + 4 + 10)
     >>> chunk = header.pack() + struct.pack("<ii", 20, 10) + bytes(10)
@@ -136,7 +135,7 @@ def locate(
 
 
 def locate_dictionary(header: ChunkHeader, chunk: "Buffer") -> Dictionary | None:
-    """Return where the dictionary of a chunk whose header is checked lies, if it has one.
+    """Return the place of the dictionary of a chunk whose header is checked, if it has one.
 
     >>> locate_dictionary(ChunkHeader(flags=0x30, nbytes=40, blocksize=40, cbytes=34), b"")
     """
@@ -161,7 +160,7 @@ def locate_dictionary(header: ChunkHeader, chunk: "Buffer") -> Dictionary | None
 
 
 def parse_starts(header: ChunkHeader, chunk: "Buffer", floor: int) -> tuple[int, ...]:
-    """Return where all blocks start, none of them before ``floor`` or behind the end.
+    """Return the starts of all blocks, checked to lie between ``floor`` and the end.
 
     >>> header = ChunkHeader(flags=0x30, nbytes=40, blocksize=40, cbytes=34)
     >>> parse_starts(header, header.pack() + struct.pack("<i", 20), 20)
@@ -171,7 +170,7 @@ def parse_starts(header: ChunkHeader, chunk: "Buffer", floor: int) -> tuple[int,
 
 
 def _first_byte(header: ChunkHeader, chunk: "Buffer") -> int:
-    """Return where blocks can begin: behind the block starts and the dictionary."""
+    """Return where blocks can begin: after the block starts and the dictionary."""
     dictionary = locate_dictionary(header, chunk)
     return header.data_start if dictionary is None else dictionary.stop
 
@@ -220,7 +219,7 @@ def _locate_stream(
 def _locate_run(
     header: ChunkHeader, chunk: "Buffer", offset: int, nbytes: int, length: int, name: str
 ) -> Stream:
-    """Make a run of a length of 0 and below: zeros, or a byte and a token that says so."""
+    """Return the run that a length of 0 or below stands for: zeros, or a byte with a token."""
     if not length:
         return Stream(offset, nbytes, 0, value=0)
     if offset >= header.cbytes:
@@ -241,7 +240,7 @@ def _locate_run(
 
 
 def _locate_variable(header: ChunkHeader, chunk: "Buffer") -> list[Block]:
-    """Return all blocks of variable length; each says its size and ends where the next begins."""
+    """Return all blocks of variable length: each states its size and ends at the next start."""
     floor = _first_byte(header, chunk)
     starts = parse_starts(header, chunk, floor)
     blocks = []
@@ -277,7 +276,7 @@ def _parse_length(header: ChunkHeader, chunk: "Buffer", offset: int, name: str) 
 
 
 def _check_expansion(header: ChunkHeader, stream: Stream, name: str) -> Stream:
-    """Pass a stream on whose claim is possible: the header cannot tell where there are runs."""
+    """Return a stream that can hold what it claims; with runs, the header cannot check that."""
     if stream.nbytes > stream.cbytes * LARGEST_EXPANSION[header.codec]:
         raise CorruptionError(
             f"Blosc chunk: stream {name} claims {stream.nbytes} bytes, "
@@ -287,8 +286,8 @@ def _check_expansion(header: ChunkHeader, stream: Stream, name: str) -> Stream:
 
 
 def _largest_stream(codec: str, nbytes: int) -> int:
-    """Return how long a stream may be: what does not shrink is stored as it is.
+    """Return the most bytes of a stream: data that do not shrink are stored as they are.
 
-    But C-Blosc 1 gave Snappy all the room it might ask for.
+    Snappy is the exception: C-Blosc 1 stored its streams even if they were longer than the data.
     """
     return 32 + nbytes + nbytes // 6 if codec == "snappy" else nbytes

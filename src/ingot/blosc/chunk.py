@@ -1,12 +1,6 @@
-"""Blosc chunks: the public functions on one chunk at a time, known as ``ingot.blosc``.
+"""The functions of ``ingot.blosc`` that encode and decode one chunk.
 
-Knows the arguments that make sense and says so when they do not; hands the work to the kernel in
-use. Refuses to know how the work is done.
-
->>> from ingot import blosc
->>> chunk = blosc.compress(b"to be or not to be, " * 50, codec="zstd")
->>> blosc.decompress(chunk)[:5], blosc.decompress_slice(chunk, 3, 5)
-(b'to be', b'be')
+They check their arguments and call the kernel in use (``ingot.native``).
 """
 
 import operator
@@ -17,10 +11,7 @@ import numpy as np
 
 from ingot import native
 from ingot.blosc import header, special
-from ingot.blosc.blocks import Block, Stream
-from ingot.blosc.header import HEADER_BYTES, LARGEST_BLOCK, LARGEST_CHUNK, ChunkHeader, Extension
-from ingot.blosc.inspection import Inspection, inspect
-from ingot.blosc.lazy import LazyChunk
+from ingot.blosc.header import HEADER_BYTES, LARGEST_BLOCK, LARGEST_CHUNK
 from ingot.errors import LimitError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,21 +22,15 @@ __all__ = [
     "FILTERS",
     "FILTERS_2",
     "LARGEST",
-    "Block",
-    "ChunkHeader",
-    "Extension",
-    "Inspection",
-    "LazyChunk",
-    "Stream",
+    "Filter",
     "compress",
     "constant",
     "decompress",
     "decompress_slice",
-    "inspect",
 ]
 
 CODECS = tuple(header.CODECS)
-"""The codecs that ``compress`` knows; every one of them is decoded as well."""
+"""The codecs of ``compress``; all of them are decoded as well."""
 
 FILTERS = ("shuffle", "bitshuffle")
 """The filters that a Blosc-1 chunk can have, one at a time."""
@@ -53,17 +38,18 @@ FILTERS = ("shuffle", "bitshuffle")
 FILTERS_2 = ("shuffle", "bitshuffle", "delta", "truncate", "bytedelta")
 """The filters that a Blosc-2 chunk can have, up to six in a row."""
 
-# C-Blosc2 mixes its buffers up when delta stands behind this place in a pipeline.
+# C-Blosc2 mixes up its buffers when delta follows this position in a pipeline.
 _LAST_DELTA = 2
 _DICTIONARY_CODECS = ("lz4", "lz4hc", "zstd")
 
 Filter: TypeAlias = str | tuple[str, int]
+"""A filter by its name, or by its name and its parameter."""
 
 LARGEST = LARGEST_CHUNK - HEADER_BYTES
 """The most bytes that one chunk can hold."""
 
-# The kernel, once it is known: the wrappers below run millions of times, and
-# asking for the kernel each time would cost more than decoding a small chunk.
+# The kernel, once it is chosen: the functions below run millions of times, and
+# finding the kernel each time would cost more than decoding a small chunk.
 _kernel: native.Kernel | None = None
 
 
@@ -84,10 +70,10 @@ def decompress(
 ) -> bytes | int:
     """Decode a whole chunk.
 
-    Without ``out`` the data come back as bytes; with it they are written to the start of that
-    buffer (writable, C-contiguous, at least as large; ``ValueError`` before anything is written
-    otherwise), and their number comes back. A chunk that holds more than ``limit`` bytes raises
-    ``LimitError``. ``threads`` is how many threads may share the work.
+    Without ``out`` the data are returned as bytes. With it they are written to the start of that
+    buffer, which must be writable, C-contiguous and large enough (otherwise ``ValueError`` is
+    raised before anything is written), and their number is returned. A chunk that holds more than
+    ``limit`` bytes raises ``LimitError``. ``threads`` is how many threads may share the work.
 
     >>> chunk = compress(b"spam" * 1000)
     >>> decompress(chunk) == b"spam" * 1000
@@ -118,8 +104,8 @@ def decompress_slice(
     """Decode items ``start`` to ``stop``, reading only the blocks that hold them.
 
     An item has the chunk's typesize. ``out`` and ``limit`` are those of ``decompress``; the limit
-    is held against the whole chunk. A range that does not lie in the chunk is a
-    ``SelectionError``: nothing counts from the end or is cut off.
+    applies to the whole chunk. A range that does not lie in the chunk raises ``SelectionError``:
+    negative positions do not count from the end, and ranges are not clipped.
 
     >>> chunk = compress(np.arange(1000), typesize=8)
     >>> np.frombuffer(decompress_slice(chunk, 500, 503), np.int64)
@@ -143,20 +129,21 @@ def compress(
 ) -> bytes:
     """Encode ``data``, any C-contiguous buffer, into one chunk.
 
-    ``typesize`` is the size of an item, which the filters and slices count in; ``None`` takes that
-    of the buffer. ``level`` runs from 0, stored, to 9, densest. ``blocksize`` is the size of the
-    blocks that compress and decode on their own; ``None`` takes 128 KiB (up to 512 in split blocks
+    ``typesize`` is the size of an item, the unit of filters and slices; ``None`` takes that of the
+    buffer. ``level`` runs from 0, stored, to 9, densest. ``blocksize`` is the size of the blocks,
+    which are encoded and decoded independently; ``None`` takes 128 KiB (up to 512 in split blocks
     of version 2), rounded down to whole items, which suits small reads. Data that do not get
     smaller are stored as they are, 16 bytes longer, or 32.
 
-    ``version`` is that of the Blosc format. Version 1 is read everywhere; ``filters`` is empty or
-    names one of ``FILTERS``. Version 2 takes up to six of ``FILTERS_2``, which are applied in the
-    order given: ``("truncate", bits)`` keeps so many bits of each mantissa, and loses the others.
-    It also finds data that are all zeros, NaN or one repeated item, and may use a ``dictionary``:
-    up to 32 KiB that blocks have in common, for LZ4 and Zstandard; ``"train"`` has the kernel
-    learn one from the data, where it can. ``split`` says whether each byte of the items gets a
-    stream of its own.
+    ``version`` is that of the Blosc format. Version 1 is read by all libraries; ``filters`` is
+    empty or names one of ``FILTERS``. Version 2 takes up to six of ``FILTERS_2``, which are applied
+    in the order given: ``("truncate", bits)`` keeps that many bits of each mantissa and loses the
+    others. Version 2 also stores data that are all zeros, NaN or one repeated item in a few bytes,
+    and can use a ``dictionary``: up to 32 KiB that blocks have in common, for LZ4 and Zstandard.
+    With ``"train"`` the kernel learns one from the data, if it can. ``split`` says whether each
+    byte of the items gets a stream of its own.
 
+    >>> from ingot.blosc import ChunkHeader
     >>> chunk = compress(np.arange(100_000), typesize=None, codec="zstd", filters=["bitshuffle"])
     >>> header = ChunkHeader.parse(chunk)
     >>> header.typesize, header.codec, header.filter, header.nbytes
@@ -202,11 +189,12 @@ def compress(
 
 
 def constant(value: "BytesLike | np.generic", nbytes: int) -> bytes:
-    """Return a Blosc-2 chunk of ``nbytes`` bytes that are ``value`` over and over.
+    """Return a Blosc-2 chunk of ``nbytes`` bytes that repeats ``value``.
 
-    The chunk is a header and at most one value, however much it holds. Zeros and NaN (the quiet
-    one of NumPy) have forms of their own.
+    The chunk is a header and at most one value, whatever its decoded size. Zeros and NaN (the quiet
+    NaN of NumPy) are stored without a value.
 
+    >>> from ingot.blosc import ChunkHeader
     >>> chunk = constant(np.float32(1.5), 4_000_000)
     >>> len(chunk), ChunkHeader.parse(chunk).typesize, ChunkHeader.parse(chunk).special
     (36, 4, 'value')
@@ -249,7 +237,7 @@ def _check_version(version: int, codec: str, split: str, dictionary: object) -> 
 
 
 def _only_filter(filters: Sequence[Filter]) -> str:
-    """Return the one filter of a Blosc-1 chunk by the kernel's name for it."""
+    """Return the kernel's name for the one filter of a Blosc-1 chunk."""
     if not filters:
         return "none"
     for name in filters:
@@ -263,7 +251,7 @@ def _only_filter(filters: Sequence[Filter]) -> str:
 
 
 def _number_filters(filters: Sequence[Filter], typesize: int) -> list[tuple[int, int]]:
-    """Return the pipeline of a Blosc-2 chunk by numbers, with metadata."""
+    """Return the filters of a Blosc-2 chunk as numbers with metadata."""
     steps = [_number_filter(step, typesize) for step in filters]
     deltas = [at for at, (number, _) in enumerate(steps) if header.FILTERS[number] == "delta"]
     if len(deltas) > 1 or any(at > _LAST_DELTA for at in deltas):
@@ -275,14 +263,14 @@ def _number_filters(filters: Sequence[Filter], typesize: int) -> list[tuple[int,
 
 
 def _number_filter(step: Filter, typesize: int) -> tuple[int, int]:
-    """Return a filter of a Blosc-2 chunk by its number, with its metadata."""
+    """Return a filter of a Blosc-2 chunk as its number and its metadata."""
     name, meta = (step, 0) if isinstance(step, str) else step
     if name not in FILTERS_2:
         raise ValueError(f"filter {name!r} is unknown to Blosc 2, known are {', '.join(FILTERS_2)}")
     if isinstance(step, str) and name == "truncate":
         raise ValueError("truncate needs the number of bits to keep: ('truncate', bits)")
     if name == "bytedelta" and not meta:
-        # Readers cannot tell the number of planes from the chunk when it is left open.
+        # Without it readers cannot derive the number of planes from the chunk.
         meta = typesize if typesize <= 255 else 1
     numbers = {known: number for number, known in header.FILTERS.items()}
     return numbers[name], _integer(f"metadata of {name}", meta, 0, 255)
@@ -316,5 +304,5 @@ def _flatten(data: Any) -> Any:
 
 
 def _item_size(data: "BytesLike") -> int:
-    """Return the size of one item; NumPy's dates have one, though no buffer format."""
+    """Return the size of one item; NumPy's dates have a size, but no buffer format."""
     return max(data.itemsize if isinstance(data, np.ndarray) else memoryview(data).itemsize, 1)

@@ -1,9 +1,9 @@
-"""The kernel's functions in NumPy: the chunk format written down as plainly as it can be.
+"""The Python kernel: the functions of the native kernel in NumPy, decoding first of all.
 
-Knows how a Blosc chunk is taken apart; ``ingot.blosc.encode`` puts it together. It is the twin
-of the native kernel: what runs where that one was not built, and what that one is tested against.
-Refuses to be fast, to use threads (the argument is there because the twin has it), and to decode
-anything whose claims the bytes do not bear out.
+It is the twin of the native kernel: it runs where the native kernel was not built, and the native
+kernel is tested against it. It is written to be plain, not fast, and uses no threads; the argument
+``threads`` exists because both kernels have the same signatures. ``ingot.blosc.encode`` has the
+encoding half.
 """
 
 import operator
@@ -38,7 +38,7 @@ __all__ = [
 def decompress(
     chunk: "BytesLike", out: "BytesLike | None" = None, threads: int = 1, limit: int = LARGEST_CHUNK
 ) -> bytes | int:
-    """Decode a whole chunk: into new bytes, or into ``out``, returning how many bytes.
+    """Decode a whole chunk into new bytes, or into ``out``; then return the number of bytes.
 
     >>> chunk = compress(b"spam" * 100, 4, "lz4", 5, "shuffle", 0)
     >>> decompress(chunk) == b"spam" * 100
@@ -59,7 +59,7 @@ def decompress_slice(
     out: "BytesLike | None" = None,
     limit: int = LARGEST_CHUNK,
 ) -> bytes | int:
-    """Decode items ``start`` to ``stop``, touching only the blocks that hold them.
+    """Decode items ``start`` to ``stop``, reading only the blocks that hold them.
 
     >>> decompress_slice(compress(b"spam" * 100, 1, "lz4", 5, "none", 0), 5, 8)
     b'pam'
@@ -77,7 +77,7 @@ def decompress_slice(
 
 
 def describe() -> Description:
-    """Name the kernel, its vector instructions and its codecs.
+    """Return the name of the kernel, its vector instructions and its codecs.
 
     >>> describe()["kernel"]
     'python'
@@ -131,7 +131,7 @@ def _decode(
     elif header.memcpyed:
         target[:] = source[header.header_bytes + begin : header.header_bytes + end]
     else:
-        decoder = _Decoder.of(header, source)
+        decoder = _ChunkDecoder.of(header, source)
         for at, decoded in decoder.blocks(begin, end):
             wanted = decoded[max(begin - at, 0) : end - at]
             place = max(at - begin, 0)
@@ -139,8 +139,8 @@ def _decode(
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoder:
-    """What all blocks of a chunk need to be decoded."""
+class _ChunkDecoder:
+    """What decoding needs of a chunk, the same for all its blocks."""
 
     header: ChunkHeader
     source: npt.NDArray[np.uint8]
@@ -148,14 +148,14 @@ class _Decoder:
     dictionary: bytes | None
 
     @classmethod
-    def of(cls, header: ChunkHeader, source: npt.NDArray[np.uint8]) -> "_Decoder":
+    def of(cls, header: ChunkHeader, source: npt.NDArray[np.uint8]) -> "_ChunkDecoder":
         place = locate_dictionary(header, source.data)
         dictionary = None if place is None else source[place.offset : place.stop].tobytes()
         pipeline = Pipeline(header.pipeline, header.typesize, header.partial_bitshuffle)
         return cls(header, source, pipeline, dictionary)
 
     def blocks(self, begin: int, end: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        """Yield the blocks that hold the bytes from ``begin`` to ``end``, each with its place."""
+        """Yield the blocks that hold the bytes ``begin`` to ``end``, decoded, with their starts."""
         reference = None
         for at, block in self._located(begin, end):
             if block.index and self.pipeline.has_delta and reference is None:

@@ -1,9 +1,9 @@
-"""How a Blosc chunk is put together: special values, blocks, streams, header.
+"""The encoding half of the Python kernel: special values, blocks, streams, header.
 
-Knows the layout of both generations as a writer makes it, and the policy where writers are free.
-Refuses to know how a stream is compressed and what a filter does, and to modify its input. LZ4HC
-is written as plain LZ4 at its densest, and a dictionary is stored for readers but not made use of:
-numcodecs, which compresses for this module, has neither.
+It writes chunks of Blosc 1 and of Blosc 2, and has the policy for what a writer may choose: the
+size of blocks, and whether they are split. Its input is never modified. LZ4HC is written as the
+densest plain LZ4, and a dictionary is stored but not used for compression, because numcodecs, which
+compresses the streams, has neither.
 """
 
 import struct
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 __all__ = ["SPLITS", "compress", "compress2", "train_dictionary"]
 
 SPLITS = ("auto", "always", "never")
-"""When ``compress2`` cuts blocks into one stream per byte of the item."""
+"""When ``compress2`` splits blocks into one stream per byte of the item."""
 
 _DEFAULT_BLOCK_BYTES = 128 << 10
 _STREAM_BYTES = 32 << 10
 _WIDEST_BLOCK_BYTES = 512 << 10
 _SMALLEST_COMPRESSED = 32
-# How many items a block must have for streams to be worth one each, by codec; each zlib stream
-# brings tables of its own.
+# How many items a block must have for splitting to pay, by codec; each zlib stream has tables of
+# its own.
 _FEWEST_SPLIT_ITEMS_1 = dict.fromkeys(("blosclz", "lz4", "lz4hc"), FEWEST_SPLIT_ITEMS) | {
     "zlib": 4096
 }
@@ -75,7 +75,7 @@ def compress(
     blocksize: int,
     threads: int = 1,
 ) -> bytes:
-    """Encode one Blosc-1 chunk; ``blocksize`` 0 leaves the block size to the policy.
+    """Encode one Blosc-1 chunk; with ``blocksize`` 0 the policy chooses the block size.
 
     >>> ChunkHeader.parse(compress(bytes(1 << 20), 6, "zstd", 5, "shuffle", 0)).blocksize
     131040
@@ -92,7 +92,7 @@ def compress(
     body = b""
     if level and source.size >= _SMALLEST_COMPRESSED:
         pipeline = Pipeline(_FILTER_STEPS[filter], typesize, partial_bitshuffle=False)
-        body = _Writer(pipeline, codec, level, block_bytes, split).pack(source, HEADER_BYTES)
+        body = _BlockWriter(pipeline, codec, level, block_bytes, split).pack(source, HEADER_BYTES)
     if not body or len(body) >= source.size:
         flags |= MEMCPYED
         body = source.tobytes()
@@ -117,10 +117,10 @@ def compress2(
     dictionary: "BytesLike | None" = None,
     threads: int = 1,
 ) -> bytes:
-    """Encode one Blosc-2 chunk; ``filters`` are numbers with their metadata, first one first.
+    """Encode one Blosc-2 chunk; ``filters`` are numbers with metadata, in the order applied.
 
     Data that are zeros, NaN or one repeated item become a header (and that item), unless ``level``
-    is 0; what a truncating filter would change first is compressed as usual.
+    is 0 or a truncating filter would change them.
 
     >>> len(compress2(bytes(1 << 20), 8, "lz4", 5, [(1, 0)]))
     32
@@ -138,14 +138,16 @@ def compress2(
         return special.pack(kind, source.size, typesize, source[:typesize].tobytes())
     block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
     splits = _splits_2(split, codec, level, pipeline, block_bytes)
-    # Each stream of a block is worth a length of its own.
+    # A split block has several streams, so it may be longer.
     wider = min(_WIDEST_BLOCK_BYTES, _STREAM_BYTES * typesize)
     if splits and not blocksize and wider > block_bytes:
         block_bytes = min(wider // (8 * typesize) * (8 * typesize), source.size)
         splits = _splits_2(split, codec, level, pipeline, block_bytes)
     body = b""
     if level and source.size >= _SMALLEST_COMPRESSED:
-        writer = _Writer(pipeline, codec, level, block_bytes, splits, runs=True, dictionary=known)
+        writer = _BlockWriter(
+            pipeline, codec, level, block_bytes, splits, runs=True, dictionary=known
+        )
         body = writer.pack(source, EXTENDED_HEADER_BYTES)
     stored = not body or len(body) >= source.size
     flags = SHUFFLE | BITSHUFFLE | CODECS[codec] << 5
@@ -171,9 +173,9 @@ def train_dictionary(
     blocksize: int = 0,
     split: str = "auto",
 ) -> bytes:
-    """Return the dictionary that is worth its room in such a chunk; empty bytes if none is.
+    """Return a dictionary that pays for its room in the chunk; empty bytes if none does.
 
-    None ever is here, since the encoders of this module make no use of it.
+    The result is always empty, because the encoders of this module do not use dictionaries.
 
     >>> train_dictionary(bytes(1000), 1, "zstd", 5, [])
     b''
@@ -182,8 +184,8 @@ def train_dictionary(
 
 
 @dataclass(frozen=True, slots=True)
-class _Writer:
-    """The choices that hold for all blocks of a chunk."""
+class _BlockWriter:
+    """The choices for all blocks of a chunk."""
 
     pipeline: Pipeline
     codec: str
@@ -209,7 +211,7 @@ class _Writer:
         for at in range(0, source.size, self.block_bytes):
             block = self.pipeline.apply(source[at : at + self.block_bytes], reference)
             if reference is None and self.pipeline.has_delta:
-                # Delta compares with what readers will see, which truncation has changed.
+                # Delta compares with the block that readers see, which truncation may have changed.
                 reference = self.pipeline.undo(block, None)
             whole = block.size == self.block_bytes
             yield block.reshape(self.pipeline.typesize if self.split and whole else 1, -1)
@@ -224,7 +226,7 @@ class _Writer:
 
 
 def _extension(pipeline: Pipeline, codec: str, blosc2_flags: int) -> Extension:
-    """Fill the slots from the end on, as C-Blosc2 does with a single filter."""
+    """Return the extension, its filter slots filled from the end, as C-Blosc2 does."""
     spare = ((0, 0),) * (EXTENSION_SLOTS - len(pipeline.steps))
     numbers, metas = zip(*spare, *pipeline.steps, strict=True)
     return Extension(numbers, COMPRESSORS[codec], 0, metas, 0, blosc2_flags)
@@ -269,9 +271,9 @@ def _check_extension(pipeline: Pipeline, split: str, codec: str, dictionary: byt
 
 
 def _choose_block_bytes(nbytes: int, typesize: int, requested: int) -> int:
-    """Return the block size: whole items, by the policy whole groups of eight of them.
+    """Return the block size: whole items, by the policy a multiple of eight items.
 
-    Data that fit in less make one block of their own, whatever their size.
+    Data that are smaller than that make one block, whatever their size.
     """
     unit = typesize if requested else 8 * typesize
     wanted = (requested or _DEFAULT_BLOCK_BYTES) // unit * unit
@@ -279,9 +281,9 @@ def _choose_block_bytes(nbytes: int, typesize: int, requested: int) -> int:
 
 
 def _splits_1(codec: str, filter: str, typesize: int, block_bytes: int) -> bool:
-    """Tell whether full blocks are split into one stream per byte of the item.
+    """Return whether full blocks are split into one stream per byte of the item.
 
-    Only what was shuffled has streams worth their own; readers of every version agree on the rest.
+    Splitting pays only after a shuffle. The other conditions are those of readers of all versions.
     """
     return (
         filter == "shuffle"
@@ -293,7 +295,7 @@ def _splits_1(codec: str, filter: str, typesize: int, block_bytes: int) -> bool:
 
 
 def _splits_2(split: str, codec: str, level: int, pipeline: Pipeline, block_bytes: int) -> bool:
-    """Tell the same for Blosc 2, whose readers go by the flag alone."""
+    """Return the same for Blosc 2, whose readers use the flag alone."""
     typesize = pipeline.typesize
     if split == "never" or not block_bytes or block_bytes % typesize:
         return False

@@ -1,8 +1,7 @@
-"""The filter pipeline of Blosc 2, on one block at a time, in NumPy.
+"""The filters of Blosc chunks in NumPy, one block at a time, and the pipeline of Blosc 2.
 
-Knows what every filter does to a block, in which order, and what its metadata byte means. Refuses
-to know about streams, codecs and headers. Nothing is done in place, so no filter can ever write
-into the caller's data; bytes behind the last whole item stay as they are in every filter.
+Filters return new arrays and never change their input. Bytes after the last whole item stay as they
+are in every filter.
 """
 
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ INT_TRUNC = 36
 
 Bytes = npt.NDArray[np.uint8]
 
-# The bits behind the leading one of a floating-point number, by its size in bytes.
+# The stored bits of the mantissa of a floating-point number, by its size in bytes.
 _MANTISSA_BITS = {4: 23, 8: 52}
 
 
@@ -42,10 +41,9 @@ _MANTISSA_BITS = {4: 23, 8: 52}
 class Pipeline:
     """Filters with their metadata, in the order in which a writer applies them.
 
-    ``partial_bitshuffle`` tells the two rules for bitshuffle apart: Blosc 2 filters the first
-    multiple of eight items, Blosc 1 a whole block or nothing. Both directions take the first
-    block of the chunk as readers see it, which delta compares the others with; ``None`` says that
-    the block is the first one itself.
+    ``partial_bitshuffle`` selects the rule for bitshuffle: Blosc 2 filters the first multiple of
+    eight items, Blosc 1 a whole block or nothing. ``reference`` is the decoded first block of the
+    chunk, with which delta compares the others; ``None`` means that the block is the first one.
 
     >>> pipeline = Pipeline(((DELTA, 0), (SHUFFLE, 0)), typesize=2)
     >>> filtered = pipeline.apply(np.array([1, 0, 2, 0, 3, 0], np.uint8), None)
@@ -59,16 +57,16 @@ class Pipeline:
 
     @property
     def has_delta(self) -> bool:
-        """Whether a block can be decoded only with the first one at hand."""
+        """Whether decoding a block needs the first block of the chunk."""
         return any(number == DELTA for number, _ in self.steps)
 
     @property
     def truncates(self) -> bool:
-        """Whether the data come back changed."""
+        """Whether decoded data differ from the original."""
         return any(number in (TRUNCATE, INT_TRUNC) for number, _ in self.steps)
 
     def apply(self, block: Bytes, reference: Bytes | None) -> Bytes:
-        """Filter a block; the input stays as it is."""
+        """Return a filtered block."""
         for number, meta in self.steps:
             if number == SHUFFLE:
                 block = shuffle(block, meta or self.typesize)
@@ -85,7 +83,7 @@ class Pipeline:
         return block
 
     def undo(self, block: Bytes, reference: Bytes | None) -> Bytes:
-        """Restore a block, the last filter first; what was truncated stays so."""
+        """Return a block with its filters undone, the last one first; truncated bits stay lost."""
         for number, meta in reversed(self.steps):
             if number == SHUFFLE:
                 block = unshuffle(block, meta or self.typesize)
@@ -110,6 +108,68 @@ class Pipeline:
                 _check_truncation(self.typesize, meta)
 
 
+def shuffle(block: Bytes, typesize: int) -> Bytes:
+    """Return the first bytes of all items, then the second ones, and so on.
+
+    Bytes after the last whole item stay where they are.
+
+    >>> shuffle(np.frombuffer(b"aAbBcC.", np.uint8), 2).tobytes()
+    b'abcABC.'
+    """
+    items = block.size // typesize
+    output = block.copy()
+    whole = block[: items * typesize].reshape(items, typesize)
+    output[: items * typesize].reshape(typesize, items)[:] = whole.T
+    return output
+
+
+def unshuffle(block: Bytes, typesize: int) -> Bytes:
+    """Undo ``shuffle``.
+
+    >>> unshuffle(np.frombuffer(b"abcABC.", np.uint8), 2).tobytes()
+    b'aAbBcC.'
+    """
+    items = block.size // typesize
+    output = block.copy()
+    planes = block[: items * typesize].reshape(typesize, items)
+    output[: items * typesize].reshape(items, typesize)[:] = planes.T
+    return output
+
+
+def bitshuffle(block: Bytes, typesize: int, partial: bool = False) -> Bytes:
+    """Return the lowest bits of all items, then the next ones, and so on.
+
+    Bit e of a row, counted from the lowest bit of its first byte, comes from item e. Only whole
+    groups of eight items can be filtered. If items are left over, Blosc 1 leaves the whole block
+    unchanged, Blosc 2 (``partial``) only those items.
+
+    >>> bitshuffle(np.array([1, 0, 1, 0, 0, 0, 0, 128], np.uint8), 1).tolist()
+    [5, 0, 0, 0, 0, 0, 0, 128]
+    """
+    items = _filtered_items(block.size // typesize, partial)
+    output = block.copy()
+    if items:
+        whole = block[: items * typesize].reshape(items, typesize)
+        rows = np.unpackbits(whole, axis=1, bitorder="little").T
+        output[: items * typesize] = np.packbits(rows, axis=1, bitorder="little").reshape(-1)
+    return output
+
+
+def unbitshuffle(block: Bytes, typesize: int, partial: bool = False) -> Bytes:
+    """Undo ``bitshuffle``.
+
+    >>> unbitshuffle(np.array([5, 0, 0, 0, 0, 0, 0, 128], np.uint8), 1).tolist()
+    [1, 0, 1, 0, 0, 0, 0, 128]
+    """
+    items = _filtered_items(block.size // typesize, partial)
+    output = block.copy()
+    if items:
+        rows = block[: items * typesize].reshape(8 * typesize, items // 8)
+        whole = np.unpackbits(rows, axis=1, bitorder="little").T
+        output[: items * typesize] = np.packbits(whole, axis=1, bitorder="little").reshape(-1)
+    return output
+
+
 def _check_truncation(typesize: int, bits: int) -> None:
     if typesize not in _MANTISSA_BITS:
         raise ValueError(f"truncate needs items of 4 or 8 bytes, they have {typesize}")
@@ -118,16 +178,8 @@ def _check_truncation(typesize: int, bits: int) -> None:
         raise ValueError(f"truncate keeps {bits} bits, items of {typesize} bytes have 0..{most}")
 
 
-def _word_of(typesize: int) -> int:
-    """Return how many bytes delta takes at a time."""
-    if typesize in (1, 2, 4, 8):
-        return typesize
-    return 1 if typesize % 8 else 8
-
-
-def _words(block: Bytes, word: int) -> npt.NDArray[np.unsignedinteger]:
-    """Return the whole words of a block, as a view."""
-    return block[: block.size // word * word].view(f"<u{word}")
+def _filtered_items(items: int, partial: bool) -> int:
+    return items - items % 8 if partial or items % 8 == 0 else 0
 
 
 def _apply_delta(block: Bytes, typesize: int, reference: Bytes | None) -> Bytes:
@@ -150,6 +202,18 @@ def _undo_delta(block: Bytes, typesize: int, reference: Bytes | None) -> Bytes:
     else:
         words ^= _words(reference, word)[: words.size]
     return output
+
+
+def _words(block: Bytes, word: int) -> npt.NDArray[np.unsignedinteger]:
+    """Return the whole words of a block, as a view."""
+    return block[: block.size // word * word].view(f"<u{word}")
+
+
+def _word_of(typesize: int) -> int:
+    """Return the bytes of the words that delta works on."""
+    if typesize in (1, 2, 4, 8):
+        return typesize
+    return 1 if typesize % 8 else 8
 
 
 def _truncate(block: Bytes, typesize: int, bits: int) -> Bytes:
@@ -176,76 +240,6 @@ def _undo_bytedelta(block: Bytes, planes: int) -> Bytes:
 
 
 def _rows(block: Bytes, planes: int) -> Bytes:
-    """Return a block as its byte planes, without what is behind them."""
+    """Return a block as its byte planes, without the bytes after them."""
     length = block.size // planes
     return block[: planes * length].reshape(planes, length)
-
-
-def shuffle(block: npt.NDArray[np.uint8], typesize: int) -> npt.NDArray[np.uint8]:
-    """Bring the first bytes of all items together, then the second ones, and so on.
-
-    Bytes behind the last whole item stay where they are.
-
-    >>> shuffle(np.frombuffer(b"aAbBcC.", np.uint8), 2).tobytes()
-    b'abcABC.'
-    """
-    items = block.size // typesize
-    output = block.copy()
-    whole = block[: items * typesize].reshape(items, typesize)
-    output[: items * typesize].reshape(typesize, items)[:] = whole.T
-    return output
-
-
-def unshuffle(block: npt.NDArray[np.uint8], typesize: int) -> npt.NDArray[np.uint8]:
-    """Undo ``shuffle``.
-
-    >>> unshuffle(np.frombuffer(b"abcABC.", np.uint8), 2).tobytes()
-    b'aAbBcC.'
-    """
-    items = block.size // typesize
-    output = block.copy()
-    planes = block[: items * typesize].reshape(typesize, items)
-    output[: items * typesize].reshape(items, typesize)[:] = planes.T
-    return output
-
-
-def bitshuffle(
-    block: npt.NDArray[np.uint8], typesize: int, partial: bool = False
-) -> npt.NDArray[np.uint8]:
-    """Bring the lowest bits of all items together, then the next ones, and so on.
-
-    Bit e of a row, counted from the lowest bit of its first byte, comes from item e. Only whole
-    groups of eight items can be filtered. Where some are left over, Blosc 1 leaves the block
-    alone; Blosc 2 (``partial``) leaves those items alone.
-
-    >>> bitshuffle(np.array([1, 0, 1, 0, 0, 0, 0, 128], np.uint8), 1).tolist()
-    [5, 0, 0, 0, 0, 0, 0, 128]
-    """
-    items = _filtered_items(block.size // typesize, partial)
-    output = block.copy()
-    if items:
-        whole = block[: items * typesize].reshape(items, typesize)
-        rows = np.unpackbits(whole, axis=1, bitorder="little").T
-        output[: items * typesize] = np.packbits(rows, axis=1, bitorder="little").reshape(-1)
-    return output
-
-
-def unbitshuffle(
-    block: npt.NDArray[np.uint8], typesize: int, partial: bool = False
-) -> npt.NDArray[np.uint8]:
-    """Undo ``bitshuffle``.
-
-    >>> unbitshuffle(np.array([5, 0, 0, 0, 0, 0, 0, 128], np.uint8), 1).tolist()
-    [1, 0, 1, 0, 0, 0, 0, 128]
-    """
-    items = _filtered_items(block.size // typesize, partial)
-    output = block.copy()
-    if items:
-        rows = block[: items * typesize].reshape(8 * typesize, items // 8)
-        whole = np.unpackbits(rows, axis=1, bitorder="little").T
-        output[: items * typesize] = np.packbits(whole, axis=1, bitorder="little").reshape(-1)
-    return output
-
-
-def _filtered_items(items: int, partial: bool) -> int:
-    return items - items % 8 if partial or items % 8 == 0 else 0

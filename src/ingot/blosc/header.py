@@ -1,10 +1,9 @@
 """The header of a Blosc chunk.
 
-Knows the 16 bytes in front of every chunk, the 16 more that Blosc 2 puts behind them, and the
-geometry they imply: how many blocks, how large, in how many streams, behind which filters. A
-``ChunkHeader`` that exists is consistent in itself; ``parse`` also holds it against the bytes that
-are stored. Refuses to know where the blocks lie (``ingot.blosc.blocks``), what a filter does
-(``ingot.blosc.filters``) and how a stream is decoded.
+Every chunk begins with 16 bytes; Blosc 2 adds 16 more. They determine how many blocks a chunk has,
+how large these are, their streams and their filters. A ``ChunkHeader`` is always consistent in
+itself; ``parse`` also checks it against the bytes that are stored. Where the blocks lie is the
+subject of ``ingot.blosc.blocks``.
 """
 
 import struct
@@ -60,10 +59,10 @@ FORMATS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """The stream formats, in the order of their numbers in the flags."""
 
 CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 1, "snappy": 2, "zlib": 3, "zstd": 4}
-"""The codecs that make streams, with the number of the format each of them makes."""
+"""The codecs, with the number of the stream format that each of them writes."""
 
 COMPRESSORS = {"blosclz": 0, "lz4": 1, "lz4hc": 2, "snappy": 3, "zlib": 4, "zstd": 5}
-"""The codecs by the numbers that Blosc 2 writes into ``codec_id``."""
+"""The codecs, with the numbers that Blosc 2 writes into ``codec_id``."""
 
 FILTERS = {
     1: "shuffle",
@@ -73,10 +72,10 @@ FILTERS = {
     35: "bytedelta",
     36: "int_trunc",
 }
-"""The filters that are undone, by the numbers of Blosc 2. Nothing else is ever looked up."""
+"""The filters that can be decoded, by the numbers of Blosc 2."""
 
 SPECIALS = ("none", "zeros", "nan", "value", "uninitialised")
-"""What a whole chunk can be made of instead of blocks, in the order of their numbers."""
+"""The special values that a chunk can have instead of blocks, in the order of their numbers."""
 
 EXTENSION_SLOTS = 6
 """How many filters an extended header has room for."""
@@ -102,7 +101,7 @@ FEWEST_SPLIT_ITEMS = 128
 # on each 255 bytes of a match; Deflate 2 bits on 258; Zstandard 4 bytes on a run of 128 KiB.
 LARGEST_EXPANSION = {"blosclz": 255, "lz4": 255, "snappy": 255, "zlib": 1032, "zstd": 2**15}
 
-# From this version on the split flag alone decides, and bitshuffle filters what it can.
+# From this version on the split flag alone decides, and bitshuffle may filter part of a block.
 _BLOSC_2 = 3
 
 _FIELDS = struct.Struct("<BBBBiii")
@@ -113,7 +112,7 @@ _EXTENSION_FIELDS = struct.Struct("<6sBB6sBB")
 class Extension:
     """The second half of an extended, 32-byte header (Blosc 2).
 
-    ``codec_id`` numbers compressors, not stream formats, and counts only when the flags say so.
+    ``codec_id`` numbers compressors, not stream formats, and is used only when the flags say so.
 
     >>> Extension.parse(bytes([0, 0, 0, 0, 0, 1, 5]) + bytes(9)).filters
     (0, 0, 0, 0, 0, 1)
@@ -128,7 +127,7 @@ class Extension:
 
     @classmethod
     def parse(cls, chunk: "Buffer", offset: int = 0) -> "Extension":
-        """Read the 16 bytes at ``offset``; whoever calls has made sure that they exist."""
+        """Read the 16 bytes at ``offset``; the caller has checked that they exist."""
         filters, codec_id, codec_meta, filters_meta, flags2, flags = _EXTENSION_FIELDS.unpack_from(
             chunk, offset
         )
@@ -148,7 +147,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
-    """Every field of a chunk's header, and what follows from them.
+    """The fields of a chunk's header, and what follows from them.
 
     >>> header = ChunkHeader(flags=0x21, typesize=8, nbytes=8000, blocksize=4000, cbytes=400)
     >>> header.codec, header.filter, header.block_count, header.streams_of(0)
@@ -187,7 +186,7 @@ class ChunkHeader:
     def parse(cls, chunk: "BytesLike", stored: int | None = None) -> "ChunkHeader":
         """Read the header at the start of ``chunk``.
 
-        ``stored`` says how many bytes of the chunk exist when ``chunk`` is only its beginning.
+        ``stored`` is how many bytes of the chunk exist, if ``chunk`` is only its beginning.
         """
         view = memoryview(cast("Buffer", chunk))
         available = view.nbytes if stored is None else stored
@@ -224,7 +223,7 @@ class ChunkHeader:
 
     @property
     def extended(self) -> bool:
-        """Whether the header has 32 bytes; the shuffle bits then say nothing about shuffling."""
+        """Whether the header has 32 bytes; the shuffle bits then have no meaning of their own."""
         return self.flags & (SHUFFLE | BITSHUFFLE) == SHUFFLE | BITSHUFFLE
 
     @property
@@ -234,21 +233,21 @@ class ChunkHeader:
 
     @property
     def codec(self) -> str:
-        """The name of the stream format; LZ4 and LZ4HC share one. Says nothing if memcpyed."""
+        """The name of the stream format; LZ4 and LZ4HC share one. Without meaning if memcpyed."""
         return (*FORMATS, "reserved", "user-defined", "super-chunk")[self.flags >> 5]
 
     @property
     def filter(self) -> Literal["none", "shuffle", "bitshuffle"]:
-        """The filter that the flags name; an extended header keeps its filters elsewhere."""
+        """The filter in the flags; an extended header has its filters in the extension."""
         if self.extended or not self.flags & (SHUFFLE | BITSHUFFLE):
             return "none"
         return "shuffle" if self.flags & SHUFFLE else "bitshuffle"
 
     @property
     def pipeline(self) -> tuple[tuple[int, int], ...]:
-        """The filters with their metadata, as the writer applied them; ``FILTERS`` names them.
+        """The filters with their metadata, in the order applied; ``FILTERS`` has their names.
 
-        The alpha version 3 had five slots; what stands in the sixth there means nothing.
+        The alpha version 3 had five slots, so the sixth is ignored there.
         """
         if self.extension is None:
             delta = ((3, 0),) if self.flags & DELTA else ()
@@ -260,13 +259,13 @@ class ChunkHeader:
 
     @property
     def special(self) -> str:
-        """What the whole chunk is made of: one of ``SPECIALS``, ``"none"`` if of its blocks."""
+        """The special value of the chunk, one of ``SPECIALS``; ``"none"`` if it has data."""
         number = 0 if self.extension is None else self.extension.blosc2_flags >> 4 & 7
         return SPECIALS[number] if number < len(SPECIALS) else "reserved"
 
     @property
     def variable(self) -> bool:
-        """Whether every block says its own size; ``blocksize`` is then their number."""
+        """Whether every block states its own size; ``blocksize`` is then the number of blocks."""
         return self.extension is not None and bool(self.extension.flags2 & VARIABLE)
 
     @property
@@ -277,17 +276,17 @@ class ChunkHeader:
 
     @property
     def lazy(self) -> bool:
-        """Whether the blocks are elsewhere: a layout for memory, never for files."""
+        """Whether the blocks are stored elsewhere: a layout for memory, never for files."""
         return self.extension is not None and bool(self.extension.blosc2_flags & LAZY)
 
     @property
     def memcpyed(self) -> bool:
-        """Whether the data follow the header as they are, unfiltered and without blocks."""
+        """Whether the data follow the header unfiltered, uncompressed and without blocks."""
         return bool(self.flags & MEMCPYED) and self.special == "none"
 
     @property
     def block_bytes(self) -> int:
-        """The size of all blocks but the last: ``blocksize``, which may claim more than all."""
+        """The size of all blocks but the last: ``blocksize``, or ``nbytes`` if that is less."""
         return min(self.blocksize, self.nbytes)
 
     @property
@@ -299,7 +298,7 @@ class ChunkHeader:
 
     @property
     def data_start(self) -> int:
-        """Where the block starts end, and the dictionary or the first block can begin."""
+        """The end of the block starts, where the dictionary or the first block can begin."""
         return self.header_bytes + 4 * self.block_count
 
     @property
@@ -311,8 +310,8 @@ class ChunkHeader:
     def split(self) -> bool:
         """Whether full blocks hold one stream per byte of the item.
 
-        Blosc 2 goes by the flag. Chunks of Blosc 1 that are older than the flag leave it clear and
-        rely on readers to apply the whole rule.
+        In Blosc 2 the flag decides. Chunks of Blosc 1 may be older than the flag and leave it
+        clear, so readers apply the whole rule.
         """
         if self.flags & UNSPLIT or self.variable:
             return False
@@ -331,11 +330,11 @@ class ChunkHeader:
         return min(self.block_bytes, self.nbytes - block * self.block_bytes)
 
     def streams_of(self, block: int) -> int:
-        """Return how many streams block number ``block`` has; a short one is never split."""
+        """Return how many streams block number ``block`` has; a short block is never split."""
         return self.typesize if self.split and self.bytes_of(block) == self.block_bytes else 1
 
     def check_decodable(self, limit: int = LARGEST_CHUNK) -> None:
-        """Raise unless the chunk is one that Ingot decodes and its claims are possible."""
+        """Raise unless Ingot can decode the chunk and its fields are possible."""
         self._check_supported()
         if self.nbytes > limit:
             raise LimitError(
@@ -444,7 +443,7 @@ class ChunkHeader:
                 f"into {self.typesize} equal streams"
             )
         payload = self.cbytes - self.data_start
-        # A run takes no room beside its length, however long it is: only Blosc 2 has runs.
+        # Only Blosc 2 has runs, which take no room beside their length.
         if not self.extended and self.nbytes > payload * LARGEST_EXPANSION[self.codec]:
             raise CorruptionError(
                 f"Blosc chunk: nbytes claims {self.nbytes} bytes, "

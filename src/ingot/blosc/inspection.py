@@ -1,7 +1,6 @@
-"""The inside of a Blosc chunk, laid open.
+"""Inspection of a Blosc chunk: its header, blocks and streams, as text and as JSON.
 
-Knows how to describe a chunk to people and to programs: every field of the header, every block,
-every stream. Pure Python, from the bytes alone, whichever kernel runs. Refuses to decode.
+It needs no kernel, and decodes nothing.
 """
 
 from collections.abc import Iterator
@@ -23,10 +22,9 @@ _BIG_ENDIAN = 0x02
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a chunk is made of; ``print`` it for a map.
+    """The parts of a chunk; ``print`` shows a map of them.
 
-    An empty chunk has no blocks, and neither has one that is stored as it is or holds a special
-    value.
+    A chunk that is empty, stored uncompressed or special has no blocks.
 
     >>> print(inspect(bytes.fromhex("02013201 03000000 03000000 13000000 616263")))
     Blosc chunk: 3 bytes in 19 (ratio 0.16)
@@ -44,7 +42,7 @@ class Inspection:
         return self.header.nbytes / self.header.cbytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as nested dicts and lists of what JSON knows."""
+        """Return the same as nested dicts and lists for JSON."""
         header = self.header
         described = asdict(header) | {
             "codec": header.codec,
@@ -88,7 +86,7 @@ class Inspection:
 
 
 def inspect(chunk: "BytesLike") -> Inspection:
-    """Lay a chunk open; what does not fit together raises as it would when decoding.
+    """Return the parts of a chunk; a malformed chunk raises the error that decoding would.
 
     >>> inspect(bytes.fromhex("02013201 03000000 03000000 13000000 616263")).header.typesize
     1
@@ -100,7 +98,7 @@ def inspect(chunk: "BytesLike") -> Inspection:
 
 
 def _named_filters(header: ChunkHeader) -> list[tuple[str, int]]:
-    """Return the pipeline by names; filters that are not undone keep their numbers."""
+    """Return the filters by name; those that cannot be decoded keep their numbers."""
     return [(FILTERS.get(number, str(number)), meta) for number, meta in header.pipeline]
 
 
@@ -122,7 +120,7 @@ def _describe_layout(header: ChunkHeader) -> str:
 
 
 def _describe_flags(flags: int) -> str:
-    """Name the bits that say something of the data; the writer's byte order never does."""
+    """Return the flags as text; the writer's byte order has no effect on the data."""
     return f"{flags:#04x}" + (" (big-endian writer)" if flags & _BIG_ENDIAN else "")
 
 

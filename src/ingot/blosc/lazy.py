@@ -1,8 +1,8 @@
-"""Chunks whose blocks are elsewhere: in a file, behind a network.
+"""Lazy chunks: Blosc chunks whose blocks stay in a file or in a remote store.
 
-Knows which bytes of a stored chunk a slice needs, fetches those and no others, and knows the lazy
-layout that C-Blosc2 keeps in memory for the same end: header, block starts, trailer. Refuses to
-know where the bytes come from: a ``read(start, length)`` function brings them.
+A lazy chunk finds the bytes of a stored chunk that a slice needs and fetches only those, by a
+function ``read(start, length)``. C-Blosc2 has a layout in memory for the same purpose (header,
+block starts, trailer), which is parsed and packed here too.
 """
 
 import operator
@@ -33,9 +33,9 @@ Read: TypeAlias = Callable[[int, int], "Buffer"]
 """Returns ``length`` bytes from ``start`` on, counted from the chunk's first byte."""
 
 Extent: TypeAlias = tuple[int, int]
-"""Where a range of bytes starts and how long it is."""
+"""The start and the length of a range of bytes."""
 
-# Bytes that nobody asked for cost less than another request, up to here.
+# Fetching up to this many unneeded bytes costs less than another request.
 _SMALLEST_GAP = 4096
 
 _CBYTES = struct.Struct("<12xi")
@@ -44,11 +44,11 @@ _TRAILER = struct.Struct("<iq")
 
 @dataclass(frozen=True, slots=True)
 class LazyChunk:
-    """A chunk without its blocks: what is needed to fetch and decode some of them.
+    """A chunk without its blocks, which fetches and decodes those that are needed.
 
-    ``prefix`` is the stored chunk up to its first block (with the dictionary, where there is one;
-    a value, where that is all). ``number`` and ``offset`` are the chunk's place in a frame. What
-    was parsed from the lazy layout has no dictionary yet: it is fetched with the blocks.
+    ``prefix`` is the stored chunk up to its first block, including a dictionary or a special value.
+    ``number`` and ``offset`` are the place of the chunk in a frame. A chunk that was parsed from
+    the lazy layout has no dictionary yet; it is fetched with the blocks.
 
     >>> from ingot import blosc
     >>> stored = blosc.compress(bytes(range(250)) * 400, filters=[], blocksize=10_000)
@@ -68,7 +68,7 @@ class LazyChunk:
 
     @classmethod
     def build(cls, read: Read, number: int = 0, offset: int = 0) -> "LazyChunk":
-        """Fetch what stands before the blocks, in two or three requests."""
+        """Fetch the part before the blocks, in two or three requests."""
         head = bytes(read(0, EXTENDED_HEADER_BYTES))
         stored = _claimed_bytes(head)
         header = ChunkHeader.parse(head[:stored], stored)
@@ -85,9 +85,9 @@ class LazyChunk:
 
     @classmethod
     def parse(cls, lazy: "Buffer") -> "LazyChunk":
-        """Read the lazy layout, in which a dictionary has no place.
+        """Parse the lazy layout of C-Blosc2, which never contains a dictionary.
 
-        Only C-Blosc2's own header, with 32 bytes, can say that it is lazy.
+        Only an extended header, of 32 bytes, can mark a chunk as lazy.
         """
         raw = bytes(lazy)
         marked = ChunkHeader.parse(raw, _claimed_bytes(raw))
@@ -118,7 +118,7 @@ class LazyChunk:
             raise UnsupportedError("only Blosc 2 chunks with data of their own have a lazy layout")
         marked = replace(extension, blosc2_flags=extension.blosc2_flags | LAZY)
         header = replace(self.header, extension=marked)
-        # Room for block starts is there even where the data have no blocks.
+        # The layout has room for block starts even if the data have no blocks.
         starts = self.starts or (0,) * _lazy_blocks(self.header)
         sizes = self.sizes or _plain_sizes(self.header)
         return (
@@ -162,7 +162,7 @@ class LazyChunk:
         return part[begin - before : end - before]
 
     def _missing(self) -> list[Extent]:
-        """Return where the dictionary lies, if it was not fetched yet: in front of all blocks."""
+        """Return the extent of the dictionary, which precedes all blocks, unless it is fetched."""
         start = self.header.data_start
         if not self.header.has_dictionary or len(self.prefix) > start:
             return []
@@ -190,9 +190,9 @@ class LazyChunk:
         return first * self.header.typesize, last * self.header.typesize
 
     def _needed(self, begin: int, end: int) -> list[int]:
-        """Return the blocks that hold these bytes; with delta also the first one.
+        """Return the numbers of the blocks that hold these bytes; with delta also the first one.
 
-        Blocks of variable length say their size only where they are stored: all are needed.
+        Blocks of variable length have their sizes in the blocks themselves, so all are needed.
         """
         header = self.header
         if header.variable:
@@ -203,11 +203,11 @@ class LazyChunk:
         return [0, *blocks] if delta and blocks[0] else blocks
 
     def _skipped(self, needed: list[int]) -> int:
-        """Return how many blocks lie between the place of the last in the chunk and in the part."""
+        """Return how many blocks of the chunk before the last needed one are not needed."""
         return needed[-1] - len(needed) + 1
 
     def _extract(self, needed: list[int], fetched: dict[int, bytes]) -> bytes:
-        """Return a chunk of the needed blocks alone, which any kernel decodes."""
+        """Return a chunk of only the needed blocks, which any kernel decodes."""
         header = self.header
         bodies = [_cut(fetched, self.starts[index], self.sizes[index]) for index in needed]
         before = self.prefix[header.data_start :]
@@ -225,7 +225,7 @@ class LazyChunk:
         if header.variable:
             return header
         nbytes = sum(map(header.bytes_of, needed))
-        # A short last block is never split; alone in a chunk it would pass for a whole one.
+        # A short last block is never split; alone in a chunk it would count as a full one.
         flags = header.flags | (UNSPLIT if nbytes < header.block_bytes else 0)
         return replace(header, flags=flags, nbytes=nbytes, blocksize=header.block_bytes)
 
@@ -240,14 +240,14 @@ def _fetch(read: Read, start: int, length: int) -> bytes:
 
 
 def _claimed_bytes(head: bytes) -> int:
-    """Return how long the chunk says it is: nobody else knows as long as it is elsewhere."""
+    """Return the length that the header claims: while blocks are elsewhere, the only source."""
     if len(head) < HEADER_BYTES:
         return len(head)
     return max(int(_CBYTES.unpack_from(head)[0]), HEADER_BYTES)
 
 
 def _fetch_dictionary(read: Read, header: ChunkHeader, prefix: bytes) -> bytes:
-    """Return the dictionary with its length; nothing where there is none."""
+    """Return the dictionary with its length; empty bytes if there is none."""
     if not header.has_dictionary:
         return b""
     length = _fetch(read, header.data_start, min(4, header.cbytes - header.data_start))
@@ -256,7 +256,7 @@ def _fetch_dictionary(read: Read, header: ChunkHeader, prefix: bytes) -> bytes:
 
 
 def _lazy_blocks(header: ChunkHeader) -> int:
-    """Return how many blocks the lazy layout has room for; data as they are count as well."""
+    """Return how many blocks the lazy layout has room for, uncompressed data included."""
     return header.block_count or -(-header.nbytes // max(header.blocksize, 1))
 
 
@@ -265,14 +265,14 @@ def _plain_sizes(header: ChunkHeader) -> tuple[int, ...]:
 
 
 def _sizes(starts: tuple[int, ...], cbytes: int) -> tuple[int, ...]:
-    """Return the room of each block: up to the next start, whichever block that belongs to."""
+    """Return the room of each block: from its start to the next start in the chunk."""
     ordered = sorted({*starts, cbytes})
     following = dict(pairwise(ordered))
     return tuple(following[start] - start for start in starts)
 
 
 def _join(extents: Iterable[Extent]) -> Iterator[Extent]:
-    """Yield the extents in order, close neighbours as one."""
+    """Yield the extents in order, joined where the gap is small."""
     start = end = -1
     for at, length in sorted(extents):
         if start >= 0 and at <= end + _SMALLEST_GAP:

@@ -1,7 +1,6 @@
-"""Chunks of Blosc 2 that say in a few bytes what all of their data are.
+"""Special chunks of Blosc 2: a header that states the value of all data, and no blocks.
 
-Knows the special values (zeros, NaN, one repeated value, nothing yet), how to find them in data,
-how to pack them, and which bytes they stand for. Refuses to know about blocks, and about numcodecs.
+The special values are zeros, NaN, one repeated value, and uninitialised.
 """
 
 import numpy as np
@@ -26,14 +25,14 @@ _NO_FILTERS = (0,) * EXTENSION_SLOTS
 
 
 def find(source: npt.NDArray[np.uint8], typesize: int) -> str | None:
-    """Return what all of the data are: ``"zeros"``, ``"nan"``, ``"value"``, or ``None``.
+    """Return the special value of data: ``"zeros"``, ``"nan"``, ``"value"``, or ``None``.
 
     >>> find(np.full(8, 7, np.uint8), 1), find(np.arange(8, dtype=np.uint8), 1)
     ('value', None)
     """
     if not source.size:
         return None
-    # The first item decides in most cases, and costs nothing to look at.
+    # The first item decides in most cases, and is cheap to check.
     if not source[:typesize].any() and not source.any():
         return "zeros"
     if source.size % typesize or not np.array_equal(source[typesize:], source[:-typesize]):
@@ -42,7 +41,7 @@ def find(source: npt.NDArray[np.uint8], typesize: int) -> str | None:
 
 
 def pack(kind: str, nbytes: int, typesize: int, value: bytes) -> bytes:
-    """Return the chunk that says ``kind`` of all its bytes; only ``"value"`` stores ``value``.
+    """Return a special chunk of a ``kind``; only ``"value"`` stores ``value``.
 
     >>> pack("zeros", 1000, 4, b"").hex(" ", 16)
     '05010504e8030000e803000020000000 00000000000000000000000000000010'
@@ -61,7 +60,7 @@ def pack(kind: str, nbytes: int, typesize: int, value: bytes) -> bytes:
 
 
 def unpack(header: ChunkHeader, chunk: npt.NDArray[np.uint8]) -> bytes:
-    """Return the bytes that a special chunk repeats; nothing uninitialised is ever shown.
+    """Return the bytes that a special chunk repeats; uninitialised data read as zeros.
 
     >>> chunk = np.frombuffer(pack("value", 1000, 4, b"spam"), np.uint8)
     >>> unpack(ChunkHeader.parse(chunk), chunk)

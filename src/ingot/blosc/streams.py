@@ -1,9 +1,8 @@
-"""The compressed streams inside a Blosc chunk, one codec each.
+"""The compressed streams of a Blosc chunk, encoded and decoded by codec.
 
-Knows how each codec's stream is made and undone, and that a stream must decode to exactly the
-bytes expected of it, ending where its bytes end, without ever asking for more memory than that.
-Refuses to know about blocks and filters. LZ4 and Zstandard come from numcodecs, zlib from the
-standard library; BloscLZ, Snappy and Zstandard with a dictionary are our own.
+A stream must decode to exactly the expected number of bytes and end with its last byte; no more
+memory than that is allocated. LZ4 and Zstandard come from numcodecs, zlib from the standard
+library; BloscLZ, Snappy and Zstandard with a dictionary come from ``ingot.blosc.pure``.
 """
 
 import zlib
@@ -31,7 +30,7 @@ _LZ4_SHORTEST_MATCH = 9
 
 
 def encode(codec: str, data: bytes, level: int) -> bytes:
-    """Compress ``data`` (not empty) at ``level`` 1 to 9; it may come out longer than the data.
+    """Compress ``data`` (not empty) at ``level`` 1 to 9; the result may be longer than the data.
 
     >>> len(encode("zlib", bytes(1000), 5)) < 30
     True
@@ -40,9 +39,10 @@ def encode(codec: str, data: bytes, level: int) -> bytes:
 
 
 def decode(codec: str, stream: bytes, nbytes: int, dictionary: bytes | None = None) -> bytes:
-    """Decompress a stream of a format of the header; exactly ``nbytes`` bytes come out.
+    """Decompress a stream in one of the formats of the header to exactly ``nbytes`` bytes.
 
-    Only LZ4 and Zstandard use a ``dictionary``; the others may be given one, as some writers do.
+    Only LZ4 and Zstandard use a ``dictionary``; for other codecs it is ignored, because some
+    writers store one.
 
     >>> decode("zlib", encode("zlib", b"spam" * 100, 5), 400) == b"spam" * 100
     True
@@ -56,7 +56,7 @@ def decode(codec: str, stream: bytes, nbytes: int, dictionary: bytes | None = No
 
 
 def _encode_lz4(data: bytes, level: int) -> bytes:
-    # numcodecs puts the decoded length in front; a Blosc stream has none.
+    # numcodecs writes the decoded length first; a Blosc stream does not have it.
     return bytes(lz4.compress(data, 10 - level))[4:]
 
 
@@ -82,9 +82,10 @@ def _decode_lz4(stream: bytes, nbytes: int) -> bytes:
 def _decode_lz4_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
     """Decode a stream whose matches may reach back into ``dictionary``.
 
-    numcodecs knows no dictionaries. So the stream is given a beginning that decodes to as much as
-    any match can reach, ending with the dictionary: literals, and the match that must follow them.
-    What lies before the dictionary is filled in two ways, so that reaching there shows.
+    numcodecs has no dictionaries. The stream therefore gets a beginning that decodes to as much as
+    any match can reach and ends with the dictionary: literals, and the match that must follow them.
+    The bytes before the dictionary are filled in two ways: if the results differ, a match has
+    reached back beyond the dictionary.
     """
     if len(stream) < _LZ4_SHORTEST_MATCH:
         raise CorruptionError(f"LZ4: a stream of {len(stream)} bytes cannot hold {nbytes} bytes")
@@ -105,7 +106,7 @@ def _decode_lz4_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
 def _decode_zlib(stream: bytes, nbytes: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        # Room for one more byte: only then does zlib go on to the checksum behind the last one.
+        # Room for one more byte: only then does zlib read the checksum after the last one.
         output = inflater.decompress(stream, nbytes + 1)
     except zlib.error as error:
         raise CorruptionError(f"zlib: the stream is damaged: {error}") from None
@@ -126,7 +127,7 @@ def _decode_zstd_after(stream: bytes, nbytes: int, dictionary: bytes) -> bytes:
 
 
 def _check_zstd_sum(data: bytes, checksum: bytes) -> None:
-    """Compare the checksum of a frame: the library does that for a frame that stores the data."""
+    """Check the checksum of a frame, by giving the library a frame that stores the data."""
     head = _ZSTD_MAGIC + bytes([0x80 | _ZSTD_SINGLE_SEGMENT | _ZSTD_CHECKSUM])
     parts = [data[at : at + _ZSTD_BLOCK] for at in range(0, len(data), _ZSTD_BLOCK)]
     sizes = [(len(part) << 3).to_bytes(3, "little") for part in parts]
@@ -156,11 +157,11 @@ def _decode_zstd(stream: bytes, nbytes: int) -> bytes:
 
 
 def _sized_frame(stream: bytes, nbytes: int) -> bytes:
-    """Return the one frame of ``stream``, saying itself that it holds ``nbytes`` bytes.
+    """Return the one frame of ``stream`` with a header that claims ``nbytes`` bytes.
 
-    numcodecs takes memory for what the frames claim, or for all that comes out if they claim
-    nothing. So the claim must be the size expected, and a frame without one is given it: the
-    decoder then stops at that size and reports any other.
+    numcodecs allocates what the frames claim, or all that they decode to if they claim nothing. So
+    the claim must be the expected size, and is added to a frame without one: the decoder then stops
+    at that size and reports any other.
     """
     if stream[:4] == _ZSTD_07_MAGIC:
         raise UnsupportedError("Zstandard: frames of version 0.7 are not decoded")

@@ -1,8 +1,4 @@
-"""Rows that come one by one, stored in groups.
-
-Knows when a group is full: after so many rows, or when its first row has waited so long. Refuses to
-know where the rows go.
-"""
+"""Single rows, stored in groups: when a group is full, or its first row has waited long enough."""
 
 import threading
 import time
@@ -16,11 +12,11 @@ SECONDS: Final = 1.0
 
 
 class Appender:
-    """Collects rows and hands them on in groups; leaving its block hands on the rest.
+    """Collects rows and stores them in groups; leaving its block stores the rest.
 
-    A row is a sequence with a value for each column, a mapping, or keyword arguments. What was
-    handed on is stored; of the rest, the rows of at most one group, a crash leaves nothing. After
-    an error in the block, rows that were added before it are stored all the same.
+    A row is a sequence with a value for each column, a mapping, or keyword arguments. A crash loses
+    the rows that are not stored yet, at most one group. After an error in the block, rows that were
+    added before it are stored all the same.
 
     >>> groups = []
     >>> with Appender(groups.append, rows=2) as add:
@@ -50,7 +46,7 @@ class Appender:
         self._closed = False
 
     def __call__(self, row: Sequence[Any] | Mapping[str, Any] | None = None, **values: Any) -> None:
-        """Add one row; a group that is full, or has waited long enough, is stored first of all."""
+        """Add one row; store the group if it is full, or has waited long enough."""
         if (row is None) == (not values):
             raise TypeError("a row is one sequence or mapping, or keyword arguments")
         with self._lock:
@@ -60,18 +56,18 @@ class Appender:
                 self._since = time.monotonic()
             self._waiting.append(values if row is None else row)
             if self._is_due():
-                self._hand_on()
+                self._store_waiting()
 
     def flush(self) -> None:
-        """Store all rows that wait."""
+        """Store all waiting rows."""
         with self._lock:
-            self._hand_on()
+            self._store_waiting()
 
     def close(self) -> None:
-        """Store all rows that wait, and take no more."""
+        """Store all waiting rows, and refuse further ones."""
         with self._lock:
             self._closed = True
-            self._hand_on()
+            self._store_waiting()
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +80,8 @@ class Appender:
             return True
         return self._seconds is not None and time.monotonic() - self._since >= self._seconds
 
-    def _hand_on(self) -> None:
+    def _store_waiting(self) -> None:
         if self._waiting:
-            # Rows that are refused stay out of the way of those that follow.
+            # Rows that are refused are dropped, so that later rows can be stored.
             rows, self._waiting = self._waiting, []
             self._store(rows)

@@ -1,8 +1,7 @@
-"""The array: NumPy's way to read and write, on chunks wherever they are stored.
+"""The array: reading and writing by NumPy's rules, on stored chunks.
 
-Knows what a user may ask of an array, and whether it may be changed at all. Refuses to know how a
-selection is carried out (the engine does), where chunks lie (the format does), and which state is
-the committed one (the handle does).
+The engine carries out selections, the format locates chunks, and the handle knows the committed
+state; this module is what a user calls.
 """
 
 import math
@@ -68,7 +67,7 @@ class OrthogonalIndex:
 
 Mode: TypeAlias = Literal["r", "r+"]
 
-# Listing the chunks of a larger grid takes longer than a display is worth.
+# Listing the chunks of a larger grid takes too long for a display.
 _MOST_COUNTED: Final = 10_000
 
 
@@ -123,7 +122,7 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all items, uncompressed; what objects and text hold is not in it."""
+        """The bytes of all items, uncompressed, without the content of objects and text."""
         return self._schema.nbytes
 
     @property
@@ -138,12 +137,12 @@ class Array:
 
     @property
     def codec(self) -> tuple[Stage, ...]:
-        """The codecs that a chunk goes through; `ingot.create` takes them as they are."""
+        """The codecs of a chunk, in the order of encoding; `ingot.create` accepts them."""
         return self._schema.codec
 
     @property
     def dimension_names(self) -> tuple[str | None, ...] | None:
-        """What the axes are called; None where nobody said it, or the format cannot.
+        """The names of the axes; None where they have none, or the format stores none.
 
         >>> import ingot
         >>> ingot.create(shape=(3, 4), dtype="f8", dimension_names=["time", None]).dimension_names
@@ -153,7 +152,7 @@ class Array:
 
     @property
     def fill(self) -> Any:
-        """The item that cells have which were never written."""
+        """The item of cells that were never written."""
         return self._schema.fill
 
     @property
@@ -250,7 +249,7 @@ class Array:
         """Yield the array piece by piece: keys, and what they select, in the order of the array.
 
         A block is made of whole chunks and has at most `nbytes` bytes, or one chunk. Each is of
-        the state at its time; inside of a `snapshot` all are of the same.
+        the state at its time; inside a `snapshot` all are of the same state.
 
         >>> import ingot
         >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
@@ -264,7 +263,7 @@ class Array:
         return ((key, self[(*key, ...)]) for key in blocks(schema.shape, step))
 
     def explain(self, key: Any = ...) -> Explanation:
-        """Tell what reading ``array[key]`` costs, without reading it; print the answer.
+        """Return what reading ``array[key]`` costs, without reading it, as a text to print.
 
         >>> import ingot
         >>> print(ingot.array([1, 2, 3, 4, 5], chunks=2, codec="none").explain(slice(1, 3)))
@@ -316,10 +315,10 @@ class Array:
             schema = turn.value.chunks.schema
             given = items if schema.dtype == before.dtype else values
             growth = appended(given, schema, axis)
-            turn.commit(*changes.grown(turn.value, growth.shape, growth.place, growth.values))
+            turn.commit(*changes.grown(turn.value, growth.shape, growth.selection, growth.values))
 
     def resize(self, shape: int | Sequence[int]) -> None:
-        """Change the length of axes; what comes into being holds the fill value.
+        """Change the length of axes; new cells hold the fill value.
 
         >>> import ingot
         >>> array = ingot.array([1, 2, 3], chunks=2)
@@ -340,18 +339,18 @@ class Array:
         dtype = engine.chunks.schema.dtype
         selection, items = select(engine.shape), changes.evaluated(value, dtype)
 
-        def assigned(now: Engine) -> changes.Step:
+        def assigned(now: Engine) -> changes.ArrayChange:
             given = items if now.chunks.schema.dtype == dtype else value
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
-        # Nothing is kept of whole chunks, so several writers may encode theirs side by side.
-        encoded = engine.written(selection, items) if engine.replaces(selection) else None
+        # Whole chunks are replaced, so they are encoded before the lock is taken.
+        encoded = engine.assign(selection, items) if engine.replaces(selection) else None
         try:
             with handle.writing() as turn:
                 if encoded is not None and turn.value is engine:
                     commit, encoded = encoded, None
-                    turn.commit(engine.settled(), commit)
+                    turn.commit(engine.committed(), commit)
                 else:
                     turn.commit(*assigned(turn.value))
         except NotFoundError:
@@ -429,7 +428,7 @@ class Array:
         return self._reduced(reductions.reduce, reductions.MAX, axis, out, keepdims)
 
     def any(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
-        """Tell whether any item is true; blocks after the first such one are not read.
+        """Return whether any item is true; blocks after the first true item are not read.
 
         >>> import ingot
         >>> ingot.array([0, 2]).any()
@@ -438,7 +437,7 @@ class Array:
         return self._reduced(reductions.reduce, reductions.ANY, axis, out, keepdims)
 
     def all(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
-        """Tell whether all items are true; blocks after the first that is not are not read.
+        """Return whether all items are true; blocks after the first false item are not read.
 
         >>> import ingot
         >>> ingot.array([0, 2]).all()
@@ -449,23 +448,23 @@ class Array:
     def _reduced(self, reduce: Callable[..., Any], *arguments: Any) -> Any:
         return self._handle.read(lambda engine: reduce(_source(engine), *arguments))
 
-    # Living with it ------------------------------------------------------------------------------
+    # State and display ---------------------------------------------------------------------------
 
     @property
     def info(self) -> Info:
-        """What there is to know of the array, as a table to print."""
+        """The properties of the array, as a table to print."""
         return self._info(counted=True)
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
-        _ = self._chunks  # A closed array complains.
+        _ = self._chunks  # A closed array raises an error.
 
     def refresh(self) -> None:
-        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        """Read the metadata again; other calls do that when they have to."""
         self._handle.refresh()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the array while a block runs; its writers wait for the end of it.
+        """Stay on one state of the array while a block runs; writers wait until it ends.
 
         >>> import ingot
         >>> array = ingot.array([1, 2, 3])
@@ -475,7 +474,7 @@ class Array:
         return self._handle.snapshot()
 
     def close(self) -> None:
-        """Let go of everything; after that the array cannot be used."""
+        """Close the array; after that it cannot be used."""
         self._handle.close(f"the array {'in memory' if self._path is None else self._path}")
 
     def __enter__(self) -> Self:
@@ -532,7 +531,7 @@ def array_handle(
     options: Options,
     first: tuple[Engine | None, int | None] = (None, NO_VERSION),
 ) -> Handle[Engine]:
-    """Return a handle of the array that lies at `inner` of a store."""
+    """Return a handle of the array at `inner` of a store."""
 
     def load(view: Store) -> Engine:
         node = format.open(view, inner)

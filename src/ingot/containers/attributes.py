@@ -1,8 +1,7 @@
 """The attributes of a dataset: a mapping that writes through.
 
-Knows what JSON holds, and turns into it what people have instead: NumPy's scalars and arrays,
-tuples, dates. Refuses to know where attributes are kept; it is given a way to load them and a way
-to change them.
+Values are converted to what JSON can hold: NumPy scalars and arrays, tuples, dates. Where the
+attributes are stored, the caller decides, by a function that loads and one that changes them.
 """
 
 import copy
@@ -27,10 +26,10 @@ _HIGHEST: Final = 2**64 - 1
 class Attributes(MutableMapping[str, Any]):
     """Names and values that describe a dataset; every change is stored when it returns.
 
-    A value is what JSON holds: None, booleans, integers of 64 bits, floats, text, lists, mappings
-    from text. NumPy scalars and arrays, tuples and dates become that when they are set. Anything
-    else is refused before a byte is written. What is read is a copy: to change a list inside,
-    set the whole value again.
+    A value is what JSON can hold: None, booleans, integers of 64 bits, floats, text, lists,
+    mappings from text. NumPy scalars and arrays, tuples and dates are converted when they are set.
+    Anything else is refused before a byte is written. What is read is a copy: to change a list
+    inside, set the whole value again.
 
     >>> import numpy as np
     >>> import ingot
@@ -41,7 +40,7 @@ class Attributes(MutableMapping[str, Any]):
     {'range': [0.5, 4], 'units': 'm', 'axes': ['x']}
     >>> attrs["data"] = b"bytes"
     Traceback (most recent call last):
-    ingot.errors.FormatError: attribute 'data': bytes is not something that JSON holds
+    ingot.errors.FormatError: attribute 'data': bytes is not something that JSON can hold
     """
 
     __slots__ = ("_editing", "_load")
@@ -96,7 +95,7 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def converted(attrs: Mapping[str, object]) -> dict[str, Any]:
-    """Return attributes as JSON holds them.
+    """Return attributes as JSON can hold them.
 
     >>> import datetime
     >>> converted({"day": datetime.date(2024, 2, 29), "weights": np.ones(2)})
@@ -113,24 +112,24 @@ def _plain(value: object, where: str, depth: int = 1) -> Any:
     if isinstance(value, np.datetime64):
         return str(value)
     if isinstance(value, np.timedelta64):
-        # NumPy counts it among the integers, but a number without its unit is something else.
-        raise FormatError(f"{where}: timedelta64 is not something that JSON holds")
+        # NumPy counts it among the integers, but a number without its unit means nothing.
+        raise FormatError(f"{where}: timedelta64 is not something that JSON can hold")
     if isinstance(value, int | np.integer):
         return _integer(int(value), where)
     if isinstance(value, float | np.floating):
         return float(value)
-    # Not by its class: importing datetime takes a tenth of the time that all of Ingot takes.
+    # Not by its class: importing datetime takes a tenth of the time of importing Ingot.
     if hasattr(value, "isoformat") and not isinstance(value, type):
         return str(value.isoformat())
     if depth == DEEPEST:
-        raise LimitError(f"{where}: more than {DEEPEST} lists and mappings in each other")
+        raise LimitError(f"{where}: more than {DEEPEST} nested lists and mappings")
     if isinstance(value, np.ndarray) and value.dtype.kind not in "mV":
         return _plain(_listed(value), where, depth)
     if isinstance(value, Mapping):
         return {_name(name, where): _plain(value[name], where, depth + 1) for name in value}
     if isinstance(value, list | tuple):
         return _items(value, where, depth)
-    raise FormatError(f"{where}: {type(value).__name__} is not something that JSON holds")
+    raise FormatError(f"{where}: {type(value).__name__} is not something that JSON can hold")
 
 
 def _items(values: Iterable[object], where: str, depth: int) -> list[Any]:
@@ -139,7 +138,7 @@ def _items(values: Iterable[object], where: str, depth: int) -> list[Any]:
 
 def _listed(array: np.ndarray[Any, Any]) -> Any:
     if array.dtype.kind == "M":
-        # As integers, which `tolist` makes of most units, dates would lose their unit.
+        # `tolist` makes integers of most units, which would lose the unit.
         return np.datetime_as_string(array).tolist()
     return array.tolist()
 
@@ -152,5 +151,5 @@ def _integer(value: int, where: str) -> int:
 
 def _name(name: object, where: str) -> str:
     if not isinstance(name, str):
-        raise FormatError(f"{where}: the name {name!r} is no text")
+        raise FormatError(f"{where}: the name {name!r} is not text")
     return str(name)

@@ -1,7 +1,6 @@
-"""How new arrays come into being: a wish, a format that grants it, and one commit.
+"""Creation of arrays: arguments become an `ArraySpec`, a format lays it out, one commit stores it.
 
-Knows what a caller may say of an array that is not there yet, and turns it into what a format is
-asked for. Refuses to know where the array will be, and what may be in its way: the caller says.
+Where the array is created, and what it may replace, the caller decides (`Destination`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,6 @@ from ingot.formats.format import (
     Request,
     TableSchema,
 )
-from ingot.formats.zarr import fills
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import parse
@@ -50,7 +48,7 @@ Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """A new array as its maker describes it.
+    """The arguments that describe a new array; see `ingot.create`.
 
     >>> ArraySpec(10, "f4", codec="zlib:1").request().dtype
     dtype('float32')
@@ -68,7 +66,7 @@ class ArraySpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self) -> Request:
-        """Return what the array shall be, before a format has its say."""
+        """Return the request to a format, which decides the rest."""
         dtype = _dtype(self.dtype)
         shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
         chunks = _chunks(self.chunks, shape)
@@ -77,7 +75,7 @@ class ArraySpec:
         return Request(shape, dtype, fill, chunks, stages, attrs)
 
     def schema(self, format: Format) -> ArraySchema:
-        """Return how a format would lay out the array."""
+        """Return the schema that a format gives the array."""
         schema = format.design(self.request(), **self.layout)
         spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
         limit = (self.options or Options()).limits.chunk_bytes
@@ -88,29 +86,33 @@ class ArraySpec:
         return schema
 
     @classmethod
-    def of_data(cls, data: object, wishes: Mapping[str, Any]) -> "tuple[ArraySpec, NDArray[Any]]":
-        """Return the wish for an array that holds `data`, and the data as items of its type.
+    def of_data(
+        cls, data: object, arguments: Mapping[str, Any]
+    ) -> "tuple[ArraySpec, NDArray[Any]]":
+        """Return the spec of an array that holds `data`, and the data as items of its type.
 
-        >>> wish, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
-        >>> wish.shape, items.dtype, wish.layout
+        >>> spec, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
+        >>> spec.shape, items.dtype, spec.layout
         ((2,), dtype('int16'), {'order': 'F'})
         """
-        dtype = wishes.get("dtype")
+        dtype = arguments.get("dtype")
         kind = None if dtype is None else _dtype(dtype)
         single = isinstance(data, str) and kind is not None
         items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
-        layout = {name: wishes[name] for name in wishes if name not in own and name != "dtype"}
-        chosen = {name: wishes[name] for name in wishes if name in own}
+        layout = {
+            name: arguments[name] for name in arguments if name not in own and name != "dtype"
+        }
+        chosen = {name: arguments[name] for name in arguments if name in own}
         return cls(items.shape, items.dtype, **chosen, layout=layout), items
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where an array shall be: at `inner` of a store; `clear` removes what is in the way there.
+    """Where an array is created: at `inner` of a store; `path` is the location for users.
 
-    `clear` returns None when nothing is there, and complains of what must not be replaced. `path`
-    is how people call the place.
+    `clear` returns the commit that removes the dataset that is replaced, None when there is none,
+    and raises `ExistsError` when it must not be replaced.
     """
 
     store: Store
@@ -120,34 +122,34 @@ class Destination:
 
 
 def create_array(
-    format: Format, place: Destination, wish: ArraySpec, items: NDArray[Any] | None
+    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | None
 ) -> Array:
-    """Create the array that is wished for, with `items` in it or the fill value, by one commit."""
-    check_layout(format, wish.layout)
-    schema = wish.schema(format)
-    options = wish.options or Options()
+    """Create an array that holds `items`, or the fill value, by one commit."""
+    check_layout(format, spec.layout)
+    schema = spec.schema(format)
+    options = spec.options or Options()
     old = place.clear(place.store)  # Before a lock file is made.
     if old is not None and _blocks(
-        old, format.create(place.store, schema, place.inner, **wish.layout)[0]
+        old, format.create(place.store, schema, place.inner, **spec.layout)[0]
     ):
         with writing(place.store) as turn:
             turn.commit(place.clear(turn.store) or Commit())
     with writing(place.store, durability=options.durability) as turn:
         old = place.clear(turn.store)
-        node, commit = format.create(turn.store, schema, place.inner, **wish.layout)
+        node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = filled(engine) if items is None else engine.written(parse(..., schema.shape), items)
+        data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
     handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
     return Array(format, handle, path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
-    """Return the commit of a new array and what it holds, in the place of an old one if there is.
+    """Return the commit of a new array and its chunks, which replaces an old dataset if given.
 
-    All at once: what a crash left of half an array would be in the way of the next try. And what
-    is replaced is still read until then.
+    All of it is published at once: half an array, left by a crash, would block the next attempt.
+    And the old dataset is read until then.
     """
     made_anew = (*data.edits, *array.publish)
     if old is None:
@@ -158,9 +160,9 @@ def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
 
 
 def _blocks(old: Commit, new: Node) -> bool:
-    """Tell whether files of what is replaced have the names of folders that are needed.
+    """Return whether files of the old dataset have the names of folders of the new one.
 
-    Then no file system can change one for the other at once, and the old has to go first.
+    A file system cannot replace one by the other in one step, so the old one is removed first.
     """
     assert isinstance(new, ArrayNode)
     template, ndim = new.chunks.template, len(new.schema.shape)
@@ -170,7 +172,7 @@ def _blocks(old: Commit, new: Node) -> bool:
 
 
 def blocks(old: Commit, new: Commit) -> bool:
-    """Tell whether files that go have the names of folders that come; then they have to go first.
+    """Return whether removed files have the names of new folders; then they are removed first.
 
     >>> from ingot.stores import Delete, Put
     >>> blocks(Commit(publish=(Delete("0"),)), Commit(publish=(Put("0/meta/sizes", b""),)))
@@ -182,7 +184,7 @@ def blocks(old: Commit, new: Commit) -> bool:
 
 
 def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
-    """Complain of a setting that a format does not have."""
+    """Raise `TypeError` for a setting that a format does not have."""
     for name in layout:
         if name not in format.settings:
             known = ", ".join(format.settings) or "none"
@@ -199,7 +201,7 @@ def _dtype(claim: DTypeLike) -> DType:
 
 
 def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of a chunk; None when the format shall choose."""
+    """Return the shape of a chunk; None when the format chooses it."""
     if isinstance(chunks, str):
         if chunks != "auto":
             raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
@@ -219,11 +221,11 @@ def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
 
 
 def _fill(fill: object, dtype: DType) -> Any:
-    """Return a fill value as an item of the type, or complain that it is none."""
+    """Return a fill value as an item of the type; `ValueError` when it is none."""
     if dtype == np.dtype(object):
         return fill
     if fill is None or (type(fill) is int and fill == 0):
-        return fills.zero(dtype)
+        return dtypes.zero(dtype)
     item = np.zeros((), dtype)
     try:
         with np.errstate(all="ignore"):
@@ -242,9 +244,9 @@ Chunks: TypeAlias = int | Sequence[int] | str
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """How columns shall be stored, as far as their maker cares.
+    """The arguments that describe how columns are stored.
 
-    `chunks` and `codec` may be mappings from columns; others get the default.
+    `chunks` and `codec` may be mappings from columns; other columns get the default.
     """
 
     chunks: Chunks | Mapping[str, Chunks] = "auto"
@@ -255,7 +257,7 @@ class ColumnSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
     def schema(self, format: Format, columns: Mapping[str, NDArray[Any]]) -> TableSchema:
-        """Return how a format would lay out columns that hold these values.
+        """Return the schemas that a format gives columns that hold these values.
 
         >>> import numpy as np
         >>> from ingot.formats.zarr.v2 import Zarr2Format
@@ -291,4 +293,4 @@ class ColumnSpec:
         for what, given in (("chunks", self.chunks), ("codec", self.codec)):
             for name in given if isinstance(given, Mapping) else ():
                 if name not in columns:
-                    raise ValueError(f"{what} names the column {name!r}, which is not there")
+                    raise ValueError(f"{what} names the column {name!r}, which does not exist")

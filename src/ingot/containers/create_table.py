@@ -8,7 +8,7 @@ from ingot.containers.array import Mode
 from ingot.containers.attributes import converted
 from ingot.containers.create import Chunks, Codec, ColumnSpec, blocks, check_layout
 from ingot.containers.ingest import arrays_of, check_lengths
-from ingot.containers.resolve import Found, Place, in_the_way
+from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import TableFormat, TableNode
@@ -21,7 +21,7 @@ __all__ = ["TableSpec", "create_table", "open_table"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A new table as its maker describes it; see `ingot.table`."""
+    """The arguments that describe a new table; see `ingot.table`."""
 
     columns: object
     codec: Codec | Mapping[str, Codec]
@@ -32,24 +32,24 @@ class TableSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_table(found: Found, node: TableNode, mode: Mode, options: Options) -> Table:
+def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
     place, first = found.place, (TableState(node.table, options), found.number)
-    ledger = table_handle(found.format, place.store, place.inner, options, first=first)
-    return Table(found.format, ledger, path=place.path, mode=mode)
+    handle = table_handle(found.format, place.store, place.inner, options, first=first)
+    return Table(found.format, handle, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: Place, wish: TableSpec) -> Table:
-    """Create the table that is wished for, by one commit."""
-    check_layout(format, wish.layout)
-    options, layout = wish.options, wish.layout
-    given = arrays_of(wish.columns)
+def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Table:
+    """Create a table by one commit."""
+    check_layout(format, spec.layout)
+    options, layout = spec.options, spec.layout
+    given = arrays_of(spec.columns)
     check_lengths(given)
-    columns = ColumnSpec(wish.chunks, wish.codec, options=options, layout=layout)
-    schema, described = columns.schema(format, given), converted(wish.attrs)
+    columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
+    schema, described = columns.schema(format, given), converted(spec.attrs)
 
     def clear(store: Store) -> Commit | None:
-        return in_the_way(place, store, overwrite=wish.overwrite, groups=False)
+        return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
     # Before a lock file is made.
     if blocks(

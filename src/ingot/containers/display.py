@@ -1,7 +1,6 @@
-"""What a person wants to know of a dataset, as a small table or a tree.
+"""Display of datasets: small tables and trees, as text and as HTML.
 
-Knows which facts those are, how to write sizes and codecs, and how to lay out tables and trees as
-text and as HTML. Refuses to find out anything by itself.
+This module only formats what it is given.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,7 +77,7 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """What there is to say of a column of a table, and its first items.
+    """The properties of a column of a table, and its first items.
 
     >>> ColumnInfo("day", "int64", "8.0 times smaller", ("1", "2", "…")).text
     'int64, 8.0 times smaller: 1, 2, …'
@@ -97,7 +96,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tree:
-    """A name, what there is to say of it, and what lies below; printed as a tree.
+    """A name, a text about it, and the members below; printed as a tree.
 
     >>> Tree("/", below=(Tree("a/", below=(Tree("b", "(3,) int64"),)), Tree("c")), more=True)
     /
@@ -146,7 +145,7 @@ def array_info(
     mode: str,
     stored: int | None,
 ) -> Info:
-    """Return the table of an array; `stored` is None when nobody counted.
+    """Return the table of an array; `stored` is None when it was not counted.
 
     >>> import ingot
     >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
@@ -292,5 +291,5 @@ def _stage_text(stage: Stage) -> str:
 
 
 def _escaped(text: str) -> str:
-    # All that a text needs outside of attributes, and far less to import than the module html.
+    # All that text outside of attributes needs; importing the module html takes longer.
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,8 +1,6 @@
 """The group: arrays and other groups by their names, as one tree in one store.
 
-Knows what a user may ask of a group. Refuses to know how groups are stored, which the format does,
-and lets arrays speak for themselves: a member has the store of its group, with its lock and its
-journal, so that all changes in a tree take turns.
+A member has the store of its group, with its lock and its journal: a tree has one writer at a time.
 """
 
 import os
@@ -31,16 +29,16 @@ from ingot.options import Options
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
 
-__all__ = ["Group", "State", "group_handle"]
+__all__ = ["Group", "GroupState", "group_handle"]
 
-# A display of more members than that, or deeper ones, helps nobody.
+# The most members, and levels, that a display shows.
 _MOST_SHOWN: Final = 1000
 _DEEPEST_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A group as one state of its store has it."""
+class GroupState:
+    """A group in one state of its store."""
 
     store: Store
     node: GroupNode
@@ -71,7 +69,7 @@ class Group(Mapping[str, "Array | Group"]):
     def __init__(
         self,
         format: GroupFormat,
-        handle: Handle[State],
+        handle: Handle[GroupState],
         inner: str,
         *,
         path: str | None,
@@ -116,12 +114,14 @@ class Group(Mapping[str, "Array | Group"]):
 
     @property
     def consolidated(self) -> bool | None:
-        """Whether the group's copies of metadata are true; None when it has none.
+        """Whether the consolidated metadata of the group is up to date; None when it has none.
 
-        Other programs may read the copies alone, to save reading many documents. Ingot reads the
-        documents themselves, and keeps copies true that it finds: see `consolidate`.
+        Other programs may read the consolidated copies alone, to save reading many documents.
+        Ingot reads the documents themselves, and updates copies that exist: see `consolidate`.
         """
-        found = self._handle.read(lambda now: self._format.copies(now.store, self._inner))
+        found = self._handle.read(
+            lambda now: self._format.compare_consolidated(now.store, self._inner)
+        )
         return None if found is None else found.current
 
     # Members -------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Group(Mapping[str, "Array | Group"]):
         return len(self._handle.value.node.children)
 
     def tree(self, depth: int | None = None) -> Tree:
-        """Return all members, and theirs, to print; no deeper than `depth`.
+        """Return all members, and their members, to print; no deeper than `depth`.
 
         >>> import ingot
         >>> root = ingot.group()
@@ -178,8 +178,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> ingot.group().create_array("prices", shape=1000, dtype="f4").chunks
         (1000,)
         """
-        wish, layout = _separated(as_create)
-        return self._created(name, ArraySpec(**wish, layout=layout), None)
+        spec, layout = _separated(as_create)
+        return self._created(name, ArraySpec(**spec, layout=layout), None)
 
     def array(self, name: str, data: object, **as_create: Any) -> Array:
         """Create an array that holds `data`; takes what `ingot.array` takes.
@@ -188,8 +188,8 @@ class Group(Mapping[str, "Array | Group"]):
         >>> ingot.group().array("prices", [1, 2, 3], codec="zlib:1")[1:]
         array([2, 3])
         """
-        wish, items = ArraySpec.of_data(data, as_create)
-        return self._created(name, wish, items)
+        spec, items = ArraySpec.of_data(data, as_create)
+        return self._created(name, spec, items)
 
     def group(self, name: str, *, attrs: Mapping[str, object] | None = None) -> "Group":
         """Create a group, and the groups above it.
@@ -212,10 +212,10 @@ class Group(Mapping[str, "Array | Group"]):
             turn.commit(self._format.removed(turn.store, inner))
 
     def consolidate(self) -> None:
-        """Make copies of all metadata of the group, at the group, for programs that read them.
+        """Consolidate the metadata: store copies of all of it at the group, for other programs.
 
-        From then on Ingot keeps them true with every change. Other programs may not: `consolidated`
-        tells.
+        From then on Ingot updates them with every change. Other programs may not; `consolidated`
+        says whether the copies are up to date.
 
         >>> import ingot
         >>> root = ingot.group()
@@ -227,17 +227,17 @@ class Group(Mapping[str, "Array | Group"]):
         with self._writing() as turn:
             turn.commit(self._format.consolidated(turn.store, self._inner))
 
-    def _created(self, name: str, wish: ArraySpec, items: Any) -> Array:
-        if wish.format not in (None, self.format):
-            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {wish.format}")
+    def _created(self, name: str, spec: ArraySpec, items: Any) -> Array:
+        if spec.format not in (None, self.format):
+            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {spec.format}")
         self._check_writable()
         place = Destination(
             self._handle.store,
             self._place(name),
             self._path_of(name),
-            lambda store: self._clear(store, name, overwrite=wish.overwrite),
+            lambda store: self._clear(store, name, overwrite=spec.overwrite),
         )
-        return create_array(self._format, place, wish, items)
+        return create_array(self._format, place, spec, items)
 
     def _clear(self, store: Store, name: str, *, overwrite: bool) -> Commit | None:
         inner = self._place(name)
@@ -245,7 +245,7 @@ class Group(Mapping[str, "Array | Group"]):
         if node is None:
             return None
         if not overwrite:
-            raise ExistsError(f"{self._where()}: there is a member {name!r} already")
+            raise ExistsError(f"{self._where()}: the member {name!r} exists already")
         if not isinstance(node, ArrayNode):
             raise ExistsError(f"{self._where()}: only arrays are replaced, {name!r} is a group")
         return self._format.removed(store, inner)
@@ -259,7 +259,7 @@ class Group(Mapping[str, "Array | Group"]):
             yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
             node = GroupNode(now.node.path, now.node.children, attrs)
-            turn.commit(State(now.store, node), commit)
+            turn.commit(GroupState(now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
         self._check_writable()
@@ -269,28 +269,28 @@ class Group(Mapping[str, "Array | Group"]):
         if self._mode == "r":
             raise ReadOnlyError(f"{self._where()}: opened with mode 'r'")
 
-    # Living with it ------------------------------------------------------------------------------
+    # State and display ---------------------------------------------------------------------------
 
     @property
     def info(self) -> Info:
-        """What there is to know of the group, as a table to print."""
+        """The properties of the group, as a table to print."""
         node = self._handle.value.node
         return group_info(node.children, node.attrs, self.format, self._path, self._mode)
 
     def refresh(self) -> None:
-        """Read the group anew; what other processes change is seen without that."""
+        """Read the group again; commits of other processes are seen without that."""
         self._handle.refresh()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the group inside the block; writers wait for its end."""
+        """Stay on one state of the group while a block runs; writers wait until it ends."""
         return self._handle.snapshot()
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
-        _ = self._handle.value  # A closed group complains.
+        _ = self._handle.value  # A closed group raises an error.
 
     def close(self) -> None:
-        """Let go of everything; after that the group cannot be used, its members can."""
+        """Close the group; after that it cannot be used, its members can."""
         self._handle.close(f"the group {self._where()}")
 
     def __enter__(self) -> Self:
@@ -321,7 +321,7 @@ class Group(Mapping[str, "Array | Group"]):
     def _repr_html_(self) -> str:
         return self.info._repr_html_() + self.tree()._repr_html_()
 
-    # Inside --------------------------------------------------------------------------------------
+    # Internals -----------------------------------------------------------------------------------
 
     def _where(self) -> str:
         return "in memory" if self._path is None else self._path
@@ -378,15 +378,15 @@ def group_handle(
     store: Store,
     inner: str,
     options: Options,
-    first: tuple[State | None, int | None] = (None, NO_VERSION),
-) -> Handle[State]:
-    """Return a handle of the group that lies at `inner` of a store."""
+    first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+) -> Handle[GroupState]:
+    """Return a handle of the group at `inner` of a store."""
 
-    def load(view: Store) -> State:
+    def load(view: Store) -> GroupState:
         node = format.open(view, inner)
         if not isinstance(node, GroupNode):
             raise FormatError(f"{store.location}: no longer a group")
-        return State(view, node)
+        return GroupState(view, node)
 
     return Handle(store, load, durability=options.durability, first=first)
 
@@ -398,7 +398,7 @@ def _reopened(
     return Group(format, handle, inner, path=path, mode=mode, options=options)
 
 
-def _separated(wishes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _separated(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     own = ArraySpec.__dataclass_fields__.keys() - {"layout"}
-    layout = {name: wishes[name] for name in wishes if name not in own}
-    return {name: wishes[name] for name in wishes if name in own}, layout
+    layout = {name: arguments[name] for name in arguments if name not in own}
+    return {name: arguments[name] for name in arguments if name in own}, layout

@@ -1,8 +1,7 @@
-"""What a container holds of its dataset: the state it has read, and the way to the next one.
+"""Handles of datasets: a value loaded from the committed state, and turns to change it.
 
-Knows when what was read before still holds, how to read one committed state without a lock, and how
-to change it in a writer's turn. Refuses to know what is read: the value of a handle is whatever its
-`load` makes of a store.
+A handle reads one committed state without a lock, reloads its value when another writer has
+committed, and commits changes under the lock. What the value is, its `load` decides.
 """
 
 import threading
@@ -43,11 +42,11 @@ Part = TypeVar("Part")
 
 
 class Handle(Generic[Value]):
-    """A value that is always that of the committed state, or of one state as long as that is held.
+    """A value that is always that of the committed state, or of the state of a snapshot.
 
-    `load` makes the value of a store. It is called again when another writer has committed, so all
-    that the value depends on it must read from the store that it is given. `first` is what was
-    loaded already, with the number of its state.
+    `load` makes the value from a store. It is called again when another writer has committed, so it
+    must read all that the value depends on from the store that it is given. `first` is a value that
+    was loaded already, with its version number.
 
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"length": b"3"})
@@ -65,15 +64,15 @@ class Handle(Generic[Value]):
 
     __slots__ = (
         "_closed",
-        "_held",
-        "_holders",
-        "_holding",
         "_load",
         "_loaded",
+        "_pinned",
         "_probe",
         "_release",
-        "_turns",
+        "_snapshot_lock",
+        "_snapshots",
         "_versioned",
+        "_write_lock",
         "durability",
         "store",
     )
@@ -91,41 +90,41 @@ class Handle(Generic[Value]):
         self._load = load
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
-        # One value, so that a thread that reads never sees half of a change.
+        # One tuple, so that other threads never see half of a change.
         self._loaded = first
-        self._held: tuple[Value] | None = None
+        self._pinned: tuple[Value] | None = None
         self._closed: str | None = None
-        self._turns = threading.RLock()
-        self._holders = 0
-        self._holding = threading.Lock()
+        self._write_lock = threading.RLock()
+        self._snapshots = 0
+        self._snapshot_lock = threading.Lock()
         self._release = ExitStack()
 
     @property
     def value(self) -> Value:
-        """The value now, or that of the state that is held."""
+        """The value of the committed state, or of the snapshot."""
         return self.read(_same)
 
     def read(self, use: Callable[[Value], Result]) -> Result:
-        """Return what `use` makes of the value, and of what it reads meanwhile, of one state.
+        """Call `use` with the value and return its result; all that it reads is of one state.
 
-        `use` is called again when the state changed before it returned.
+        `use` is called again when the version changed before it returned.
         """
         if self._versioned is None or self._probe is None:
-            return use(self._unwatched())
-        held = self._held
-        if held is not None:
+            return use(self._unversioned())
+        pinned = self._pinned
+        if pinned is not None:
             try:
-                result = use(held[0])
+                result = use(pinned[0])
             except Exception:
-                if self._held is held:
+                if self._pinned is pinned:
                     raise
             else:
                 # In another thread the snapshot may have ended meanwhile.
-                if self._held is held:
+                if self._pinned is pinned:
                     return result
             return self._read_anew(use)
         value, number = self._loaded
-        # No number comes twice: if it is this one still, it was while `use` ran.
+        # No number is used twice: if it is the same now, it was while `use` ran.
         if number != NO_VERSION and not self._probe.moved(number):
             try:
                 result = use(value)  # type: ignore[arg-type]
@@ -139,133 +138,133 @@ class Handle(Generic[Value]):
 
     @contextmanager
     def writing(self) -> Iterator["ValueTurn[Value]"]:
-        """Give a turn to change the dataset: the lock is taken, and the value is the committed one.
+        """Take the lock and give a turn to write, with the value of the committed state.
 
         Leaving the block without a commit changes nothing.
         """
-        if self._held is not None:
-            raise ReadOnlyError(f"{self.store.location}: not to be changed inside of a snapshot")
-        with self._turns:
+        if self._pinned is not None:
+            raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
+        with self._write_lock:
             self._check_open()
             with writing(self.store, durability=self.durability) as turn:
-                yield ValueTurn(self, turn, self._in_turn(turn.store))
+                yield ValueTurn(self, turn, self._committed(turn.store))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Stay on one state, for all threads; writers, in other processes too, wait for the end.
+        """Stay on one state, for all threads; writers of all processes wait until the block ends.
 
-        Snapshots that overlap are on the same state, until the last of them ends.
+        Snapshots that overlap are of the same state, until the last of them ends.
         """
-        with self._holding:
-            if not self._holders:
-                self._hold()
-            self._holders += 1
+        with self._snapshot_lock:
+            if not self._snapshots:
+                self._pin()
+            self._snapshots += 1
         try:
             yield
         finally:
-            with self._holding:
-                self._holders -= 1
-                if not self._holders:
-                    self._held = None
+            with self._snapshot_lock:
+                self._snapshots -= 1
+                if not self._snapshots:
+                    self._pinned = None
                     self._release.close()
 
     def refresh(self) -> None:
-        """Load the value anew, whatever was read before."""
-        if self._held is None:
+        """Load the value again."""
+        if self._pinned is None:
             self._loaded = None, NO_VERSION
             self.read(_same)
 
     def close(self, name: str) -> None:
-        """Let go of everything; later calls complain that `name` is closed."""
+        """Drop the value; later calls raise an error that says that `name` is closed."""
         self._closed = name
         self._loaded = None, NO_VERSION
 
-    def _hold(self) -> None:
+    def _pin(self) -> None:
         if self._versioned is None:
             return
         self._check_open()
         with ExitStack() as stack:
             view = stack.enter_context(self._versioned.pin())
-            look = self._versioned.version()
-            self._held = (self._at(look) if view is self.store else self._load(view),)
+            version = self._versioned.version()
+            self._pinned = (self._at(version) if view is self.store else self._load(view),)
             self._release = stack.pop_all()
 
     def _is_still(self, number: int | None) -> bool:
-        """Tell whether the state with this number is the committed one, where a look is unsure.
+        """Return whether this is the version of the committed state, where a probe cannot tell.
 
-        A writer is at work, or died, or the system was started again since it was: only a journal
-        would say that another state is committed.
+        A writer is at work, or died, or the system was restarted: only a journal means that another
+        state is committed.
         """
         assert self._versioned is not None
-        look = self._versioned.version()
+        version = self._versioned.version()
         if (
-            version_number(look) != number
-            or is_switching(look)
+            version_number(version) != number
+            or is_switching(version)
             or self._versioned.view() is not self.store
         ):
             return False
-        look = self._versioned.version()
-        return version_number(look) == number and not is_switching(look)
+        version = self._versioned.version()
+        return version_number(version) == number and not is_switching(version)
 
     def _read_anew(self, use: Callable[[Value], Result]) -> Result:
-        """Version before `use` and after it, and use the value of what is seen."""
+        """Read the version before and after `use`, until it is the same; then take a lock."""
         assert self._versioned is not None
-        look_again = self._versioned.version
+        read_version = self._versioned.version
         for _ in range(ATTEMPTS):
-            look = look_again()
-            if is_switching(look):
+            version = read_version()
+            if is_switching(version):
                 break
-            number = version_number(look)
+            number = version_number(version)
             try:
-                result = use(self._at(look))
+                result = use(self._at(version))
             except Exception:
-                # What is missing or does not fit may be what a writer has just changed, or what it
-                # prepares: that fits what is there already, but not what was read of it before.
-                again = look_again()
+                # A key that is missing or does not fit may be one that a writer has changed, or
+                # prepares: that does not fit what was read before.
+                again = read_version()
                 if version_number(again) == number and (again is None or again.settled):
                     raise
             else:
-                if version_number(look_again()) == number:
+                if version_number(read_version()) == number:
                     return result
         with self._versioned.pin() as view:
             return use(self._load(view))
 
-    def _at(self, look: Version | None) -> Value:
-        """Return the value of the state that was looked at, if it still is that one."""
+    def _at(self, version: Version | None) -> Value:
+        """Return the value of a version, loaded if it is not the one at hand."""
         value, number = self._loaded
-        if look is None:
+        if version is None:
             current = number is None
-        elif look.settled:
-            current = look.sequence == number
+        elif version.settled:
+            current = version.sequence == number
         else:
-            # A writer is at work, or died: only its journal can tell which state is committed.
+            # A writer is at work, or died: its journal decides which state is committed.
             assert self._versioned is not None
             view = self._versioned.view()
             if view is not self.store:
                 self._check_open()
                 return self._load(view)
-            current = look.sequence == number
+            current = version.sequence == number
         if current:
             return value  # type: ignore[return-value]
         self._check_open()
-        if look is None and self._versioned is not None:
+        if version is None and self._versioned is not None:
             view = self._versioned.view()
             if view is not self.store:
                 return self._load(view)
         value = self._load(self.store)
-        # Right or not, this is found out by who looks again: no state has this number twice.
-        self._loaded = value, version_number(look)
+        # If the state changed meanwhile, the caller sees another version: no number is used twice.
+        self._loaded = value, version_number(version)
         return value
 
-    def _in_turn(self, store: Store) -> Value:
+    def _committed(self, store: Store) -> Value:
         if self._versioned is None:
-            return self._unwatched()
+            return self._unversioned()
         value, number = self._loaded
         if number == version_number(self._versioned.version()):
             return value  # type: ignore[return-value]
         return self._load(store)
 
-    def _unwatched(self) -> Value:
+    def _unversioned(self) -> Value:
         value, number = self._loaded
         if number == NO_VERSION:
             self._check_open()
@@ -279,16 +278,16 @@ class Handle(Generic[Value]):
 
 
 class HandleTurn(Protocol[Value]):
-    """The right to change a dataset, or a part of one, by one commit."""
+    """A turn to change a dataset, or a part of one, by one commit."""
 
     @property
     def value(self) -> Value:
-        """The value of the committed state, which stays that until `commit` is called."""
+        """The value of the committed state, which stays the same until `commit` is called."""
         ...
 
     @property
     def store(self) -> Store:
-        """Where the dataset is."""
+        """The store of the dataset."""
         ...
 
     def commit(self, value: Value, commit: Commit) -> None:
@@ -308,13 +307,13 @@ class ValueTurn(Generic[Value]):
 
     @property
     def store(self) -> Store:
-        """Where the dataset is."""
+        """The store of the dataset."""
         return self._turn.store
 
     def commit(self, value: Value, commit: Commit, *, again: bool = False) -> None:
         """Apply the commit that leads to the value.
 
-        If `again`, the value is not to be used, and is loaded when it is needed.
+        If `again`, the value is not kept, and is loaded when it is needed.
         """
         number = self._turn.commit(commit)
         self._handle._loaded = (None, NO_VERSION) if again else (value, number)
@@ -325,42 +324,42 @@ class HandleProtocol(Protocol[Value]):
 
     @property
     def store(self) -> Store:
-        """Where the dataset is."""
+        """The store of the dataset."""
         ...
 
     @property
     def durability(self) -> Durability:
-        """What a returned change has survived."""
+        """What a commit survives when its call has returned."""
         ...
 
     @property
     def value(self) -> Value:
-        """The value now."""
+        """The value of the committed state, or of the snapshot."""
         ...
 
     def read(self, use: Callable[[Value], Result]) -> Result:
-        """Return what `use` makes of the value, of one state."""
+        """Call `use` with the value and return its result; all that it reads is of one state."""
         ...
 
     def writing(self) -> AbstractContextManager[HandleTurn[Value]]:
-        """Give a turn to change the dataset."""
+        """Take the lock and give a turn to write."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state."""
+        """Stay on one state while a block runs."""
         ...
 
     def refresh(self) -> None:
-        """Load the value anew."""
+        """Load the value again."""
         ...
 
     def close(self, name: str) -> None:
-        """Let go of everything."""
+        """Drop the value; later calls raise an error that says that `name` is closed."""
         ...
 
 
 class PartHandle(Generic[Whole, Part]):
-    """The handle of a part: `find` gives the part of the whole, `put` makes its change the whole's.
+    """A handle of a part: `find` gets the part from the whole, `put` puts a changed part into it.
 
     >>> from ingot.containers.handle import Handle
     >>> from ingot.stores import MemoryStore
@@ -388,28 +387,28 @@ class PartHandle(Generic[Whole, Part]):
 
     @property
     def store(self) -> Store:
-        """Where the whole is."""
+        """The store of the whole."""
         return self._whole.store
 
     @property
     def durability(self) -> Durability:
-        """What a returned change has survived."""
+        """What a commit survives when its call has returned."""
         return self._whole.durability
 
     @property
     def value(self) -> Part:
-        """The part now."""
+        """The part in the committed state, or in the snapshot."""
         return self.read(_same)
 
     def read(self, use: Callable[[Part], Result]) -> Result:
-        """Return what `use` makes of the part, and of what it reads meanwhile, of one state."""
+        """Call `use` with the part and return its result; all that it reads is of one state."""
         self._check_open()
         find = self._find
         return self._whole.read(lambda whole: use(find(whole)))
 
     @contextmanager
     def writing(self) -> Iterator["PartTurn[Whole, Part]"]:
-        """Give a turn of the whole to change the part."""
+        """Take the lock of the whole and give a turn to change the part."""
         self._check_open()
         with self._whole.writing() as turn:
             yield PartTurn(turn, self._find(turn.value), self._put)
@@ -419,11 +418,11 @@ class PartHandle(Generic[Whole, Part]):
         return self._whole.snapshot()
 
     def refresh(self) -> None:
-        """Load the whole anew."""
+        """Load the whole again."""
         self._whole.refresh()
 
     def close(self, name: str) -> None:
-        """End this way to the part; the whole stays open."""
+        """Close this handle of the part; the whole stays open."""
         self._closed = name
 
     def _check_open(self) -> None:
@@ -448,7 +447,7 @@ class PartTurn(Generic[Whole, Part]):
 
     @property
     def store(self) -> Store:
-        """Where the whole is."""
+        """The store of the whole."""
         return self._whole.store
 
     def commit(self, value: Part, commit: Commit) -> None:
@@ -462,7 +461,7 @@ class PartTurn(Generic[Whole, Part]):
 
 
 class TransactionalHandle(Generic[Value]):
-    """A handle that can gather changes; `load` makes the value of a store.
+    """A handle with transactions, which make one commit of many; `load` is that of the handle.
 
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"n": b"1"})
@@ -477,40 +476,40 @@ class TransactionalHandle(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_begun", "_handle", "_load", "_owner", "_pending", "_transactions")
+    __slots__ = ("_begun", "_buffered", "_handle", "_load", "_owner", "_transactions")
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
         self._load = load
-        self._pending: Handle[Value] | None = None
+        self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
         self._transactions = threading.Lock()
 
     @property
     def store(self) -> Store:
-        """Where the table is."""
+        """The store of the dataset, or the buffered store inside a transaction."""
         return self._current().store
 
     @property
     def durability(self) -> Durability:
-        """What a returned change has survived."""
+        """What a commit survives when its call has returned."""
         return self._handle.durability
 
     @property
     def value(self) -> Value:
-        """The value now."""
+        """The value of the committed state, or of the snapshot."""
         return self.read(_same)
 
     def read(self, use: Callable[[Value], Result]) -> Result:
-        """Return what `use` makes of the value, and of what it reads meanwhile, of one state."""
+        """Call `use` with the value and return its result; all that it reads is of one state."""
         if not self._is_inside():
             return self._handle.read(use)
         with self._unmoved() as buffered:
             return buffered.read(use)
 
     def writing(self) -> AbstractContextManager[ValueTurn[Value]]:
-        """Give a turn to change the dataset, or what it will be when the transaction ends."""
+        """Give a turn to write, to the buffered store inside a transaction."""
         return self._buffered_turn() if self._is_inside() else self._handle.writing()
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -518,18 +517,18 @@ class TransactionalHandle(Generic[Value]):
         return self._current().snapshot()
 
     def refresh(self) -> None:
-        """Load the value anew, whatever was read before."""
+        """Load the value again."""
         self._current().refresh()
 
     def close(self, name: str) -> None:
-        """Let go of everything; later calls complain that `name` is closed."""
+        """Drop the value; later calls raise an error that says that `name` is closed."""
         self._handle.close(name)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make one commit of all changes of a block; an exception leaves everything as it was.
+        """Make one commit of all changes in a block; an exception discards all of them.
 
-        Inside of another one it is a part of that.
+        A transaction inside another is part of it.
         """
         if self._is_inside():
             yield
@@ -538,7 +537,7 @@ class TransactionalHandle(Generic[Value]):
             self._begun = self._settled_number()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
-            self._pending = Handle(store, self._load, durability=self._handle.durability)
+            self._buffered = Handle(store, self._load, durability=self._handle.durability)
             self._owner = threading.get_ident()
             try:
                 yield
@@ -550,7 +549,7 @@ class TransactionalHandle(Generic[Value]):
                 store.discard()
                 raise
             finally:
-                self._owner = self._pending = None
+                self._owner = self._buffered = None
             self._commit(begun, after, store)
 
     def _commit(self, begun: Value, after: Value, store: BufferedStore) -> None:
@@ -562,31 +561,30 @@ class TransactionalHandle(Generic[Value]):
             with self._handle.writing() as turn:
                 if turn.value is not begun and not self._is_as_begun():
                     raise self._overtaken()
-                # From here on it is for the store below to remove what was staged, or to need it:
-                # a commit that fails late is decided already.
+                # From here on the store below removes what was staged, or needs it: a commit that
+                # fails late is decided already.
                 handed_over = True
-                # The value that came out of the transaction still reads through it.
+                # The value of the transaction still reads from the buffered store.
                 turn.commit(after, commit, again=True)
         finally:
             if not handed_over:
                 store.discard()
 
     def _settled_number(self) -> int | None:
-        """Return the number of the committed state; what was decided before is done by then."""
+        """Return the version number of the committed state, with no commit half done."""
         states = versioned(self._handle.store)
         if states is None:
             return None
-        look = states.version()
-        if look is None or not look.settled:
-            # A turn of its own: it finishes what was decided, and where nobody has written yet,
-            # states have numbers from now on.
+        version = states.version()
+        if version is None or not version.settled:
+            # An empty commit finishes one that is half done, and makes the first version.
             with states.writing(durability=self.durability) as turn:
                 turn.commit(Commit())
-            look = states.version()
-        return version_number(look)
+            version = states.version()
+        return version_number(version)
 
     def _is_as_begun(self) -> bool:
-        """Tell whether nobody has committed since the transaction began."""
+        """Return whether no other writer has committed since the transaction began."""
         states = versioned(self._handle.store)
         return states is not None and version_number(states.version()) == self._begun
 
@@ -597,13 +595,13 @@ class TransactionalHandle(Generic[Value]):
 
     @contextmanager
     def _unmoved(self) -> Iterator[Handle[Value]]:
-        """Give the state to be; what it stands on must not have changed when the block ends."""
-        assert self._pending is not None
+        """Give the buffered handle; raise `LockedError` if the state below it has changed."""
+        assert self._buffered is not None
         states = versioned(self._handle.store)
         try:
-            yield self._pending
+            yield self._buffered
         except Exception as error:
-            # What is missing or does not fit may be what another writer has just changed.
+            # A key that is missing or does not fit may be one that another writer has just changed.
             if states is not None and version_number(states.version()) != self._begun:
                 raise self._overtaken() from error
             raise
@@ -617,11 +615,11 @@ class TransactionalHandle(Generic[Value]):
         )
 
     def _is_inside(self) -> bool:
-        return self._pending is not None and self._owner == threading.get_ident()
+        return self._buffered is not None and self._owner == threading.get_ident()
 
     def _current(self) -> Handle[Value]:
-        pending = self._pending
-        return pending if pending is not None and self._is_inside() else self._handle
+        buffered = self._buffered
+        return buffered if buffered is not None and self._is_inside() else self._handle
 
 
 def _same(value: Value) -> Value:

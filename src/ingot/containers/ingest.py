@@ -1,8 +1,7 @@
-"""Rows that become columns, and columns that become rows.
+"""Conversion of rows that a user gives into columns, and of columns into rows.
 
-Knows every shape in which rows are handed over: mappings of columns, structured arrays, lists of
-rows, data frames, Arrow streams. Knows which values a column takes: those it can hold as they are.
-Refuses to know tables.
+Rows are mappings of columns, structured arrays, lists of rows, data frames or Arrow streams. A
+column takes the values that it can hold exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ Layout = Mapping[str, tuple[DType, Shape]]
 
 
 def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the columns of anything that has some, nested ones as mappings of their own.
+    """Return the columns of rows in any form; nested tables are mappings of their own.
 
     `names` are those of a list of rows, in their order.
 
@@ -54,11 +53,13 @@ def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, An
         return arrow.columns(data)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and names is not None:
         return _of_rows(data, names)
-    raise TypeError(f"{type(data).__name__} is no mapping of columns, and no rows of a known kind")
+    raise TypeError(
+        f"{type(data).__name__} is not a mapping of columns, and not rows of a known kind"
+    )
 
 
 def flattened(columns: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the columns with those of nested mappings under names with dots.
+    """Return the columns; those of nested mappings get names with dots.
 
     >>> flattened({"a": 1, "b": {"c": 2}})
     {'a': 1, 'b.c': 2}
@@ -73,18 +74,18 @@ def flattened(columns: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def arrays_of(data: object) -> dict[str, NDArray[Any]]:
-    """Return the columns of anything that has some as arrays, nested ones under names with dots.
+    """Return the columns of rows in any form as arrays; nested ones get names with dots.
 
     >>> arrays_of({"a": [[1], [2, 3]]})
     Traceback (most recent call last):
-    ValueError: column 'a': its items have not one shape
+    ValueError: column 'a': its items have different shapes
     """
     given = flattened(columns_of(data))
     return {name: _made(values, name) for name, values in given.items()}
 
 
 def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
-    """Return rows as columns that a table of that layout takes in, every column of it once.
+    """Return rows as arrays for all columns of a table with that layout.
 
     >>> taken([(1, 2.5)], {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
     {'a': array([1], dtype=int32), 'b': array([2.5])}
@@ -100,7 +101,7 @@ def taken(data: object, layout: Layout) -> dict[str, NDArray[Any]]:
 
 
 def check_lengths(columns: Mapping[str, NDArray[Any]], rows: int | None = None) -> None:
-    """Complain of columns that have not one length, or not that of the others in their table.
+    """Raise `ValueError` for columns of different lengths, or not of the length `rows`.
 
     >>> check_lengths({"a": np.zeros(2), "b": np.zeros((1, 2))})
     Traceback (most recent call last):
@@ -118,7 +119,7 @@ def check_lengths(columns: Mapping[str, NDArray[Any]], rows: int | None = None) 
 
 
 def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
-    """Return values as items of a column; what it cannot hold as it is, is refused.
+    """Return values as items of a column; a value that it cannot hold exactly is refused.
 
     Floats may lose digits to a narrower type, nothing else may be lost.
 
@@ -187,9 +188,9 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
         if dot:
             fields.setdefault(first, {})[rest] = (dtype, shape)
         else:
-            # Text of any length has no place in a row but as an object.
-            held = np.dtype(object) if dtypes.is_variable(dtype) else dtype
-            fields[name] = (held, shape)
+            # In a row, text of any length is an object.
+            item = np.dtype(object) if dtypes.is_variable(dtype) else dtype
+            fields[name] = (item, shape)
     made = [
         (name, row_dtype(field)) if isinstance(field, dict) else (name, *field)
         for name, field in fields.items()
@@ -198,7 +199,7 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
 
 
 def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> NDArray[np.void]:
-    """Return rows of the columns' values, as an array of structures.
+    """Return the values of columns as rows: an array of structures.
 
     >>> rows_of({"a": np.array([1, 2])}, {"a": (np.dtype("i8"), ())}, 2)
     array([(1,), (2,)], dtype=[('a', '<i8')])
@@ -235,7 +236,7 @@ def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
         return {name: [_dug(row, name) for row in listed] for name in names}
     for index, row in enumerate(rows):
         if isinstance(row, str | bytes) or len(row) != len(names):
-            raise ValueError(f"row {index} has not one value for each of {', '.join(names)}")
+            raise ValueError(f"row {index} does not have one value for each of {', '.join(names)}")
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
@@ -253,7 +254,7 @@ def _made(values: object, name: str) -> NDArray[Any]:
         return np.asarray(values)
     except ValueError as error:
         if "inhomogeneous" in str(error):
-            raise ValueError(f"column {name!r}: its items have not one shape") from None
+            raise ValueError(f"column {name!r}: its items have different shapes") from None
         raise ValueError(f"column {name!r}: {error}") from None
 
 
@@ -298,5 +299,5 @@ def _objects(values: object, shape: Shape) -> NDArray[Any]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise SelectionError(f"the column name {name!r} is no text")
+        raise SelectionError(f"the column name {name!r} is not text")
     return name

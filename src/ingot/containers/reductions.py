@@ -1,7 +1,7 @@
 """Sums, extremes and the like of arrays that are read block by block.
 
-Knows how the results of blocks become that of the whole, with NumPy's types and, but for the
-rounding of floats, NumPy's values. Refuses to know where blocks come from.
+The results of blocks are combined to that of the array, with NumPy's types and, but for the
+rounding of floats, NumPy's values.
 
 Floats of up to 32 bits are summed in 64 bits and rounded once, at the end. The sums of blocks are
 added in pairs, pairs of pairs and so on, as NumPy does inside an array: the error grows with the
@@ -52,7 +52,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A way to make one item of many: NumPy's method, and how two results become one.
+    """A reduction: NumPy's method for a block, and the function that combines two results.
 
     `final` is the result that no further item can change, if there is one.
     """
@@ -62,7 +62,7 @@ class Reduction:
     final: bool | None = None
 
     def of(self, block: NDArray[Any], axes: tuple[int, ...], **settings: Any) -> NDArray[Any]:
-        """Return what NumPy makes of one block; every axis stays, with length 1.
+        """Return NumPy's result for one block; every axis stays, with length 1.
 
         >>> MAX.of(np.arange(6).reshape(2, 3), (1,)).tolist()
         [[2], [5]]
@@ -133,7 +133,7 @@ def mean(
     axes = _axes(source, axis)
     count = math.prod(source.grid.shape[each] for each in axes)
     if count == 0:
-        # NumPy has a value and a warning for the average of nothing.
+        # NumPy gives a value and a warning for the average of no items.
         nothing: Any = np.empty(source.grid.shape, source.dtype)
         return nothing.mean(axis=axes, dtype=dtype, out=out, keepdims=keepdims)
     if dtype is not None:
@@ -149,7 +149,7 @@ def _working(kind: np.dtype[Any], asked: DTypeLike | None) -> np.dtype[Any] | No
     """Return the type in which sums are kept until the end; None leaves it to NumPy."""
     if asked is not None:
         return kind
-    # Of times NumPy lets nobody choose the type, for that has a unit.
+    # NumPy takes no dtype for sums of times, since their type has a unit.
     return None if kind.kind in "mM" else _WIDER.get(kind, kind)
 
 
@@ -179,7 +179,7 @@ def _fold(
     shape = source.grid.shape
     whole = tuple(slice(0, size) for size in shape)
     if 0 in shape or source.dtype.hasobject:
-        # What nothing adds up to, and how objects are added in which order, NumPy knows best.
+        # NumPy decides the sum of no items, and the order in which objects are added.
         block = np.empty(shape, source.dtype) if 0 in shape else source.read(whole)
         return reduction.of(block, axes, **settings)
     lengths = [1 if axis in axes else size for axis, size in enumerate(shape)]
@@ -204,7 +204,7 @@ def _fold_place(
     place: tuple[slice, ...],
     settings: dict[str, Any],
 ) -> NDArray[Any]:
-    """Reduce all blocks that have one place in the result."""
+    """Reduce all blocks that contribute to one item of the result."""
     pairs = _Pairs(reduction.combine)
     shape = source.grid.shape
     for key in blocks([shape[axis] for axis in axes], [step[axis] for axis in axes]):
@@ -219,7 +219,7 @@ def _fold_place(
 
 
 class _Pairs:
-    """Combines in pairs what comes one after the other, and holds but a logarithm of it."""
+    """Combines a series of results in pairs, and keeps only a logarithmic number of them."""
 
     __slots__ = ("_combine", "_held")
 

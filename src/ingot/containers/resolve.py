@@ -1,16 +1,16 @@
-"""Where a path leads: a store, the dataset that is there, and what it is part of.
+"""Where a path leads: the store, the format of the dataset, and the dataset that encloses it.
 
-Knows which store a path means, and to which whole a folder belongs, whose lock and journal are
-those of all its parts. Refuses to move data, and to know the containers that others make of it.
+A dataset may be part of another one, whose lock and journal are those of all its parts; such a
+dataset is opened as a part of the outermost one. This module moves no data and makes no containers.
 """
 
 import builtins
-import functools
 import os
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from ingot.errors import (
@@ -24,60 +24,54 @@ from ingot.formats import json
 from ingot.formats.format import (
     ArrayNode,
     DocumentFormat,
+    EnclosingFormat,
     Format,
     GroupFormat,
     Node,
-    Owner,
     TableNode,
 )
 from ingot.formats.paths import prefix
-from ingot.formats.registry import FORMATS, OWNERS, detect, looked_for
+from ingot.formats.registry import FORMATS, FormatEntry, describe_search, detect, format_named
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
+from ingot.stores.local.files import FolderProbe
 from ingot.stores.local.scope import WHOLE
 from ingot.stores.store import Extent
-from ingot.stores.versions import read_state, read_versioned, version_number
+from ingot.stores.versions import read_state, read_versioned
 
 __all__ = [
-    "Found",
-    "Part",
+    "DatasetPath",
+    "EnclosingDataset",
+    "FoundDataset",
     "Path",
-    "Place",
-    "find",
-    "glance",
-    "in_the_way",
-    "named",
-    "outermost",
-    "placed",
+    "find_enclosing",
+    "open_complete",
+    "open_fast",
+    "remove_existing",
+    "resolve_store",
 ]
 
 Path: TypeAlias = str | os.PathLike[str] | Store
 """Where a dataset is: a path of the local file system, or a store."""
 
-# The formats whose datasets can be told at a glance, and what lies above a dataset of them that is
-# part of another one.
-_DOCUMENTED: Final = ("zarr3", "zarr2")
-_MARKS: Final = [mark for name in _DOCUMENTED for mark in OWNERS[name][0]]
-
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The store that a path means, and how to speak of it."""
+class DatasetPath(NamedTuple):
+    """The store that a path means, and where in the store the dataset is."""
 
     store: Store
     path: str | None
-    """None in memory."""
+    """The path as users read it; None in memory."""
     file: str | None = None
-    """The key of the only file, where the store is one."""
+    """The key of the only file, where the store is a single file."""
     inner: str = ""
-    """Where in the store the dataset is, if it is part of a larger one."""
-    owner: Format | None = None
-    """The format of the larger one."""
+    """The path of the dataset in the store, if it is part of a larger dataset."""
+    enclosing: Format | None = None
+    """The format of the larger dataset."""
 
     @classmethod
-    def of(cls, path: Path, *, writable: bool) -> "Place":
-        """Return the place that a path means, on its own."""
+    def of(cls, path: Path, *, writable: bool) -> "DatasetPath":
+        """Return the store that a path means, without regard to enclosing datasets."""
         if not isinstance(path, str | os.PathLike):
             return cls._of_store(path)
         if isinstance(path, str) and _URL.match(path):
@@ -96,7 +90,7 @@ class Place:
         return cls._of_store(FileStore(path, writable=writable))
 
     @classmethod
-    def _of_store(cls, store: Store) -> "Place":
+    def _of_store(cls, store: Store) -> "DatasetPath":
         if not isinstance(store, Store):
             raise TypeError(f"a path or a store is needed, not {type(store).__name__}")
         if isinstance(store, MemoryStore):
@@ -105,15 +99,15 @@ class Place:
 
     @property
     def name(self) -> str:
-        """What the place is called in messages."""
+        """What messages call the dataset."""
         return self.path if self.inner and self.path else self.store.location
 
     def is_empty(self) -> bool:
-        """Tell whether no file is there."""
-        # Without a listing only the formats' own marks could tell, and they were looked for.
+        """Return whether no file lies at the path."""
+        # A store that cannot list has only the markers of formats, and the caller looked for them.
         if self.file is not None or Feature.LIST not in self.store.features:
             return self.file is None
-        # Folders alone are what a writer leaves that died early.
+        # Folders without files are what a writer leaves that died early.
         folders = [prefix(self.inner)]
         while folders:
             folder = folders.pop()
@@ -124,155 +118,194 @@ class Place:
         return True
 
 
-class Found(NamedTuple):
-    """What lies at a path: where, of which format, what it is, and in which state of the store."""
+class FoundDataset(NamedTuple):
+    """A dataset that was found: where, its format, what it is, and the version it was read at."""
 
-    place: Place
+    place: DatasetPath
     format: Format
     node: Node
     number: int | None
 
 
-def find(path: Path, format: str | None, *, writable: bool) -> Found:
-    """Return what lies at a path, of `format` if that is said; complain if it is nothing known."""
-    place = placed(path, format, writable=writable, quick=True)
+def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset | None:
+    """Return what `open_complete` returns, in the usual case, by one probe for all formats.
+
+    The usual case is a folder of its own that no writer is changing. None says nothing about the
+    dataset: `open_complete` then finds it, or reports what is wrong.
+    """
+    if not isinstance(path, str | os.PathLike) or "://" in os.fspath(path):
+        return None
+    if format is not None and format not in FORMATS.entries:
+        return None
+    plan = _probe_plan(FORMATS.revision, format)
+    store = LocalStore(path, writable=writable)
+    read = store.read_settled(plan.probe)
+    if read is None:
+        return None
+    number, found = read
+    if found is None:
+        return None
+    group, contents = found
+    entry, names = plan.groups[group]
+    if entry is None or (entry.between and _may_be_enclosed(store.root, entry.between)):
+        return None
+    chosen = cast(DocumentFormat, FORMATS[entry.name])
+    try:
+        node = chosen.from_documents(store, "", dict(zip(names, contents, strict=True)))
+    except IngotError:
+        return None
+    # Groups and tables have read more than the documents: the version must still be the same.
+    if node is None or not (isinstance(node, ArrayNode) or store.version_probe().confirms(number)):
+        return None
+    return FoundDataset(DatasetPath(store, store.root), chosen, node, number)
+
+
+class _ProbePlan(NamedTuple):
+    """What one probe reads, and whose documents each group of files is."""
+
+    probe: FolderProbe
+    groups: tuple[tuple[FormatEntry | None, tuple[str, ...]], ...]
+
+
+@lru_cache(maxsize=64)
+def _probe_plan(revision: int, format: str | None) -> _ProbePlan:
+    """Return the plan for one format or for all; `revision` is that of the registry."""
+    entries = FORMATS.entries
+    chosen = list(entries.values()) if format is None else [entries[format]]
+    groups = tuple(group for entry in chosen for group in _probe_groups(entry))
+    # One byte more than allowed shows that a document is too long without reading all of it.
+    files = [[Extent(name, 0, json.LARGEST + 1) for name in names] for _, names in groups]
+    above = [mark for entry in entries.values() for mark in entry.encloses]
+    return _ProbePlan(FolderProbe(files, above), groups)
+
+
+def _probe_groups(entry: FormatEntry) -> Iterator[tuple[FormatEntry | None, tuple[str, ...]]]:
+    yield from ((entry, group) for group in entry.documents)
+    # Any other marker decides for the format too, and leaves the rest to the complete way.
+    first = {group[0] for group in entry.documents}
+    yield from ((None, (marker,)) for marker in entry.markers if marker not in first)
+
+
+def _may_be_enclosed(folder: str, between: str) -> bool:
+    """Return whether a folder may be part of a dataset that is not the folder directly above."""
+    real = _real_path(folder)
+    return f"/{between}/" in real and find_enclosing(real, quick=True) is not None
+
+
+def _real_path(folder: str) -> str:
+    """Return the path of a folder without symbolic links."""
+    # One system call resolves all of the path, where the system can name an open folder.
+    with suppress(OSError, AttributeError):
+        descriptor = os.open(folder, os.O_PATH)
+        try:
+            return os.readlink(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+    return os.path.realpath(folder)
+
+
+def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDataset:
+    """Return the dataset at a path, of `format` if that is given; raise if there is none."""
+    place = resolve_store(path, format, writable=writable, quick=True)
     if isinstance(place.store, LocalStore):
         place.store.check_journal()
 
     def read(view: Store) -> tuple[Format, Node]:
-        chosen = named(format) if format is not None else _detected(place, view)
+        chosen = format_named(format) if format is not None else _detect_format(place, view)
         return chosen, chosen.open(view, place.inner)
 
     try:
         (chosen, node), number = read_versioned(place.store, read)
     except (FormatError, NotFoundError):
-        whole = placed(path, format, writable=writable)
+        whole = resolve_store(path, format, writable=writable)
         if whole.inner == place.inner:
             raise
         place = whole
         (chosen, node), number = read_versioned(place.store, read)
-    return Found(place, chosen, node, number)
+    return FoundDataset(place, chosen, node, number)
 
 
-def glance(path: Path, format: str | None, *, writable: bool) -> Found | None:
-    """Return what `find` would, in the usual case: a folder on its own, to which nobody writes.
+def resolve_store(
+    path: Path, format: str | None, *, writable: bool, quick: bool = False
+) -> DatasetPath:
+    """Return the store that a path means: that of the enclosing dataset, if there is one.
 
-    None means nothing: `find` knows more, and all about what is wrong.
+    A store that is given as such is never part of a larger one.
     """
-    if not isinstance(path, str | os.PathLike) or "://" in os.fspath(path):
-        return None
-    names = _DOCUMENTED if format is None else (format,) if format in _DOCUMENTED else ()
-    store = LocalStore(path, writable=writable)
-    for name in names:
-        seen = store.glance(_documents(name), above=_MARKS)
-        if seen is None:
-            return None
-        number, found = seen
-        chosen = cast(DocumentFormat, FORMATS[name])
-        try:
-            node = chosen.from_documents(store, "", found)
-        except IngotError:
-            return None
-        # A group has read more than its documents, which the state must still be that of.
-        if isinstance(node, ArrayNode) or (node and version_number(store.version()) == number):
-            return Found(Place(store, store.root), chosen, node, number)
-    return None
-
-
-@functools.cache
-def _documents(format: str) -> list[Extent]:
-    documents = cast(DocumentFormat, FORMATS[format]).documents
-    # One byte more than allowed tells that a document is too long without reading all of it.
-    return [Extent(name, 0, json.LARGEST + 1) for name in documents]
-
-
-def named(name: str) -> Format:
-    """Return the format that has a name, or complain.
-
-    >>> named("zarr1").name
-    'zarr1'
-    """
-    if name not in FORMATS:
-        raise UnsupportedError(f"format {name!r} is unknown; there is {', '.join(FORMATS)}")
-    return FORMATS[name]
-
-
-def placed(path: Path, format: str | None, *, writable: bool, quick: bool = False) -> Place:
-    """Return the place that a path means, in the whole that it is part of. A store is a whole."""
-    place = Place.of(path, writable=writable)
+    place = DatasetPath.of(path, writable=writable)
     given = not isinstance(path, str | os.PathLike)
     if given or not isinstance(place.store, LocalStore) or place.path is None:
         return place
-    found = outermost(place.path, quick=quick)
-    if found is None or (format is not None and format != found.owner.name):
+    found = find_enclosing(place.path, quick=quick)
+    if found is None or (format is not None and format != found.format.name):
         return place
     store = LocalStore(found.root, writable=writable)
-    whole = replace(place, store=store, inner=found.inner, owner=found.owner)
     if format is None:
-        # What lies there may be of another format, and on its own.
-        view = read_state(store, lambda view: detect(view, FORMATS.values(), path=found.inner))
-        if view is not None and view is not found.owner:
+        # A dataset of another format is not a part, wherever it lies.
+        entries = FORMATS.entries.values()
+        entry = read_state(store, lambda view: detect(view, entries, path=found.inner))
+        if entry is not None and entry.name != found.format.name:
             return place
-    return whole
+    return place._replace(store=store, inner=found.inner, enclosing=found.format)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A place inside of a dataset: the format and the folder of that, and the path to the place."""
+class EnclosingDataset(NamedTuple):
+    """The dataset that a folder is part of: its format, its folder, and the path from there."""
 
-    owner: Owner
+    format: EnclosingFormat
     root: str
     inner: str
 
 
-def outermost(folder: str, *, quick: bool = False) -> Part | None:
-    """Return the largest dataset that a folder is part of; None when it is on its own.
+def find_enclosing(folder: str, *, quick: bool = False) -> EnclosingDataset | None:
+    """Return the largest dataset that a folder is part of; None when the folder is on its own.
 
     The dataset is the outermost folder whose parts reach to this one. Its lock and its journal are
-    those of all of them. `quick` stops at the first folder without a mark, which is enough for what
-    is there: only parts that a journal is yet to make may lie below such a folder, and those of
-    formats that have such folders between.
+    those of all parts. `quick` stops at the first folder without a marker, which is enough for
+    datasets that exist: only parts that a journal is yet to make may lie below such a folder, and
+    parts of formats that have folders without a marker between a dataset and its parts.
     """
     place, inner = os.path.realpath(folder), ""
-    found, owners = None, tuple(OWNERS)
-    while owners:
+    entries = [entry for entry in FORMATS.entries.values() if entry.encloses]
+    found = None
+    while entries:
         place, name = os.path.split(place)
         if not name:
             return found
         inner = f"{name}/{inner}" if inner else name
-        having = [owner for owner in owners if _has_part(owner, place, inner)]
+        having = [entry for entry in entries if _has_part(entry, place, inner)]
         if having:
-            found = Part(cast(Owner, FORMATS[having[-1]]), place, inner)
+            format = cast(EnclosingFormat, FORMATS[having[-1].name])
+            found = EnclosingDataset(format, place, inner)
         elif quick:
-            owners = tuple(owner for owner in owners if _reaches(owner, place))
+            entries = [entry for entry in entries if _reaches(entry, place)]
     return found
 
 
-def _reaches(name: str, folder: str) -> bool:
-    """Tell whether a folder may lie between a whole and its parts without a mark."""
-    _, between = OWNERS[name]
-    return between is not None and f"/{between}/" in f"{folder}/"
+def _reaches(entry: FormatEntry, folder: str) -> bool:
+    """Return whether a folder may lie between a dataset and its parts without a marker."""
+    return entry.between is not None and f"/{entry.between}/" in f"{folder}/"
 
 
-def _has_part(name: str, folder: str, inner: str) -> bool:
-    marks, between = OWNERS[name]
-    if between is not None and inner.startswith(f"{between}/"):
-        # Folders like these need not be of a whole at all, unless a writer has taken it for one.
+def _has_part(entry: FormatEntry, folder: str, inner: str) -> bool:
+    marks = entry.encloses
+    if entry.between is not None and inner.startswith(f"{entry.between}/"):
+        # Only a lock file distinguishes a dataset without a marker from any other folder.
         marks = (*marks, WHOLE.lock)
     if not any(os.access(f"{folder}/{mark}", os.F_OK) for mark in marks):
         return False
-    owner = cast(Owner, FORMATS[name])
+    format = cast(EnclosingFormat, FORMATS[entry.name])
     store = LocalStore(folder)
     with suppress(IngotError, OSError):
-        return read_state(store, lambda view: owner.has_part(view, inner))
-    # Of a whole with a damaged journal it is still a part: who opens it is to be told of that.
+        return read_state(store, lambda view: format.has_part(view, inner))
+    # A dataset with a damaged journal has the same parts; opening one then reports the journal.
     with suppress(IngotError, OSError):
-        return owner.has_part(store, inner)
-    return False  # Nothing that cannot be read is a whole that it would be part of.
+        return format.has_part(store, inner)
+    return False  # A dataset that cannot be read has no parts.
 
 
 def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
-    """Tell whether a path is an archive, by its content; by its suffix when it is yet to be."""
+    """Return whether a path is an archive: by its content, or by its suffix when it is absent."""
     if facts is None:
         return os.fspath(path).endswith(".zip")
     if not stat.S_ISREG(facts.st_mode):
@@ -281,11 +314,12 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def _detected(place: Place, view: Store) -> Format:
-    found = detect(view, FORMATS.values(), place.file, path=place.inner)
+def _detect_format(place: DatasetPath, view: Store) -> Format:
+    entries = FORMATS.entries.values()
+    found = detect(view, entries, place.file, path=place.inner)
     if found is not None:
-        return found
-    sought = looked_for(FORMATS.values())
+        return FORMATS[found.name]
+    sought = describe_search(entries)
     if not place.is_empty():
         raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")
     if place.path is not None and not os.path.exists(place.path):
@@ -293,18 +327,25 @@ def _detected(place: Place, view: Store) -> Format:
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
 
 
-def in_the_way(place: Place, store: Store, *, overwrite: bool, groups: bool) -> Commit | None:
-    """Return the commit that removes what is there, if that is allowed; None if nothing is."""
+def remove_existing(
+    place: DatasetPath, store: Store, *, overwrite: bool, groups: bool
+) -> Commit | None:
+    """Return the commit that removes the dataset at a path; None when no file is there.
+
+    Raises `ExistsError` when `overwrite` does not allow it, and for what is never replaced: files
+    that are no dataset, and groups unless `groups`.
+    """
     listed = Feature.LIST in place.store.features
     if listed and place.is_empty():
         return None
-    found = detect(store, FORMATS.values(), place.file, path=place.inner)
-    if found is None:
+    entry = detect(store, FORMATS.entries.values(), place.file, path=place.inner)
+    if entry is None:
         if not listed and place.is_empty():
             return None
         raise ExistsError(f"{place.name}: there is something already, and no known dataset")
     if not overwrite:
-        raise ExistsError(f"{place.name}: a {found.name} dataset is there already")
+        raise ExistsError(f"{place.name}: a {entry.name} dataset is there already")
+    found = FORMATS[entry.name]
     try:
         node = found.open(store, place.inner)
     except IngotError as error:

@@ -32,6 +32,6 @@ def split(format: Format, node: Column, count: int, path: Target, options: Optio
         )
     target = path if isinstance(path, Store) else LocalStore(path, writable=True)
     if any(True for _ in target.names()):
-        raise ExistsError(f"{target.location}: there is something already")
+        raise ExistsError(f"{target.location}: the target is not empty")
     for commit in format.split(node, count, target, partial(recoded, options=options)):
         target.apply(commit, durability=options.durability)

@@ -1,8 +1,7 @@
-"""The table: columns of one length, read by name, by row and by expression, changed as one.
+"""The table: columns of one length, read by name, by row and by expression, changed together.
 
-Knows what a user may ask of a table, and whether it may be changed at all. Refuses to know how rows
-are found (the query does), how a change becomes a commit (the sheet does), and which state is the
-committed one (the handle does).
+The query finds rows, `table_state` makes a commit of a change, and the handle knows the committed
+state; this module is what a user calls.
 """
 
 import operator
@@ -62,20 +61,20 @@ class Table:
     <ingot.Table of 5 rows: day, price; bcolz in memory, r+>
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_ledger", "_mode", "_path")
+    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path", "_whole")
 
     def __init__(
         self,
         format: Format,
-        ledger: TransactionalHandle[TableState],
+        whole: TransactionalHandle[TableState],
         *,
         path: str | None,
         mode: Mode,
         part: HandleProtocol[TableState] | None = None,
     ) -> None:
         self._format = format
-        self._ledger = ledger
-        self._handle: HandleProtocol[TableState] = ledger if part is None else part
+        self._whole = whole
+        self._handle: HandleProtocol[TableState] = whole if part is None else part
         self._path = path
         self._mode: Mode = mode
 
@@ -84,7 +83,7 @@ class Table:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in their order; a nested table is one of them."""
-        return self._sheet.names
+        return self._state.names
 
     @property
     def dtypes(self) -> dict[str, DType]:
@@ -94,23 +93,23 @@ class Table:
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: row_dtype(view.layout_of(sheet)))
+        return self._handle.read(lambda state: row_dtype(view.layout_of(state)))
 
     @property
     def shape(self) -> tuple[int]:
         """The number of rows, as the only axis."""
-        return (self._sheet.rows,)
+        return (self._state.rows,)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all columns, uncompressed."""
-        sheet = self._sheet
-        return sum(sheet.chunks(name).schema.nbytes for name in sheet.leaves)
+        state = self._state
+        return sum(state.chunks(name).schema.nbytes for name in state.leaves)
 
     @property
     def stored_bytes(self) -> int:
         """The bytes of all stored chunks, counted where they are stored."""
-        return self._handle.read(lambda sheet: sum(sheet.stored().values()))
+        return self._handle.read(lambda state: sum(state.stored().values()))
 
     @property
     def attrs(self) -> Attributes:
@@ -122,7 +121,7 @@ class Table:
         >>> dict(table.attrs)
         {'source': 'survey', 'year': 2024}
         """
-        return Attributes(lambda: self._sheet.table.attrs, self._describing)
+        return Attributes(lambda: self._state.table.attrs, self._describing)
 
     @property
     def format(self) -> str:
@@ -142,7 +141,7 @@ class Table:
     # Reading -------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._sheet.rows
+        return self._state.rows
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -156,8 +155,8 @@ class Table:
         if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
             return View(self._handle, None, key)
 
-        def build(sheet: TableState) -> Any:
-            rows = view.structures(sheet, sheet.leaves, view.numbered(sheet, key))
+        def build(state: TableState) -> Any:
+            rows = view.structures(state, state.leaves, view.numbered(state, key))
             return rows[0] if isinstance(key, int | np.integer) else rows
 
         return self._handle.read(build)
@@ -182,13 +181,13 @@ class Table:
         return View(self._handle, where).read(columns, rows=rows)
 
     def where(self, expression: str | Expression) -> View:
-        """Return the rows of which an expression is true, as a view that looks for them when asked.
+        """Return a view of the rows for which an expression is true; it finds them when it is read.
 
         Expressions have names (``a.b`` of a nested column, backticks around one that is no Python
         name), numbers, text, bytes, dates as text; arithmetic; comparisons, also chained; ``&``,
         ``|``, ``~``, ``and``, ``or``, ``not``; ``in (1, 2)``; ``isnan``, ``isinf``, ``isfinite``,
-        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. What
-        comes out is what NumPy makes of it.
+        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. Values
+        are computed as NumPy does.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
@@ -223,16 +222,16 @@ class Table:
         {'a': array([4, 5])}
         """
         with self.snapshot():
-            sheet = self._sheet
-            node = TableNode(table_state.read_again(sheet))
-            split(self._format, node, count, path, sheet.options)
+            state = self._state
+            node = TableNode(table_state.reopened_map(state))
+            split(self._format, node, count, path, state.options)
 
     # Changing ------------------------------------------------------------------------------------
 
     def append(self, rows: object) -> None:
         """Add rows at the end: a mapping of columns, structures, a data frame, a list of rows.
 
-        Every column must be there. What a column cannot hold as it is, is refused.
+        Every column must be given. A value that a column cannot hold exactly is refused.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1], "b": ["x"]})
@@ -257,9 +256,9 @@ class Table:
                 turn.commit(turn.value, Commit())
 
     def appender(self, *, rows: int | None = ROWS, seconds: float | None = SECONDS) -> Appender:
-        """Return what takes single rows and stores them in groups, for use with ``with``.
+        """Return an appender: it takes single rows and stores them in groups, in a ``with`` block.
 
-        A group is stored when it has `rows` rows, when a row comes and the first has waited for
+        A group is stored when it has `rows` rows, when a row is added and the first has waited for
         `seconds`, and at the end of the block.
 
         >>> import ingot
@@ -274,7 +273,7 @@ class Table:
         return Appender(self.append, rows=rows, seconds=seconds)
 
     def update(self, where: object, values: Mapping[str, Any]) -> int:
-        """Set columns in some rows; return how many rows those are.
+        """Set columns in some rows; return the number of rows.
 
         `where` is an expression or a key of rows; a value is one for all rows, or one for each.
 
@@ -300,9 +299,9 @@ class Table:
         return len(rows)
 
     def delete(self, where: object) -> int:
-        """Remove some rows, by an expression or a key; return how many.
+        """Remove some rows, by an expression or a key; return their number.
 
-        The rows behind them move up: all that follows the first is written anew.
+        The rows behind them move up: all rows after the first removed one are written again.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3, 4]})
@@ -335,7 +334,7 @@ class Table:
         elif isinstance(values, Mapping):
             self.update(key, values)
         else:
-            self.update(key, columns_of(values, self._sheet.leaves))
+            self.update(key, columns_of(values, self._state.leaves))
 
     def add_column(
         self,
@@ -400,14 +399,14 @@ class Table:
         with owner._writable().writing() as turn:
             turn.commit(*table_state.renamed(turn.value, own, new.removeprefix(outer)))
 
-    # Living with it ------------------------------------------------------------------------------
+    # State and display ---------------------------------------------------------------------------
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make one commit of all changes in a block, whatever columns they are about.
+        """Make one commit of all changes in a block, of any columns.
 
-        What is read inside, by the same thread, has the changes already; everybody else sees all
-        of them at the end, or after an exception none. The end is a `LockedError`, and changes
-        nothing, when another writer has committed since the block began.
+        The same thread reads its changes inside the block; all other readers see them at the end,
+        and none of them after an exception. If another writer has committed since the block began,
+        the end raises `LockedError` and changes nothing.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2]})
@@ -418,22 +417,22 @@ class Table:
         array([3, 2, 3])
         """
         self._writable()
-        return self._ledger.transaction()
+        return self._whole.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the table while a block runs; its writers wait for the end of it."""
+        """Stay on one state of the table while a block runs; writers wait until it ends."""
         return self._handle.snapshot()
 
     def refresh(self) -> None:
-        """Read the metadata anew, whatever is known; other calls do that when they have to."""
+        """Read the metadata again; other calls do that when they have to."""
         self._handle.refresh()
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
-        _ = self._sheet  # A closed table complains.
+        _ = self._state  # A closed table raises an error.
 
     def close(self) -> None:
-        """Let go of everything; after that the table cannot be used."""
+        """Close the table; after that it cannot be used."""
         self._handle.close(f"the table {'in memory' if self._path is None else self._path}")
 
     def __enter__(self) -> Self:
@@ -444,51 +443,51 @@ class Table:
 
     @property
     def info(self) -> Info:
-        """What there is to know of the table, as a table to print."""
+        """The properties of the table, as a table to print."""
         head = f"{self.format}, mode {self._mode}"
-        return self._handle.read(lambda sheet: view.info_of(sheet, self._path, head))
+        return self._handle.read(lambda state: view.info_of(state, self._path, head))
 
     def __repr__(self) -> str:
         try:
-            sheet = self._sheet
+            state = self._state
         except ValueError:
             return "<ingot.Table, closed>"
         where = "in memory" if self._path is None else f"at {self._path!r}"
-        names = ", ".join(sheet.names) or "no columns"
-        rows = f"{sheet.rows} row{'' if sheet.rows == 1 else 's'}"
+        names = ", ".join(state.names) or "no columns"
+        rows = f"{state.rows} row{'' if state.rows == 1 else 's'}"
         return f"<ingot.Table of {rows}: {names}; {self.format} {where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        sheet = self._sheet
-        if self._handle is not self._ledger:
+        state = self._state
+        if self._handle is not self._whole:
             raise UnsupportedError("a nested table is pickled with the table that it is part of")
-        place = self._ledger.store, sheet.table.path, self._path
-        return _reopened, (self._format, *place, self._mode, sheet.options)
+        place = self._whole.store, state.table.path, self._path
+        return _reopened, (self._format, *place, self._mode, state.options)
 
     @property
-    def _sheet(self) -> TableState:
+    def _state(self) -> TableState:
         return self._handle.value
 
     def _column(self, name: str) -> "Array | Table":
-        sheet = self._sheet
+        state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
-        if sheet.within(name) == (name,):
-            column = table_state.column(self._handle, name)
+        if state.within(name) == (name,):
+            column = table_state.column_handle(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
-        nested = table_state.nested(self._handle, name)
-        return Table(self._format, self._ledger, path=place, mode=self._mode, part=nested)
+        nested = table_state.nested_handle(self._handle, name)
+        return Table(self._format, self._whole, path=place, mode=self._mode, part=nested)
 
     def _owner(self, name: str) -> "tuple[Table, str]":
-        """Return the table that a column is of itself or would be, and its name there."""
+        """Return the table, perhaps a nested one, that a column belongs to, and its name there."""
         outer, _, last = name.rpartition(".")
         if not outer or name in self.names:
             return self, name
         owner = self._column(outer) if all(name.split(".")) else None
         if not isinstance(owner, Table):
-            raise ColumnError(f"{outer!r} is no nested table, and has no column {last!r}")
+            raise ColumnError(f"{outer!r} is not a nested table, and has no column {last!r}")
         return owner, last
 
     @contextmanager

@@ -1,8 +1,7 @@
-"""One state of a table: an engine for every column, and the way to the next state.
+"""One state of a table: an engine for every column, and the changes that lead to the next state.
 
-Knows that columns have one length and change together: every change is the state that it leads to
-and one commit for all columns. Refuses to apply anything, and to know which state is the committed
-one. Columns inside of nested tables have their names joined by dots.
+Columns have one length and change together: every change is the next state and one commit for all
+columns. Nothing is applied here. Names of columns in nested tables are joined by dots.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,33 +35,33 @@ from ingot.stores.store import Commit, Edit, Store
 from ingot.stores.versions import NO_VERSION, copied, discard
 
 __all__ = [
+    "TableChange",
     "TableState",
-    "Turn",
     "added",
-    "adopted",
     "appended",
     "assigned",
-    "column",
+    "column_handle",
     "created",
     "deleted",
     "described",
     "dropped",
     "filled",
-    "nested",
-    "read_again",
+    "nested_handle",
     "renamed",
-    "replaced",
+    "reopened_map",
     "resized",
     "table_handle",
+    "with_column",
+    "with_nested",
 ]
 
 
-# What one block of a column takes in memory, about, when rows are moved.
+# About how many bytes one block of a column has when rows are moved.
 _BLOCK_BYTES: Final = 16 << 20
 
 
 class TableState:
-    """A table as it is stored at one time."""
+    """A table in one state of its store."""
 
     __slots__ = ("_engines", "_leaves", "options", "table")
 
@@ -72,7 +71,7 @@ class TableState:
         self.table = table
         self.options = options
         self._leaves = dict(_leaves(table.columns, ""))
-        # Made when they are needed: a table may have hundreds of columns, and one be asked for.
+        # Made when they are needed: often one of hundreds of columns is read.
         self._engines = dict(engines or {})
 
     @property
@@ -84,7 +83,7 @@ class TableState:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, nested ones by the name of their table."""
+        """The names of the columns; a nested table is one of them."""
         return self.table.names
 
     @property
@@ -93,12 +92,12 @@ class TableState:
         return tuple(self._leaves)
 
     def chunks(self, name: str) -> ChunkMap:
-        """Return where the chunks of a column lie."""
+        """Return the chunk map of a column."""
         engine = self._engines.get(name)
         return self._leaves[name] if engine is None else engine.chunks
 
     def engine(self, name: str) -> Engine:
-        """Return what carries out selections of a column."""
+        """Return the engine of a column."""
         engine = self._engines.get(name)
         if engine is None:
             self.within(name)
@@ -108,18 +107,18 @@ class TableState:
     def within(self, name: str) -> tuple[str, ...]:
         """Return the columns that a name stands for: one, or all of a nested table.
 
-        Complains of a name that the table does not have.
+        Raises `ColumnError` for a name that the table does not have.
         """
         if name in self._leaves:
             return (name,)
         found = tuple(leaf for leaf in self._leaves if leaf.startswith(f"{name}."))
         if not found:
             known = ", ".join(self._leaves) or "none"
-            raise ColumnError(f"there is no column {name!r}; there is {known}")
+            raise ColumnError(f"there is no column {name!r}; the columns are {known}")
         return found
 
     def stored(self) -> dict[str, int]:
-        """Return how many bytes the chunks of each column take where they are stored."""
+        """Return the number of bytes of the stored chunks of each column."""
         return {name: stored_bytes(self.chunks(name)) for name in self._leaves}
 
     def nested(self, name: str) -> "TableState":
@@ -136,11 +135,11 @@ class TableState:
         return TableState(table, self.options, own)
 
     def _made(self) -> list[tuple[str, Engine]]:
-        # A copy: other threads may need their first engine meanwhile.
+        # A copy: other threads may add engines meanwhile.
         return list(self._engines.items())
 
     def following(self, engines: Mapping[str, Engine]) -> "TableState":
-        """Return the state in which some columns have become others."""
+        """Return the state in which some columns have other engines."""
         return TableState(self.table, self.options, {**self._engines, **engines})
 
 
@@ -151,7 +150,7 @@ def table_handle(
     options: Options,
     first: tuple[TableState | None, int | None] = (None, NO_VERSION),
 ) -> TransactionalHandle[TableState]:
-    """Return the handle of the table that lies at `inner` of a store."""
+    """Return a handle of the table at `inner` of a store."""
 
     def load(view: Store) -> TableState:
         node = format.open(view, inner)
@@ -164,119 +163,121 @@ def table_handle(
     )
 
 
-Turn = tuple[TableState, Commit]
-"""A table after a change, and how it gets there."""
+TableChange = tuple[TableState, Commit]
+"""A table after a change, and the commit that leads there."""
 
 
-def column(whole: HandleProtocol[TableState], name: str) -> PartHandle[TableState, Engine]:
-    """Return the handle of one column, whose changes are changes of its table."""
+def column_handle(whole: HandleProtocol[TableState], name: str) -> PartHandle[TableState, Engine]:
+    """Return the handle of one column; its changes are changes of its table."""
     return PartHandle(
         whole,
-        lambda sheet: sheet.engine(name),
-        lambda sheet, engine, commit: replaced(sheet, name, engine, commit),
+        lambda state: state.engine(name),
+        lambda state, engine, commit: with_column(state, name, engine, commit),
     )
 
 
-def nested(whole: HandleProtocol[TableState], name: str) -> PartHandle[TableState, TableState]:
-    """Return the handle of a nested table, whose changes are changes of the whole."""
+def nested_handle(
+    whole: HandleProtocol[TableState], name: str
+) -> PartHandle[TableState, TableState]:
+    """Return the handle of a nested table; its changes are changes of the whole table."""
     return PartHandle(
         whole,
-        lambda sheet: sheet.nested(name),
-        lambda sheet, inner, commit: adopted(sheet, name, inner, commit),
+        lambda state: state.nested(name),
+        lambda state, inner, commit: with_nested(state, name, inner, commit),
     )
 
 
-def appended(sheet: TableState, columns: Mapping[str, NDArray[Any]]) -> Turn:
-    """Return what it leads to when rows are added at the end, all columns of one length."""
-    old = sheet.rows
+def appended(state: TableState, columns: Mapping[str, NDArray[Any]]) -> TableChange:
+    """Return the change that adds rows at the end; all columns are given, of one length."""
+    old = state.rows
 
-    def grow(values: NDArray[Any], engine: Engine) -> changes.Step:
+    def grow(values: NDArray[Any], engine: Engine) -> changes.ArrayChange:
         shape = (old + len(values), *engine.shape[1:])
         return changes.grown(engine, shape, parse(slice(old, None), shape), values)
 
-    return _joined(sheet, ((name, partial(grow, each)) for name, each in columns.items()))
+    return _joined(state, ((name, partial(grow, each)) for name, each in columns.items()))
 
 
-def assigned(sheet: TableState, rows: object, columns: Mapping[str, Any]) -> Turn:
-    """Return what it leads to when some columns get other values in some rows."""
+def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
+    """Return the change that sets the values of some columns in some rows."""
 
-    def assign(values: Any, engine: Engine) -> changes.Step:
+    def assign(values: Any, engine: Engine) -> changes.ArrayChange:
         return changes.assigned(engine, parse(rows, engine.shape), values)
 
-    return _joined(sheet, ((name, partial(assign, each)) for name, each in columns.items()))
+    return _joined(state, ((name, partial(assign, each)) for name, each in columns.items()))
 
 
-def resized(sheet: TableState, rows: int) -> Turn:
-    """Return what another number of rows leads to; new ones hold the fill values."""
-    shrinking = rows < sheet.rows
-    each = ((n, lambda e: changes.resized(e, (rows, *e.shape[1:]))) for n in sheet.leaves)
-    return _joined(sheet, each, shrinking=shrinking)
+def resized(state: TableState, rows: int) -> TableChange:
+    """Return the change of the number of rows; new rows hold the fill values."""
+    shrinking = rows < state.rows
+    each = ((n, lambda e: changes.resized(e, (rows, *e.shape[1:]))) for n in state.leaves)
+    return _joined(state, each, shrinking=shrinking)
 
 
-def replaced(sheet: TableState, name: str, engine: Engine, commit: Commit) -> Turn:
-    """Return what it leads to when one column goes a step of its own."""
-    if engine.shape[:1] != (sheet.rows,):
+def with_column(state: TableState, name: str, engine: Engine, commit: Commit) -> TableChange:
+    """Return the change of a table that a change of one column is."""
+    if engine.shape[:1] != (state.rows,):
         engine.discard(commit)
         raise ValueError(
-            f"column {name!r} would have {engine.shape[0]} rows, its table {sheet.rows}; "
+            f"column {name!r} would have {engine.shape[0]} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )
-    return sheet.following({name: engine}), sheet.table.joined({name: commit})
+    return state.following({name: engine}), state.table.joined({name: commit})
 
 
-def adopted(sheet: TableState, name: str, nested: TableState, commit: Commit) -> Turn:
-    """Return what it leads to when a nested table has changed."""
+def with_nested(state: TableState, name: str, nested: TableState, commit: Commit) -> TableChange:
+    """Return the change of a table that a change of a nested table is."""
     if not nested.leaves:
         raise ValueError(f"{name!r} would have no columns left; drop the nested table itself")
-    if nested.rows != sheet.rows:
+    if nested.rows != state.rows:
         raise ValueError(
-            f"{name!r} would have {nested.rows} rows, its table {sheet.rows}; "
+            f"{name!r} would have {nested.rows} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )
     prefix = f"{name}."
     own = {prefix + leaf: engine for leaf, engine in nested._made()}
-    others = {leaf: each for leaf, each in sheet._made() if not leaf.startswith(prefix)}
-    table = _with_inner(sheet.table, name, nested.table)
-    return TableState(table, sheet.options, {**others, **own}), commit
+    others = {leaf: each for leaf, each in state._made() if not leaf.startswith(prefix)}
+    table = _with_inner(state.table, name, nested.table)
+    return TableState(table, state.options, {**others, **own}), commit
 
 
-def deleted(sheet: TableState, rows: NDArray[np.int64]) -> Turn:
-    """Return what it leads to when some rows are removed; they ascend, each named once.
+def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
+    """Return the change that removes rows; their numbers ascend, without duplicates.
 
-    What follows the first of them moves up, so all of that is written anew.
+    The rows behind the first of them move up, so all of those are written again.
     """
     if not len(rows):
-        return sheet, Commit()
-    pending = BufferedStore(sheet.table.store)
-    first, left = int(rows[0]), sheet.rows - len(rows)
-    kept = np.ones(sheet.rows - first, np.bool_)
+        return state, Commit()
+    buffered = BufferedStore(state.table.store)
+    first, left = int(rows[0]), state.rows - len(rows)
+    kept = np.ones(state.rows - first, np.bool_)
     kept[rows - first] = False
     try:
-        moved = TableState(sheet.table.reopened(pending), sheet.options)
-        for name in sheet.leaves if left > first else ():
+        moved = TableState(state.table.reopened(buffered), state.options)
+        for name in state.leaves if left > first else ():
             for place, values in _moved_up(moved.engine(name), first, kept):
                 after, commit = assigned(moved, place, {name: values})
-                pending.apply(commit)
+                buffered.apply(commit)
                 moved = after
-        pending.apply(resized(moved, left)[1])
+        buffered.apply(resized(moved, left)[1])
     except BaseException:
-        pending.discard()
+        buffered.discard()
         raise
     shorter = {
-        name: Engine(chunks.resized((left, *chunks.schema.shape[1:]))[0], sheet.options)
-        for name in sheet.leaves
-        for chunks in (sheet.chunks(name),)
+        name: Engine(chunks.resized((left, *chunks.schema.shape[1:]))[0], state.options)
+        for name in state.leaves
+        for chunks in (state.chunks(name),)
     }
-    return sheet.following(shorter), pending.commit()
+    return state.following(shorter), buffered.commit()
 
 
 def _moved_up(
     engine: Engine, first: int, kept: NDArray[np.bool_]
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Yield what takes the place of the rows from `first` on, whole chunks at a time.
+    """Yield where to write the kept rows from `first` on, and their values, in whole chunks.
 
-    A place is never behind what was read for it, so each may be written before the next is asked
-    for.
+    Rows are never written behind the rows that were read, so each block may be written before the
+    next is read.
     """
     schema = engine.chunks.schema
     row = max(1, schema.nbytes // max(1, schema.shape[0]))
@@ -299,27 +300,27 @@ def _moved_up(
 
 
 def added(
-    sheet: TableState,
+    state: TableState,
     name: str,
     schema: ArraySchema | TableSchema,
     columns: Mapping[str, Any],
     position: int | None = None,
-) -> Turn:
-    """Return what it leads to when there is a column more, or a nested table of them."""
-    table, node, commit = read_again(sheet).added(name, schema, position)
+) -> TableChange:
+    """Return the change that adds a column, or a nested table."""
+    table, node, commit = reopened_map(state).added(name, schema, position)
     maps = dict(_leaves({name: node}, ""))
-    return TableState(table, sheet.options), filled(maps, columns, commit, sheet.options)
+    return TableState(table, state.options), filled(maps, columns, commit, state.options)
 
 
 def filled(
     maps: Mapping[str, ChunkMap], columns: Mapping[str, Any], commit: Commit, options: Options
 ) -> Commit:
-    """Return the commit of new columns together with what they hold, before anybody sees them."""
+    """Return the commit of new columns with their values, stored before they are published."""
     edits: list[Edit] = []
     for name, chunks in maps.items():
         engine = Engine(chunks, options)
         try:
-            edits += engine.written(parse(..., engine.shape), columns[name]).edits
+            edits += engine.assign(parse(..., engine.shape), columns[name]).edits
         except BaseException:
             engine.discard(Commit(publish=tuple(edits)))
             raise
@@ -335,41 +336,41 @@ def created(
     options: Options,
     path: str = "",
     **layout: Any,
-) -> Turn:
-    """Return a new table with what its columns hold."""
+) -> TableChange:
+    """Return the change that creates a table with the values of its columns."""
     node, commit = format.create_table(store, schema, attrs, path, **layout)
-    sheet = TableState(node.table, options)
-    maps = {name: sheet.chunks(name) for name in sheet.leaves}
-    return sheet, filled(maps, columns, commit, options)
+    state = TableState(node.table, options)
+    maps = {name: state.chunks(name) for name in state.leaves}
+    return state, filled(maps, columns, commit, options)
 
 
-def described(sheet: TableState, attrs: Mapping[str, Any]) -> Turn:
-    """Return the table with other attributes."""
-    table, commit = read_again(sheet).described(attrs)
-    return TableState(table, sheet.options), commit
+def described(state: TableState, attrs: Mapping[str, Any]) -> TableChange:
+    """Return the change of the attributes."""
+    table, commit = reopened_map(state).described(attrs)
+    return TableState(table, state.options), commit
 
 
-def dropped(sheet: TableState, name: str) -> Turn:
-    """Return what it leads to when a column is removed."""
-    _check_own(sheet, name)
-    table, commit = read_again(sheet).dropped(name)
-    return TableState(table, sheet.options), commit
+def dropped(state: TableState, name: str) -> TableChange:
+    """Return the change that removes a column."""
+    _check_own(state, name)
+    table, commit = reopened_map(state).dropped(name)
+    return TableState(table, state.options), commit
 
 
-def renamed(sheet: TableState, old: str, new: str) -> Turn:
-    """Return what it leads to when a column gets another name."""
-    _check_own(sheet, old)
-    table, copies, commit = read_again(sheet).renamed(old, new)
-    return TableState(table, sheet.options), _with_copies(commit, sheet.table.store, copies)
+def renamed(state: TableState, old: str, new: str) -> TableChange:
+    """Return the change that renames a column."""
+    _check_own(state, old)
+    table, copies, commit = reopened_map(state).renamed(old, new)
+    return TableState(table, state.options), _with_copies(commit, state.table.store, copies)
 
 
-def read_again(sheet: TableState) -> TableMap:
-    """Return the map of the table with the columns as they are now, by the store itself."""
-    return sheet.table.reopened(sheet.table.store)
+def reopened_map(state: TableState) -> TableMap:
+    """Return the map of the table, opened again with the columns as the store has them."""
+    return state.table.reopened(state.table.store)
 
 
 def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Commit:
-    """Return a commit that also prepares keys with the values of others, which keep theirs."""
+    """Return a commit that also prepares copies of keys: each key with its source."""
     edits: list[Edit] = []
     try:
         for key, source in copies.items():
@@ -380,32 +381,32 @@ def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Com
     return replace(commit, prepare=(*commit.prepare, *edits))
 
 
-def _check_own(sheet: TableState, name: str) -> None:
-    if name not in sheet.names:
-        known = ", ".join(sheet.names) or "none"
-        raise ColumnError(f"there is no column {name!r}; there is {known}")
+def _check_own(state: TableState, name: str) -> None:
+    if name not in state.names:
+        known = ", ".join(state.names) or "none"
+        raise ColumnError(f"there is no column {name!r}; the columns are {known}")
 
 
 def _joined(
-    sheet: TableState,
-    steps: Iterable[tuple[str, Callable[[Engine], changes.Step]]],
+    state: TableState,
+    steps: Iterable[tuple[str, Callable[[Engine], changes.ArrayChange]]],
     *,
     shrinking: bool = False,
-) -> Turn:
+) -> TableChange:
     engines: dict[str, Engine] = {}
     commits: dict[str, Commit] = {}
     try:
         for name, step in steps:
-            engines[name], commits[name] = step(sheet.engine(name))
+            engines[name], commits[name] = step(state.engine(name))
     except BaseException:
         for name, commit in commits.items():
-            sheet.engine(name).discard(commit)
+            state.engine(name).discard(commit)
         raise
-    return sheet.following(engines), sheet.table.joined(commits, shrinking=shrinking)
+    return state.following(engines), state.table.joined(commits, shrinking=shrinking)
 
 
 def _inner(table: TableMap, name: str) -> TableMap | None:
-    """Return a nested table, by names joined with dots; a name may have dots of its own."""
+    """Return a nested table by its name, joined with dots; parts may have dots of their own."""
     for own, node in table.columns.items():
         if not isinstance(node, TableNode):
             continue
@@ -419,7 +420,7 @@ def _inner(table: TableMap, name: str) -> TableMap | None:
 
 
 def _with_inner(table: TableMap, name: str, nested: TableMap) -> TableMap:
-    """Return a table in which a nested one has become another."""
+    """Return a table with another nested table of that name."""
     if nested is _inner(table, name):
         return table
     if name in table.columns:

@@ -1,8 +1,4 @@
-"""Some rows and columns of a table, looked for when they are asked for.
-
-Knows which columns and which rows a view has, by an expression, by number, or both. Refuses to
-change anything; a table does that.
-"""
+"""Views: some rows and columns of a table, found when they are read."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -45,10 +41,10 @@ _SHOWN_ROWS: Final = 5
 
 
 class View:
-    """Rows and columns of a table that are read when they are asked for, as they are then.
+    """Some rows and columns of a table, found and read by each call.
 
-    Made by `Table.where` and by a list of names. A view holds no rows: each call looks for them
-    anew, in one committed state of the table.
+    Made by `Table.where` and by a list of names. A view holds no rows: each call finds them again,
+    in one committed state of the table.
 
     >>> import ingot
     >>> table = ingot.table({"a": [1, 2, 3, 4], "b": [10.0, 20.0, 30.0, 40.0]})
@@ -80,10 +76,10 @@ class View:
     @property
     def dtype(self) -> np.dtype[np.void]:
         """The type of a row."""
-        return self._handle.read(lambda sheet: rows_of({}, self._layout(sheet), 0).dtype)
+        return self._handle.read(lambda state: rows_of({}, self._layout(state), 0).dtype)
 
     def count(self) -> int:
-        """Count the rows; nothing but the columns of the expression is read for that."""
+        """Count the rows; only the columns of the expression are read."""
         return self._handle.read(self._count)
 
     def __len__(self) -> int:
@@ -99,14 +95,14 @@ class View:
     ) -> dict[str, NDArray[Any]]:
         """Return the values of all columns, or of some.
 
-        `rows` is a key of rows of the table; then only those are read that are in the view, in the
-        order of the key.
+        `rows` is a key of rows of the table; of these, the rows in the view are read, in the order
+        of the key.
 
         >>> import ingot
         >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").read(rows=[2, 0, 1])
         {'a': array([3, 2])}
         """
-        return self._handle.read(lambda sheet: self._read(sheet, columns, rows))
+        return self._handle.read(lambda state: self._read(state, columns, rows))
 
     def __getitem__(self, key: str | Sequence[str]) -> Any:
         if isinstance(key, str):
@@ -115,7 +111,7 @@ class View:
         return View(self._handle, self._expression, key)
 
     def __iter__(self) -> Iterator[np.void]:
-        """Yield the rows as structures; which ones, is found out once."""
+        """Yield the rows as structures; the rows are found once, at the beginning."""
         found = self._handle.read(self._rows)
         for start in range(0, len(found), _BLOCK_ROWS):
             yield from self._handle.read(
@@ -129,14 +125,14 @@ class View:
         >>> ingot.table({"a": [1, 2]}).where("a > 1").to_numpy()
         array([(2,)], dtype=[('a', '<i8')])
         """
-        return self._handle.read(lambda sheet: self._structures(self._rows(sheet), sheet))
+        return self._handle.read(lambda state: self._structures(self._rows(state), state))
 
     def to_pandas(self) -> Any:
         """Return the rows as a data frame of pandas; their numbers are its index."""
 
-        def build(sheet: TableState) -> Any:
-            rows = self._rows(sheet)
-            made = pandas.frame(read(sheet, self._names(sheet), rows), len(rows))
+        def build(state: TableState) -> Any:
+            rows = self._rows(state)
+            made = pandas.frame(read(state, self._names(state), rows), len(rows))
             made.index = np.asarray(rows)
             return made
 
@@ -153,46 +149,46 @@ class View:
         text = "all rows" if self._expression is None else spelled(self._expression)
         return f"<ingot.View of {', '.join(self.names)} where {text}>"
 
-    def _check(self, sheet: TableState) -> None:
-        self._names(sheet)
+    def _check(self, state: TableState) -> None:
+        self._names(state)
         if self._expression is not None:
-            search.check(sheet, self._expression)
+            search.check(state, self._expression)
 
-    def _names(self, sheet: TableState) -> tuple[str, ...]:
-        return selected(sheet, self._columns)
+    def _names(self, state: TableState) -> tuple[str, ...]:
+        return selected(state, self._columns)
 
-    def _layout(self, sheet: TableState) -> Layout:
-        return layout_of(sheet, self._names(sheet))
+    def _layout(self, state: TableState) -> Layout:
+        return layout_of(state, self._names(state))
 
-    def _rows(self, sheet: TableState) -> Rows:
+    def _rows(self, state: TableState) -> Rows:
         if self._expression is None:
-            return range(sheet.rows)
-        return search.find(sheet, self._expression)
+            return range(state.rows)
+        return search.find(state, self._expression)
 
-    def _count(self, sheet: TableState) -> int:
+    def _count(self, state: TableState) -> int:
         if self._expression is None:
-            return sheet.rows
-        return search.count(sheet, self._expression)
+            return state.rows
+        return search.count(state, self._expression)
 
-    def _structures(self, rows: Rows, sheet: TableState) -> NDArray[np.void]:
-        return structures(sheet, self._names(sheet), rows)
+    def _structures(self, rows: Rows, state: TableState) -> NDArray[np.void]:
+        return structures(state, self._names(state), rows)
 
     def _read(
-        self, sheet: TableState, columns: str | Sequence[str] | None, rows: object
+        self, state: TableState, columns: str | Sequence[str] | None, rows: object
     ) -> dict[str, NDArray[Any]]:
-        own = self._names(sheet)
-        chosen = own if columns is None else selected(sheet, columns)
+        own = self._names(state)
+        chosen = own if columns is None else selected(state, columns)
         for name in chosen:
             if name not in own:
                 raise ColumnError(f"there is no column {name!r} in this view")
-        return read(sheet, chosen, self._rows(sheet) if rows is None else self._among(sheet, rows))
+        return read(state, chosen, self._rows(state) if rows is None else self._among(state, rows))
 
-    def _among(self, sheet: TableState, rows: object) -> Rows:
-        chosen = numbered(sheet, rows)
+    def _among(self, state: TableState, rows: object) -> Rows:
+        chosen = numbered(state, rows)
         if self._expression is None:
             return chosen
         numbers = np.asarray(chosen)
-        return numbers[np.isin(numbers, np.asarray(self._rows(sheet)))]
+        return numbers[np.isin(numbers, np.asarray(self._rows(state)))]
 
 
 def parsed(expression: Where) -> Expression | None:
@@ -204,29 +200,29 @@ def parsed(expression: Where) -> Expression | None:
     return parse(expression) if isinstance(expression, str) else expression
 
 
-def selected(sheet: TableState, columns: str | Sequence[str] | None) -> tuple[str, ...]:
+def selected(state: TableState, columns: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns that names stand for; None for all of them."""
     if columns is None:
-        return sheet.leaves
+        return state.leaves
     names = (columns,) if isinstance(columns, str) else columns
-    found = [leaf for name in names for leaf in sheet.within(name)]
+    found = [leaf for name in names for leaf in state.within(name)]
     return tuple(dict.fromkeys(found))
 
 
-def layout_of(sheet: TableState, names: Sequence[str] | None = None) -> Layout:
+def layout_of(state: TableState, names: Sequence[str] | None = None) -> Layout:
     """Return the types of all columns, or of some, and the shapes of their items."""
-    schemas = {name: sheet.chunks(name).schema for name in selected(sheet, names)}
+    schemas = {name: state.chunks(name).schema for name in selected(state, names)}
     return {name: (schema.dtype, schema.shape[1:]) for name, schema in schemas.items()}
 
 
-def read(sheet: TableState, names: Sequence[str], rows: Rows | slice) -> dict[str, NDArray[Any]]:
+def read(state: TableState, names: Sequence[str], rows: Rows | slice) -> dict[str, NDArray[Any]]:
     """Return the values of columns in some rows."""
-    return {name: search.gather(sheet, name, rows) for name in names}
+    return {name: search.gather(state, name, rows) for name in names}
 
 
-def structures(sheet: TableState, names: Sequence[str], rows: Rows) -> NDArray[np.void]:
+def structures(state: TableState, names: Sequence[str], rows: Rows) -> NDArray[np.void]:
     """Return some rows as an array of structures."""
-    return rows_of(read(sheet, names, rows), layout_of(sheet, names), len(rows))
+    return rows_of(read(state, names, rows), layout_of(state, names), len(rows))
 
 
 def key_of(rows: Rows) -> slice | NDArray[np.int64]:
@@ -241,11 +237,11 @@ def key_of(rows: Rows) -> slice | NDArray[np.int64]:
     return slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
 
 
-def numbered(sheet: TableState, where: object) -> Rows:
+def numbered(state: TableState, where: object) -> Rows:
     """Return the rows that an expression or a key of NumPy's kind stands for, in its order."""
     if isinstance(where, str):
-        return search.find(sheet, parse(where))
-    selection = parse_key(where, (sheet.rows,))
+        return search.find(state, parse(where))
+    selection = parse_key(where, (state.rows,))
     if isinstance(selection, BasicSelection):
         start, count, step = selection.starts[0], selection.counts[0], selection.steps[0]
         return range(start, start + count * step, step)
@@ -255,20 +251,20 @@ def numbered(sheet: TableState, where: object) -> Rows:
     return axis if isinstance(axis, range) else np.asarray(axis)
 
 
-def info_of(sheet: TableState, path: str | None, head: str) -> Info:
-    """Return what there is to know of a table, its first rows included."""
-    schemas = {name: sheet.chunks(name).schema for name in sheet.leaves}
-    first = read(sheet, sheet.leaves, range(min(sheet.rows, _SHOWN_ROWS)))
-    return table_info(path, head, sheet.rows, schemas, sheet.stored(), first, sheet.table.attrs)
+def info_of(state: TableState, path: str | None, head: str) -> Info:
+    """Return the properties of a table, its first rows included."""
+    schemas = {name: state.chunks(name).schema for name in state.leaves}
+    first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
+    return table_info(path, head, state.rows, schemas, state.stored(), first, state.table.attrs)
 
 
-def types_of(sheet: TableState) -> dict[str, DType]:
+def types_of(state: TableState) -> dict[str, DType]:
     """Return the type of each column; that of a nested table is a structure."""
     found: dict[str, DType] = {}
-    for name in sheet.names:
-        leaves = sheet.within(name)
+    for name in state.names:
+        leaves = state.within(name)
         if leaves == (name,):
-            found[name] = sheet.chunks(name).schema.dtype
+            found[name] = state.chunks(name).schema.dtype
         else:
-            found[name] = row_dtype(layout_of(sheet, leaves))[name]
+            found[name] = row_dtype(layout_of(state, leaves))[name]
     return found

@@ -1,1 +1,1 @@
-"""The machine that every format plugs into: plans, moves data, and calls the kernel."""
+"""The engine: plans selections, moves array data and calls the kernel, for every format."""

@@ -1,7 +1,7 @@
-"""Decoded chunks that are likely to be wanted again, within a budget of bytes.
+"""A cache of decoded chunks, within a budget of bytes.
 
-Knows how to forget: the least recently used goes first, and a chunk whose bytes may have changed
-is never given out. Refuses to know what a chunk is or where it came from.
+The least recently used chunk is evicted first. A chunk whose bytes may have changed is never
+returned. The cache does not know what a chunk is or where its bytes lie.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ __all__ = ["ChunkCache"]
 
 
 class ChunkCache:
-    """Arrays by key, each with the identity of the bytes it was decoded from.
+    """Arrays by key, each with the identity (`Store.identity`) of the bytes it was decoded from.
 
     >>> import numpy as np
     >>> cache = ChunkCache(100)
@@ -34,11 +34,11 @@ class ChunkCache:
 
     @property
     def used(self) -> int:
-        """The bytes of all arrays that are kept."""
+        """The bytes of all cached arrays."""
         return self._used
 
     def find(self, key: Hashable, identity: Hashable) -> NDArray[Any] | None:
-        """Return the array kept for `key`, if it was decoded from bytes of that identity."""
+        """Return the array of `key` if it was decoded from bytes of that identity, else None."""
         with self._lock:
             found = self._held.get(key)
             if found is None:
@@ -50,7 +50,7 @@ class ChunkCache:
             return found[1]
 
     def keep(self, key: Hashable, identity: Hashable, chunk: NDArray[Any]) -> None:
-        """Keep an array, at the cost of those that were used longest ago."""
+        """Cache an array, and evict the least recently used ones beyond the budget."""
         with self._lock:
             self._drop(key)
             if chunk.nbytes > self._budget:

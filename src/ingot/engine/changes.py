@@ -1,8 +1,9 @@
-"""The changes of an array, each as the state that it leads to and the commit that leads there.
+"""The changes of an array: assign, append, resize, fill, recode, and other attributes.
 
-Knows in which order what an array gains and loses reaches the store, so that a crash leaves one
-state or the other. Refuses to apply anything: the commit may be part of a larger one, and the turn
-of a writer is for its caller to take.
+A change is the engine of the new state and the commit that leads to it, or only the commit. Commits
+are ordered so that a crash leaves the old or the new state. Nothing is applied here: the caller
+holds the writer lock, and the commit may be part of a larger one. `evaluated`, `items_of` and
+`appended` convert the values of a caller, before the lock is taken where that is possible.
 """
 
 import itertools
@@ -24,8 +25,8 @@ from ingot.selection import Selection, parse
 from ingot.stores.store import Commit
 
 __all__ = [
+    "ArrayChange",
     "Growth",
-    "Step",
     "appended",
     "assigned",
     "described",
@@ -33,133 +34,50 @@ __all__ = [
     "filled",
     "grown",
     "items_of",
+    "recoded",
     "resized",
 ]
 
 
-class Step(NamedTuple):
-    """An array after a change, and how it gets there."""
+class ArrayChange(NamedTuple):
+    """The engine of an array after a change, and the commit of the change."""
 
     engine: Engine
     commit: Commit
 
 
-def assigned(engine: Engine, selection: Selection, value: object) -> Step:
-    """Return what assigning to a selection leads to."""
-    commit = engine.written(selection, value)
-    return Step(engine.settled(), commit)
-
-
-def grown(engine: Engine, shape: tuple[int, ...], place: Selection, values: NDArray[Any]) -> Step:
-    """Return what it leads to when an array gets a larger shape, and `values` fill all of that.
-
-    The values are stored first and the shape last. Until then nobody reads them: cells of an edge
-    chunk that lie beyond the edge mean nothing.
-    """
-    chunks, commit = engine.chunks.resized(shape)
-    after = engine.following(chunks)
-    first = after.written(place, values)
-    return Step(after.settled(), _first(chunks, first, commit))
-
-
-def resized(engine: Engine, shape: tuple[int, ...]) -> Step:
-    """Return what another shape leads to; cells that come into being hold the fill value.
-
-    What the edge chunks hold beyond the edge is cleared before it comes to light.
-    """
-    chunks, commit = engine.chunks.resized(shape)
-    after = engine.following(chunks)
-    sparse = chunks.schema.sparse
-    cleared = after.staged(_cleared(engine, shape) if sparse else _added(engine, after))
-    return Step(after.settled(), _first(chunks, cleared, commit))
-
-
-def filled(engine: Engine) -> Commit:
-    """Return the commit that stores a new array of nothing but the fill value.
-
-    Where chunks may be absent, nothing is all that it takes.
-    """
-    grid = engine.chunks.schema.grid
-    if engine.chunks.schema.sparse:
-        return Commit()
-    every = map(grid.coords, range(grid.chunk_count))
-    return engine.staged((coords, engine.blank(coords, None)) for coords in every)
-
-
-def recoded(
-    source: ChunkMap, rows: slice, target: ChunkMap, place: slice, options: Options
-) -> Commit:
-    """Return the commit that stores rows of one array as rows of another."""
-    values = Engine(source, options).read(parse(rows, source.schema.shape))
-    return Engine(target, options).written(parse(place, target.schema.shape), values)
-
-
-def described(engine: Engine, attrs: Mapping[str, Any]) -> Step:
-    """Return what other attributes lead to."""
-    chunks, commit = engine.chunks.described(attrs)
-    return Step(engine.following(chunks).settled(), commit)
-
-
-def _first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
-    """Return the commit of a shape that what `data` publishes goes ahead of."""
-    prepare = (*shape.prepare, *data.prepare)
-    cleanup = (*shape.cleanup, *data.cleanup)
-    if as_sharded(chunks) is not None:
-        # Another shard in the place of one whose index was read: only the number of the state
-        # tells the reader that the chunks which it reads next may lie elsewhere.
-        return Commit(prepare, (*data.publish, *shape.publish), cleanup)
-    return Commit((*prepare, *data.publish), shape.publish, cleanup)
-
-
-def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, NDArray[Any]]]:
-    """Yield the edge chunks that hold anything beyond the edge that a larger shape would show."""
-    schema = engine.chunks.schema
-    grid, fill = schema.grid, kernel.fill_item(schema)
-    for coords, old in engine.stored(_edges(grid, shape)):
-        chunk = np.full(old.shape, fill, old.dtype)
-        valid = tuple(map(slice, grid.valid_shape(coords)))
-        chunk[valid] = old[valid]
-        yield coords, chunk
-
-
-def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]]]:
-    """Yield the chunks that are new or longer when rows are added, where none may be absent."""
-    old, new = engine.chunks.schema.grid, after.chunks.schema.grid
-    if new.shape[0] <= old.shape[0] or not new.chunk_count:
-        return
-    first = old.shape[0] // new.chunk[0]
-    for number in range(first, new.counts[0]):
-        coords = (number,) + (0,) * (len(new.shape) - 1)
-        kept = dict(engine.stored([coords])) if number < old.counts[0] else {}
-        yield coords, after.blank(coords, kept.get(coords))
-
-
-def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
-    """Yield the chunks that reach beyond the edge of an axis that gets longer."""
-    if not grid.padded:
-        return
-    reaching = [
-        reach > length and new > length
-        for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
-    ]
-    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.rectilinear)
-    for axis in itertools.compress(range(len(shape)), reaching):
-        # Each chunk once: on the axes before this one, not at an edge that was visited already.
-        ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
-        ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
-        yield from itertools.product(*ranges)
-
-
 class Growth(NamedTuple):
-    """Where values go, the values, and the shape of the array that has such a place."""
+    """Values to append: the selection they fill, the values, and the new shape of the array."""
 
-    place: Selection
+    selection: Selection
     values: NDArray[Any]
     shape: tuple[int, ...]
 
 
+def evaluated(value: object, dtype: DType) -> object:
+    """Return a value to assign as an array, so that its own code runs before a lock is taken.
+
+    Values for objects and text stay unchanged: only the assignment itself converts them.
+
+    >>> evaluated([1.5, 2], np.dtype("i2"))
+    array([1, 2], dtype=int16)
+    """
+    return value if dtype.kind in "OT" else np.asarray(value, dtype)
+
+
+def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
+    """Return values to append as an array of the schema's type; one of that type is not copied."""
+    if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
+        # An item may be a list itself, so NumPy must not find the shape by nesting.
+        items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
+        for position, value in enumerate(values):
+            items[position] = value
+        return items
+    return np.asarray(values, schema.dtype)
+
+
 def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
-    """Return what becomes of an array when values are added at the end of an axis.
+    """Check values to append at the end of an axis, and return where they go.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((9, 2), np.dtype("<i4"), (4, 2), CodecChain(), 0)
@@ -178,27 +96,113 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
         raise ValueError(
             f"values of shape {added.shape} cannot be appended to {old} along axis {axis}"
         )
-    place = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
-    return Growth(place, added, shape)
+    selection = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)
+    return Growth(selection, added, shape)
 
 
-def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
-    """Return values to append as items of an array; those of its type already stay as they are."""
-    if schema.dtype == np.dtype(object) and axis == 0 and isinstance(values, list | tuple):
-        # An item may be a list itself: how deep to look, the shape of the array tells.
-        items = np.empty((len(values), *schema.shape[1:]), schema.dtype)
-        for position, value in enumerate(values):
-            items[position] = value
-        return items
-    return np.asarray(values, schema.dtype)
+def assigned(engine: Engine, selection: Selection, value: object) -> ArrayChange:
+    """Assign a value to a selection."""
+    commit = engine.assign(selection, value)
+    return ArrayChange(engine.committed(), commit)
 
 
-def evaluated(value: object, dtype: DType) -> object:
-    """Return a value to assign as an array, so that its own code runs before a lock is taken.
+def grown(
+    engine: Engine, shape: tuple[int, ...], selection: Selection, values: NDArray[Any]
+) -> ArrayChange:
+    """Give an array a larger shape; `selection` is all of the new part, `values` its content.
 
-    What only NumPy's own assignment can convert stays as it is.
-
-    >>> evaluated([1.5, 2], np.dtype("i2"))
-    array([1, 2], dtype=int16)
+    The values are stored first and the shape last. Until then no reader sees the values: the cells
+    of an edge chunk that lie beyond the edge mean nothing.
     """
-    return value if dtype.kind in "OT" else np.asarray(value, dtype)
+    chunks, commit = engine.chunks.resized(shape)
+    after = engine.next_state(chunks)
+    data = after.assign(selection, values)
+    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
+
+
+def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
+    """Give an array another shape; new cells hold the fill value.
+
+    What the edge chunks hold beyond the old edge is cleared before the new shape shows it.
+    """
+    chunks, commit = engine.chunks.resized(shape)
+    after = engine.next_state(chunks)
+    sparse = chunks.schema.sparse
+    data = after.stage(_cleared(engine, shape) if sparse else _added(engine, after))
+    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
+
+
+def filled(engine: Engine) -> Commit:
+    """Return the commit that stores a new array in which every item is the fill value.
+
+    Where chunks may be absent the commit is empty.
+    """
+    grid = engine.chunks.schema.grid
+    if engine.chunks.schema.sparse:
+        return Commit()
+    every = map(grid.coords, range(grid.chunk_count))
+    return engine.stage((coords, engine.writable_chunk(coords, None)) for coords in every)
+
+
+def recoded(
+    source: ChunkMap, rows: slice, target: ChunkMap, target_rows: slice, options: Options
+) -> Commit:
+    """Return the commit that stores rows of one array as rows of another."""
+    values = Engine(source, options).read(parse(rows, source.schema.shape))
+    return Engine(target, options).assign(parse(target_rows, target.schema.shape), values)
+
+
+def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:
+    """Give an array other attributes."""
+    chunks, commit = engine.chunks.described(attrs)
+    return ArrayChange(engine.next_state(chunks).committed(), commit)
+
+
+def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
+    """Return the commit that stores data and then publishes a shape."""
+    prepare = (*shape.prepare, *data.prepare)
+    cleanup = (*shape.cleanup, *data.cleanup)
+    if as_sharded(chunks) is not None:
+        # The data may replace a shard whose index a reader holds. Only a change of the version
+        # makes the reader read the index again, so both are published together.
+        return Commit(prepare, (*data.publish, *shape.publish), cleanup)
+    return Commit((*prepare, *data.publish), shape.publish, cleanup)
+
+
+def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, NDArray[Any]]]:
+    """Yield the stored edge chunks, with the fill value in the cells that a larger shape shows."""
+    schema = engine.chunks.schema
+    grid, fill = schema.grid, kernel.fill_item(schema)
+    for coords, old in engine.stored_chunks(_edges(grid, shape)):
+        chunk = np.full(old.shape, fill, old.dtype)
+        valid = tuple(map(slice, grid.valid_shape(coords)))
+        chunk[valid] = old[valid]
+        yield coords, chunk
+
+
+def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]]]:
+    """Yield the chunks that added rows create or lengthen, where no chunk may be absent."""
+    old, new = engine.chunks.schema.grid, after.chunks.schema.grid
+    if new.shape[0] <= old.shape[0] or not new.chunk_count:
+        return
+    first = old.shape[0] // new.chunk[0]
+    for number in range(first, new.counts[0]):
+        coords = (number,) + (0,) * (len(new.shape) - 1)
+        kept = dict(engine.stored_chunks([coords])) if number < old.counts[0] else {}
+        yield coords, after.writable_chunk(coords, kept.get(coords))
+
+
+def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
+    """Yield the coordinates of chunks that reach beyond the edge of an axis that gets longer."""
+    if not grid.padded:
+        return
+    reaching = [
+        reach > length and new > length
+        for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
+    ]
+    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.rectilinear)
+    for axis in itertools.compress(range(len(shape)), reaching):
+        # Each chunk once: earlier axes leave out the edge chunks that their own round yielded.
+        ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
+        ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
+        yield from itertools.product(*ranges)

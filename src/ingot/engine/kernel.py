@@ -1,8 +1,8 @@
-"""One chunk at a time in plain Python, and the native layout where there is one.
+"""The coding of single chunks in Python, and the layout by which the native kernel is called.
 
-Knows how the bytes of a chunk become items and back, by the chain of its array: the twin of what
-the native kernel does for a whole selection at once, and its oracle. Refuses to know stores,
-commits and what a missing chunk means.
+Decodes and encodes one chunk by the codec chain of its array: the twin of what the native kernel
+does for a whole selection, and its oracle. Opens no files, builds no commits, and does not decide
+what a missing chunk means.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,22 @@ __all__ = [
     "decode",
     "encode",
     "fill_item",
+    "gather_rows",
     "native_layout",
     "new_result",
-    "picks_rows",
     "plain_dtype",
     "read_outer",
-    "read_scattered",
+    "resized_layout",
+    "selects_rows",
 ]
 
-_FROM_OTHERS: Final = 2
+# The value of `dtype.isbuiltin` for a type that another package defines.
+_FROM_ANOTHER_PACKAGE: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
 
 
 def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> NDArray[Any]:
-    """Return the chunk whose stored bytes are `data`; it may be read-only.
+    """Return the chunk whose stored bytes are `data`; the array may be read-only.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
@@ -47,9 +49,9 @@ def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> ND
 
 
 def encode(chunk: NDArray[Any], schema: ArraySchema, number: int = 0) -> bytes | None:
-    """Return the bytes to be stored for a chunk; None when it need not be stored.
+    """Return the bytes to store for a chunk; None when it need not be stored.
 
-    That is when it holds nothing but the fill value, and chunks may be absent.
+    A chunk need not be stored when chunks may be absent and it holds only the fill value.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0))
@@ -62,7 +64,7 @@ def encode(chunk: NDArray[Any], schema: ArraySchema, number: int = 0) -> bytes |
 
 
 def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array for what is to be read, or complain that there is no room for it.
+    """Return an empty array for the result of a read, or raise `LimitError` if memory lacks.
 
     >>> new_result((2**40, 2**20), np.dtype("f8"))
     Traceback (most recent call last):
@@ -75,7 +77,7 @@ def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def fill_item(schema: ArraySchema) -> NDArray[Any]:
-    """Return the fill value as an array without axes: also one that is a list or an array itself.
+    """Return the fill value as an array without axes, even where it is a list or an array.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> fill_item(ArraySchema((2,), np.dtype(object), (2,), CodecChain(), [1, 2])).shape
@@ -89,12 +91,14 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
 def native_layout(
     chunks: ChunkMap, limit: int, verify: str, before: ChunkMap
 ) -> native.Layout | None:
-    """Return the array as the native kernel wants it, or None where only Python can.
+    """Return the array as the native kernel takes it, or None where only Python can read it.
 
-    `before` is the array as it is stored, when `chunks` is what it is going to be.
+    `before` is the map of the committed state, from which chunks are read; `chunks` may be that of
+    the next state.
 
-    That is: the native kernel runs, keys are files that it may open, they follow from coordinates
-    alone, as chunks or as shards with a plain index, and every codec of the chain has native code.
+    The native kernel can read an array if keys are files that it may open, keys follow from
+    coordinates alone, as chunks or as shards with a plain index, and every codec of the chain has
+    native code.
     """
     schema, template, sharding = chunks.schema, chunks.template, None
     sharded = as_sharded(chunks)
@@ -103,16 +107,16 @@ def native_layout(
         template = None if sharding is None else sharded.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
-    # A buffer without axes has no shape to go by.
+    # The kernel takes the shape of a box from its buffer, which needs at least one axis.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
     if schema.rectilinear:
         return None
     spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-    recipe = schema.chain.native_coding(spec)
-    if recipe is None or recipe.kind not in _NATIVE_KINDS or spec.nbytes > limit:
+    coding = schema.chain.native_coding(spec)
+    if coding is None or coding.kind not in _NATIVE_KINDS or spec.nbytes > limit:
         return None
-    if schema.padded is recipe.framed:
+    if schema.padded is coding.framed:
         return None
     return native.make_layout(
         addresses={
@@ -122,25 +126,25 @@ def native_layout(
             "shards": sharding,
         },
         coding={
-            "kind": recipe.kind,
-            "codec": recipe.codec,
-            "level": recipe.level,
-            "filter": recipe.shuffle,
-            "typesize": recipe.typesize,
-            "blocksize": recipe.blocksize,
-            "frame_checksum": recipe.checksum,
-            "checksum": recipe.crc32c,
+            "kind": coding.kind,
+            "codec": coding.codec,
+            "level": coding.level,
+            "filter": coding.shuffle,
+            "typesize": coding.typesize,
+            "blocksize": coding.blocksize,
+            "frame_checksum": coding.checksum,
+            "checksum": coding.crc32c,
             "verify": verify,
-            "framed": recipe.framed,
+            "framed": coding.framed,
         },
         grid={
             "shape": schema.shape,
             "chunk": schema.chunks,
-            "order": recipe.axes,
+            "order": coding.axes,
             "fill": fill_item(schema).tobytes(),
             "kind": schema.dtype.kind,
             "big_endian": schema.dtype.str.startswith(">"),
-            "short": _short(schema, before.schema) if recipe.framed else None,
+            "short": _short(schema, before.schema) if coding.framed else None,
         },
     )
 
@@ -148,14 +152,14 @@ def native_layout(
 def resized_layout(
     layout: native.Layout | EllipsisType | None, chunks: ChunkMap, before: ChunkMap
 ) -> native.Layout | EllipsisType:
-    """Return what `native_layout` would, from the layout of an array that was the same but longer.
+    """Return what `native_layout` would, from the layout of the same array in another shape.
 
-    An ellipsis where that has to be asked.
+    Returns an ellipsis where only `native_layout` can answer.
     """
     old, new = before.schema, chunks.schema
     if layout is None or layout is ... or new.rectilinear or as_sharded(chunks) is not None:
         return ...
-    # Whoever changes no more than the shape keeps the rest as it is.
+    # A change of nothing but the shape keeps these objects.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype
     if not same or new.chunks != old.chunks or chunks.template != before.template:
         return ...
@@ -170,7 +174,7 @@ def read_outer(
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,
 ) -> list[tuple[tuple[int, ...], str, BaseException]]:
-    """Read what is selected along every axis on its own, and return what went wrong."""
+    """Read the outer product of the axes, and return the failures of chunks."""
     ranges = [axis if isinstance(axis, range) else range(1) for axis in axes]
     indices = [None if isinstance(axis, range) else axis for axis in axes]
     starts, steps = [each.start for each in ranges], [each.step for each in ranges]
@@ -178,10 +182,10 @@ def read_outer(
     return [] if report is None else report[1]
 
 
-def picks_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]) -> bool:
-    """Tell whether a selection has single rows, and all of each.
+def selects_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]) -> bool:
+    """Return whether a selection is an index array of rows, each of them whole.
 
-    >>> picks_rows((np.array([3, 1]), range(4)), (9, 4)), picks_rows((range(3),), (9,))
+    >>> selects_rows((np.array([3, 1]), range(4)), (9, 4)), selects_rows((range(3),), (9,))
     (True, False)
     """
     whole = all(
@@ -191,32 +195,32 @@ def picks_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]
     return whole and not isinstance(axes[0], range)
 
 
-def read_scattered(
+def gather_rows(
     layout: native.Layout,
     out: NDArray[Any],
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,
 ) -> list[tuple[tuple[int, ...], str, BaseException]]:
-    """Read single rows of chunks that are cut in rows, each block once; return what went wrong."""
+    """Read single rows, decoding each block once, and return the failures of chunks."""
     rows = np.asarray(axes[0])
     if bool((rows[:-1] <= rows[1:]).all()):
         return layout.gather(out, rows, threads) or []
     order = np.argsort(rows, kind="stable")
     ascending = np.empty_like(out)
-    troubles = layout.gather(ascending, rows[order], threads)
+    failures = layout.gather(ascending, rows[order], threads)
     out[order] = ascending
-    return troubles or []
+    return failures or []
 
 
 def plain_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type of the same size whose memory other languages can be shown.
+    """Return a type of the same size that the buffer protocol describes, and quickly.
 
-    Dates cannot, nor types that other packages bring; a structure takes long to describe.
+    It does not describe dates and the types of other packages; a structure takes long to describe.
 
     >>> plain_dtype(np.dtype("M8[ns]")), plain_dtype(np.dtype(">f4"))
     (dtype('V8'), dtype('>f4'))
     """
-    own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_OTHERS
+    own = dtype.kind in "biufc" and dtype.isbuiltin != _FROM_ANOTHER_PACKAGE
     return dtype if own else np.dtype((np.void, dtype.itemsize))
 
 
@@ -227,7 +231,7 @@ def _short(schema: ArraySchema, before: ArraySchema) -> tuple[int, int] | None:
 
 def _is_all_fill(chunk: NDArray[Any], schema: ArraySchema) -> bool:
     if schema.variable:
-        # Not with the text itself: NumPy would drop zeros at its end.
+        # Compared as an array: from a scalar text NumPy would drop zeros at the end.
         return bool((chunk == fill_item(schema)).all()) if chunk.dtype.kind == "T" else False
     item = fill_item(schema).tobytes()
     # Byte for byte, so that -0.0 and the payloads of NaN survive.

@@ -1,9 +1,9 @@
-"""Which part of which chunk a selection needs, and where it goes: a row per chunk.
+"""Plans: which part of which chunk a selection needs, and where it goes; a row per chunk.
 
-Knows selections and grids. Refuses to know what a chunk holds, where it lies and how it is coded:
-a plan moves no data. It is what keys with index arrays are carried out by, what every array
-without a native kernel is, and what `explain` prints; boxes on native arrays are cut by the kernel
-itself, and a parity test keeps both ways equal.
+A plan is made from a selection and a chunk grid. It moves no data, and does not know what a chunk
+holds, where it lies and how it is coded. Plans serve keys with index arrays, arrays that the native
+kernel cannot read, and `explain`. The native kernel cuts boxes itself; a parity test keeps both
+ways equal.
 """
 
 import math
@@ -25,8 +25,8 @@ Index: TypeAlias = slice | NDArray[np.int64]
 """Positions along one axis."""
 
 
-class Part(NamedTuple):
-    """What a selection needs of one chunk along one axis."""
+class AxisPart(NamedTuple):
+    """The part of one chunk that a selection needs, along one axis."""
 
     chunk: int
     source: Index
@@ -35,9 +35,9 @@ class Part(NamedTuple):
 
 
 class BoxRow(NamedTuple):
-    """The outer product of positions inside a chunk, and of those in engine order.
+    """The part of a chunk that is an outer product, and its position in engine order.
 
-    A tuple rather than a dataclass because a plan has one for each of up to millions of chunks.
+    A named tuple, not a dataclass: a plan may have millions of rows.
     """
 
     coords: tuple[int, ...]
@@ -55,12 +55,12 @@ class BoxRow(NamedTuple):
         part: NDArray[Any] = chunk[_outer(self.source, chunk.shape)]
         return part
 
-    def place(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
-        """Write the part to its place in engine order."""
+    def scatter(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
+        """Write the part to its position in engine order."""
         target[_outer(self.target, target.shape)] = part
 
-    def pick(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values that go into the chunk; the reverse of `place`."""
+    def gather(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values that go into the chunk; the reverse of `scatter`."""
         part: NDArray[Any] = values[_outer(self.target, values.shape)]
         return part
 
@@ -69,7 +69,7 @@ class BoxRow(NamedTuple):
         chunk[_outer(self.source, chunk.shape)] = part
 
     def covers(self, valid: Sequence[int]) -> bool:
-        """Tell whether the row replaces every item of a chunk that has so many valid ones."""
+        """Return whether the row replaces all items of a chunk; `valid` is how many are inside."""
         return all(
             isinstance(index, slice) and index.step in (1, -1) and items == length
             for index, items, length in zip(self.source, self.items, valid, strict=True)
@@ -78,19 +78,19 @@ class BoxRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PointRow:
-    """Single points of a chunk, each with all positions along the axes that are ranges.
+    """Points of a chunk, each with all positions along the axes that are ranges.
 
-    Engine order has the points first, then the ranges.
+    Engine order has the axis of points first, then the ranges.
     """
 
     coords: tuple[int, ...]
     axes: tuple[int, ...]
     """The axes that have an index array."""
     offsets: tuple[NDArray[np.int64], ...]
-    """Where the points lie in the chunk, for each of `axes`."""
+    """The positions of the points in the chunk, for each of `axes`."""
     points: Index
-    """Which points of engine order they are."""
-    ranges: tuple[Part, ...]
+    """The positions of the points in engine order."""
+    ranges: tuple[AxisPart, ...]
     """The parts of the other axes."""
 
     @property
@@ -102,12 +102,12 @@ class PointRow:
         """Return the part of a chunk."""
         return self._points_first(chunk)[self._source()]
 
-    def place(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
-        """Write the part to its place in engine order."""
+    def scatter(self, target: NDArray[Any], part: NDArray[Any] | object) -> None:
+        """Write the part to its position in engine order."""
         target[self._target()] = part
 
-    def pick(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values that go into the chunk; the reverse of `place`."""
+    def gather(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values that go into the chunk; the reverse of `scatter`."""
         return values[self._target()]
 
     def put(self, chunk: NDArray[Any], part: NDArray[Any]) -> None:
@@ -115,7 +115,7 @@ class PointRow:
         self._points_first(chunk)[self._source()] = part
 
     def covers(self, valid: Sequence[int]) -> bool:
-        """Points are never taken to replace a whole chunk."""
+        """Return False: points are not checked for being all items of a chunk."""
         return False
 
     def _points_first(self, chunk: NDArray[Any]) -> NDArray[Any]:
@@ -134,9 +134,9 @@ Row: TypeAlias = BoxRow | PointRow
 def rows(
     selection: Selection, grid: ChunkGrid, unit: tuple[int, ...] | None = None
 ) -> Iterator[Row]:
-    """Cut a selection by chunks, one row after the other; chunks ascend for steps that do.
+    """Yield the part of a selection in each chunk; chunks ascend along axes of positive steps.
 
-    With `unit`, blocks of so many chunks along each axis come one after the other.
+    With `unit`, the rows of each block of so many chunks along each axis follow each other.
 
     >>> from ingot.selection import parse
     >>> grid = ChunkGrid((10,), (4,), padded=True)
@@ -168,7 +168,7 @@ def rows(
 
 
 def coordinates(rows: Sequence[Row], ndim: int) -> NDArray[np.int64]:
-    """Return the coordinates of the rows' chunks, a row of them for each.
+    """Return the coordinates of the rows' chunks as a table.
 
     >>> coordinates([BoxRow((1, 2), (), (), ()), BoxRow((3, 4), (), (), ())], 2).tolist()
     [[1, 2], [3, 4]]
@@ -177,7 +177,7 @@ def coordinates(rows: Sequence[Row], ndim: int) -> NDArray[np.int64]:
 
 
 def count_rows(selection: Selection, grid: ChunkGrid) -> int:
-    """The number of rows, without making them all at a time.
+    """Return the number of rows without holding all of them.
 
     >>> from ingot.selection import parse
     >>> count_rows(parse(slice(2, 6), (10,)), ChunkGrid((10,), (4,), padded=True))
@@ -186,20 +186,20 @@ def count_rows(selection: Selection, grid: ChunkGrid) -> int:
     return sum(1 for _ in rows(selection, grid))
 
 
-def _box_rows(axes: list[list[Part]], unit: tuple[int, ...] | None) -> Iterator[BoxRow]:
+def _box_rows(axes: list[list[AxisPart]], unit: tuple[int, ...] | None) -> Iterator[BoxRow]:
     if not axes:
         yield BoxRow((), (), (), ())
         return
     for block in _blocks(axes, unit):
         for parts in product(*block):
-            # The fields of a part are those of a row: turning rows of parts into columns is all.
+            # The fields of a part, collected over the axes, are the fields of a row.
             yield BoxRow(*zip(*parts, strict=True))
 
 
 def _blocks(
-    axes: list[list[Part]], unit: tuple[int, ...] | None
-) -> Iterator[tuple[list[Part], ...]]:
-    """Yield the parts of each axis, those of one block after those of another."""
+    axes: list[list[AxisPart]], unit: tuple[int, ...] | None
+) -> Iterator[tuple[list[AxisPart], ...]]:
+    """Yield the parts of the axes, one block of chunks after the other."""
     if unit is None:
         yield tuple(axes)
         return
@@ -230,36 +230,36 @@ def _point_rows(selection: CoordinateSelection, grid: ChunkGrid) -> Iterator[Poi
             yield PointRow(tuple(coords), tuple(indexed), offsets, points, parts)
 
 
-def _parts(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
+def _parts(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -> list[AxisPart]:
     return _range_parts(axis, chunk) if isinstance(axis, range) else _index_parts(axis, chunk)
 
 
-def _range_parts(axis: range, chunk: int | RectilinearAxis) -> list[Part]:
+def _range_parts(axis: range, chunk: int | RectilinearAxis) -> list[AxisPart]:
     step = axis.step
     return [
-        Part(number, _run(offset, items, step), slice(position, position + items), items)
+        AxisPart(number, _run(offset, items, step), slice(position, position + items), items)
         for number, offset, items, position in cut_range(axis.start, len(axis), step, chunk)
     ]
 
 
-def _index_parts(axis: NDArray[np.int64], chunk: int | RectilinearAxis) -> list[Part]:
+def _index_parts(axis: NDArray[np.int64], chunk: int | RectilinearAxis) -> list[AxisPart]:
     groups = group_points([axis], [chunk])
     parts = []
     for group, (number,) in enumerate(groups.chunks.tolist()):
         begin, end = int(groups.bounds[group]), int(groups.bounds[group + 1])
         target = slice(begin, end) if groups.ordered else groups.order[begin:end]
-        parts.append(Part(number, groups.offsets[0][begin:end], target, end - begin))
+        parts.append(AxisPart(number, groups.offsets[0][begin:end], target, end - begin))
     return parts
 
 
 def _run(offset: int, items: int, step: int) -> slice:
     stop = offset + items * step
-    # Going down past the first item, a stop of -1 would mean the last one.
+    # A negative stop, from a step below the first item, would count from the end.
     return slice(offset, stop if stop >= 0 else None, step)
 
 
 def _outer(index: tuple[Index, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return a key for the outer product: NumPy would pair index arrays instead."""
+    """Return a key for the outer product; NumPy would pair several index arrays instead."""
     if sum(not isinstance(each, slice) for each in index) < 2:
         return index
     axes = [

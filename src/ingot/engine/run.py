@@ -1,9 +1,9 @@
-"""The one module that moves array data: fetch, decode, scatter; gather, encode, stage, apply.
+"""The one module that moves array data: fetch, decode, scatter; gather, encode, stage.
 
-Knows how a selection of an array is carried out, by one call into the native kernel where that can
-do all of it, else row by row. Decides what a missing chunk means (the fill value) and says of every
-other failure which chunk it was. Writing ends with a commit, which others apply: it may be part of
-a larger one. Refuses to know any particular store, format or codec.
+Reads and writes selections of an array, by one call into the native kernel where it can do all of
+the work, otherwise chunk by chunk in Python. Decides what a missing chunk means (the fill value)
+and adds the chunk to the message of every other failure. A write returns a commit, which the caller
+applies, alone or as part of a larger one. Knows no particular store, format or codec.
 """
 
 import math
@@ -25,7 +25,7 @@ from ingot.engine.explain import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
-from ingot.grid import begins_chunk, count_parts
+from ingot.grid import ChunkGrid, begins_chunk, count_parts
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
 from ingot.stores.store import (
@@ -41,20 +41,21 @@ from ingot.stores.store import (
     Store,
     check_commit,
 )
-from ingot.stores.versions import announce, discard, versioned
+from ingot.stores.versions import announce_staging, discard, versioned
 
 __all__ = ["Engine"]
 
-# What planning one chunk takes in memory, about.
+# About how much memory the row of one chunk in a plan takes.
 _ROW_BYTES: Final = 2048
-# Staged chunks take no memory but for their names; the kernel's threads never wait in between.
-_STAGED_AT_ONCE: Final = 1 << 16
+# How many chunks one call into the kernel stages; of each, only the names are held in memory.
+_STAGED_PER_CALL: Final = 1 << 16
 
 
 class Engine:
-    """One state of one array: its chunk map, and how to carry out selections.
+    """One state of one array: reads and writes its selections.
 
-    `before` is the map of the state that is stored, when `chunks` is that of one to come.
+    `chunks` is the chunk map of the state. Where the state is not committed yet, `before` is the
+    map of the committed one, from which chunks are read.
     """
 
     __slots__ = (
@@ -91,30 +92,30 @@ class Engine:
         self._dtype = chunks.schema.dtype
         self._plain = kernel.plain_dtype(self._dtype)
         self._threads = options.thread_count()
-        # Another state has another cache: file systems give the number of a removed file again.
+        # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
-        # Those of one state; where other chunks may be stored, another engine begins.
+        # The zone maps of this state; another state has another engine.
         self._zones: ZoneMaps | None = None
-        # Made by the first call that needs it: many arrays are opened only to be looked at.
+        # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | EllipsisType | None = ...
 
     def reopened(self, store: Store) -> "Engine":
-        """Return an engine for the array as `store` has it now; nothing is taken over."""
+        """Return an engine for the array as `store` holds it now; nothing cached is kept."""
         return Engine(self.chunks.reopened(store), self.options)
 
-    def following(self, chunks: ChunkMap) -> "Engine":
-        """Return an engine that writes towards the state of `chunks` while this one is stored."""
+    def next_state(self, chunks: ChunkMap) -> "Engine":
+        """Return an engine that builds the state of `chunks` while this one is committed."""
         engine = Engine(chunks, self.options, before=self.chunks)
         engine._layout = kernel.resized_layout(self._layout, chunks, self.chunks)
         return engine
 
-    def settled(self) -> "Engine":
-        """Return the engine for the state that was written towards, once it is stored."""
+    def committed(self) -> "Engine":
+        """Return the engine to use once the commits that this one built are applied."""
         same = self._before is self.chunks
         if same and self._cache is None and zone_mapped(self.chunks) is None:
             return self
         engine = Engine(self.chunks, self.options)
-        # A layout of chunks that are cut at the edge knows where the edge was before.
+        # The layout of chunks that are cut at the edge holds the length before the change.
         if same or self.chunks.schema.padded:
             engine._layout = self._layout
         else:
@@ -122,21 +123,21 @@ class Engine:
         return engine
 
     def discard(self, commit: Commit) -> None:
-        """Remove what was put aside for a commit that nobody will apply."""
+        """Remove the staged values of a commit that will not be applied."""
         discard(self.chunks.store, commit.edits)
 
     def read(self, selection: Selection) -> Any:
         """Return what NumPy would return for the same selection of the whole array."""
         layout = self._layout
         if layout is ...:
-            layout = self._make_layout()
+            layout = self.layout()
         if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
             result = kernel.new_result(counts, self._plain)
             if 0 not in counts:
                 report = layout.read(result, selection.starts, selection.steps, self._threads)
                 if report is not None:
-                    self.judge(report[1])
+                    self.raise_first(report[1])
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
@@ -144,16 +145,16 @@ class Engine:
             result = kernel.new_result(selection.engine_shape, self._plain)
             if result.size:
                 read, zoned = kernel.read_outer, zone_mapped(self.chunks) is not None
-                if zoned and kernel.picks_rows(selection.axes, self.shape):
-                    read = kernel.read_scattered
-                self.judge(read(layout, result, selection.axes, self._threads))
+                if zoned and kernel.selects_rows(selection.axes, self.shape):
+                    read = kernel.gather_rows
+                self.raise_first(read(layout, result, selection.axes, self._threads))
             return selection.finish(result.view(self._dtype))
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
 
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
-        """Read into an array that has the shape and the type of the result."""
+        """Read into an array of the shape and type of the result."""
         if out.shape != selection.shape or out.dtype != self._dtype:
             raise ValueError(
                 f"out is {out.dtype}{list(out.shape)}, the selection is "
@@ -163,35 +164,35 @@ class Engine:
             out[...] = self.read(selection)
             return
         box = out.reshape(selection.counts)
-        layout = self._make_layout()
+        layout = self.layout()
         if layout is None:
             self._read_rows(selection, box)
         elif 0 not in selection.counts:
             plain = box if self._plain is self._dtype else box.view(self._plain)
             report = layout.read(plain, selection.starts, selection.steps, self._threads)
             if report is not None:
-                self.judge(report[1])
+                self.raise_first(report[1])
 
-    def written(self, selection: Selection, value: object) -> Commit:
-        """Return the commit that assigns to a selection as NumPy would.
+    def assign(self, selection: Selection, value: object) -> Commit:
+        """Return the commit that assigns a value to a selection as NumPy would.
 
-        For a writer whose turn it is: chunks that change in part are read. Those that are replaced
-        whole (`replaces`) need no turn.
+        Chunks that change in part are read and merged, so the caller holds the writer lock. A
+        selection that replaces whole chunks (`replaces`) needs no lock.
         """
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
             return Commit()
-        layout = self._make_layout()
+        layout = self.layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
-        return self.staged(self._changed(rows, values), unit)
+        return self.stage(self._merged(rows, values), unit)
 
     def replaces(self, selection: Selection) -> bool:
-        """Tell whether a selection has whole chunks only, so that nothing of them is kept.
+        """Return whether a selection consists of whole chunks, or shards where the array has them.
 
-        Of arrays in shards, whole shards only.
+        Then an assignment keeps nothing of what is stored.
         """
         if not isinstance(selection, BasicSelection):
             return False
@@ -206,97 +207,74 @@ class Engine:
                 return False
         return True
 
-    def stored(self, coords: Iterable[Coords]) -> Iterator[tuple[Coords, NDArray[Any]]]:
-        """Yield those of some chunks that are stored, each whole and perhaps read-only."""
+    def stored_chunks(self, coords: Iterable[Coords]) -> Iterator[tuple[Coords, NDArray[Any]]]:
+        """Yield each of the given chunks that is stored; the arrays may be read-only."""
         chosen = iter(coords)
         while window := list(islice(chosen, self._window())):
-            for place, fetched in zip(window, self._fetch(window), strict=True):
-                with _Place(self.chunks, place, fetched.location):
-                    chunk = self._decoded(place, fetched)
+            for each, fetched in zip(window, self._fetch(window), strict=True):
+                with _ChunkContext(self.chunks, each, fetched.location):
+                    chunk = self._decode(each, fetched)
                 if chunk is not None:
-                    yield place, chunk
+                    yield each, chunk
 
-    def blank(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
-        """Return a chunk to be written to, with what it held and the fill value elsewhere."""
+    def writable_chunk(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
+        """Return a new array for a chunk: the old content, and the fill value elsewhere."""
         schema = self.chunks.schema
         spec = schema.spec(coords)
         if old is not None and old.shape == spec.shape:
             return np.array(old)
         chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
         if old is not None:
-            # A chunk that is cut at the edge of the array has another shape when that moves.
+            # A chunk that is cut at the edge of the array changes its shape when the edge moves.
             common = tuple(slice(min(pair)) for pair in zip(old.shape, spec.shape, strict=True))
             chunk[common] = old[common]
         return chunk
 
-    def staged(
+    def stage(
         self,
         chunks: Iterable[tuple[Coords, NDArray[Any]]],
         unit: tuple[int, ...] | None = None,
     ) -> Commit:
-        """Return the commit that stores some chunks; what does not fit the window is put aside.
+        """Return the commit that stores chunks; what exceeds the memory window is staged at once.
 
-        With `unit`, blocks of so many chunks come one after the other, and each has a key to
-        itself; without it, only a chunk that has one can be stored before the others are known.
+        `unit` is the number of chunks along each axis that share a key; chunks that share one must
+        follow each other. Without it only an array with a key for each chunk is staged in parts.
         """
         store, schema = self.chunks.store, self.chunks.schema
         most = self.options.limits.window_bytes
         if unit is None and self.chunks.template is not None:
             unit = (1,) * len(schema.shape)
         waiting: dict[Coords, bytes | None] = {}
-        aside: list[Edit] = []
+        staged: list[Edit] = []
         held, block = 0, None
         try:
             for coords, chunk in chunks:
                 before, block = block, unit and tuple(map(floordiv, coords, unit))
                 if held > most and block != before:
-                    aside += _put_aside(store, self.chunks.stage(waiting))
+                    staged += _stage_edits(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
                 data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
                 held += 0 if data is None else len(data)
         except BaseException:
-            discard(store, aside)
+            discard(store, staged)
             raise
         rest = self.chunks.stage(waiting)
-        return Commit(rest.prepare, (*aside, *rest.publish), rest.cleanup)
+        return Commit(rest.prepare, (*staged, *rest.publish), rest.cleanup)
 
     def zones(self) -> ZoneMaps | None:
-        """Return what the zone maps of all chunks say; None where chunks have none."""
+        """Return the zone maps of all chunks; None where chunks have none."""
         chunks, dtype = zone_mapped(self.chunks), self._dtype
         if chunks is None or not has_zone_map(dtype):
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
-            layout = self._make_layout()
+            layout = self.layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
             self._zones = ZoneMaps.parse(packed, dtype)
         return self._zones
 
     def layout(self) -> native.Layout | None:
-        """Return how the native kernel sees the array; None where it cannot do all of it."""
-        return self._make_layout()
-
-    def explain(self, selection: Selection) -> Explanation:
-        """Tell what reading a selection will cost, without reading it."""
-        native_keys = BasicSelection | OrthogonalSelection
-        whole = isinstance(selection, native_keys) and self._make_layout() is not None
-        kernel_name = "native" if whole else "python"
-        return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
-
-    def count_chunks(self, selection: Selection) -> int:
-        """The number of chunks that a selection touches."""
-        grid = self.chunks.schema.grid
-        if not isinstance(selection, BasicSelection):
-            return plan.count_rows(selection, grid)
-        if 0 in selection.counts:
-            return 0
-        total = 1
-        boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
-        for start, count, step, chunk in boxes:
-            total *= count_parts(start, count, step, chunk)
-        return total
-
-    def _make_layout(self) -> native.Layout | None:
+        """Return the array as the native kernel takes it; None where the kernel cannot read it."""
         layout = self._layout
         if layout is ...:
             layout = None
@@ -305,6 +283,24 @@ class Engine:
                 layout = kernel.native_layout(self.chunks, limit, verify, self._before)
             self._layout = layout
         return layout
+
+    def explain(self, selection: Selection) -> Explanation:
+        """Return the cost of reading a selection, without reading it."""
+        native_keys = BasicSelection | OrthogonalSelection
+        whole = isinstance(selection, native_keys) and self.layout() is not None
+        kernel_name = "native" if whole else "python"
+        return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
+
+    def count_chunks(self, selection: Selection) -> int:
+        """Return the number of chunks that a selection touches."""
+        return _count_chunks(selection, self.chunks.schema.grid)
+
+    def raise_first(self, failures: Sequence[tuple[tuple[int, ...], str, BaseException]]) -> None:
+        """Raise the failure of the first chunk, if any; the kernel fills absent chunks itself."""
+        if failures:
+            coords, key, error = min(failures, key=lambda failure: failure[0])
+            error.add_note(_chunk_note(self.chunks, coords, key))
+            raise error
 
     def _stage_natively(
         self, layout: native.Layout, selection: BasicSelection, values: NDArray[Any]
@@ -315,42 +311,30 @@ class Engine:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
         transaction = os.urandom(8).hex()
-        announce(store, transaction)
+        announce_staging(store, transaction)
         edits: list[Edit] = []
         try:
-            count = self._files().count_chunks(selection)
-            for first in range(0, count, _STAGED_AT_ONCE):
-                staged, troubles = layout.stage(
-                    values, *box, first, first + _STAGED_AT_ONCE, self._threads, transaction
+            count = _count_chunks(selection, stored_map(self.chunks).schema.grid)
+            for first in range(0, count, _STAGED_PER_CALL):
+                staged, failures = layout.stage(
+                    values, *box, first, first + _STAGED_PER_CALL, self._threads, transaction
                 )
                 edits += [
                     Delete(key) if source is None else Move(source, key, size, checksum)
                     for _, key, source, size, checksum in staged
                 ]
-                self.judge(troubles)
+                self.raise_first(failures)
         except BaseException:
             discard(store, edits)
             raise
         return edits
 
     def _unit(self) -> tuple[int, ...] | None:
-        """The number of chunks along each axis that share a key; None where all of them do."""
-        files = stored_map(self.chunks)
-        if files.template is None:
+        """Return the number of chunks along each axis that share a key; None where all do."""
+        stored = stored_map(self.chunks)
+        if stored.template is None:
             return None
-        return tuple(map(floordiv, files.schema.chunks, self.chunks.schema.chunks))
-
-    def _files(self) -> "Engine":
-        """The same array with a chunk for every file that is written."""
-        files = stored_map(self.chunks)
-        return self if files is self.chunks else Engine(files, self.options)
-
-    def judge(self, troubles: list[tuple[tuple[int, ...], str, BaseException]]) -> None:
-        """Raise the first thing that went wrong; absent chunks are what the fill value is for."""
-        if troubles:
-            coords, key, error = min(troubles, key=lambda trouble: trouble[0])
-            error.add_note(_where(self.chunks, coords, key))
-            raise error
+        return tuple(map(floordiv, stored.schema.chunks, self.chunks.schema.chunks))
 
     def _read_rows(self, selection: Selection, result: NDArray[Any]) -> None:
         fill = kernel.fill_item(self.chunks.schema)
@@ -358,40 +342,40 @@ class Engine:
         while window := list(islice(rows, self._window())):
             fetched = self._fetch([row.coords for row in window])
             for row, each in zip(window, fetched, strict=True):
-                with _Place(self.chunks, row.coords, each.location):
-                    chunk = self._decoded(row.coords, each)
-                    row.place(result, fill if chunk is None else row.take(chunk))
+                with _ChunkContext(self.chunks, row.coords, each.location):
+                    chunk = self._decode(row.coords, each)
+                    row.scatter(result, fill if chunk is None else row.take(chunk))
 
-    def _changed(
+    def _merged(
         self, rows: Iterator[Row], values: NDArray[Any]
     ) -> Iterator[tuple[Coords, NDArray[Any]]]:
-        """Yield what chunks will hold: what they held, or the fill value, and the values."""
+        """Yield the new content of chunks: the values, over the old content or the fill value."""
         grid = self.chunks.schema.grid
         while window := list(islice(rows, self._window())):
             kept = [row for row in window if not row.covers(grid.valid_shape(row.coords))]
             coords = [row.coords for row in kept]
             fetched = dict(zip(coords, self._fetch(coords), strict=True))
             for row in window:
-                each = fetched.pop(row.coords, _NOTHING)
-                with _Place(self.chunks, row.coords, each.location):
-                    chunk = self.blank(row.coords, self._decoded(row.coords, each))
-                    row.put(chunk, row.pick(values))
+                each = fetched.pop(row.coords, _ABSENT)
+                with _ChunkContext(self.chunks, row.coords, each.location):
+                    chunk = self.writable_chunk(row.coords, self._decode(row.coords, each))
+                    row.put(chunk, row.gather(values))
                 yield row.coords, chunk
 
     def _window(self) -> int:
-        """The number of chunks that may be held in memory at a time; a row costs something too."""
+        """Return how many chunks, with their rows of a plan, the memory window holds."""
         schema = self.chunks.schema
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
         return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
 
     def _fetch(self, coords: Sequence[Coords]) -> list["_Fetched"]:
-        """Return where chunks lie in the stored state, and their bytes, or a cached chunk."""
+        """Return the location of each chunk in the committed state, with its bytes or array."""
         chunks = self._before
         counts = chunks.schema.grid.counts
-        # Beyond the grid there is nothing, whatever a larger array before this one has left there.
-        inside = [n for n, place in enumerate(coords) if all(map(int.__lt__, place, counts))]
+        # Chunks beyond the grid are absent, even where a larger array left files for them.
+        inside = [n for n, each in enumerate(coords) if all(map(int.__lt__, each, counts))]
         table = np.array([coords[n] for n in inside], np.int64).reshape(len(inside), len(counts))
-        found = [_NOTHING] * len(coords)
+        found = [_ABSENT] * len(coords)
         wanted: list[tuple[int, Extent, Hashable]] = []
         for n, location in zip(inside, chunks.locate(table), strict=True):
             if isinstance(location, Inline):
@@ -399,7 +383,7 @@ class Engine:
             elif isinstance(location, Constant):
                 found[n] = _Fetched(location, None)
             else:
-                # Before the bytes are read: whatever takes their place then has another one.
+                # Taken before the bytes are read: bytes that replace them have another identity.
                 identity = self._identity(location)
                 cached = self._cached(coords[n], identity)
                 found[n] = _Fetched(location, cached)
@@ -410,8 +394,8 @@ class Engine:
             found[n] = _Fetched(extent, each, identity)
         return found
 
-    def _decoded(self, coords: Coords, fetched: "_Fetched") -> NDArray[Any] | None:
-        """Return a chunk that may be read-only; None where there is only the fill value."""
+    def _decode(self, coords: Coords, fetched: "_Fetched") -> NDArray[Any] | None:
+        """Return a chunk, which may be read-only; None where every item is the fill value."""
         schema = self._before.schema
         location, data, identity = fetched
         if isinstance(location, Constant):
@@ -442,17 +426,30 @@ class Engine:
 
 
 class _Fetched(NamedTuple):
-    """Where a chunk lies, its bytes or the chunk itself, and what tells if they have changed."""
+    """The location of a chunk, its bytes or the decoded chunk, and the identity of the bytes."""
 
     location: Location
     data: bytes | NDArray[Any] | None
     identity: Hashable = None
 
 
-_NOTHING: Final = _Fetched(Inline(b""), None)
+_ABSENT: Final = _Fetched(Inline(b""), None)
 
 
-def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
+def _count_chunks(selection: Selection, grid: ChunkGrid) -> int:
+    if not isinstance(selection, BasicSelection):
+        return plan.count_rows(selection, grid)
+    if 0 in selection.counts:
+        return 0
+    total = 1
+    boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
+    for start, count, step, chunk in boxes:
+        total *= count_parts(start, count, step, chunk)
+    return total
+
+
+def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:
+    """Yield the published edits of a commit, the values of puts staged where the store can."""
     states = versioned(store)
     for edit in commit.publish:
         if isinstance(edit, Put) and states is not None:
@@ -461,8 +458,8 @@ def _put_aside(store: Store, commit: Commit) -> Iterator[Edit]:
             yield edit
 
 
-class _Place:
-    """Says of an error that passes through in which chunk it happened."""
+class _ChunkContext:
+    """Adds the chunk to the message of an error that is raised within the block."""
 
     __slots__ = ("_chunks", "_coords", "_location")
 
@@ -477,8 +474,8 @@ class _Place:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, IngotError):
             key = self._location.key if isinstance(self._location, Extent) else ""
-            error.add_note(_where(self._chunks, self._coords, key))
+            error.add_note(_chunk_note(self._chunks, self._coords, key))
 
 
-def _where(chunks: ChunkMap, coords: tuple[int, ...], key: str) -> str:
+def _chunk_note(chunks: ChunkMap, coords: tuple[int, ...], key: str) -> str:
     return f"in chunk {coords}, key {key!r}, of {chunks.store.location}"

@@ -1,7 +1,7 @@
-"""Rows of arrays found by comparisons, while the native kernel decodes them.
+"""Scans: the rows for which comparisons hold, found by the native kernel while it decodes.
 
-Knows of which arrays the kernel can compare the items, and asks it. Refuses to know what
-expressions the comparisons come from, and to compare anything itself.
+Decides which arrays the kernel can compare and calls it. Compares nothing itself, and does not know
+the expressions that comparisons come from.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from ingot.formats.format import zone_mapped
 __all__ = ["Comparison", "Condition", "comparable", "count", "find", "mark"]
 
 Comparison: TypeAlias = tuple[str, NDArray[Any]]
-"""An operator, and an item of the array's own type."""
+"""An operator, and the item of the array's own type to compare with."""
 
 Condition: TypeAlias = tuple[Engine, Sequence[Comparison]]
-"""An array, and comparisons that have to be true of its items, all of them."""
+"""An array, and comparisons that must all hold for an item."""
 
 Spans: TypeAlias = Sequence[tuple[int, int]]
 
 
 def comparable(engine: Engine) -> bool:
-    """Tell whether the kernel can compare the items of an array: numbers and times, one a row."""
+    """Return whether the kernel can compare an array: numbers or times, one item per row."""
     dtype = engine.chunks.schema.dtype
     plain = dtype.isnative and dtype.kind in "biufmM" and dtype.str != "<f2"
     single = plain and len(engine.shape) == 1 and zone_mapped(engine.chunks) is not None
@@ -34,26 +34,26 @@ def comparable(engine: Engine) -> bool:
 
 
 def mark(condition: Condition, rows: range) -> NDArray[np.bool_]:
-    """Tell of which rows a condition is true; the array is comparable."""
+    """Return for each row whether a condition holds; the array must be comparable."""
     engine, comparisons = condition
     found = np.empty(len(rows), np.bool_)
     threads = engine.options.thread_count()
     layout, packed = _packed(engine, comparisons)
-    engine.judge(layout.compare(found, rows.start, packed, threads) or [])
+    engine.raise_first(layout.compare(found, rows.start, packed, threads) or [])
     return found
 
 
 def find(conditions: Sequence[Condition], spans: Spans) -> NDArray[np.int64]:
-    """Return the numbers of the rows, ascending, of which all conditions are true.
+    """Return the ascending numbers of the rows for which all conditions hold.
 
-    The arrays are comparable and of one length. Of the second and those behind it, only what the
-    ones before have left is decoded.
+    The arrays must be comparable and of one length. From the second condition on, only
+    what the conditions before have left is decoded.
     """
     return np.frombuffer(_search(conditions, spans, numbers=True)[1], np.int64)
 
 
 def count(conditions: Sequence[Condition], spans: Spans) -> int:
-    """Return how many rows there are of which all conditions are true."""
+    """Return the number of rows for which all conditions hold."""
     return _search(conditions, spans, numbers=False)[0]
 
 
@@ -64,9 +64,9 @@ def _search(
         return 0, bytearray()
     (first, packed), *others = [_packed(engine, tests) for engine, tests in conditions]
     threads = conditions[0][0].options.thread_count()
-    found, rows, troubles = first.search(packed, others, spans, numbers, threads)
-    for number, wrong in sorted(troubles, key=lambda trouble: (trouble[0], trouble[1][0][0])):
-        conditions[number][0].judge(wrong)
+    found, rows, failures = first.search(packed, others, spans, numbers, threads)
+    for number, failed in sorted(failures, key=lambda failure: (failure[0], failure[1][0][0])):
+        conditions[number][0].raise_first(failed)
     return found, rows or bytearray()
 
 

@@ -1,6 +1,6 @@
-"""How many bytes the chunks of an array take where they are stored.
+"""The stored size of an array: the bytes that its chunks take in the store.
 
-Knows how to ask a store without reading any chunk. Refuses to know why a chunk has the size it has.
+Asks the chunk map and the store for sizes and reads no chunk.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _WINDOW: Final = 4096
 
 
 def stored_bytes(chunks: ChunkMap) -> int:
-    """Return the bytes of all chunks that are stored; those that are only fill take none.
+    """Return the bytes of all stored chunks; chunks that are not stored count as none.
 
     >>> import ingot
     >>> array = ingot.create(shape=100, dtype="u1", chunks=10, codec="none", checksum=False)
@@ -27,7 +27,7 @@ def stored_bytes(chunks: ChunkMap) -> int:
     >>> array.stored_bytes
     20
     """
-    # A shard counts as a whole: with its index and the gaps between its chunks, by one request.
+    # A shard counts as a whole, with its index and gaps: that takes one request per shard.
     chunks = stored_map(chunks)
     return sum(
         _size(chunks.store, location)
@@ -47,7 +47,7 @@ def _size(store: Store, location: Location) -> int:
 
 
 def _windows(chunks: ChunkMap) -> Iterator[NDArray[np.int64]]:
-    """Yield the coordinates of chunks that may be stored, some thousands at a time."""
+    """Yield the coordinates of chunks that may be stored, in tables of up to `_WINDOW` rows."""
     grid = chunks.schema.grid
     ndim = len(grid.counts)
     found: list[Coords] = []
@@ -63,6 +63,6 @@ def _windows(chunks: ChunkMap) -> Iterator[NDArray[np.int64]]:
 def _candidates(chunks: ChunkMap) -> Iterator[Coords]:
     grid = chunks.schema.grid
     if chunks.template is not None and Feature.LIST in chunks.store.features:
-        # A listing is as long as what is stored, a grid as long as a file claims.
+        # A listing is as long as the stored chunks are many; a grid is as long as a file claims.
         return stored(chunks.store, chunks.template, len(grid.counts))
     return map(grid.coords, range(grid.chunk_count))

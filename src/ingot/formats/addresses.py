@@ -1,7 +1,7 @@
-"""Where chunks lie: keys made of coordinates, and the places of many chunks at once.
+"""Where chunks lie: keys made of coordinates, and the locations of many chunks at once.
 
-Knows how a key follows from the place of a chunk in its grid, and back. Refuses to know what lies
-there.
+This module converts between the coordinates of a chunk in its grid and its key. What a key holds is
+not its concern.
 """
 
 import re
@@ -17,9 +17,9 @@ from ingot.stores.store import Constant, Extent, Inline, Location
 __all__ = ["Coords", "KeyTemplate", "Locations"]
 
 Coords: TypeAlias = tuple[int, ...]
-"""The place of a chunk in its grid."""
+"""The position of a chunk in its grid, one index per axis."""
 
-# Below this many keys, making them column by column costs more than it saves.
+# Below this many keys, building them column by column costs more than it saves.
 _FEWEST_COLUMN_ROWS: Final = 64
 
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.A)
@@ -27,10 +27,10 @@ _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.A)
 
 @dataclass(frozen=True, slots=True)
 class KeyTemplate:
-    """How keys follow from coordinates; the native kernel can do it as well.
+    """How keys follow from coordinates. The native kernel implements the same rule.
 
-    An array without axes has one chunk, called `scalar`. Where only the `leading` first axes are
-    cut, only their coordinates are in the key: the others are always 0.
+    The key of the only chunk of an array without axes is `scalar`. Where only the first `leading`
+    axes are divided into chunks, the key has only their coordinates: the others are always 0.
 
     >>> KeyTemplate("a/", ".").key((1, 20)), KeyTemplate().key(())
     ('a/1.20', '0')
@@ -58,7 +58,7 @@ class KeyTemplate:
         if len(coords) < _FEWEST_COLUMN_ROWS or not coords.shape[1]:
             return tuple(map(self.key, coords.tolist()))
         prefix, suffix, join = self.prefix, self.suffix, self.separator.join
-        # A column has few different numbers, and a table of their texts is cheaper than str().
+        # A column has few distinct numbers; looking up their texts is cheaper than str().
         columns = [
             list(map(_texts(column).__getitem__, column.tolist()))
             for column in coords.T[: self.leading]
@@ -66,7 +66,7 @@ class KeyTemplate:
         return tuple([f"{prefix}{join(parts)}{suffix}" for parts in zip(*columns, strict=True)])
 
     def parse(self, key: str, ndim: int) -> Coords | None:
-        """Return the coordinates of a key, or None when it is no chunk's.
+        """Return the coordinates of a key, or None when it is not the key of a chunk.
 
         >>> KeyTemplate("a/", ".").parse("a/1.20", 2), KeyTemplate().parse("01.2", 2)
         ((1, 20), None)
@@ -83,7 +83,7 @@ class KeyTemplate:
         return (*map(int, parts), *(0,) * (ndim - count))
 
     def is_folder(self, key: str, ndim: int) -> bool:
-        """Tell whether a key is that of a folder in which chunks lie.
+        """Return whether a key is that of a folder that contains chunks.
 
         >>> KeyTemplate("c/", "/").is_folder("c/1", 2), KeyTemplate().is_folder("1", 2)
         (True, False)
@@ -96,11 +96,11 @@ class KeyTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Where the bytes of some chunks lie, column by column, in the order they were asked for.
+    """Where the bytes of some chunks lie, in columns, in the order of the request.
 
-    Chunk i has the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`; without `starts`
-    from its beginning, without `lengths` to its end, a length of -1 likewise. `others` holds the
-    chunks that are no extents. A key that is absent means the fill value.
+    Chunk i is the bytes `starts[i]` to `starts[i] + lengths[i]` of `keys[i]`. Without `starts` it
+    begins at the first byte of the key; without `lengths`, or with a length of -1, it ends with the
+    last. `others` holds the chunks that are not extents. An absent key means the fill value.
 
     >>> list(Locations(("a", ""), others={1: Constant(0)}))
     [Extent(key='a', start=0, length=None), Constant(value=0)]

@@ -1,8 +1,8 @@
 """The contract of formats: an address book of chunks, and the nodes that opening yields.
 
-Knows what the engine asks of a format: which chunks lie where (`ChunkMap.locate`), which edits
-store new ones (`stage`), and which change the shape or the attributes. Refuses to know any format,
-and never reads or writes by itself: a format returns commits, a store applies them.
+A format says where chunks lie (`ChunkMap.locate`), which edits store new chunks (`stage`), and
+which edits change the shape or the attributes. A format never writes: it returns commits, and a
+store applies them.
 """
 
 import enum
@@ -25,9 +25,10 @@ __all__ = [
     "ArrayNode",
     "ChunkMap",
     "Column",
+    "ConsolidatedMetadata",
     "Coords",
-    "Copies",
     "DocumentFormat",
+    "EnclosingFormat",
     "Format",
     "GroupFormat",
     "GroupNode",
@@ -35,12 +36,10 @@ __all__ = [
     "Kind",
     "Locations",
     "Node",
-    "Owner",
     "RaggedNode",
     "Recode",
     "Request",
     "Sharded",
-    "Signature",
     "SplitFormat",
     "TableFormat",
     "TableMap",
@@ -64,25 +63,6 @@ class Kind(enum.Flag):
     TABLE = enum.auto()
     RAGGED = enum.auto()
     GROUP = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """How a format is recognised without opening it.
-
-    `markers` are names of which one lies in the format's directory; where none does, `looks` may
-    look for itself. For single files `head` and `tail` are how many of their first and last bytes
-    `matches` wants to see.
-
-    >>> Signature(markers=(".zarray", ".zgroup")).matches(b"", b"")
-    False
-    """
-
-    markers: tuple[str, ...] = ()
-    head: int = 0
-    tail: int = 0
-    matches: Callable[[bytes, bytes], bool] = field(default=lambda head, tail: False)
-    looks: Callable[[Store, str], bool] | None = None
 
 
 @runtime_checkable
@@ -123,16 +103,16 @@ class ChunkMap(Protocol):
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks; None erases one, which then reads as fill.
 
-        Called by a writer whose turn it is, so what it reads of the store stays as it is until the
-        commit is applied.
+        Called by the one writer: what it reads of the store does not change before the commit is
+        applied.
         """
         ...
 
     def resized(self, shape: tuple[int, ...]) -> tuple["ChunkMap", Commit]:
         """Return the map of the array in another shape, and the commit that makes it so.
 
-        The commit removes chunks that lie outside. What an edge chunk holds beyond the old edge is
-        the engine's to clear, before the array grows: only codecs can look inside.
+        The commit removes chunks that lie outside. Before an array grows, the engine clears what
+        edge chunks hold beyond the old edge: only codecs can change the inside of a chunk.
         """
         ...
 
@@ -158,7 +138,7 @@ class ZoneMapped(Protocol):
 class Sharded(Protocol):
     """A chunk map whose chunks lie in shards, many in the value of one key.
 
-    Whoever writes some chunks of a shard replaces all of it, so that takes a writer's turn.
+    Writing some chunks of a shard replaces the whole shard, so only the one writer may do it.
     """
 
     @property
@@ -185,7 +165,7 @@ def as_sharded(chunks: ChunkMap) -> Sharded | None:
 
 @functools.cache
 def _is_sharded(kind: type) -> bool:
-    # Asking a protocol takes longer than many reads.
+    # A check against a protocol takes longer than many reads.
     return hasattr(kind, "shards") and hasattr(kind, "levels")
 
 
@@ -213,10 +193,10 @@ class ArrayNode:
 
 @runtime_checkable
 class TableMap(Protocol):
-    """The address book of one table: which columns there are, and how that is changed.
+    """The address book of one table: its columns, and the commits that change them.
 
-    Columns have one length, that of their first axis. What is in a column is changed by the
-    column's own `ChunkMap`; `joined` makes one commit of the commits of many columns.
+    All columns have the same length, that of their first axis. The `ChunkMap` of a column changes
+    the values of the column; `joined` makes one commit of the commits of many columns.
     """
 
     @property
@@ -257,8 +237,8 @@ class TableMap(Protocol):
     ) -> tuple["TableMap", "Column", Commit]:
         """Return the map with one column more, the column, and the commit that makes it.
 
-        Nobody reaches the column before the commit's `publish`, so whoever fills it puts those
-        edits into `prepare`. The schema has the length of the other columns.
+        No reader reaches the column before the commit's `publish`, so edits that fill it belong to
+        `prepare`. The schema has the length of the other columns.
         """
         ...
 
@@ -269,8 +249,8 @@ class TableMap(Protocol):
     def renamed(self, old: str, new: str) -> tuple["TableMap", Mapping[str, str], Commit]:
         """Return the map with a column under another name, and the commit that moves it.
 
-        Between them are the keys that the column will have, each with the one that it has: their
-        values are put there after what the commit prepares, and before it publishes.
+        The mapping has the new keys of the column, each with its old key. The caller copies the
+        values after the edits that the commit prepares, and before it publishes.
         """
         ...
 
@@ -279,14 +259,14 @@ class TableMap(Protocol):
         ...
 
     def exchanged(self, name: str, column: "Column") -> "TableMap":
-        """Return the map with a column as it has become: a nested table after a change of it."""
+        """Return the map with another state of a column: a nested table after a change."""
         ...
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Return one commit of those of columns (nested ones by "a.b").
 
-        The first column switches last, or first when the table gets shorter: readers that take
-        the length of the first column for that of the table never see a row that is not there.
+        The length of the first column changes last, or first when the table gets shorter: readers
+        that take it for the length of the table never see a row that is not stored.
         """
         ...
 
@@ -327,21 +307,21 @@ class GroupNode:
 
 
 Column: TypeAlias = ArrayNode | TableNode | RaggedNode
-"""What a table is made of."""
+"""A column of a table."""
 
 Node: TypeAlias = ArrayNode | TableNode | RaggedNode | GroupNode
 """What opening yields."""
 
 TableSchema: TypeAlias = Mapping[str, "ArraySchema | TableSchema"]
-"""The columns of a table that is to be made, in their order; a mapping is a nested table."""
+"""The columns of a new table, in their order; a mapping is a nested table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An array that somebody wants, before a format has said how it would lie there.
+    """A new array as its creator describes it, before a format lays it out.
 
     `fill` is an item of `dtype`. Without `chunks` or `stages` (the codecs, in the order of
-    encoding) the format chooses.
+    encoding) the format chooses them.
 
     >>> Request((10, 10), np.dtype("<f4"), np.float32(0)).chunks is None
     True
@@ -370,21 +350,16 @@ class Format(Protocol):
         ...
 
     @property
-    def signature(self) -> Signature:
-        """How it is recognised."""
-        ...
-
-    @property
     def settings(self) -> Collection[str]:
-        """The names of what only some formats have, and `design` and `create` take as `layout`."""
+        """The names of settings that only some formats have: the `layout` of `design`, `create`."""
         ...
 
     def open(self, store: Store, path: str = "") -> Node:
-        """Return what lies at `path`; `NotFoundError` when nothing of this format does."""
+        """Return the dataset at `path`; `NotFoundError` when there is none of this format."""
         ...
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
-        """Return how the format lays out an array; `ValueError` for a setting of a wrong value."""
+        """Return how the format lays out an array; `ValueError` for a wrong value of a setting."""
         ...
 
     def create(
@@ -396,26 +371,27 @@ class Format(Protocol):
 
 @runtime_checkable
 class DocumentFormat(Format, Protocol):
-    """A format in which a few small files, read at once, tell what lies at a path."""
+    """A format in which a few small files, read together, say what lies at a path.
 
-    @property
-    def documents(self) -> tuple[str, ...]:
-        """The names of the files."""
-        ...
+    Its entry in the registry names the files.
+    """
 
-    def from_documents(self, store: Store, path: str, found: Sequence[bytes | None]) -> Node | None:
-        """Return what the documents at `path` tell, None for absent ones; None if there is nothing.
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> Node | None:
+        """Return what the documents at `path` say, by their names; None if they say nothing.
 
-        They are whole, or longer than any document may be.
+        `documents` has one group of those that the entry names; a file that is absent is None, or
+        not in the mapping. The bytes are a whole document, or more than any document may have.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Copies of metadata that a group keeps: `stale` are the documents that say something else.
+class ConsolidatedMetadata:
+    """Copies of metadata that a group keeps; `stale` names the documents that differ from theirs.
 
-    >>> Copies(("a/.zarray",)).current
+    >>> ConsolidatedMetadata(("a/.zarray",)).current
     False
     """
 
@@ -423,41 +399,29 @@ class Copies:
 
     @property
     def current(self) -> bool:
-        """Whether every copy is what it is a copy of."""
+        """Whether every copy equals the document that it is a copy of."""
         return not self.stale
 
 
 @runtime_checkable
-class Owner(Format, Protocol):
-    """A format in which a dataset may be part of another, in a folder of its own.
+class EnclosingFormat(Format, Protocol):
+    """A format in which a dataset may be part of another one, in a folder of its own.
 
-    The whole has one lock and one journal. Who opens a part must go by those.
+    The enclosing dataset has one lock and one journal, which hold for all its parts. Its entry in
+    the registry says by which files it is recognised.
     """
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The names of files of which one lies in every folder of which others are parts."""
-        ...
-
-    @property
-    def between(self) -> str | None:
-        """The name that folders without a mark have between a whole and its parts, if any.
-
-        A folder with such a one in it may be a whole without a mark, once somebody wrote to it.
-        """
-        ...
-
     def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether what a store holds has a part at a path, or might get one there."""
+        """Return whether the dataset in a store has a part at a path, or might get one there."""
         ...
 
 
 @runtime_checkable
-class GroupFormat(Owner, Protocol):
+class GroupFormat(EnclosingFormat, Protocol):
     """A format whose arrays may lie in groups, all in one store.
 
-    What returns a commit is called while it is the writer's turn, so it may read the store. Commits
-    that change a document also change its copies in the groups above it.
+    Methods that return a commit are called by the one writer, so they may read the store. Commits
+    that change a document also change the copies of it that groups above keep.
     """
 
     def create_group(
@@ -471,15 +435,15 @@ class GroupFormat(Owner, Protocol):
         ...
 
     def removed(self, store: Store, path: str) -> Commit:
-        """Return the commit that removes a node and all below it; files of others stay."""
+        """Return the commit that removes a node and all below it; other files stay."""
         ...
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return how the copies at a group compare with the documents; None without copies."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         ...
 
     def consolidated(self, store: Store, path: str) -> Commit:
-        """Return the commit that makes copies of all documents at a group and below it."""
+        """Return the commit that consolidates the metadata of a group and of all below it."""
         ...
 
 
@@ -508,5 +472,5 @@ class TableFormat(Format, Protocol):
         path: str = "",
         **layout: Any,
     ) -> tuple[TableNode, Commit]:
-        """Return a new table, and the commit that makes it; nobody reaches it before `publish`."""
+        """Return a new table, and the commit that makes it; `publish` makes it visible."""
         ...

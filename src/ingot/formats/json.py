@@ -1,8 +1,8 @@
-"""JSON documents, read strictly and within limits, written the same way every time.
+"""JSON documents: parsed strictly and within limits, packed deterministically.
 
-Knows what a metadata document may cost before it is parsed (its size, its depth, its numbers) and
-what Python's reader lets pass that a file must not say: a key twice, numbers that are none, numbers
-beyond their type. Refuses to know what the keys mean.
+This module limits the size, the depth and the numbers of a document before it is parsed, and
+refuses what Python's parser accepts although JSON does not: a repeated key, NaN and infinities,
+numbers beyond 64 bits. The meaning of keys is not its concern.
 """
 
 import json
@@ -26,30 +26,30 @@ __all__ = [
 ]
 
 LARGEST: Final = 2**24
-"""The most bytes of a document."""
+"""The largest size of a document, in bytes."""
 
 DEEPEST: Final = 64
-"""The most lists and objects around a value."""
+"""The largest number of lists and objects around a value."""
 
 _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
 _MOST_DIGITS: Final = 20
-_GONE: Final = object()
-_PLACE: Final = "\0the value of this member\0"
+_MISSING: Final = object()
+_PLACEHOLDER: Final = "\0the value of this member\0"
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.S)
 
 
-def parse(data: bytes, where: str, *, bare_nan: bool = False) -> Any:
+def parse(data: bytes, where: str, *, allow_nan: bool = False) -> Any:
     """Return the value of a document; `where` names it in errors.
 
-    Integers lie in the range of int64 or uint64. `bare_nan` allows the words NaN, Infinity and
-    -Infinity, which JSON does not have and older formats write.
+    Integers lie in the range of int64 or uint64. `allow_nan` accepts the words NaN, Infinity and
+    -Infinity, which are not JSON but are written by older formats.
 
     >>> parse(b'{"shape": [3, 4]}', ".zarray")
     {'shape': [3, 4]}
     >>> parse(b'{"a": 1, "a": 2}', ".zattrs")
     Traceback (most recent call last):
-    ingot.errors.FormatError: .zattrs: the key 'a' stands twice in one object
+    ingot.errors.FormatError: .zattrs: the key 'a' is repeated in one object
     >>> parse(b"", ".zarray")
     Traceback (most recent call last):
     ingot.errors.CorruptionError: .zarray: the document is empty
@@ -58,29 +58,29 @@ def parse(data: bytes, where: str, *, bare_nan: bool = False) -> Any:
     if text.count("[") + text.count("{") > DEEPEST:
         _check_depth(text, where)
     try:
-        return (_LENIENT if bare_nan else _STRICT).decode(text)
+        return (_LENIENT if allow_nan else _STRICT).decode(text)
     except json.JSONDecodeError as error:
         raise FormatError(
             f"{where}: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
-    except _Refused as error:
+    except _RefusedValue as error:
         raise error.kind(f"{where}: {error}") from None
 
 
-def parse_object(data: bytes, where: str, *, bare_nan: bool = False) -> dict[str, Any]:
+def parse_object(data: bytes, where: str, *, allow_nan: bool = False) -> dict[str, Any]:
     """Return the value of a document that must be an object.
 
     >>> parse_object(b"[]", ".zattrs")
     Traceback (most recent call last):
     ingot.errors.FormatError: .zattrs: [] is no object
     """
-    value = parse(data, where, bare_nan=bare_nan)
+    value = parse(data, where, allow_nan=allow_nan)
     if not isinstance(value, dict):
         raise FormatError(f"{where}: {shown(value)} is no object")
     return value
 
 
-def pack(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
+def pack(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     """Return a document: sorted keys, four spaces of indent, ASCII. `parse` reads it.
 
     >>> print(pack({"b": 1, "a": [2]}, "attributes").decode())
@@ -91,26 +91,27 @@ def pack(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
         "b": 1
     }
     """
-    return _packed(value, where, indent=4, sort_keys=True, allow_nan=bare_nan)
+    return _packed(value, where, indent=4, sort_keys=True, allow_nan=allow_nan)
 
 
 def pack_around(
-    values: Mapping[str, Any], name: str, where: str, *, bare_nan: bool = False
+    values: Mapping[str, Any], name: str, where: str, *, allow_nan: bool = False
 ) -> tuple[bytes, bytes] | None:
-    """Return what `pack` puts before and behind the value of one member, whatever that is.
+    """Return the bytes that `pack` puts before and after the value of one member.
 
-    None where the place cannot be told. For documents that follow each other and differ in little.
+    They do not depend on the value. None when its position in the document is ambiguous. Used for
+    documents that differ in one member only.
 
     >>> pack_around({"b": 1, "a": [2]}, "a", "attributes")
     (b'{\\n    "a": ', b',\\n    "b": 1\\n}')
     """
-    packed = pack({**values, name: _PLACE}, where, bare_nan=bare_nan)
-    parts = packed.split(json.dumps(_PLACE).encode())
+    packed = pack({**values, name: _PLACEHOLDER}, where, allow_nan=allow_nan)
+    parts = packed.split(json.dumps(_PLACEHOLDER).encode())
     return (parts[0], parts[1]) if len(parts) == 2 else None
 
 
 def pack_integers(numbers: Iterable[int]) -> bytes:
-    """Return a list of integers as `pack` spells that of a member.
+    """Return a list of integers in the spelling of `pack` for the value of a member.
 
     >>> head, tail = pack_around({"a": [], "b": 1}, "a", "attributes")
     >>> head + pack_integers([2, 3]) + tail == pack({"a": [2, 3], "b": 1}, "attributes")
@@ -120,13 +121,13 @@ def pack_integers(numbers: Iterable[int]) -> bytes:
     return f"[\n        {lines}\n    ]".encode("ascii") if lines else b"[]"
 
 
-def pack_line(value: Any, where: str, *, bare_nan: bool = False) -> bytes:
-    """Return a document on one line, with the keys in their order. `parse` reads it.
+def pack_line(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
+    """Return a document on one line, with the keys in the order of the mapping. `parse` reads it.
 
     >>> pack_line({"b": 1, "a": [2]}, "meta/sizes")
     b'{"b": 1, "a": [2]}\\n'
     """
-    return _packed(value, where, allow_nan=bare_nan) + b"\n"
+    return _packed(value, where, allow_nan=allow_nan) + b"\n"
 
 
 def _packed(value: Any, where: str, **style: Any) -> bytes:
@@ -139,8 +140,8 @@ def _packed(value: Any, where: str, **style: Any) -> bytes:
     return text.encode("ascii")
 
 
-class _Refused(Exception):
-    """A value that the hooks of the decoder do not let pass."""
+class _RefusedValue(Exception):
+    """Raised by the hooks of the decoder for a value that is refused."""
 
     def __init__(self, kind: type[FormatError] | type[LimitError], text: str) -> None:
         super().__init__(text)
@@ -151,7 +152,7 @@ def _text(data: bytes, where: str) -> str:
     if len(data) > LARGEST:
         raise LimitError(f"{where}: {len(data)} bytes, the limit is {LARGEST}")
     if not data.strip(b"\x00 \t\r\n"):
-        # What is left of a file when its directory reached the disk and its bytes did not.
+        # A power cut leaves such a file when its directory reached the disk and its bytes did not.
         state = "empty" if not data.strip() else f"{len(data)} zeros"
         raise CorruptionError(f"{where}: the document is {state}")
     try:
@@ -161,14 +162,14 @@ def _text(data: bytes, where: str) -> str:
 
 
 def _check_depth(text: str, where: str) -> None:
-    # Python's reader goes one call deeper with each bracket, so they are counted first.
+    # Python's parser recurses at each bracket, so brackets are counted first.
     depth = 0
     for match in _BRACKETS.finditer(text):
         bracket = match.group()
         if bracket in "[{":
             depth += 1
             if depth > DEEPEST:
-                raise LimitError(f"{where}: more than {DEEPEST} lists and objects in each other")
+                raise LimitError(f"{where}: lists and objects are nested more than {DEEPEST} deep")
         elif bracket in "]}":
             depth -= 1
 
@@ -176,26 +177,26 @@ def _check_depth(text: str, where: str) -> None:
 def _parse_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        twice = next(key for key, _ in pairs if found.pop(key, _GONE) is _GONE)
-        raise _Refused(FormatError, f"the key {shown(twice)} stands twice in one object")
+        twice = next(key for key, _ in pairs if found.pop(key, _MISSING) is _MISSING)
+        raise _RefusedValue(FormatError, f"the key {shown(twice)} is repeated in one object")
     return found
 
 
 def _parse_integer(digits: str) -> int:
     if len(digits) > _MOST_DIGITS or not _LOWEST <= (value := int(digits)) <= _HIGHEST:
-        raise _Refused(LimitError, f"the integer {shown(digits)} is beyond 64 bits")
+        raise _RefusedValue(LimitError, f"the integer {shown(digits)} is beyond 64 bits")
     return value
 
 
 def _parse_number(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
-        raise _Refused(LimitError, f"the number {shown(digits)} is beyond 64 bits")
+        raise _RefusedValue(LimitError, f"the number {shown(digits)} is beyond 64 bits")
     return value
 
 
 def _refuse_constant(word: str) -> NoReturn:
-    raise _Refused(FormatError, f"{word} is no JSON value")
+    raise _RefusedValue(FormatError, f"{word} is no JSON value")
 
 
 _STRICT: Final = json.JSONDecoder(

@@ -1,7 +1,7 @@
-"""The chunks that a store holds under keys made of their coordinates.
+"""Chunks that are stored under keys made of their coordinates.
 
-Knows how to find them, which of them lie in one grid and not in another, and the edits that store
-and remove them. Refuses to know what a chunk holds; what a key looks like, `KeyTemplate` says.
+This module finds them, compares grids, and returns the edits that store and remove chunks. The
+spelling of keys is `KeyTemplate`'s.
 """
 
 import itertools
@@ -12,14 +12,22 @@ from typing import Final
 from ingot.formats.format import Coords, KeyTemplate
 from ingot.stores.store import Commit, Delete, Put, Store
 
-__all__ = ["all_removed", "difference", "leaving", "removals", "staged", "stored", "strays"]
+__all__ = [
+    "all_removals",
+    "grid_difference",
+    "removals",
+    "stage",
+    "stored",
+    "stored_difference",
+    "stray_removals",
+]
 
-# Removing so many keys that may not be there is cheaper than asking which are.
+# Removing up to this many keys, present or not, is cheaper than listing the store.
 _MOST_UNSEEN: Final = 4096
 
 
 def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
-    """Yield the coordinates of all chunks that a store holds, wherever they lie.
+    """Yield the coordinates of all chunks in a store, inside or outside of any grid.
 
     >>> from ingot.stores import MemoryStore
     >>> store = MemoryStore({"a/0/1": b"", "a/0/x": b"", "a/.zarray": b""})
@@ -27,7 +35,7 @@ def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
     [(0, 1)]
     """
     folders = ndim - 1 if template.separator == "/" else 0
-    # A prefix may end with the beginning of a name.
+    # A prefix may end with the first letters of a file name.
     folder, slash, _ = template.prefix.rpartition("/")
     for key in _walk(store, folder + slash, folders):
         coords = template.parse(key, ndim)
@@ -35,30 +43,31 @@ def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
             yield coords
 
 
-def leaving(
+def stored_difference(
     store: Store, template: KeyTemplate, inside: Coords, outside: Coords
 ) -> Iterator[Coords]:
-    """Yield the chunks in a grid of `inside` that are not in one of `outside`, if stored.
+    """Yield the stored chunks in the grid `inside` that are not in the grid `outside`.
 
-    Where they are few, also those that are not stored: looking for them would cost more.
+    Where the difference is small, chunks that are not stored are yielded too: listing the store
+    would cost more.
 
     >>> from ingot.stores import MemoryStore
-    >>> list(leaving(MemoryStore(), KeyTemplate(), (2, 2), (1, 2)))
+    >>> list(stored_difference(MemoryStore(), KeyTemplate(), (2, 2), (1, 2)))
     [(1, 0), (1, 1)]
     """
     common = tuple(map(min, inside, outside))
     if math.prod(inside) - math.prod(common) <= _MOST_UNSEEN:
-        yield from difference(inside, outside)
+        yield from grid_difference(inside, outside)
         return
     for coords in stored(store, template, len(inside)):
         if _within(coords, inside) and not _within(coords, outside):
             yield coords
 
 
-def staged(template: KeyTemplate, encoded: Mapping[Coords, bytes | None]) -> Commit:
-    """Return the commit that stores chunks, each by one atomic edit; None removes one.
+def stage(template: KeyTemplate, encoded: Mapping[Coords, bytes | None]) -> Commit:
+    """Return the commit that stores chunks, each by one atomic edit; None removes a chunk.
 
-    >>> staged(KeyTemplate(), {(0, 1): b"abc", (2, 0): None}).publish
+    >>> stage(KeyTemplate(), {(0, 1): b"abc", (2, 0): None}).publish
     (Put('0.1', 3 bytes), Delete(key='2.0'))
     """
     return Commit(
@@ -72,7 +81,7 @@ def staged(template: KeyTemplate, encoded: Mapping[Coords, bytes | None]) -> Com
 def removals(
     store: Store, template: KeyTemplate, inside: Coords, outside: Coords
 ) -> tuple[Delete, ...]:
-    """Return the removal of all chunks in the grid `inside` that are not in `outside`.
+    """Return the edits that remove all chunks in the grid `inside` that are not in `outside`.
 
     >>> from ingot.stores import MemoryStore
     >>> removals(MemoryStore(), KeyTemplate(suffix=".blosc"), (3,), (2,))
@@ -80,25 +89,25 @@ def removals(
     """
     if all(map(int.__le__, inside, outside)):
         return ()
-    found = leaving(store, template, inside, outside)
+    found = stored_difference(store, template, inside, outside)
     return tuple(Delete(template.key(coords)) for coords in found)
 
 
-def all_removed(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
-    """Return the removal of all chunks that a store holds, wherever they lie.
+def all_removals(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+    """Return the edits that remove all chunks in a store, inside or outside of any grid.
 
     >>> from ingot.stores import MemoryStore
-    >>> all_removed(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
+    >>> all_removals(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
     (Delete(key='0.1'), Delete(key='7.0'))
     """
     return tuple(Delete(template.key(coords)) for coords in stored(store, template, ndim))
 
 
-def strays(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
-    """Return the removal of what lies where the chunks of a new array will be.
+def stray_removals(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+    """Return the edits that remove everything under the keys of a new array's chunks.
 
-    That are chunks which an array left, and folders with the key of a chunk, which one of more axes
-    left, empty.
+    These are the chunks of an earlier array, and the empty folders that an array with more axes
+    left under the key of a chunk.
     """
     folders = ndim - 1 if template.separator == "/" else 0
     folder, slash, _ = template.prefix.rpartition("/")
@@ -106,14 +115,16 @@ def strays(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]
     return tuple(Delete(key) for key in keys if template.parse(key, ndim) is not None)
 
 
-def difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
-    """Yield the chunks in a grid of `inside` chunks along each axis that are not in `outside`.
+def grid_difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
+    """Yield the coordinates in the grid `inside` that are not in the grid `outside`.
 
-    >>> list(difference((2, 3), (1, 2)))
+    A grid is given by its number of chunks along each axis.
+
+    >>> list(grid_difference((2, 3), (1, 2)))
     [(1, 0), (1, 1), (1, 2), (0, 2)]
     """
     for axis in range(len(inside)):
-        # Inside the common part on all axes before, beyond it on this one, anywhere after.
+        # In the common part on all axes before, beyond it on this axis, anywhere on later ones.
         ranges = [range(min(a, b)) for a, b in zip(inside[:axis], outside[:axis], strict=True)]
         ranges.append(range(outside[axis], inside[axis]))
         ranges += map(range, inside[axis + 1 :])
@@ -121,7 +132,7 @@ def difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
 
 
 def _walk(store: Store, prefix: str, folders: int, *, leaves: bool = False) -> Iterator[str]:
-    """Yield the keys below so many folders, and the folders there too if `leaves`."""
+    """Yield the keys at most `folders` levels down, and the folders at that level if `leaves`."""
     for name in store.names(prefix):
         if not name.endswith("/"):
             yield prefix + name

@@ -1,7 +1,4 @@
-"""Paths of nodes in a hierarchy: names joined by slashes, nothing for the first node.
-
-Knows how paths are put together and taken apart. Refuses to know what lies at them.
-"""
+"""Paths of nodes in a hierarchy: names joined by slashes; the path of the root is empty."""
 
 from collections.abc import Iterator
 
@@ -9,7 +6,7 @@ __all__ = ["above", "joined", "normalised", "prefix"]
 
 
 def normalised(path: str) -> str:
-    r"""Return a path without empty parts; backslashes count as slashes.
+    r"""Return a path without empty parts and with slashes for backslashes.
 
     >>> normalised("/a//b\\c/")
     'a/b/c'
@@ -18,7 +15,7 @@ def normalised(path: str) -> str:
 
 
 def joined(path: str, name: str) -> str:
-    """Return the path of what is called `name` below another path; both are normalised.
+    """Return the path of the node `name` below another path; both are normalised.
 
     >>> joined("a", "b/c"), joined("", "b"), joined("a", "")
     ('a/b/c', 'b', 'a')
@@ -27,7 +24,7 @@ def joined(path: str, name: str) -> str:
 
 
 def prefix(path: str) -> str:
-    """Return what keys begin with that lie below a path.
+    """Return the beginning of all keys below a path.
 
     >>> prefix("a/b"), prefix("")
     ('a/b/', '')
@@ -36,7 +33,7 @@ def prefix(path: str) -> str:
 
 
 def above(path: str) -> Iterator[str]:
-    """Yield the paths above one, the first node first.
+    """Yield the paths of all nodes above a path, the root first.
 
     >>> list(above("a/b/c")), list(above(""))
     (['', 'a', 'a/b'], [])

@@ -1,69 +1,220 @@
-"""The formats that there are, each loaded when it is first needed.
+"""The formats: one declarative entry for each, and detection by content.
 
-Knows their names, in the order in which they are looked for, and where their code is. Refuses to
-know anything that only the code itself can tell, but for one thing: the marks of wholes, which are
-looked for above every dataset that is opened.
+An entry says all that is needed to recognise a dataset of its format, so that detection loads no
+code of any format. The code is loaded when a dataset of the format is opened or created.
 """
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from ingot.errors import UnsafeError
-from ingot.formats.format import Format, Signature
+from ingot.errors import UnsafeError, UnsupportedError
+from ingot.formats.format import Format, Kind
 from ingot.formats.paths import prefix
-from ingot.stores.store import Extent, Feature, Store
+from ingot.stores.store import Extent, Feature, Store, check_key
 
-__all__ = ["FORMATS", "OWNERS", "Formats", "FormatsPackage", "detect", "list_formats", "looked_for"]
-
-# In the order of detection: the marks of the last ones are the least certain.
-_HOMES: Final[Mapping[str, tuple[str, str]]] = {
-    "zarr3": ("ingot.formats.zarr.v3_groups", "Zarr3GroupFormat"),
-    "zarr2": ("ingot.formats.zarr.v2_groups", "Zarr2GroupFormat"),
-    "bcolz": ("ingot.formats.bcolz.format", "BcolzFormat"),
-    "zarr0": ("ingot.formats.zarr.v0", "Zarr0Format"),
-    "zarr1": ("ingot.formats.zarr.v1", "Zarr1Format"),
-}
-
-OWNERS: Final[Mapping[str, tuple[tuple[str, ...], str | None]]] = {
-    "zarr3": (("zarr.json",), None),
-    "zarr2": ((".zgroup",), None),
-    "bcolz": (("__rootdirs__", "shards.json"), "data"),
-}
-"""The formats in which a dataset may be part of another: their `marks`, and what is `between`."""
+__all__ = [
+    "FORMATS",
+    "FormatEntry",
+    "FormatRegistry",
+    "FormatsPackage",
+    "describe_search",
+    "detect",
+    "format_named",
+    "list_formats",
+    "register",
+    "unregister",
+]
 
 
-class Formats(Mapping[str, Format]):
-    """All formats by their names; asking for one loads it.
+@dataclass(frozen=True, slots=True)
+class FormatEntry:
+    """What is known of a format before its code is loaded.
 
-    >>> list(Formats())[:2], Formats()["zarr1"].name
+    A dataset is a folder in which one of the `markers` lies, or a single file that `matches`
+    recognises by its first `head` and last `tail` bytes. Code is named as "module:name".
+
+    >>> FormatEntry("toy", "toy.format:ToyFormat", Kind.ARRAY, markers=("toy.json",)).is_folder
+    True
+    >>> FormatEntry("toy", "toy.format", Kind.ARRAY)
+    Traceback (most recent call last):
+    ValueError: format 'toy': 'toy.format' is not of the form "module:name"
+    """
+
+    name: str
+    """What users call the format."""
+    home: str
+    """The class that implements `ingot.formats.format.Format`."""
+    holds: Kind
+    """What datasets of the format can be."""
+    markers: tuple[str, ...] = ()
+    """Names of files of which at least one lies in the folder of a dataset."""
+    documents: tuple[tuple[str, ...], ...] = ()
+    """The files that `from_documents` takes, in groups. Each group begins with a marker; the other
+    files are read when the marker is present. Without groups, `open` alone opens datasets."""
+    suffixes: tuple[str, ...] = ()
+    """The suffixes that paths of datasets of the format usually have."""
+    head: int = 0
+    """How many of the first bytes of a file `matches` takes."""
+    tail: int = 0
+    """How many of the last bytes of a file `matches` takes."""
+    matches: str | None = None
+    """The function that recognises a single file, given its first and its last bytes."""
+    looks: str | None = None
+    """The function that recognises a folder without a marker, given the store and the folder."""
+    encloses: tuple[str, ...] = ()
+    """Names of files of which one lies in every dataset that has other datasets as its parts."""
+    between: str | None = None
+    """The name of folders that may lie between a dataset and its parts without a marker. A folder
+    that contains such a folder may enclose datasets without a marker, once it has a lock file."""
+
+    def __post_init__(self) -> None:
+        for code in (self.home, self.matches, self.looks):
+            if code is not None and not all(code.partition(":")):
+                raise ValueError(f'format {self.name!r}: {code!r} is not of the form "module:name"')
+        for group in self.documents:
+            if group[0] not in self.markers:
+                raise ValueError(f"format {self.name!r}: {group[0]!r} is not one of its markers")
+            for name in group:
+                check_key(name)
+        for name in (*self.markers, *self.encloses):
+            check_key(name)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether datasets of the format are folders."""
+        return bool(self.markers) or self.looks is not None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether datasets of the format are single files."""
+        return self.matches is not None
+
+    def load(self) -> Format:
+        """Return the format, after loading its code."""
+        return cast(Format, _load(self.home)())
+
+
+# In the order of detection: the later a format, the less certain its markers.
+_BUILT_IN: Final = (
+    FormatEntry(
+        "zarr3",
+        "ingot.formats.zarr.v3_groups:Zarr3GroupFormat",
+        Kind.ARRAY | Kind.GROUP,
+        markers=("zarr.json",),
+        documents=(("zarr.json",),),
+        suffixes=(".zarr",),
+        encloses=("zarr.json",),
+    ),
+    FormatEntry(
+        "zarr2",
+        "ingot.formats.zarr.v2_groups:Zarr2GroupFormat",
+        Kind.ARRAY | Kind.GROUP,
+        markers=(".zarray", ".zgroup"),
+        documents=((".zarray", ".zattrs"), (".zgroup", ".zattrs")),
+        encloses=(".zgroup",),
+    ),
+    FormatEntry(
+        "bcolz",
+        "ingot.formats.bcolz.format:BcolzFormat",
+        Kind.ARRAY | Kind.TABLE,
+        markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
+        documents=(("__rootdirs__", "__attrs__"), ("meta/sizes", "meta/storage", "__attrs__")),
+        suffixes=(".bcolz",),
+        looks="ingot.formats.bcolz.table:is_data_layout",
+        encloses=("__rootdirs__", "shards.json"),
+        between="data",
+    ),
+    FormatEntry(
+        "zarr0",
+        "ingot.formats.zarr.v0:Zarr0Format",
+        Kind.ARRAY,
+        markers=("__zmeta__",),
+        documents=(("__zmeta__", "__zattr__"),),
+    ),
+    FormatEntry(
+        "zarr1",
+        "ingot.formats.zarr.v1:Zarr1Format",
+        Kind.ARRAY,
+        markers=("meta",),
+        documents=(("meta", "attrs"),),
+    ),
+)
+
+
+class FormatRegistry(Mapping[str, Format]):
+    """All formats by their names, in the order of detection; looking one up loads it.
+
+    >>> registry = FormatRegistry(_BUILT_IN)
+    >>> list(registry)[:2], registry["zarr1"].name
     (['zarr3', 'zarr2'], 'zarr1')
     """
 
-    __slots__ = ("_loaded",)
+    __slots__ = ("_entries", "_loaded", "revision")
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[FormatEntry] = ()) -> None:
+        self._entries: dict[str, FormatEntry] = {entry.name: entry for entry in entries}
         self._loaded: dict[str, Format] = {}
+        self.revision = 0
+        """Another number after every change of the registry."""
+
+    @property
+    def entries(self) -> Mapping[str, FormatEntry]:
+        """The entries by name, in the order of detection."""
+        return self._entries
+
+    def register(self, entry: FormatEntry) -> None:
+        """Add a format; it is detected after all others.
+
+        >>> registry = FormatRegistry(_BUILT_IN)
+        >>> registry.register(FormatEntry("toy", "toy.format:ToyFormat", Kind.ARRAY))
+        >>> list(registry)[-1]
+        'toy'
+        """
+        if entry.name in self._entries:
+            raise ValueError(f"there is a format {entry.name!r} already")
+        # Another mapping, since other threads may be walking through this one.
+        self._entries = {**self._entries, entry.name: entry}
+        self.revision += 1
+
+    def unregister(self, name: str) -> None:
+        """Remove a format that was added."""
+        self._entries = {each: entry for each, entry in self._entries.items() if each != name}
+        self._loaded.pop(name, None)
+        self.revision += 1
 
     def __getitem__(self, name: str) -> Format:
         found = self._loaded.get(name)
         if found is None:
-            module, kind = _HOMES[name]
-            made = getattr(importlib.import_module(module), kind)()
-            # Two threads may load one at a time; the first one's is everybody's.
-            found = self._loaded.setdefault(name, cast(Format, made))
+            # Two threads may load a format at the same time; the first instance is kept.
+            found = self._loaded.setdefault(name, self._entries[name].load())
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(_HOMES)
+        return len(self._entries)
 
 
-FORMATS: Final = Formats()
+FORMATS: Final = FormatRegistry(_BUILT_IN)
+"""The formats of this process."""
+
+register = FORMATS.register
+unregister = FORMATS.unregister
+
+
+def format_named(name: str) -> Format:
+    """Return the format of a name, or raise `UnsupportedError`.
+
+    >>> format_named("zarr1").name
+    'zarr1'
+    """
+    if name not in FORMATS.entries:
+        raise UnsupportedError(f"format {name!r} is unknown; there is {', '.join(FORMATS)}")
+    return FORMATS[name]
 
 
 def list_formats() -> dict[str, tuple[str, ...]]:
@@ -73,7 +224,8 @@ def list_formats() -> dict[str, tuple[str, ...]]:
     (('array',), ('array', 'group'))
     """
     return {
-        name: tuple(str(kind.name).lower() for kind in each.holds) for name, each in FORMATS.items()
+        name: tuple(str(kind.name).lower() for kind in entry.holds)
+        for name, entry in FORMATS.entries.items()
     }
 
 
@@ -91,88 +243,102 @@ class FormatsPackage(ModuleType):
         return list_formats()
 
 
-_LIKELY: Final = 2
-
-
 def detect(
-    store: Store, formats: Iterable[Format], file: str | None = None, *, path: str = ""
-) -> Format | None:
-    """Return the first of `formats` whose signature is there, or None.
+    store: Store,
+    entries: Iterable[FormatEntry],
+    file: str | None = None,
+    *,
+    path: str = "",
+) -> FormatEntry | None:
+    """Return the first of `entries` that recognises a dataset, or None.
 
-    The store is a directory, of which `path` is looked at, unless `file` names the one key that is
-    to be looked at.
+    The dataset is the folder `path` of the store, or the single file with the key `file`.
 
-    >>> from ingot.formats.zarr.v2 import Zarr2Format
     >>> from ingot.stores import MemoryStore
-    >>> detect(MemoryStore({".zgroup": b"{}"}), [Zarr2Format()]).name
+    >>> entries = FORMATS.entries.values()
+    >>> detect(MemoryStore({".zgroup": b"{}"}), entries).name
     'zarr2'
-    >>> detect(MemoryStore({"a/.zgroup": b"{}"}), [Zarr2Format()]) is None
+    >>> detect(MemoryStore({"a/.zgroup": b"{}"}), entries) is None
     True
     """
     if file is None:
-        return _detect_folder(store, formats, prefix(path))
-    return _detect_file(store, list(formats), file)
+        return _detect_folder(store, tuple(entries), prefix(path))
+    return _detect_file(store, tuple(entries), file)
 
 
-def looked_for(formats: Iterable[Format]) -> str:
+def describe_search(entries: Iterable[FormatEntry]) -> str:
     """Return, for messages, what `detect` looks for.
 
-    >>> from ingot.formats.zarr.v2 import Zarr2Format
-    >>> looked_for([Zarr2Format()])
+    >>> describe_search([FORMATS.entries["zarr2"]])
     'zarr2 (.zarray, .zgroup)'
     """
-    return ", ".join(f"{each.name} ({_marks(each.signature)})" for each in formats)
-
-
-def _detect_folder(store: Store, formats: Iterable[Format], lead: str) -> Format | None:
-    # Most datasets are of the first formats; to load the others, and to look for their markers, has
-    # its price.
-    waiting, seen = iter(formats), list[Format]()
-    for count in (_LIKELY, None):
-        some = list(islice(waiting, count))
-        found = _marked(store, some, lead)
-        if found is not None:
-            return found
-        seen += some
-    if Feature.LIST not in store.features:
-        return None
-    folder = lead.removesuffix("/")
-    looking = ((each, each.signature.looks) for each in seen)
-    return next(
-        (each for each, looks in looking if looks is not None and looks(store, folder)), None
+    return ", ".join(
+        f"{entry.name} ({', '.join(entry.markers) or 'a single file'})" for entry in entries
     )
 
 
-def _marked(store: Store, formats: Sequence[Format], lead: str) -> Format | None:
-    markers = [(each, lead + marker) for each in formats for marker in each.signature.markers]
+def _detect_folder(store: Store, entries: tuple[FormatEntry, ...], lead: str) -> FormatEntry | None:
+    for some in _apart(entries):
+        found = _marked(store, some, lead)
+        if found is not None:
+            return found
+    if Feature.LIST not in store.features:
+        return None
+    folder = lead.removesuffix("/")
+    for entry in entries:
+        if entry.looks is not None and _load(entry.looks)(store, folder):
+            return entry
+    return None
+
+
+def _apart(entries: tuple[FormatEntry, ...]) -> list[list[FormatEntry]]:
+    """Return entries in parts of which each can be read at once.
+
+    What is a file in one format (`meta`) may be a folder in another (`meta/sizes`); a store refuses
+    to read a folder.
+    """
+    parts: list[list[FormatEntry]] = [[]]
+    folders: set[str] = set()
+    for entry in entries:
+        if folders.intersection(entry.markers):
+            parts.append([])
+            folders.clear()
+        parts[-1].append(entry)
+        folders.update(marker.rpartition("/")[0] for marker in entry.markers)
+    return parts
+
+
+def _marked(store: Store, entries: Iterable[FormatEntry], lead: str) -> FormatEntry | None:
+    markers = [(entry, lead + marker) for entry in entries for marker in entry.markers]
     try:
         found = store.read([Extent(marker, 0, 1) for _, marker in markers])
     except UnsafeError:
-        # What is a file in one format may be a folder in another.
+        # A folder may have the name of a marker.
         files = {lead + name for name in store.names(lead)}
         markers = [pair for pair in markers if pair[1] in files or "/" in pair[1][len(lead) :]]
         found = store.read([Extent(marker, 0, 1) for _, marker in markers])
-    for (candidate, _), data in zip(markers, found, strict=True):
+    for (entry, _), data in zip(markers, found, strict=True):
         if data is not None:
-            return candidate
+            return entry
     return None
 
 
-def _detect_file(store: Store, formats: Sequence[Format], file: str) -> Format | None:
+def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> FormatEntry | None:
     size = store.size(file)
     if size is None:
         return None
-    head = max((each.signature.head for each in formats), default=0)
-    tail = max((each.signature.tail for each in formats), default=0)
+    head = max((entry.head for entry in entries), default=0)
+    tail = max((entry.tail for entry in entries), default=0)
     begin, end = store.read([Extent(file, 0, head), Extent(file, max(0, size - tail), tail)])
     if begin is None or end is None:
         return None
-    for candidate in formats:
-        signature = candidate.signature
-        if signature.matches(begin[: signature.head], end[max(0, len(end) - signature.tail) :]):
-            return candidate
+    for entry in entries:
+        first, last = begin[: entry.head], end[max(0, len(end) - entry.tail) :]
+        if entry.matches is not None and _load(entry.matches)(first, last):
+            return entry
     return None
 
 
-def _marks(signature: Signature) -> str:
-    return ", ".join(signature.markers) or "a file of its own"
+def _load(code: str) -> Any:
+    module, _, name = code.partition(":")
+    return getattr(importlib.import_module(module), name)

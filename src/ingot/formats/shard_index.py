@@ -1,11 +1,11 @@
-"""The shard: many encoded chunks in one value, and the index that says where each of them lies.
+"""The shard: many encoded chunks in one value, and the index that locates each of them.
 
-Knows the index in all its forms, from bytes to values and back, and how a new shard is put together
-from new chunks and what an old shard held. Refuses to know stores, and what the chunks hold.
+This module parses and packs indexes, and builds a shard from new chunks and the contents of an old
+shard. It knows neither stores nor the contents of chunks.
 
-An index has two unsigned 64-bit numbers for each inner chunk, in C order: where it begins in the
-shard, and how many bytes it has; both are 2**64 - 1 for a chunk that is absent. Chunks may lie in
-any order, with gaps between them, and share bytes.
+An index has two unsigned 64-bit numbers for each inner chunk, in C order: its offset in the shard,
+and its length in bytes; both are 2**64 - 1 for an absent chunk. Chunks may lie in any order, with
+gaps between them, and share bytes.
 """
 
 import math
@@ -24,13 +24,13 @@ __all__ = ["IndexForm", "ShardIndex", "build_shard"]
 _ABSENT: Final = 2**64 - 1
 _ENTRY: Final = 16
 _ENDS: Final = ("start", "end")
-# An index is held whole; sixteen million chunks in one shard are more than anyone has.
+# An index is held in memory as a whole; this allows sixteen million chunks in a shard.
 _LARGEST_INDEX: Final = 1 << 28
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardIndex:
-    """Where the inner chunks of a shard of `size` bytes lie: `entries` has a row for each.
+    """The index of a shard of `size` bytes; `entries` has a row (offset, length) per inner chunk.
 
     >>> index = ShardIndex(np.array([[0, 4], [2**64 - 1, 2**64 - 1]], np.uint64), 24)
     >>> starts, lengths = index.ranges(np.array([1, 0]))
@@ -43,19 +43,19 @@ class ShardIndex:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which chunks the shard holds."""
+        """Whether each chunk is in the shard."""
         found: NDArray[np.bool_] = (self.entries != _ABSENT).any(axis=1)
         return found
 
     def ranges(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where chunks begin and how long they are, by number; an absent one is -1 long.
+        """Return the offsets and lengths of chunks, by number; an absent chunk has length -1.
 
-        What does not lie inside the shard is a `CorruptionError`.
+        A chunk that does not lie inside the shard raises `CorruptionError`.
         """
         entries = self.entries[numbers]
         present = (entries != _ABSENT).any(axis=1)
         starts, lengths = entries[:, 0], entries[:, 1]
-        # In this order nothing can overflow.
+        # Compared in this order, nothing overflows.
         inside = (lengths <= self.size) & (starts <= self.size - np.minimum(lengths, self.size))
         bad = np.flatnonzero(present & ~inside)
         if len(bad):
@@ -74,7 +74,7 @@ class ShardIndex:
 class IndexForm:
     """How the index of a shard with `counts` inner chunks along each axis is stored.
 
-    `chain` turns it into bytes, always as many.
+    `chain` encodes it, always into the same number of bytes.
 
     >>> form = IndexForm((2, 2), CodecChain())
     >>> form.nbytes, form.place(100)
@@ -104,9 +104,9 @@ class IndexForm:
 
     @property
     def recipe(self) -> tuple[tuple[int, ...], bool, bool, bool] | None:
-        """What the native kernel is told of it; None when only Python can read such an index.
+        """The form as the native kernel takes it; None when only Python can read the index.
 
-        That is: the counts, then whether it is at the start, is big-endian, has a CRC-32C.
+        It is the counts, then whether the index is at the start, is big-endian, has a CRC-32C.
 
         >>> IndexForm((2,), CodecChain(), "start").recipe
         ((2,), True, False, False)
@@ -120,7 +120,7 @@ class IndexForm:
         return self.counts, self.location == "start", swapped, sealed
 
     def place(self, size: int) -> tuple[int, int]:
-        """Return where the index of a shard of `size` bytes begins, and how long it is."""
+        """Return the offset and the length of the index in a shard of `size` bytes."""
         if self.nbytes > size:
             raise CorruptionError(
                 f"shard: {size} bytes are stored, its index alone takes {self.nbytes}"
@@ -128,7 +128,7 @@ class IndexForm:
         return (size - self.nbytes if self.location == "end" else 0), self.nbytes
 
     def parse(self, data: Buffer, size: int) -> ShardIndex:
-        """Return the index of a shard of `size` bytes, from the bytes at its place."""
+        """Return the index of a shard of `size` bytes, from the encoded index."""
         if len(data) != self.nbytes:
             raise CorruptionError(
                 f"shard index: {self.nbytes} bytes are due, {len(data)} are stored"
@@ -144,7 +144,7 @@ class IndexForm:
         return self.chain.encode(entries.reshape(self._spec().shape))
 
     def find(self, shard: Buffer) -> ShardIndex:
-        """Return the index of a shard whose bytes are all at hand."""
+        """Return the index of a shard, from all bytes of the shard."""
         start, length = self.place(len(shard))
         return self.parse(shard[start : start + length], len(shard))
 
@@ -154,10 +154,10 @@ class IndexForm:
 
 @dataclass(slots=True)
 class _Building:
-    """A shard that is put together, piece by piece."""
+    """A shard under construction: pieces in their order, and the index so far."""
 
     end: int
-    """Where the next piece will lie."""
+    """The offset of the next piece."""
     entries: NDArray[np.uint64]
     pieces: list[Buffer] = field(default_factory=list)
 
@@ -178,11 +178,11 @@ def build_shard(
     chunks: Mapping[int, Buffer | None],
     old: Buffer | None = None,
 ) -> bytes | None:
-    """Return a shard that holds `chunks`, by number, and what `old` held of all others.
+    """Return a shard with `chunks`, by number, and all other chunks of `old`.
 
-    Old ones are taken over byte for byte. All lie in C order; bytes that old chunks share are still
-    shared, so a shard never grows by being rewritten. None is an absent chunk, and a shard that
-    would hold nothing.
+    Old chunks are copied byte for byte. All chunks lie in C order; bytes that old chunks share stay
+    shared, so that a rewrite never makes a shard larger. None stands for an absent chunk; the
+    result is None when all chunks are absent.
 
     >>> form = IndexForm((2,), CodecChain(), "start")
     >>> shard = build_shard(form, {1: b"new"}, build_shard(form, {0: b"old", 1: b"other"}))
@@ -221,9 +221,9 @@ def _fixed_size(chain: CodecChain, spec: ChunkSpec) -> int | None:
 def _kept_segments(
     form: IndexForm, chunks: Mapping[int, Buffer | None], old: Buffer | None
 ) -> dict[int, tuple[int, int, int, int]]:
-    """Return start and length of old chunks that stay, and from where to where to copy for them.
+    """Return, for each old chunk that stays: offset, length, and the segment to copy for it.
 
-    Chunks that overlap are copied together.
+    A segment is given by its start and its end. Chunks that overlap share a segment.
     """
     if old is None:
         return {}

@@ -1,8 +1,8 @@
-"""What Ingot puts behind a Blosc chunk: checksums that partial reads can use, and a zone map.
+"""The trailer that Ingot appends to a Blosc chunk: checksums for partial reads, and a zone map.
 
-Knows the bytes of the trailer, and which blocks of a chunk its checksums cover. Refuses to know
-where chunks are stored, and what a zone map says. A chunk without a trailer was written by another
-program; a trailer that is there must hold.
+This module packs, parses and checks the trailer. It does not know where chunks are stored, and does
+not interpret the zone map. A chunk without a trailer was written by another program; a trailer that
+is present must match its chunk.
 
 All integers are little-endian::
 
@@ -41,18 +41,18 @@ LEAST_BYTES: Final = _HEAD.size + _WORD.size + _FOOT.size
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """The parts of a trailer that are not there to check the trailer itself."""
+    """The contents of a trailer, without its own length and checksum."""
 
     number: int
     rows: int
     head: int
-    """The checksum of the chunk's header and block starts, and of this trailer's own head."""
+    """The checksum of the chunk's header and block starts, and of the head of this trailer."""
     blocks: NDArray[np.uint32]
     """The checksum of each block."""
     zone: bytes
 
     def check(self, chunk: Buffer, header: ChunkHeader, number: int) -> None:
-        """Compare everything that the trailer says with the whole chunk that it stands behind."""
+        """Raise `CorruptionError` unless the trailer matches its chunk, `number` and all bytes."""
         if self.number != number:
             raise CorruptionError(f"chunk trailer: this is chunk {self.number}, not {number}")
         view = memoryview(chunk)
@@ -93,7 +93,7 @@ def pack(chunk: Buffer, number: int, rows: int, zone: bytes = b"") -> bytes:
 
 
 def parse(data: Buffer) -> Trailer:
-    """Return what the bytes behind a chunk say; what is not exactly a trailer is corrupt.
+    """Return the trailer in the bytes after a chunk; anything but one whole trailer is corrupt.
 
     >>> parse(b"igt1" + bytes(40))
     Traceback (most recent call last):
@@ -124,7 +124,7 @@ def parse(data: Buffer) -> Trailer:
 
 
 def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]:
-    """Return where the blocks of a chunk begin and end; blocks may lie in any order.
+    """Return the start and the end of each block of a chunk; blocks may lie in any order.
 
     >>> from ingot import blosc
     >>> chunk = blosc.compress(bytes(10_000), blocksize=4096, level=0)
@@ -141,12 +141,12 @@ def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]
     begin = HEADER_BYTES + 4 * count
     if begin > header.cbytes:
         raise CorruptionError(f"Blosc chunk: {count} block starts, cbytes is {header.cbytes}")
-    claims = np.frombuffer(chunk[HEADER_BYTES:begin], "<i4")
-    if ((claims < begin) | (claims > header.cbytes)).any():
+    offsets = np.frombuffer(chunk[HEADER_BYTES:begin], "<i4")
+    if ((offsets < begin) | (offsets > header.cbytes)).any():
         raise CorruptionError("Blosc chunk: a block starts outside of the chunk")
-    edges = np.append(np.unique(claims), header.cbytes)
-    ends = edges[np.searchsorted(edges, claims, side="right").clip(max=len(edges) - 1)]
-    return list(zip(claims.tolist(), ends.tolist(), strict=True))
+    edges = np.append(np.unique(offsets), header.cbytes)
+    ends = edges[np.searchsorted(edges, offsets, side="right").clip(max=len(edges) - 1)]
+    return list(zip(offsets.tolist(), ends.tolist(), strict=True))
 
 
 def _begin(header: ChunkHeader, blocks: int) -> int:

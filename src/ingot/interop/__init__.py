@@ -1,1 +1,1 @@
-"""Columns in the shapes of other libraries; each module needs its own, and only when it is used."""
+"""Exchange of columns with other libraries; each optional package is imported in one module."""

@@ -1,7 +1,6 @@
-"""Columns as Arrow has them.
+"""Arrow: the columns of an Arrow stream as NumPy arrays, and back.
 
-Knows how the columns of an Arrow stream become NumPy arrays and back. Refuses to know tables, and
-to import pyarrow before it is needed.
+pyarrow is optional, and imported on first use.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ __all__ = ["columns", "table"]
 
 
 def columns(data: Any) -> dict[str, Any]:
-    """Return the columns of anything that streams Arrow batches.
+    """Return the columns of an object that streams Arrow batches.
 
     >>> import pyarrow
     >>> columns(pyarrow.table({"a": [1, 2], "b": ["x", "yy"]}))

@@ -1,7 +1,6 @@
-"""Columns as pandas has them.
+"""pandas: the columns of a data frame as NumPy arrays, and back.
 
-Knows how the columns of a data frame become NumPy arrays and back. Refuses to know tables, and to
-import pandas before it is needed.
+pandas is optional, and imported on first use.
 """
 
 import sys
@@ -17,7 +16,7 @@ __all__ = ["columns", "frame", "is_frame"]
 
 
 def is_frame(data: object) -> bool:
-    """Tell whether something is a data frame; nobody has one who has not imported pandas.
+    """Return whether something is a data frame, without importing pandas.
 
     >>> is_frame({"a": [1]})
     False
@@ -39,7 +38,7 @@ def columns(data: Any) -> dict[str, Any]:
 
 
 def frame(data: Mapping[str, NDArray[Any]], count: int) -> Any:
-    """Return a data frame of columns; those with axes of their own become objects.
+    """Return a data frame of columns; items that are arrays become objects.
 
     >>> frame({"a": np.array([1, 2])}, 2)
        a
@@ -60,7 +59,7 @@ def _values(name: str, series: Any) -> NDArray[Any]:
         values: NDArray[Any] = series.to_numpy()
         return _text(name, values) if kind == np.dtype(object) else values
     if getattr(kind, "tz", None) is not None:
-        # What a clock somewhere shows has no type in NumPy; the moment has.
+        # NumPy has no type for local times, so these become UTC.
         return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
     if series.isna().any() and not _has_null(kind):
         raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
@@ -75,7 +74,7 @@ def _has_null(kind: Any) -> bool:
 
 
 def _text(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return objects as what they all are: text, bytes, or something that NumPy knows."""
+    """Return objects in the one type that all have: text, bytes, or a type of NumPy."""
     if all(isinstance(value, str) for value in values):
         return np.asarray(list(values), "U")
     if all(isinstance(value, bytes) for value in values):

@@ -1,1 +1,1 @@
-"""Questions to the rows of a table: parsed, bound to columns, answered block by block."""
+"""Queries on the rows of a table: parsed, bound to columns, evaluated block by block."""

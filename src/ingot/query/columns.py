@@ -1,4 +1,4 @@
-"""What a query needs of a table: its columns by name, each with an engine that reads it."""
+"""The columns of a table as queries read them."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ __all__ = ["ColumnSource"]
 
 
 class ColumnSource(Protocol):
-    """One state of a table, as queries read it."""
+    """One committed state of a table: its columns by name, each with an engine that reads it."""
 
     @property
     def rows(self) -> int:
@@ -17,7 +17,7 @@ class ColumnSource(Protocol):
         ...
 
     def within(self, name: str) -> tuple[str, ...]:
-        """Return the columns that a name stands for; `ColumnError` where there is none."""
+        """Return the columns that a name stands for; raise `ColumnError` if there are none."""
         ...
 
     def chunks(self, name: str) -> ChunkMap:

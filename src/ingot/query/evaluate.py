@@ -1,7 +1,6 @@
-"""What comes out of an expression for a block of rows: what NumPy would make of it.
+"""Evaluation of an expression for a block of rows, with the results of NumPy.
 
-Knows the operation behind every operator and function, and turns NumPy's complaints into ours.
-Refuses to know where the columns come from.
+Errors of NumPy become a `SelectionError` that names the expression.
 """
 
 import operator
@@ -29,7 +28,8 @@ from ingot.query.literals import MIRRORED, adapt, adapted_values
 
 __all__ = ["COMPARISONS", "evaluate", "matches"]
 
-Columns = Mapping[str, NDArray[Any]]
+ColumnValues = Mapping[str, NDArray[Any]]
+"""The values of each column in a block of rows."""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "==": np.equal,
@@ -39,7 +39,7 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-"""The comparisons of expressions, as NumPy makes them."""
+"""The comparisons of expressions as NumPy functions."""
 
 _BINARY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "+": np.add,
@@ -70,12 +70,12 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "startswith": np.strings.startswith,
 }
 
-# Up to here, one comparison for each value is faster than looking values up in order.
+# Up to this many values, one comparison for each is faster than a search in sorted values.
 _FEW_VALUES: Final = 8
 
 
-def matches(expression: Expression, columns: Columns, count: int) -> NDArray[np.bool_]:
-    """Return for each of `count` rows whether the expression is true of it.
+def matches(expression: Expression, columns: ColumnValues, count: int) -> NDArray[np.bool_]:
+    """Return for each of `count` rows whether the expression is true.
 
     >>> from ingot.query.parse import parse
     >>> matches(parse("a > 1"), {"a": np.array([1, 2])}, 2)
@@ -94,8 +94,8 @@ def matches(expression: Expression, columns: Columns, count: int) -> NDArray[np.
     return np.broadcast_to(found, (count,))
 
 
-def evaluate(expression: Expression, columns: Columns) -> Any:
-    """Return an array with an item for each row, or a value when no column takes part.
+def evaluate(expression: Expression, columns: ColumnValues) -> Any:
+    """Return an array with an item for each row, or a single value if there are no columns.
 
     >>> from ingot.query.parse import parse
     >>> evaluate(parse("a * 2 + b"), {"a": np.array([1, 2]), "b": np.array([10, 20])})
@@ -105,7 +105,7 @@ def evaluate(expression: Expression, columns: Columns) -> Any:
         return _evaluated(expression, columns)
 
 
-def _evaluated(expression: Expression, columns: Columns) -> Any:
+def _evaluated(expression: Expression, columns: ColumnValues) -> Any:
     if isinstance(expression, Column):
         return columns[expression.name]
     if isinstance(expression, Literal):
@@ -155,7 +155,7 @@ def _compared(comparison: str, left: Any, right: Any) -> Any:
 
 
 def _check_alike(left: NDArray[Any], right: NDArray[Any]) -> None:
-    """Complain of columns that NumPy finds unequal for their types alone."""
+    """Raise for types whose items NumPy finds unequal whatever their values."""
     kinds = {_KINDS.get(each.dtype.kind, each.dtype.kind) for each in (left, right)}
     if len(kinds) > 1:
         raise SelectionError(f"{left.dtype} cannot be compared with {right.dtype}")
@@ -174,7 +174,7 @@ def _among(operand: NDArray[Any], values: tuple[Any, ...]) -> Any:
     if kind in "biu":
         return _among_integers(operand, wanted)
     if kind == "f":
-        # As one comparison would, look for the value nearest to each in the items' own type.
+        # Like a single comparison, search for each value rounded to the type of the items.
         return np.isin(operand, np.array([each for each in wanted if each == each], operand.dtype))
     if kind == "T":
         return np.isin(operand, np.array(wanted, operand.dtype))

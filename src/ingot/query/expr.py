@@ -1,8 +1,4 @@
-"""Expressions over the columns of a table, as values.
-
-Knows the shapes that an expression is made of and how to write one down. Refuses to know how text
-becomes one, what the columns hold, and what comes out.
-"""
+"""Expressions over the columns of a table, as values: the nodes of the tree, and its text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,12 +23,12 @@ __all__ = [
 ]
 
 Value: TypeAlias = bool | int | float | complex | str | bytes | np.generic
-"""What can stand in an expression by itself."""
+"""The values that a literal can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The column of that name; a dot leads into a nested one.
+    """A column by its name; a dot separates the names of nested columns.
 
     >>> Column("quote.price").name
     'quote.price'
@@ -43,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value of its own: a number, text, bytes, a date.
+    """A literal value: a number, text, bytes, a date.
 
     >>> Literal(3).value
     3
@@ -54,7 +50,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """``-``, ``+``, ``~`` or ``not`` of something.
+    """``-``, ``+``, ``~`` or ``not`` of an operand.
 
     >>> spelled(Unary("-", Column("a")))
     '-a'
@@ -66,7 +62,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic, or ``&``, ``|``, ``^`` bit by bit, which for booleans is logic.
+    """Arithmetic, or bitwise ``&``, ``|``, ``^``, which are logical for booleans.
 
     >>> spelled(Binary("+", Column("a"), Literal(1)))
     '(a + 1)'
@@ -92,7 +88,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """``and`` or ``or`` over the truth of two or more.
+    """``and`` or ``or`` of two or more operands.
 
     >>> spelled(Combine("or", (Column("a"), Column("b"), Column("c"))))
     '(a or b or c)'
@@ -104,7 +100,7 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """Whether something is one of some values.
+    """``in``: whether the operand is one of some values.
 
     >>> spelled(Among(Column("a"), (Literal(1), Literal(2))))
     '(a in (1, 2))'
@@ -116,7 +112,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of those that expressions have.
+    """A call of one of the functions that expressions have.
 
     >>> spelled(Call("isnan", (Column("a"),)))
     'isnan(a)'
@@ -130,7 +126,7 @@ Expression: TypeAlias = Column | Literal | Unary | Binary | Compare | Combine | 
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and all that it is made of, from the outside in.
+    """Yield an expression and all its parts, outer ones first.
 
     >>> [type(each).__name__ for each in walked(Compare("<", Column("a"), Literal(1)))]
     ['Compare', 'Column', 'Literal']
@@ -143,7 +139,7 @@ def walked(expression: Expression) -> Iterator[Expression]:
 
 
 def column_names(expression: Expression) -> tuple[str, ...]:
-    """Return the names of all columns in an expression, each once, in the order they are met.
+    """Return the names of all columns in an expression, each once, in order of appearance.
 
     >>> column_names(Compare("<", Column("b"), Binary("+", Column("a"), Column("b"))))
     ('b', 'a')
@@ -153,7 +149,7 @@ def column_names(expression: Expression) -> tuple[str, ...]:
 
 
 def spelled(expression: Expression) -> str:
-    """Return an expression as text that parses to it again.
+    """Return an expression as text, which parses to the same expression.
 
     >>> spelled(Combine("and", (Column("a"), Unary("not", Column("b")))))
     '(a and not b)'

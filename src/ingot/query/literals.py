@@ -1,7 +1,7 @@
-"""What a literal means beside values of a type.
+"""Literals adapted to the type of the column that they are compared with.
 
-Knows how text becomes a date beside dates and bytes beside bytes, and how dates of different units
-compare exactly, also where NumPy would run over. Refuses to know expressions.
+Text becomes a date beside dates and bytes beside bytes. Dates of different units compare exactly,
+also where NumPy's conversion would overflow.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ MIRRORED: Final[Mapping[str, str]] = {
     ">": "<",
     ">=": "<=",
 }
-"""The comparison that says the same with its sides exchanged."""
+"""The comparison that means the same with its sides exchanged."""
 
 _NAMES: Final[Mapping[str, str]] = {"M": "dates", "m": "durations", "S": "bytes", "U": "text"}
 
 
 def adapt(operator: str, value: Any, dtype: DType) -> tuple[str, Any] | bool:
-    """Return the comparison, with `value` on its right, that means the same for items of `dtype`.
+    """Return the operator and the right side that mean the same for items of `dtype`.
 
-    A single boolean where the answer is one for all items.
+    The result is a single boolean if it is the same for all items.
 
     >>> adapt("<", "2024-02-29", np.dtype("M8[s]"))
     ('<', np.datetime64('2024-02-29T00:00:00'))
@@ -55,13 +55,13 @@ def adapt(operator: str, value: Any, dtype: DType) -> tuple[str, Any] | bool:
         try:
             return operator, value.decode()
         except UnicodeDecodeError:
-            raise SelectionError(f"{value!r} is no text in UTF-8") from None
+            raise SelectionError(f"{value!r} is not text in UTF-8") from None
     _check_kinds(kind, value, dtype)
     return operator, value
 
 
 def adapted_values(values: tuple[Any, ...], dtype: DType) -> list[Any]:
-    """Return those of some values that an item of `dtype` can equal, as `adapt` has them.
+    """Return the values that an item of `dtype` can equal, adapted to the type.
 
     >>> adapted_values(("2024-02-29", "2024-02-29T12"), np.dtype("M8[D]"))
     [np.datetime64('2024-02-29')]
@@ -71,7 +71,7 @@ def adapted_values(values: tuple[Any, ...], dtype: DType) -> list[Any]:
 
 
 def _check_kinds(kind: str, value: Any, dtype: DType) -> None:
-    """Complain where NumPy would find all items unequal, whatever they are."""
+    """Raise for a value that NumPy finds unequal to items whatever their values."""
     text, data = isinstance(value, str), isinstance(value, bytes)
     numeric = isinstance(value, bool | int | float | complex | np.number | np.bool_)
     wrong = (kind in "biufcmMV" and (text or data)) or (kind in "SUTMV" and numeric)
@@ -83,13 +83,13 @@ def _date(value: str | np.datetime64, dtype: DType) -> np.datetime64:
     try:
         return np.datetime64(value) if isinstance(value, str) else value
     except ValueError:
-        raise SelectionError(f"{value!r} is no date, but is compared with {dtype}") from None
+        raise SelectionError(f"{value!r} is not a date, but is compared with {dtype}") from None
 
 
 def _aligned(
     operator: str, value: np.datetime64 | np.timedelta64, dtype: DType
 ) -> tuple[str, Any] | bool:
-    """Return the comparison with the value in the unit of the items, without running over."""
+    """Return the comparison with the value in the unit of the items, without overflow."""
     own = dtype.newbyteorder("=")
     if np.isnat(value) or "generic" in (_unit(own)[0], _unit(value.dtype)[0]):
         return operator, value
@@ -116,7 +116,7 @@ def _aligned(
 
 
 def _beyond(operator: str, own: DType, *, later: bool) -> tuple[str, Any] | bool:
-    """Return what is true of all items but NaT, or of none: the value is out of their reach."""
+    """Return a comparison with a value out of range: true for no item, or for all but NaT."""
     if operator in ("==", "!="):
         return operator == "!="
     last = np.int64(2**63 - 1 if later else -(2**63) + 1).astype(own)
@@ -130,7 +130,7 @@ def _unit(dtype: DType) -> tuple[str, int]:
 
 
 def _seconds(dtype: DType) -> float:
-    """Return how long the unit of a type is, about: months and years are of many lengths."""
+    """Return the length of the unit of a type; that of months and years is an average."""
     unit, step = _unit(dtype)
     return _SECONDS[unit] * step
 

@@ -1,9 +1,9 @@
-"""Text that becomes an expression, by Python's own grammar and never by running it.
+"""Parsing of expressions, by Python's grammar; nothing is ever executed.
 
-Knows the part of the grammar that expressions have: names, with dots into nested columns and in
-backticks when they are no Python names; numbers, text, bytes; arithmetic, comparisons, also
-chained, ``&``, ``|``, ``~``, ``and``, ``or``, ``not``; ``in`` a list of values; a few functions.
-Refuses everything else, and to know which columns there are.
+Expressions have this part of the grammar: names of columns, with dots into nested columns, and in
+backticks when they are not Python names; numbers, text, bytes; arithmetic; comparisons, also
+chained; ``&``, ``|``, ``~``, ``and``, ``or``, ``not``; ``in`` a list of values; a few functions.
+Everything else raises `SelectionError`.
 """
 
 import ast
@@ -30,9 +30,9 @@ from ingot.query.expr import (
 __all__ = ["DEEPEST", "FUNCTIONS", "LONGEST", "parse"]
 
 LONGEST: Final = 1 << 20
-"""The most characters that are looked at: room for a list of some ten thousand values."""
+"""The most characters of an expression: room for a list of some ten thousand values."""
 DEEPEST: Final = 150
-"""The most operations inside each other."""
+"""The deepest nesting of operations."""
 
 FUNCTIONS: Final[Mapping[str, int]] = {
     "abs": 1,
@@ -87,7 +87,7 @@ _LOWEST: Final = -(2**63)
 _HIGHEST: Final = 2**64 - 1
 _MOST_POWER_BITS: Final = 128
 
-# Text in quotes is passed by, so that a backtick inside of it stays what it is.
+# Quoted text is matched too, so that a backtick inside it is not a quote of a name.
 _QUOTED: Final = re.compile(
     r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`([^`]*)`""",
     re.DOTALL,
@@ -95,7 +95,7 @@ _QUOTED: Final = re.compile(
 
 
 def parse(text: str) -> Expression:
-    """Return the expression that text spells, or complain of what it may not have.
+    """Return the expression of a text; raise `SelectionError` if it is not valid.
 
     >>> parse("(ts >= 1) & (ts < 9)").operator
     '&'
@@ -129,68 +129,68 @@ def parse(text: str) -> Expression:
     except (ValueError, RecursionError, MemoryError):
         raise SelectionError(f"{_shown(text)}: not an expression, or too deep") from None
     try:
-        return _Reader(names).read(tree.body, 1)
+        return _Translator(names).translate(tree.body, 1)
     except SelectionError as error:
         raise SelectionError(f"{_shown(text)}: {error}") from None
 
 
-class _Reader:
-    """Turns Python's tree into ours; every kind of node has its method, or is refused."""
+class _Translator:
+    """Turns the nodes of Python's `ast` into expressions; each accepted kind has a method."""
 
     __slots__ = ("_names",)
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
 
-    def read(self, node: ast.expr, depth: int) -> Expression:
+    def translate(self, node: ast.expr, depth: int) -> Expression:
         if depth > DEEPEST:
-            raise SelectionError(f"more than {DEEPEST} operations inside each other")
-        read = _KINDS.get(type(node))
-        if read is None:
-            raise SelectionError(f"{type(node).__name__} has no place in an expression")
-        return read(self, node, depth + 1)
+            raise SelectionError(f"operations are nested more than {DEEPEST} deep")
+        method = _KINDS.get(type(node))
+        if method is None:
+            raise SelectionError(f"{type(node).__name__} is not allowed in an expression")
+        return method(self, node, depth + 1)
 
     def _name(self, node: ast.Name, depth: int) -> Expression:
         return Column(self._names.get(node.id, node.id))
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Expression:
-        inner = self.read(node.value, depth)
+        inner = self.translate(node.value, depth)
         if not isinstance(inner, Column):
-            raise SelectionError(f".{node.attr} of something that is no column")
+            raise SelectionError(f".{node.attr} follows something that is not a column")
         return Column(f"{inner.name}.{self._names.get(node.attr, node.attr)}")
 
     def _constant(self, node: ast.Constant, depth: int) -> Expression:
         value = node.value
         if not isinstance(value, bool | int | float | complex | str | bytes):
-            raise SelectionError(f"{value!r} is no value that a row can have")
+            raise SelectionError(f"{value!r} is not a value that a row can have")
         return Literal(_bounded(value))
 
     def _unary(self, node: ast.UnaryOp, depth: int) -> Expression:
         sign = _UNARY[type(node.op)]
         inner = node.operand
         if sign == "-" and isinstance(inner, ast.Constant):
-            # The lowest integer has no positive counterpart, so the sign belongs to the number.
+            # The lowest integer has no positive counterpart, so the sign is part of the number.
             value = inner.value
             if isinstance(value, int | float | complex) and not isinstance(value, bool):
                 return Literal(_bounded(-value))
-        return Unary(sign, self.read(inner, depth))
+        return Unary(sign, self.translate(inner, depth))
 
     def _binary(self, node: ast.BinOp, depth: int) -> Expression:
         sign = _BINARY.get(type(node.op))
         if sign is None:
-            raise SelectionError(f"{type(node.op).__name__} is no operator of expressions")
-        left, right = self.read(node.left, depth), self.read(node.right, depth)
+            raise SelectionError(f"{type(node.op).__name__} is not an operator of expressions")
+        left, right = self.translate(node.left, depth), self.translate(node.right, depth)
         if _is_number(left) and _is_number(right):
             return Literal(_computed(sign, left.value, right.value))
         return Binary(sign, left, right)
 
     def _combine(self, node: ast.BoolOp, depth: int) -> Expression:
         sign = "and" if isinstance(node.op, ast.And) else "or"
-        return Combine(sign, tuple(self.read(each, depth) for each in node.values))
+        return Combine(sign, tuple(self.translate(each, depth) for each in node.values))
 
     def _compare(self, node: ast.Compare, depth: int) -> Expression:
         parts: list[Expression] = []
-        left = self.read(node.left, depth)
+        left = self.translate(node.left, depth)
         for sign, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(sign, ast.In | ast.NotIn):
                 among = Among(left, self._values(right))
@@ -198,9 +198,9 @@ class _Reader:
                 if len(node.ops) > 1:
                     raise SelectionError("'in' cannot be part of a chain of comparisons")
             elif type(sign) not in _COMPARISONS:
-                raise SelectionError("'is' compares no values; use == or isnan")
+                raise SelectionError("'is' does not compare values; use == or isnan")
             else:
-                following = self.read(right, depth)
+                following = self.translate(right, depth)
                 parts.append(Compare(_COMPARISONS[type(sign)], left, following))
                 left = following
         return parts[0] if len(parts) == 1 else Combine("and", tuple(parts))
@@ -208,7 +208,7 @@ class _Reader:
     def _values(self, node: ast.expr) -> tuple[Literal, ...]:
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
             raise SelectionError("'in' needs a list of values")
-        values = [self.read(each, 1) for each in node.elts]
+        values = [self.translate(each, 1) for each in node.elts]
         if not all(isinstance(each, Literal) for each in values):
             raise SelectionError("'in' needs a list of values, not of columns")
         return tuple(each for each in values if isinstance(each, Literal))
@@ -218,24 +218,24 @@ class _Reader:
         if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
             raise SelectionError("functions take plain arguments only")
         if name in _DATES:
-            return _date(name, [self.read(each, depth) for each in node.args])
+            return _date(name, [self.translate(each, depth) for each in node.args])
         if name not in FUNCTIONS:
             known = ", ".join([*FUNCTIONS, *_DATES])
             raise SelectionError(f"there is no function {ast.unparse(node.func)!r}, only {known}")
         if len(node.args) != FUNCTIONS[name]:
             raise SelectionError(f"{name} takes {FUNCTIONS[name]} arguments, not {len(node.args)}")
-        return Call(name, tuple(self.read(each, depth) for each in node.args))
+        return Call(name, tuple(self.translate(each, depth) for each in node.args))
 
 
 _KINDS: Final[Mapping[type[ast.expr], Callable[..., Expression]]] = {
-    ast.Name: _Reader._name,
-    ast.Attribute: _Reader._attribute,
-    ast.Constant: _Reader._constant,
-    ast.UnaryOp: _Reader._unary,
-    ast.BinOp: _Reader._binary,
-    ast.BoolOp: _Reader._combine,
-    ast.Compare: _Reader._compare,
-    ast.Call: _Reader._call,
+    ast.Name: _Translator._name,
+    ast.Attribute: _Translator._attribute,
+    ast.Constant: _Translator._constant,
+    ast.UnaryOp: _Translator._unary,
+    ast.BinOp: _Translator._binary,
+    ast.BoolOp: _Translator._combine,
+    ast.Compare: _Translator._compare,
+    ast.Call: _Translator._call,
 }
 
 _DATES: Final = {"datetime64": np.datetime64, "timedelta64": np.timedelta64}
@@ -257,8 +257,8 @@ def _is_number(expression: Expression) -> TypeGuard[Literal]:
 
 
 def _computed(operation: str, left: Any, right: Any) -> Any:
-    """Return what two numbers make, as Python has it: the result still adapts to its column."""
-    # Asked before the power is taken, which may be larger than memory.
+    """Return the result of Python's arithmetic, which still adapts to the type of a column."""
+    # Checked before the power is computed, which may be larger than memory.
     if operation == "**" and _power_bits(left, right) > _MOST_POWER_BITS:
         raise SelectionError("an integer beyond 64 bits")
     try:

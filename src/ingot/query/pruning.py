@@ -1,8 +1,8 @@
-"""What the extremes of chunks tell of an expression before any row is read.
+"""Pruning by zone maps: which runs of rows can match an expression, before any row is read.
 
-Knows for every chunk the least and the greatest item and how many are none at all (NaN, NaT), and
-from that whether an expression can be true, and whether it can be false, of a run of rows. Refuses
-to guess: of what it does not understand, both.
+The zone maps give the smallest and the largest item of every chunk, and its number of nulls (NaN,
+NaT). From these follows whether an expression can be true, and whether it can be false, for a row
+of a run. For an expression that is not understood, both are assumed.
 """
 
 from collections.abc import Mapping
@@ -27,21 +27,20 @@ from ingot.query.expr import (
 )
 from ingot.query.literals import MIRRORED, adapt, adapted_values
 
-__all__ = ["Span", "Zones", "survey"]
+__all__ = ["ColumnZoneMaps", "Span", "prune"]
 
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Zones:
-    """What is known of the chunks of one column, an item for each.
+class ColumnZoneMaps:
+    """The zone maps of one column as arrays, with an item for each chunk.
 
-    `chunk` is the length of a chunk, `rows` that of the column. `low` and `high` leave out items
-    that are none; where `nulls` has as many as the chunk has rows there is nothing but such, and
-    they mean nothing. Of chunks that are not `known`, nothing is.
+    `chunk` is the length of a chunk, `rows` that of the column. `low` and `high` ignore nulls, and
+    have no meaning in a chunk that has only nulls. `known` is false for a chunk without a zone map.
 
-    A chunk may hold more rows than count, for the last one that is usual. What is said of all of
-    them is true of those that count, but there may be fewer nulls among these.
+    A chunk may hold more rows than the column has; the last one usually does. Bounds of all its
+    rows are bounds of the rows that count, but these may have fewer nulls.
     """
 
     chunk: int
@@ -57,93 +56,98 @@ class Zones:
 
     @property
     def some(self) -> Bools:
-        """Whether a chunk can have an item that is not none."""
+        """Whether a chunk can have an item that is not null."""
         found = self.nulls < self.chunk
         if self.rows % self.chunk:
-            # How many rows the last chunk holds, nobody says.
+            # The zone map does not say how many rows the last chunk holds.
             found[-1] = True
         return found
 
 
 class Span(NamedTuple):
-    """Rows of a table, and whether they are known to match, all of them, without a look."""
+    """A run of rows, and whether all of them are certain to match without being read."""
 
     start: int
     stop: int
     certain: bool
 
 
-def survey(expression: Expression, zones: Mapping[str, Zones], rows: int) -> list[Span]:
-    """Return the runs of rows of which the expression can be true, in order.
+def prune(expression: Expression, zones: Mapping[str, ColumnZoneMaps], rows: int) -> list[Span]:
+    """Return the runs of rows for which the expression can be true, in order.
 
     >>> from ingot.query.parse import parse
     >>> low = np.array([0, 10, 20])
     >>> none = np.zeros(3, np.int64)
-    >>> column = Zones(4, 11, low, low + 9, none, none == 0)
-    >>> survey(parse("a >= 12"), {"a": column}, 11)
+    >>> column = ColumnZoneMaps(4, 11, low, low + 9, none, none == 0)
+    >>> prune(parse("a >= 12"), {"a": column}, 11)
     [Span(start=4, stop=8, certain=False), Span(start=8, stop=11, certain=True)]
     """
     if rows == 0:
         return []
     starts = _segments({column.chunk for column in zones.values()}, rows)
-    outlook = _Outlook(zones, starts).of(expression)
-    # A run begins where either answer is another than before.
-    answers = outlook.true.astype(np.int8) + (outlook.true & ~outlook.false)
-    begins = np.flatnonzero(np.diff(answers, prepend=-1))
-    edges = np.append(starts[begins], rows).tolist()
+    possible = _Pruner(zones, starts).possible(expression)
+    # 0: no row matches, 1: some may, 2: all do. A run begins where this changes.
+    matching = possible.true.astype(np.int8) + (possible.true & ~possible.false)
+    begins = np.flatnonzero(np.diff(matching, prepend=-1))
+    bounds = np.append(starts[begins], rows).tolist()
     return [
-        Span(edges[index], edges[index + 1], answer == 2)
-        for index, answer in enumerate(answers[begins].tolist())
-        if answer
+        Span(bounds[index], bounds[index + 1], level == 2)
+        for index, level in enumerate(matching[begins].tolist())
+        if level
     ]
 
 
 def _segments(lengths: set[int], rows: int) -> NDArray[np.int64]:
-    """Return where runs of rows begin that lie in one chunk of every column."""
+    """Return the starts of the runs of rows that lie in one chunk of every column."""
     if not lengths:
         return np.zeros(1, np.int64)
     starts = [np.arange(0, rows, length, dtype=np.int64) for length in lengths]
     return starts[0] if len(starts) == 1 else np.unique(np.concatenate(starts))
 
 
-class _Answer(NamedTuple):
-    """For each run: can the expression be true of a row of it, and can it be false."""
+class _Possible(NamedTuple):
+    """For each run whether the expression can be true, and whether it can be false, for a row."""
 
     true: Bools
     false: Bools
 
 
-class _Outlook:
-    """Answers expressions for the runs that begin at `starts`."""
+class _Pruner:
+    """Finds the possible results of expressions for the runs that begin at `starts`."""
 
     __slots__ = ("_everything", "_starts", "_zones")
 
-    def __init__(self, zones: Mapping[str, Zones], starts: NDArray[np.int64]) -> None:
+    def __init__(self, zones: Mapping[str, ColumnZoneMaps], starts: NDArray[np.int64]) -> None:
         self._zones = zones
         self._starts = starts
         self._everything = np.ones(len(starts), np.bool_)
 
-    def of(self, expression: Expression) -> _Answer:
+    def possible(self, expression: Expression) -> _Possible:
         try:
             with np.errstate(all="ignore"):
-                answer = self._of(expression)
+                found = self._bounded(expression)
         except (IngotError, TypeError, ValueError, ArithmeticError):
-            # Whatever is wrong with it, evaluating it will say so.
-            answer = None
-        return answer or _Answer(self._everything, self._everything)
+            # Evaluating the expression raises the error.
+            found = None
+        return found or _Possible(self._everything, self._everything)
 
-    def _of(self, expression: Expression) -> _Answer | None:
+    def _bounded(self, expression: Expression) -> _Possible | None:
+        """Return the possible results; None for an expression that zone maps do not bound."""
         if isinstance(expression, Combine):
-            return self._combined(expression.operator, [self.of(e) for e in expression.operands])
+            return self._combined(
+                expression.operator, [self.possible(e) for e in expression.operands]
+            )
         if isinstance(expression, Unary):
-            # Of numbers, ~ turns all bits around, and that is another question.
+            # For numbers ~ inverts the bits, which is not a negation.
             if expression.operator == "not" or self._is_boolean(expression):
-                inner = self.of(expression.operand)
-                return _Answer(inner.false, inner.true)
+                inner = self.possible(expression.operand)
+                return _Possible(inner.false, inner.true)
         elif isinstance(expression, Binary):
             if expression.operator in "&|" and self._is_boolean(expression):
                 joined = "and" if expression.operator == "&" else "or"
-                return self._combined(joined, [self.of(expression.left), self.of(expression.right)])
+                return self._combined(
+                    joined, [self.possible(expression.left), self.possible(expression.right)]
+                )
         elif isinstance(expression, Compare):
             return self._compared(expression)
         elif isinstance(expression, Among):
@@ -154,11 +158,11 @@ class _Outlook:
             return self._compared(Compare("==", expression, Literal(True)))
         elif isinstance(expression.value, bool):
             truth = self._everything & expression.value
-            return _Answer(truth, ~truth)
+            return _Possible(truth, ~truth)
         return None
 
     def _is_boolean(self, expression: Expression) -> bool:
-        """Tell whether all that comes out is booleans, so that bits are logic."""
+        """Return whether the result is boolean, so that bitwise operators are logical."""
         if isinstance(expression, Compare | Among | Combine):
             return True
         if isinstance(expression, Unary):
@@ -175,13 +179,13 @@ class _Outlook:
             return isinstance(expression.value, bool)
         return expression.function != "abs"
 
-    def _combined(self, operator: str, answers: list[_Answer]) -> _Answer:
+    def _combined(self, operator: str, sides: list[_Possible]) -> _Possible:
         every = np.logical_and.reduce
         some = np.logical_or.reduce
         true, false = (every, some) if operator == "and" else (some, every)
-        return _Answer(true([each.true for each in answers]), false([a.false for a in answers]))
+        return _Possible(true([each.true for each in sides]), false([each.false for each in sides]))
 
-    def _compared(self, expression: Compare) -> _Answer | None:
+    def _compared(self, expression: Compare) -> _Possible | None:
         operator, column, value = expression.operator, expression.left, expression.right
         if isinstance(column, Literal):
             operator, column, value = MIRRORED[operator], value, column
@@ -193,10 +197,10 @@ class _Outlook:
         adapted = adapt(operator, value.value, zones.low.dtype)
         if isinstance(adapted, bool):
             truth = self._everything & adapted
-            return _Answer(truth, ~truth)
-        return self._spread(zones, _bounded(zones, *adapted))
+            return _Possible(truth, ~truth)
+        return self._spread(zones, _compare(zones, *adapted))
 
-    def _among(self, expression: Among) -> _Answer | None:
+    def _among(self, expression: Among) -> _Possible | None:
         operand = expression.operand
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
         if zones is None:
@@ -204,33 +208,33 @@ class _Outlook:
         values = adapted_values(tuple(each.value for each in expression.values), zones.low.dtype)
         reached = np.zeros(len(zones.known), np.bool_)
         for value in values:
-            reached |= _bounded(zones, "==", value).true
-        return self._spread(zones, _Answer(reached, np.ones(len(reached), np.bool_)))
+            reached |= _compare(zones, "==", value).true
+        return self._spread(zones, _Possible(reached, np.ones(len(reached), np.bool_)))
 
-    def _called(self, expression: Call) -> _Answer | None:
+    def _called(self, expression: Call) -> _Possible | None:
         operand = expression.arguments[0]
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
         if zones is None or expression.function != "isnan":
             return None
-        return self._spread(zones, _Answer(zones.nulls > 0, zones.some))
+        return self._spread(zones, _Possible(zones.nulls > 0, zones.some))
 
-    def _spread(self, zones: Zones, answer: _Answer) -> _Answer:
-        """Return for runs what is known for chunks."""
+    def _spread(self, zones: ColumnZoneMaps, possible: _Possible) -> _Possible:
+        """Return for each run what is possible for its chunk."""
         chunks = self._starts // zones.chunk
         unknown = ~zones.known
-        return _Answer((answer.true | unknown)[chunks], (answer.false | unknown)[chunks])
+        return _Possible((possible.true | unknown)[chunks], (possible.false | unknown)[chunks])
 
 
-def _bounded(zones: Zones, operator: str, value: Any) -> _Answer:
-    """Return what a comparison with a value can be, for each chunk."""
+def _compare(zones: ColumnZoneMaps, operator: str, value: Any) -> _Possible:
+    """Return for each chunk the possible results of a comparison with a value."""
     low, high = zones.low, zones.high
     some, nulls = zones.some, zones.nulls > 0
     if operator in ("==", "!="):
         inside = (low <= value) & (high >= value) & some
         only = (low == value) & (high == value)
-        # What is none equals nothing, itself included.
-        answer = _Answer(inside, nulls | (some & ~only))
-        return answer if operator == "==" else _Answer(answer.false, answer.true)
+        # A null equals nothing, itself included.
+        equal = _Possible(inside, nulls | (some & ~only))
+        return equal if operator == "==" else _Possible(equal.false, equal.true)
     compare = COMPARISONS[operator]
     nearest, farthest = (low, high) if operator in ("<", "<=") else (high, low)
-    return _Answer(compare(nearest, value) & some, nulls | (some & ~compare(farthest, value)))
+    return _Possible(compare(nearest, value) & some, nulls | (some & ~compare(farthest, value)))

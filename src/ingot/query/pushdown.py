@@ -1,7 +1,7 @@
-"""Comparisons that the kernel makes while it decodes, so that no column is ever held in memory.
+"""Pushdown: comparisons that the kernel makes while it decodes, without a column in memory.
 
-Knows which expressions are made of such comparisons: of one column with one value each, joined by
-``and``, ``or``, ``not`` and their like. Refuses everything else, which is evaluated from columns.
+The kernel compares one column with one value. Expressions that join such comparisons by ``and``,
+``or``, ``not`` and their like are pushed down; all others are evaluated on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 def conditions(table: ColumnSource, expression: Expression) -> list[Condition] | None:
     """Return the comparisons that an expression joins by ``and``, by column.
 
-    None when it is made of anything else, or the kernel cannot make one of them.
+    The result is None if the expression has other parts, or the kernel lacks a comparison.
     """
     tests: dict[str, list[Comparison]] = {}
     for side in _sides(expression):
@@ -37,7 +37,7 @@ def conditions(table: ColumnSource, expression: Expression) -> list[Condition] |
 
 
 def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask | None:
-    """Return of which rows an expression is true; None when the kernel cannot tell."""
+    """Return for which rows an expression is true; None if the kernel cannot evaluate it."""
     if isinstance(expression, Compare):
         return _all_true(table, (expression,), rows)
     if isinstance(expression, Unary) and expression.operator in ("~", "not"):
@@ -52,9 +52,9 @@ def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask |
 
 
 def item_of(value: Any, dtype: DType) -> NDArray[Any] | None:
-    """Return the item that NumPy compares with when it compares items of `dtype` with a value.
+    """Return the item of `dtype` that NumPy compares with in a comparison with a value.
 
-    None when it would make both sides another type first.
+    The result is None if NumPy converts both sides to another type first.
 
     >>> item_of(0.1, np.dtype("f4")), item_of(300, np.dtype("u1")), item_of(0.5, np.dtype("i4"))
     (array(0.1, dtype=float32), None, None)
@@ -83,7 +83,7 @@ _JOINS: dict[str, Callable[..., Mask]] = {
 
 
 def _word(expression: Expression) -> str | None:
-    """Return how an expression joins its parts, if it does."""
+    """Return the word that joins the parts of an expression; None if it has no parts."""
     if isinstance(expression, Combine):
         return expression.operator
     return _WORDS.get(expression.operator) if isinstance(expression, Binary) else None
@@ -96,7 +96,7 @@ def _parts(expression: Expression) -> tuple[Expression, ...]:
 
 
 def _sides(expression: Expression) -> Iterator[Expression]:
-    """Yield what must all be true for an expression to be true."""
+    """Yield the expressions that an expression joins by ``and``."""
     if _word(expression) != "and":
         yield expression
         return
@@ -105,7 +105,7 @@ def _sides(expression: Expression) -> Iterator[Expression]:
 
 
 def _all_true(table: ColumnSource, expressions: Sequence[Expression], rows: range) -> Mask | None:
-    """Return of which rows all are true; a column is decoded once for all its comparisons."""
+    """Return for which rows all are true; a column is decoded once for all its comparisons."""
     tests: dict[str, list[Comparison]] = {}
     others: list[Expression] = []
     for expression in expressions:
@@ -128,13 +128,13 @@ def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
             return None
         result = mask if result is None else _JOINS[word](result, mask, out=result)
         if word == "and" and not result.any():
-            # What follows cannot make any of them true; that it has an answer was checked before.
+            # The rest cannot make a row true, and the kernel can evaluate it: that was checked.
             return result
     return result
 
 
 def _test(table: ColumnSource, expression: Compare) -> tuple[str, Comparison] | None:
-    """Return the column that is compared, and with what; None when the kernel cannot do that."""
+    """Return a column and its comparison; None if the kernel cannot make it."""
     operator, column, value = expression.operator, expression.left, expression.right
     if isinstance(column, Literal):
         operator, column, value = MIRRORED[operator], value, column

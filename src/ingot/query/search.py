@@ -1,8 +1,7 @@
-"""Which rows of a table an expression is true of.
+"""The search for the rows of a table that match an expression.
 
-Knows how to go through the columns that an expression needs: past the chunks whose zone maps say
-no, without a look at those that say yes, block by block through the rest. Refuses to know what the
-rows are wanted for.
+Chunks whose zone maps exclude a match are skipped, chunks whose zone maps prove one are not read,
+and the rest is read block by block.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from ingot.engine import scan
 from ingot.query.columns import ColumnSource
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
-from ingot.query.pruning import Span, Zones, survey
+from ingot.query.pruning import ColumnZoneMaps, Span, prune
 from ingot.query.pushdown import compared, conditions
 from ingot.selection import parse
 
@@ -25,14 +24,14 @@ __all__ = ["Rows", "check", "count", "find", "gather"]
 Rows = range | NDArray[np.int64]
 """Numbers of rows, ascending: all of a range, or those of an array."""
 
-# Large enough for all threads of the kernel, small enough to stay near the processor.
+# Large enough for all threads of the kernel, small enough for the processor's caches.
 _BLOCK_BYTES: Final = 8 << 20
 
 
 def check(table: ColumnSource, expression: Expression) -> None:
-    """Complain of an expression that has no answer for the columns of a table.
+    """Raise if an expression cannot be evaluated on the columns of a table.
 
-    Evaluating it on no rows tells, so a wrong one is refused even where nothing would be read.
+    It is evaluated on no rows, so that a wrong one raises even where nothing would be read.
     """
     empty = {}
     for name in column_names(expression):
@@ -43,9 +42,9 @@ def check(table: ColumnSource, expression: Expression) -> None:
 
 
 def find(table: ColumnSource, expression: Expression) -> Rows:
-    """Return the rows that match."""
+    """Return the numbers of the rows that match."""
     check(table, expression)
-    spans = _surveyed(table, expression)
+    spans = _candidates(table, expression)
     asked = conditions(table, expression)
     if asked is None:
         return _joined(list(_numbered_masks(table, expression, spans)))
@@ -54,15 +53,15 @@ def find(table: ColumnSource, expression: Expression) -> Rows:
 
 
 def count(table: ColumnSource, expression: Expression) -> int:
-    """Return how many rows match; their numbers are not kept."""
+    """Return how many rows match, without collecting their numbers."""
     check(table, expression)
-    spans = _surveyed(table, expression)
+    spans = _candidates(table, expression)
     asked = conditions(table, expression)
     sure = sum(span.stop - span.start for span in spans if span.certain)
     if asked is not None:
         return sure + scan.count(asked, _uncertain(spans))
-    looked = _looked(table, expression, spans)
-    return sure + sum(int(np.count_nonzero(mask)) for _, mask in looked if mask is not None)
+    masks = (mask for _, mask in _masks(table, expression, spans) if mask is not None)
+    return sure + sum(int(np.count_nonzero(mask)) for mask in masks)
 
 
 def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any]:
@@ -70,25 +69,25 @@ def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any]:
     engine = table.engine(name)
     key: object = rows
     if isinstance(rows, range):
-        # Going down past the first row, a stop of -1 would mean the last one.
+        # In a slice that runs down to the first row, a stop of -1 would mean the last one.
         key = slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
     values: NDArray[Any] = engine.read(parse(key, engine.shape))
     return values
 
 
-def _surveyed(table: ColumnSource, expression: Expression) -> list[Span]:
+def _candidates(table: ColumnSource, expression: Expression) -> list[Span]:
     """Return the runs of rows that can match."""
-    return survey(expression, _zones(table, column_names(expression)), table.rows)
+    return prune(expression, _zone_maps(table, column_names(expression)), table.rows)
 
 
 def _uncertain(spans: list[Span]) -> list[tuple[int, int]]:
     return [(span.start, span.stop) for span in spans if not span.certain]
 
 
-def _looked(
+def _masks(
     table: ColumnSource, expression: Expression, spans: list[Span]
 ) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
-    """Yield runs of rows with what is true of each row; None if all match."""
+    """Yield runs of rows, each with the mask of its matching rows; None if all match."""
     names = column_names(expression)
     simple = True
     for span in spans:
@@ -119,14 +118,16 @@ def _blocks(table: ColumnSource, names: tuple[str, ...], span: Span) -> Iterator
         start = stop
 
 
-def _zones(table: ColumnSource, names: tuple[str, ...]) -> dict[str, Zones]:
+def _zone_maps(table: ColumnSource, names: tuple[str, ...]) -> dict[str, ColumnZoneMaps]:
     found = {}
     for name in names:
         engine = table.engine(name)
         zones = engine.zones() if table.rows else None
         if zones is not None:
             rows = engine.chunks.schema.chunks[0]
-            found[name] = Zones(rows, table.rows, zones.low, zones.high, zones.nulls, zones.known)
+            found[name] = ColumnZoneMaps(
+                rows, table.rows, zones.low, zones.high, zones.nulls, zones.known
+            )
     return found
 
 
@@ -134,7 +135,7 @@ def _numbered_masks(
     table: ColumnSource, expression: Expression, spans: list[Span]
 ) -> Iterator[Rows]:
     """Yield the rows that match, run by run."""
-    for span, mask in _looked(table, expression, spans):
+    for span, mask in _masks(table, expression, spans):
         if mask is None or mask.all():
             yield range(span.start, span.stop)
         else:
@@ -142,7 +143,7 @@ def _numbered_masks(
 
 
 def _numbered(numbers: NDArray[np.int64], spans: list[Span]) -> Iterator[Rows]:
-    """Yield rows run by run: all of those that are certain, of the others those in `numbers`."""
+    """Yield rows run by run: all rows of a certain run, otherwise those in `numbers`."""
     ends = np.searchsorted(numbers, [span.stop for span in spans]).tolist()
     first = 0
     for span, end in zip(spans, ends, strict=True):
@@ -154,7 +155,7 @@ def _numbered(numbers: NDArray[np.int64], spans: list[Span]) -> Iterator[Rows]:
 
 
 def _shortened(numbers: NDArray[np.int64]) -> Iterator[Rows]:
-    """Yield numbers, as a range where they follow each other; nothing where there are none."""
+    """Yield the numbers, as a range if they are consecutive; nothing if there are none."""
     if len(numbers):
         first, last = int(numbers[0]), int(numbers[-1])
         yield range(first, last + 1) if last - first < len(numbers) else numbers

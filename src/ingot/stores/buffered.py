@@ -1,7 +1,7 @@
-"""Changes that are made and not yet committed: a store over a store.
+"""A store of changes that are not committed yet, over another store.
 
-Knows what a key will hold, and how all changes together become one commit. Refuses to decide when:
-the store below is not touched, but for values too large to be kept in memory, which it puts aside.
+All changes together become one commit. The store below is not changed; only values that are too
+large for memory are staged there.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -29,7 +29,7 @@ from ingot.stores.versions import copied, versioned
 
 __all__ = ["BufferedStore"]
 
-_MOST_HELD: Final = 64 << 20
+_MOST_IN_MEMORY: Final = 64 << 20
 
 
 class BufferedStore:
@@ -37,27 +37,27 @@ class BufferedStore:
 
     >>> from ingot.stores import MemoryStore
     >>> below = MemoryStore({"a": b"old", "b": b"gone"})
-    >>> pending = BufferedStore(below)
-    >>> pending.apply(Commit(publish=(Put("a", b"new"), Delete("b"))))
-    >>> pending.read([Extent("a"), Extent("b")]), below.read([Extent("a")])
+    >>> buffered = BufferedStore(below)
+    >>> buffered.apply(Commit(publish=(Put("a", b"new"), Delete("b"))))
+    >>> buffered.read([Extent("a"), Extent("b")]), below.read([Extent("a")])
     ([b'new', None], [b'old'])
-    >>> print(pending.commit())
+    >>> print(buffered.commit())
     publish: Put('a', 3 bytes)
     publish: Delete(key='b')
     """
 
-    __slots__ = ("_below", "_edits", "_held", "_most")
+    __slots__ = ("_below", "_edits", "_most", "_size")
 
-    def __init__(self, below: Store, *, most: int = _MOST_HELD) -> None:
+    def __init__(self, below: Store, *, most: int = _MOST_IN_MEMORY) -> None:
         self._below = below
         self._most = most
-        self._held = 0
-        # In the order in which keys were changed for the last time.
+        self._size = 0
+        # In the order of the last change of each key.
         self._edits: dict[str, Put | Delete | Move] = {}
 
     @property
     def features(self) -> Feature:
-        """Those of the store below, but the kernel must not pass the changes by."""
+        """Those of the store below, without native reads, which would bypass the changes."""
         return self._below.features & ~Feature.NATIVE
 
     @property
@@ -107,7 +107,7 @@ class BufferedStore:
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Note all changes of a commit; nothing is stored yet."""
+        """Keep all changes of a commit; nothing is stored yet."""
         check_commit(self, commit)
         for edit in commit.edits:
             if isinstance(edit, Patch):
@@ -118,12 +118,12 @@ class BufferedStore:
             self._edits[edit.key] = edit
 
     def copy(self, source: str, key: str) -> Edit:
-        """Return the edit that makes the value that `source` will have that of `key` too."""
+        """Return the edit that makes the future value of `source` that of `key` too."""
         edit = self._edits.get(check_key(source))
         if isinstance(edit, Put):
             return Put(key, edit.data)
         if isinstance(edit, Delete):
-            raise NotFoundError(f"{self.location}: {source!r} is not there to be copied")
+            raise NotFoundError(f"{self.location}: no key {source!r} to copy")
         return copied(self._below, source if edit is None else edit.source, key)
 
     def commit(self) -> Commit:
@@ -131,37 +131,37 @@ class BufferedStore:
         return Commit(publish=tuple(self._edits.values()))
 
     def discard(self) -> None:
-        """Forget all changes, and remove what was put aside for them."""
+        """Forget all changes, and remove what was staged for them."""
         edits, self._edits = self._edits, {}
         if (below := versioned(self._below)) is not None:
             below.discard(edits.values())
 
     def _kept(self, edit: Put) -> Put | Move:
-        self._held += memoryview(edit.data).nbytes
+        self._size += memoryview(edit.data).nbytes
         below = versioned(self._below)
-        if self._held <= self._most or below is None:
+        if self._size <= self._most or below is None:
             return edit
-        aside: Edit = below.stage(edit.key, edit.data)
-        if isinstance(aside, Move):
-            self._held -= memoryview(edit.data).nbytes
-            return aside
+        staged: Edit = below.stage(edit.key, edit.data)
+        if isinstance(staged, Move):
+            self._size -= memoryview(edit.data).nbytes
+            return staged
         return edit
 
     def _forget(self, key: str) -> None:
         old = self._edits.pop(key, None)
         if isinstance(old, Put):
-            self._held -= memoryview(old.data).nbytes
+            self._size -= memoryview(old.data).nbytes
         elif isinstance(old, Move) and (below := versioned(self._below)) is not None:
             below.discard((old,))
 
     def _patched(self, edit: Patch) -> bytes:
         (value,) = self.read([Extent(edit.key)])
         if value is None:
-            raise NotFoundError(f"{self.location}: {edit.key!r} is not there to be patched")
+            raise NotFoundError(f"{self.location}: no key {edit.key!r} to patch")
         return patched(value, edit, self.location)
 
     def _stays(self, name: str) -> bool:
-        """Tell whether something below is still there: a folder is while one of its keys is."""
+        """Return whether a name below stays: a folder stays while it holds a key."""
         if not name.endswith("/"):
             return not isinstance(self._edits.get(name), Delete)
         if not any(key.startswith(name) for key in self._edits):

@@ -1,7 +1,6 @@
 """A store in memory: a dictionary of keys and bytes.
 
-Knows how to keep values for as long as the store lives; refuses to know any place outside the
-process. Pickling copies the content: there is no path by which another process could find it.
+Pickling copies the content: there is no path by which another process could find it.
 """
 
 import errno
@@ -70,7 +69,7 @@ class MemoryStore:
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent."""
-        # One look per key, so that all extents of it come from one value.
+        # Each key once, so that all extents of it come from one value.
         values = {key: self._value(key) for key in {extent.key for extent in extents}}
         return [_cut(values[extent.key], extent) for extent in extents]
 
@@ -92,12 +91,12 @@ class MemoryStore:
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit, one writer at a time; nothing here outlives the process anyway.
+        """Apply a commit, one writer at a time; nothing here outlives the process anyway.
 
         Of a phase that fails, or is interrupted, nothing takes effect.
         """
         check_commit(self, commit)
-        with self._alone():
+        with self._locked():
             self._sequence += 1
             try:
                 for phase in (commit.prepare, commit.publish, commit.cleanup):
@@ -108,7 +107,7 @@ class MemoryStore:
     # One committed state
 
     def version(self) -> Version:
-        """Return the number of the committed state, once no commit is half done."""
+        """Return the version of the committed state, once no commit is half done."""
         sequence = self._sequence
         if sequence % 2:
             with self._writing:
@@ -116,37 +115,37 @@ class MemoryStore:
         return Version(sequence, settled=True)
 
     def view(self) -> Store:
-        """Return this store: nothing here outlives a commit that is half done."""
+        """Return this store: `version` waits for a commit that is half done."""
         return self
 
     @contextmanager
     def pin(self) -> Iterator[Store]:
-        """Give this store, which nobody changes as long as the block runs: writers wait for it.
+        """Give this store; writers wait until the block ends.
 
         It may end in another thread than it began in.
         """
         with self._writing:
-            self._held += 1
+            self._pins += 1
         try:
             yield self
         finally:
             with self._writing:
-                self._held -= 1
+                self._pins -= 1
                 self._writing.notify_all()
 
     @contextmanager
     def writing(self, *, durability: Durability = "full") -> Iterator["MemoryTurn"]:
         """Give a turn to write; other threads that write, or pin the state, are waited for."""
         check_commit(self, Commit())
-        with self._alone():
+        with self._locked():
             yield MemoryTurn(self)
 
     def stage(self, key: str, data: Buffer) -> Put:
-        """Return the edit itself: memory is where the value would be put aside."""
+        """Return an edit that holds the value: it would be staged in memory as well."""
         return Put(key, data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Do nothing: nothing was put aside."""
+        """Do nothing: nothing was staged."""
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._values)} keys)"
@@ -160,16 +159,16 @@ class MemoryStore:
 
     def _begin(self) -> None:
         self._writing = threading.Condition()
-        self._held = 0
+        self._pins = 0
         self._sequence = 0
         self._change_count = 0
         self._changes: dict[str, int | None] = {}
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Wait for other writers, and for those who hold the state."""
+    def _locked(self) -> Iterator[None]:
+        """Wait for other writers, and until no reader pins the state."""
         with self._writing:
-            if not self._writing.wait_for(lambda: not self._held, _WAIT):
+            if not self._writing.wait_for(lambda: not self._pins, _WAIT):
                 text = f"memory: held by a reader, in a snapshot perhaps; waited {_WAIT:g} s"
                 raise LockedError(errno.EAGAIN, text)
             yield
@@ -214,7 +213,7 @@ class MemoryStore:
 
 
 class MemoryTurn:
-    """The turn of the one thread that writes to a `MemoryStore`."""
+    """A turn to write to a `MemoryStore`."""
 
     __slots__ = ("store",)
 

@@ -1,8 +1,7 @@
-"""The contract of a store: keys that hold bytes, the places bytes lie, the edits that change them.
+"""The contract of a store: keys that hold bytes, locations of bytes, and edits that change them.
 
-Knows keys, byte ranges and the order of a commit; refuses to know what the bytes mean and where a
-concrete store keeps them. A format turns chunk numbers into locations (`Extent`, `Inline`,
-`Constant`) and changes into a `Commit`; a store reads the one and applies the other.
+A format turns chunk numbers into locations (`Extent`, `Inline`, `Constant`) and changes into a
+`Commit`; a store reads the locations and applies the commit.
 
 >>> commit = Commit(prepare=(Put("data/0", b"abc"),), publish=(Put("sizes", b"3"),))
 >>> print(commit)
@@ -34,6 +33,7 @@ else:
 __all__ = [
     "READING",
     "READING_AND_WRITING",
+    "Batch",
     "Buffer",
     "Commit",
     "Constant",
@@ -68,7 +68,7 @@ Durability: TypeAlias = Literal["full", "process"]
 
 
 class Feature(enum.Flag):
-    """What a store can do; a store says it once, in `Store.features`.
+    """What a store can do; see `Store.features`.
 
     >>> Feature.RANGES in Feature.RANGES | Feature.LIST
     True
@@ -86,13 +86,13 @@ class Feature(enum.Flag):
     """`Patch` works. Without it a commit with a patch is `UnsupportedError`."""
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
-    them itself. A store that wraps another one never advertises this, or it would be passed by."""
+    them itself. A store that wraps another one never advertises this, or it would be bypassed."""
 
 
 READING: Final = Feature.RANGES | Feature.LIST
-"""What a store in memory, in a folder or in an archive can do that is not written to."""
+"""The features of a read-only store in memory, in a folder or in an archive."""
 READING_AND_WRITING: Final = READING | Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
-"""What it can do that is."""
+"""The features of a writable one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,29 @@ class Extent:
             raise FormatError(f"{self.key!r}: an extent of {self.length} bytes from {self.start}")
 
 
+class Batch(tuple[Extent, ...]):
+    """Extents that are read together again and again: their keys differ, and are checked once.
+
+    `prepared` is for the store that reads them: the form in which it reads them fastest.
+
+    >>> Batch([Extent("a"), Extent("a", 5)])
+    Traceback (most recent call last):
+    ValueError: the keys of a batch differ
+    """
+
+    prepared: object = None
+
+    def __new__(cls, extents: Iterable[Extent]) -> "Batch":
+        """Return the batch of these extents, after checking their keys."""
+        batch = super().__new__(cls, extents)
+        if len({check_key(extent.key) for extent in batch}) != len(batch):
+            raise ValueError("the keys of a batch differ")
+        return batch
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Inline:
-    """Bytes that are known already, without a read.
+    """Bytes that are known without a read.
 
     >>> Inline(b"abc")
     Inline(3 bytes)
@@ -146,7 +166,7 @@ Location: TypeAlias = Extent | Inline | Constant
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Put:
-    """Make `data` the whole value of `key`, whether or not the key was there.
+    """Make `data` the whole value of `key`, whether or not the key exists.
 
     >>> Put("sizes", b"{}")
     Put('sizes', 2 bytes)
@@ -163,8 +183,8 @@ class Put:
 class Patch:
     """Write `data` over the value of `key` from `start` on; past its end the value grows.
 
-    The key must be there (`NotFoundError`) and reach to `start` (`CorruptionError`): a patch never
-    leaves a hole behind it.
+    The key must exist (`NotFoundError`) and reach to `start` (`CorruptionError`): a patch never
+    leaves a hole.
 
     >>> Patch("frame", 8, b"index")
     Patch('frame', 8, 5 bytes)
@@ -184,7 +204,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove `key`; one that is absent already stays so.
+    """Remove `key`; an absent key stays absent.
 
     >>> Delete("data/7")
     Delete(key='data/7')
@@ -197,10 +217,9 @@ class Delete:
 class Move:
     """Make the value of `source` that of `key`; `source` is absent from then on.
 
-    A value too large to be held in memory is written under a staged name, piece by piece, and
-    takes its place in one step. So `source` is a staged name in the folder of `key`, and must be
-    there (`NotFoundError`). Who wrote it may know its size and its checksum (CRC-32), so that it
-    need not be read again.
+    A value too large for memory is written under a staged name, piece by piece, and published in
+    one step. So `source` is a staged name in the folder of `key`, and must exist
+    (`NotFoundError`). Its size and checksum (CRC-32), if given, need not be found by reading it.
 
     >>> Move("data/.g-2f81-7", "data/7")
     Move(source='data/.g-2f81-7', key='data/7')
@@ -233,7 +252,7 @@ class Commit:
     `prepare` touches only bytes that the committed state does not reach, `publish` switches from
     the old state to the new one, `cleanup` removes what the new state does not reach.
 
-    The law: **cut anywhere, the old or the new state is read.** Whoever builds a commit puts its
+    The law: **cut anywhere, the old or the new state is read.** The builder of a commit puts its
     edits into the phase they belong to; a store keeps the order:
 
     - The whole commit is checked (`check_commit`) before its first edit.
@@ -310,16 +329,16 @@ class Store(Protocol):
         ...
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit by the law of `Commit`; when it returns, the change is `durability`.
+        """Apply a commit by the law of `Commit`; when it returns, the change has `durability`.
 
-        A store whose writes are always durable, or that ends with the process, ignores the wish.
+        A store that is always durable, or that ends with the process, ignores `durability`.
         """
         ...
 
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"
 _DRIVE: Final = "[A-Za-z]:"
-# The lookahead turns most names away before the slower comparison without case.
+# The lookahead rejects most names before the slower comparison without case.
 _DEVICE: Final = (
     r"(?=[acnlpACNLP])(?i:con(?:in\$|out\$)?|prn|aux|nul|(?:com|lpt)[0-9¹²³]) *(?:[.:/]|\Z)"
 )
@@ -381,9 +400,9 @@ _LONGEST_STAGED: Final = _PART_BYTES - 64 - len(_STAGED) - len("-")
 
 
 def staged_key(key: str, transaction: str) -> str:
-    """Return the key, in the folder of `key`, under which its next value waits to be published.
+    """Return the key, in the folder of `key`, under which its next value is staged.
 
-    `transaction` is letters, digits and dots, so that the name behind it can be told apart.
+    `transaction` is letters, digits and dots, so that the name behind it can be found.
 
     >>> staged_key("price/data/__5.blp", "2f81")
     'price/data/.g-2f81-__5.blp'
@@ -395,7 +414,7 @@ def staged_key(key: str, transaction: str) -> str:
 
 
 def is_staged(name: str, target: str | None = None) -> bool:
-    """Tell whether `name`, without its folder, is one that `staged_key` gives (for `target`).
+    """Return whether `name`, without its folder, is one that `staged_key` gives (for `target`).
 
     Folders never are; their names end with a slash.
 
@@ -470,13 +489,13 @@ class Patches:
 
 
 Outcome: TypeAlias = Put | Move | Delete | Patches
-"""All that becomes of one key."""
+"""The net effect of edits on one key."""
 
 
 def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ...]]:
-    """Return one outcome for each key, in the order of their last edits; and what comes first.
+    """Return one outcome for each key, in the order of their last edits, and patches to do first.
 
-    What comes first are patches of values that are still staged: nobody sees those yet.
+    Those are patches of values that are still staged, which no reader sees.
 
     >>> compose([Put("a", b"012"), Delete("b"), Patch("a", 1, b"xyz"), Put("b", b"")])
     ((Put('a', 4 bytes), Put('b', 0 bytes)), ())
@@ -493,14 +512,14 @@ def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ..
             found[edit.key] = edit
         elif isinstance(before, Move):
             early.append(Patch(before.source, edit.start, edit.data))
-            found[edit.key] = Move(before.source, before.key)  # What was known of it, changes.
+            found[edit.key] = Move(before.source, before.key)  # Its size and checksum change.
         else:
             found[edit.key] = _added(before, edit)
     return tuple(found.values()), tuple(early)
 
 
 def bytes_to_write(edits: Iterable[Edit]) -> int:
-    """Return for how many bytes edits need room; a patch is written to the journal first.
+    """Return how many bytes edits write; a patch is written to the journal first.
 
     >>> bytes_to_write([Put("a", b"012"), Patch("b", 1, b"xy"), Delete("c")])
     7
@@ -510,14 +529,14 @@ def bytes_to_write(edits: Iterable[Edit]) -> int:
 
 
 def patched(value: Buffer, patch: Patch, where: str) -> bytes:
-    """Return a value after a patch of it, which must begin inside of it or at its end."""
+    """Return a value after a patch, which must begin inside the value or at its end."""
     check_reach(patch, memoryview(value).nbytes, where)
     old, data = bytes(value), bytes(patch.data)
     return old[: patch.start] + data + old[patch.start + len(data) :]
 
 
 def check_reach(patch: Patch, size: int, where: str) -> None:
-    """Complain about a patch that would leave a hole behind a value of `size` bytes."""
+    """Raise `CorruptionError` for a patch that leaves a hole behind a value of `size` bytes."""
     if patch.start > size:
         raise CorruptionError(
             f"{where}: key {patch.key!r} holds {size} bytes, a patch starts at {patch.start}"

@@ -1,7 +1,7 @@
-"""The contract of states: how a store tells readers and writers apart which commits they see.
+"""Versions of a store: how readers detect commits without taking a lock, and how writers commit.
 
-Knows that commits switch a store from one state to the next, and how to read one of them without a
-lock. Refuses to know how a store keeps them.
+A commit switches a store from one version of its state to the next. This is the contract; how a
+store keeps its versions is its own matter.
 """
 
 import functools
@@ -23,7 +23,7 @@ __all__ = [
     "VersionProbe",
     "Versioned",
     "WriteTurn",
-    "announce",
+    "announce_staging",
     "copied",
     "discard",
     "is_switching",
@@ -38,20 +38,20 @@ __all__ = [
 Result = TypeVar("Result")
 
 ATTEMPTS: Final = 5
-"""How many times a reader tries without a lock."""
+"""How many times a reader tries before it takes a lock."""
 
 NO_VERSION: Final = -1
-"""The number of no state."""
+"""The number of no version."""
 
 SWITCHING: Final = 1 << 63
-"""Part of the number while one state becomes the next: what is read then may be of either."""
+"""Set in the number while one version becomes the next: reads then may see either."""
 
 
 class Version(NamedTuple):
-    """What a reader sees of the state of a store at a glance."""
+    """The version of the committed state of a store, as far as it can be read without a lock."""
 
     sequence: int
-    """Another number whenever the committed state may be another one."""
+    """A number that changes whenever the committed state may have changed."""
     settled: bool
     """Whether it is certain that no commit is half done."""
 
@@ -75,10 +75,10 @@ class WriteTurn(Protocol):
 
 @runtime_checkable
 class Versioned(Protocol):
-    """A store whose commits are switches from one state to the next, and that can tell."""
+    """A store whose commits switch from one version to the next, one writer at a time."""
 
     def version(self) -> Version | None:
-        """Return the number of the state; None before the first commit. Equal means unchanged."""
+        """Return the version; None before the first commit. Equal versions mean equal states."""
         ...
 
     def view(self) -> Store:
@@ -86,7 +86,7 @@ class Versioned(Protocol):
         ...
 
     def pin(self) -> AbstractContextManager[Store]:
-        """Give a view of the committed state, and keep writers from changing it meanwhile."""
+        """Give a view of the committed state; writers wait until the block ends."""
         ...
 
     def writing(self, *, durability: Durability = "full") -> AbstractContextManager[WriteTurn]:
@@ -97,28 +97,28 @@ class Versioned(Protocol):
         ...
 
     def stage(self, key: str, data: Buffer) -> Edit:
-        """Put a value aside that is too large to be kept, and return the edit that publishes it."""
+        """Stage a value that is too large for memory, and return the edit that publishes it."""
         ...
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Remove what was put aside for edits that nobody will apply."""
+        """Remove what was staged for edits that will not be applied."""
         ...
 
 
 class VersionProbe(Protocol):
-    """A place from which to see at little cost whether a state is still the committed one."""
+    """A cheap way to check whether a version is still the committed one."""
 
     def confirms(self, number: int | None) -> bool:
-        """Tell whether a look now gives this number, and is certain that no commit is half done."""
+        """Return whether this is the version now, and no commit can be half done."""
         ...
 
     def moved(self, number: int | None) -> bool:
-        """Tell whether it is another state by now; False where that takes a look to find out."""
+        """Return whether the version is known to have changed; False where it must be read."""
         ...
 
 
 class StoreProbe:
-    """The lookout of a store that can do no more than look.
+    """A probe that reads the version of a store each time.
 
     >>> from ingot.stores import Commit, MemoryStore, Put
     >>> store = MemoryStore()
@@ -130,23 +130,23 @@ class StoreProbe:
     False
     """
 
-    __slots__ = ("_look",)
+    __slots__ = ("_version",)
 
     def __init__(self, states: Versioned) -> None:
-        self._look = states.version
+        self._version = states.version
 
     def confirms(self, number: int | None) -> bool:
-        """Tell whether a look now gives this number, and is certain that no commit is half done."""
-        look = self._look()
-        return number is None if look is None else look == (number, True)
+        """Return whether this is the version now, and no commit can be half done."""
+        version = self._version()
+        return number is None if version is None else version == (number, True)
 
     def moved(self, number: int | None) -> bool:
-        """Leave that to the next look."""
+        """Return False: only reading the version can tell."""
         return False
 
 
 def version_probe(states: Versioned) -> VersionProbe:
-    """Return the lookout of a store: its own, or one that looks.
+    """Return the probe of a store: its own, or one that reads the version each time.
 
     >>> from ingot.stores import MemoryStore
     >>> version_probe(MemoryStore()).moved(0)
@@ -158,18 +158,18 @@ def version_probe(states: Versioned) -> VersionProbe:
 
 @runtime_checkable
 class StagingStore(Protocol):
-    """A store in which others than itself may stage values, under the name of a transaction."""
+    """A store whose values may be staged by other code, under the name of a transaction."""
 
-    def announce(self, transaction: str) -> None:
-        """Have other writers leave alone what is staged under that name from now on."""
+    def announce_staging(self, transaction: str) -> None:
+        """Keep other writers from removing what is staged under that name from now on."""
         ...
 
 
 def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
     """Return what `read` returns, given one committed state to read from.
 
-    `read` is called again when the state changed meanwhile, so all it needs it must fetch itself,
-    from the store it is given. It takes no lock, but for the sixth time.
+    `read` is called again when the version changed meanwhile, so it must fetch all that it needs
+    from the store that it is given. Only the sixth call takes a lock.
 
     >>> from ingot.stores import Extent, MemoryStore
     >>> read_state(MemoryStore({"a": b"alpha"}), lambda view: view.read([Extent("a")]))
@@ -179,23 +179,23 @@ def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
 
 
 def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Result, int | None]:
-    """Return what `read_state` does, and the number of the state; `NO_VERSION` if it was half done.
+    """Return what `read_state` does, and the version number; `NO_VERSION` during a commit.
 
-    The number says how long the result holds, as far as it speaks of the store itself.
+    The result holds as long as the store has that version.
     """
     states = versioned(store)
     if states is None:
         return read(store), None
     for _ in range(ATTEMPTS):
-        look = states.version()
-        if is_switching(look):
+        version = states.version()
+        if is_switching(version):
             break
-        before = version_number(look)
-        view = store if look is not None and look.settled else states.view()
+        before = version_number(version)
+        view = store if version is not None and version.settled else states.view()
         try:
             result = read(view)
         except Exception:
-            # What is missing or does not fit may be what a writer has just changed.
+            # A key that is missing or does not fit may be one that a writer has just changed.
             if version_number(states.version()) == before:
                 raise
         else:
@@ -240,15 +240,15 @@ class _PlainTurn:
 
 @runtime_checkable
 class Copying(Protocol):
-    """A store that can give a key the value of another without holding it."""
+    """A store that can copy the value of a key to another without reading it into memory."""
 
     def copy(self, source: str, key: str) -> Edit:
-        """Put the value of `source` aside, and return the edit that makes it that of `key` too."""
+        """Stage the value of `source`, and return the edit that makes it that of `key` too."""
         ...
 
 
 def copied(store: Store, source: str, key: str) -> Edit:
-    """Return the edit that makes the value of `source` that of `key` too, put aside if possible.
+    """Return the edit that makes the value of `source` that of `key` too, staged if possible.
 
     >>> from ingot.stores import MemoryStore
     >>> copied(MemoryStore({"a": b"alpha"}), "a", "b")
@@ -258,22 +258,22 @@ def copied(store: Store, source: str, key: str) -> Edit:
         return store.copy(source, key)
     (data,) = store.read([Extent(source)])
     if data is None:
-        raise NotFoundError(f"{store.location}: no key {source!r} to be copied")
+        raise NotFoundError(f"{store.location}: no key {source!r} to copy")
     return Put(key, data)
 
 
-def announce(store: Store, transaction: str) -> None:
-    """Have others leave alone what will be staged, where others might take it for litter.
+def announce_staging(store: Store, transaction: str) -> None:
+    """Keep other writers from removing what is staged under a name; some stores need no such call.
 
     >>> from ingot.stores import MemoryStore
-    >>> announce(MemoryStore(), "2f81")
+    >>> announce_staging(MemoryStore(), "2f81")
     """
     if _is_announcing(type(store)):
-        cast(StagingStore, store).announce(transaction)
+        cast(StagingStore, store).announce_staging(transaction)
 
 
 def discard(store: Store, edits: Iterable[Edit]) -> None:
-    """Remove what was put aside for edits that nobody will apply, where anything was.
+    """Remove what was staged for edits that will not be applied.
 
     >>> from ingot.stores import MemoryStore, Put
     >>> discard(MemoryStore(), [Put("a", b"alpha")])
@@ -284,7 +284,7 @@ def discard(store: Store, edits: Iterable[Edit]) -> None:
 
 
 def versioned(store: Store) -> Versioned | None:
-    """Return a store as one that tells its states; None when it does not.
+    """Return a store as a versioned one; None when it has no versions.
 
     >>> from ingot.stores import MemoryStore
     >>> store = MemoryStore()
@@ -296,7 +296,7 @@ def versioned(store: Store) -> Versioned | None:
 
 @functools.cache
 def _is_versioned(kind: type) -> bool:
-    # Asking a protocol takes longer than the look at a lock file that the answer is needed for.
+    # Checking a protocol takes longer than reading the version from a lock file.
     return issubclass(kind, Versioned)
 
 
@@ -305,19 +305,19 @@ def _is_announcing(kind: type) -> bool:
     return issubclass(kind, StagingStore)
 
 
-def is_switching(look: Version | None) -> bool:
-    """Tell whether one state was just becoming the next, or its writer died at that.
+def is_switching(version: Version | None) -> bool:
+    """Return whether one version was just becoming the next, or its writer died during that.
 
     >>> is_switching(Version(7, settled=False)), is_switching(Version(7 + SWITCHING, settled=False))
     (False, True)
     """
-    return look is not None and look[0] >= SWITCHING
+    return version is not None and version[0] >= SWITCHING
 
 
-def version_number(look: Version | None) -> int | None:
-    """Return the number of the state that was looked at; None before the first commit.
+def version_number(version: Version | None) -> int | None:
+    """Return the number of a version; None before the first commit.
 
     >>> version_number(Version(7, settled=True)), version_number(None)
     (7, None)
     """
-    return None if look is None else look[0]
+    return None if version is None else version[0]

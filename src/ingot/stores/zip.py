@@ -1,12 +1,12 @@
 """A zip archive as a store: its members are the keys.
 
-Knows how to read members in place, without unpacking the archive, and how a commit becomes a new
-archive that takes the place of the old one in a single step. Refuses to know the bytes of the
-structure, which `archive` does, and whose turn it is to write, which `local` does.
+Members are read in place, without unpacking the archive. A commit writes a new archive, which
+replaces the old one in a single step. `zip_format` has the bytes of the structure, `local.file` the
+lock and the replacement.
 
-Members are written as they are, since chunks are compressed already. Members that a commit does not
-touch are copied as they are stored, piece by piece: the new archive is never in memory as a whole,
-only what the commit itself holds is.
+Members are written without compression, since chunks are compressed already. Members that a commit
+does not touch are copied as they are stored, piece by piece: the new archive is never in memory as
+a whole, only what the commit itself holds is.
 """
 
 import os
@@ -120,7 +120,7 @@ class ZipStore:
         return iter([name for name in names if hidden or not is_staged(name)])
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit: a new archive takes the place of the old one."""
+        """Apply a commit: a new archive replaces the old one."""
         check_commit(self, commit)
         if commit.edits:
             with self.writing(durability=durability) as turn:
@@ -134,18 +134,18 @@ class ZipStore:
             yield ZipTurn(self, turn)
 
     def stage(self, key: str, data: Buffer) -> Put:
-        """Return the edit itself: there is no place in an archive for what is not part of it."""
+        """Return an edit that holds the value: an archive has no place for staged values."""
         return Put(check_key(key), data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Do nothing: nothing was put aside."""
+        """Do nothing: nothing was staged."""
 
     def recover(self) -> None:
-        """Remove what a writer that died has left beside the archive."""
+        """Remove what a dead writer has left beside the archive."""
         self._file.recover()
 
     def version(self) -> Version | None:
-        """Return a number that changes when the archive does, whoever changed it."""
+        """Return a version that changes when the archive does, even by another program."""
         with self._opened() as opened:
             found = None if opened is None else hash(opened.contents.identity)
         return None if found is None else Version(found, settled=True)
@@ -156,7 +156,7 @@ class ZipStore:
 
     @contextmanager
     def pin(self) -> Iterator[Store]:
-        """Give a view of the committed state, and keep writers from changing it meanwhile."""
+        """Give a view of the committed state; writers wait until the block ends."""
         with self._file.pin():
             yield self
 
@@ -169,14 +169,14 @@ class ZipStore:
     @contextmanager
     def _opened(self) -> Iterator["_Opened | None"]:
         root = Root(self._file.root)
-        inside = root.enter()
-        if inside is None:
+        directory = root.open()
+        if directory is None:
             yield None
             return
         try:
-            found = root.open_file(inside, self._file.key)
+            found = root.open_file(directory, self._file.key)
         finally:
-            os.close(inside)
+            os.close(directory)
         if found is None:
             yield None
             return
@@ -187,7 +187,7 @@ class ZipStore:
             os.close(descriptor)
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
-        """Write the archive anew as a commit leaves it, and let it take the place of the old one.
+        """Write a new archive as a commit leaves it, which replaces the old one.
 
         When an edit fails, the phases before it take effect, as in every store.
         """
@@ -214,7 +214,7 @@ class ZipStore:
 
 
 class ZipTurn:
-    """The turn of one writer of a `ZipStore`, on top of a turn of the file that the archive is."""
+    """A turn to write to a `ZipStore`, over a turn of the file that the archive is."""
 
     __slots__ = ("_file", "store")
 
@@ -225,8 +225,8 @@ class ZipTurn:
     def commit(self, commit: Commit) -> int:
         """Apply a commit; return `NO_VERSION`.
 
-        The number of a version is that of a file, which a program without the lock may replace at
-        any time: nobody can say which number the new archive has.
+        The version is that of a file, which a program without the lock may replace at any time, so
+        the number of the new archive is not known.
         """
         check_commit(self.store, commit)
         self.store._rewrite(commit, self._file)
@@ -234,7 +234,7 @@ class ZipTurn:
 
 
 class _Contents:
-    """What one state of the archive holds; what was found out of it is kept."""
+    """The members of one state of the archive, with what was parsed of them."""
 
     __slots__ = ("_folders", "directory", "identity", "starts")
 
@@ -252,7 +252,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """An archive that is open, for as long as one call takes."""
+    """An open archive, for one call."""
 
     descriptor: int
     contents: _Contents
@@ -276,7 +276,7 @@ class _Opened:
         return found
 
     def value(self, member: Member, most: int) -> bytes:
-        """Return all that a member holds."""
+        """Return the value of a member."""
         [found] = self.read([Extent(member.name)], most)
         assert found is not None
         return found
@@ -303,7 +303,7 @@ class _Opened:
         for start in range(0, member.stored, _WINDOW):
             data = self._data(member, start, min(_WINDOW, member.stored - start))
             try:
-                # One byte more than claimed shows that the claim is wrong.
+                # One byte more than claimed proves that the claim is wrong.
                 pieces.append(inflate.decompress(data, end + 1 - count))
             except zlib.error as error:
                 raise CorruptionError(f"{self._name(member)}: {error}") from None
@@ -340,7 +340,7 @@ class _Opened:
 
 
 def _end(extent: Extent, member: Member) -> int:
-    """Return where an extent ends in what a member holds."""
+    """Return where an extent of a member ends."""
     return member.size if extent.length is None else min(extent.start + extent.length, member.size)
 
 
@@ -381,7 +381,7 @@ def _drafted(
     failures: list[BaseException],
     most: int,
 ) -> _Draft | None:
-    """Return the members after a commit; None when nothing changes. Adds what went wrong."""
+    """Return the members after a commit; None when nothing changes. Failures are added."""
     draft: _Draft = dict(opened.contents.directory.members) if opened else {}
     before = dict(draft)
     for phase in (commit.prepare, commit.publish, commit.cleanup):

@@ -1,9 +1,8 @@
 """The structure of zip archives, as functions from bytes to values and back.
 
-Knows end records, the central directory and local headers, with 64-bit sizes, and checks every
-claim in them against the bytes there are: names that leave the archive, names that stand twice,
-members that overlap or lie outside, sizes that contradict each other are errors. Refuses to know
-files, and what members hold.
+End records, the central directory and local headers, with 64-bit sizes. Every claim in them is
+checked against the stored bytes: names that leave the archive, duplicate names, members that
+overlap or lie outside, and sizes that contradict each other are errors.
 """
 
 import stat
@@ -28,7 +27,7 @@ __all__ = [
 ]
 
 Read: TypeAlias = Callable[[int, int], bytes]
-"""Takes a start and a length, and gives so many bytes of the archive, or those there are."""
+"""Takes a start and a length, and returns those bytes of the archive, fewer at its end."""
 
 STORED: Final = 0
 DEFLATED: Final = 8
@@ -60,7 +59,7 @@ _UNIX: Final = 3
 _PLAIN_FILE: Final = (stat.S_IFREG | 0o644) << 16
 _FIRST_DAY: Final = 0x0021
 
-# No stream of Deflate grows further than this, so a larger claim is a lie.
+# No Deflate stream grows further than this, so a larger claim is wrong.
 _LARGEST_GROWTH: Final = 1032
 _SHORTEST_STREAM: Final = 64
 
@@ -90,7 +89,7 @@ class Directory:
 
 
 def parse_directory(read: Read, size: int, where: str) -> Directory:
-    """Return what an archive of `size` bytes holds; `where` names it in errors.
+    """Return the directory of an archive of `size` bytes; `where` names it in errors.
 
     >>> data = pack_directory([], 0)
     >>> parse_directory(lambda start, length: data[start : start + length], len(data), "x.zip")
@@ -117,7 +116,7 @@ def locate_data(member: Member, read: Read, where: str) -> int:
     if not flags & _SIZES_FOLLOW:
         claims = (("crc", crc, member.crc), ("stored", stored, member.stored))
         for field, claim, fact in (*claims, ("size", size, member.size)):
-            # A full field stands for one in the extra part, which the directory has as well.
+            # A field of all ones stands for one in the extra part, which the directory has as well.
             if claim not in (fact, _FULL_32):
                 raise CorruptionError(
                     f"{name}: {field} is {claim} in the header, {fact} in the directory"
@@ -184,7 +183,7 @@ def _find_end(read: Read, size: int) -> tuple[int, int, int, bytes]:
     begin = max(0, size - _END.size - _LONGEST_COMMENT)
     tail = read(begin, size - begin)
     place = tail.rfind(_END_SIGN)
-    # The comment may hold anything, even what looks like an end; the end is what fits the file.
+    # The comment may hold the signature as well; the real end record fits the size of the file.
     while place >= 0:
         if len(tail) - place >= _END.size:
             fields = _END.unpack_from(tail, place)
@@ -257,7 +256,7 @@ def _check_member(
 
 
 def _widened(extra: bytes, name: str, *numbers: int) -> list[int]:
-    """Return size, stored size and offset; those that are full stand in the extra part."""
+    """Return size, stored size and offset; fields of all ones stand in the extra part."""
     if _FULL_32 not in numbers:
         return list(numbers)
     place = 0
@@ -274,7 +273,7 @@ def _widened(extra: bytes, name: str, *numbers: int) -> list[int]:
 
 
 def _limited(members: Mapping[str, Member], end: int) -> dict[str, Member]:
-    """Return members that know where the next one begins, in the order of the archive."""
+    """Return the members in the order of the archive, each with the start of the next."""
     ordered = sorted(members.values(), key=lambda member: member.offset)
     limits = [*(member.offset for member in ordered), end][1:]
     found = {}

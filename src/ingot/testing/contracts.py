@@ -1,6 +1,6 @@
 """The contract of stores: tests that the author of a store runs against it.
 
-Knows what every store must do; refuses to know any concrete one. Needs pytest (the extra `test`).
+Needs pytest (the extra `test`).
 """
 
 import random
@@ -73,8 +73,8 @@ _WRITES: Final[Mapping[str, _Use]] = {"put": _put, "patch": _patch, "delete": _d
 class StoreContract:
     """What every store must do. Subclass it and give the fixture `store`: a store without keys.
 
-    A store that cannot write overrides `fill` as well. Tests of a feature are skipped when the
-    store does not advertise it; what must be refused without the feature is tested instead.
+    The tests of a store that cannot write override `fill` as well. Tests of a feature are skipped
+    when the store does not advertise it; that it refuses the operations is tested instead.
 
     >>> from ingot.stores import MemoryStore
     >>> class TestMemoryStore(StoreContract):
@@ -93,7 +93,7 @@ class StoreContract:
         store.apply(Commit(publish=tuple(Put(key, data) for key, data in content.items())))
         return store
 
-    # What a store says of itself
+    # Properties
 
     def test_is_a_store(self, store: Store) -> None:
         assert isinstance(store, Store)

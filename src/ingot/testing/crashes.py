@@ -1,8 +1,8 @@
-"""The proof that no crash leaves anything but a committed state.
+"""The proof that every crash leaves a committed state.
 
-Knows how to cut a series of commits after every step, to build every state that a power cut may
-leave, and to judge it as a reader, as the writer that recovers it, and as one that crashes at that,
-too. Refuses to know formats: a `Scenario` says what is stored, done and read.
+A series of commits is cut after every step, and every state that a power cut may leave is built. A
+reader judges it, a writer recovers it, and that writer crashes as well. A `Scenario` says what is
+stored, changed and read.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from ingot.errors import IngotError
-from ingot.stores.local.lock import State
+from ingot.stores.local.lock import LockState
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Store, is_staged
 from ingot.testing.disk import Disk, Image
@@ -21,10 +21,10 @@ __all__ = ["Proof", "Scenario", "prove"]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is there, the commits that are made, and how to tell the states apart.
+    """The files at the beginning, the commits that are made, and how to recognise the states.
 
-    `judge` reads a store and returns how many of `steps` it shows the outcome of; it raises
-    `AssertionError` for a state that is none.
+    `judge` reads a store and returns how many of `steps` have taken effect; it raises
+    `AssertionError` for any other state.
     """
 
     files: Mapping[str, bytes]
@@ -34,17 +34,17 @@ class Scenario:
 
 @dataclass(slots=True)
 class Proof:
-    """What was seen: the states that a crash can leave, and what is wrong with some of them."""
+    """The states that a crash can leave, and the faults that were found."""
 
     states: dict[Image, int] = field(default_factory=dict)
-    """Every distinct state, with what a reader takes it for."""
+    """Every distinct state, with the number that a reader judges it to be."""
     kills: int = 0
-    """How many times a writer died with its work still in memory."""
+    """How many times a writer was killed with its unsynced changes still in memory."""
     faults: list[str] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no faults were found."""
         return not self.faults
 
 
@@ -57,12 +57,12 @@ def prove(
     skip: int | None = None,
     most_faults: int = 1,
 ) -> Proof:
-    """Take a scenario through every crash, and return what was seen.
+    """Take a scenario through every crash, and return the proof.
 
-    With `kills` every step is also one after which the writer died, and another went on with what
-    was in memory; with `deep` the whole of that one's commit is cut, too, not only its recovery. Up
-    to `contents` combinations of what unsynced files may hold are tried all, of more a part.
-    `skip` leaves out one step of all that change the disk, to see whether the proof notices.
+    With `kills` the writer is also killed after every step, and the next writer goes on with what
+    was in memory; with `deep` the whole commit of the next writer is cut as well, not only its
+    recovery. Of the contents that unsynced files may have, up to `contents` combinations are tried
+    all, of more a part. `skip` leaves out one step that changes the disk, to test the proof itself.
 
     >>> from ingot.stores import Commit, Extent, Put
     >>> def change(store):
@@ -140,7 +140,7 @@ class _Prover:
         self.proof.faults.append(text)
 
     def see(self, disk: Disk, allowed: set[int], what: str, *, newest: bool = False) -> None:
-        """Judge all that a power cut may leave now."""
+        """Judge all states that a power cut may leave now."""
         for image in disk.images(newest=newest, contents=self.contents):
             found = self.proof.states.get(image)
             if found is None:
@@ -160,7 +160,7 @@ class _Prover:
         return -1
 
     def read(self, store: LocalStore, what: str) -> int:
-        """Return what a reader takes a state for; -1 if for nothing at all."""
+        """Return the number that a reader judges a state to be; -1 when it fails."""
         try:
             return self.scenario.judge(store.view())
         except (AssertionError, ValueError, IngotError, OSError) as error:
@@ -169,7 +169,7 @@ class _Prover:
             return -1
 
     def drain(self) -> None:
-        """Recover every state, and judge what a crash leaves of that."""
+        """Recover every state, and judge what a crash during recovery leaves."""
         while self.waiting and not self.full:
             image, what = self.waiting.popleft()
             self.recover(Disk.of(image), self.proof.states[image], f"{what}, then recovery")
@@ -197,9 +197,9 @@ class _Prover:
                     self.fault(f"{what}: {folder}/{name} is left over")
 
     def kill(self, disk: Disk, step: int, what: str) -> None:
-        """Let the next writer go on where one died, with nothing lost and nothing synced."""
+        """Let the next writer go on after one was killed, with nothing lost and nothing synced."""
         self.proof.kills += 1
-        disk.state = State.BUSY if disk.state is not State.CLEAN else disk.state
+        disk.state = LockState.BUSY if disk.state is not LockState.CLEAN else disk.state
         allowed = {step, step + 1}
         seen = self.read(LocalStore(disk), what)
         if seen not in allowed:

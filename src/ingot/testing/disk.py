@@ -1,9 +1,9 @@
-"""A file system in memory that knows which of its bytes and names a power cut would leave.
+"""A file system in memory that knows which of its bytes and names a power cut may leave.
 
-Knows the least that a file system promises: a file lasts as it was when it was synced last, a name
-when its folder was, and a rename within a folder happens whole or not at all. Everything since then
-may have happened or not, in any combination. Refuses to know what is stored; it is handed to
-`ingot.stores.LocalStore` as its files.
+It models the least that a file system promises: the content of a file is durable as of its last
+sync, a name as of the last sync of its folder, and a rename within a folder happens whole or not at
+all. Any subset of the changes since then may be left. `ingot.stores.LocalStore` takes a disk as its
+root.
 
 >>> from ingot.stores import Commit, LocalStore, Put
 >>> disk = Disk({"a": b"old"})
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
 from ingot.stores.local.files import second_name
-from ingot.stores.local.lock import State
+from ingot.stores.local.lock import LockState
 from ingot.stores.store import Buffer, Extent
 from ingot.stores.versions import SWITCHING, Version
 
@@ -33,21 +33,21 @@ _MOST_SUBSETS: Final = 7
 
 Names: TypeAlias = dict[str, int]
 Change: TypeAlias = tuple[tuple[str, int | None], ...]
-"""What one operation does to the names of a folder: all of it, or nothing."""
+"""The change of one operation to the names of a folder: all of it happens, or nothing."""
 
 
 class Image(NamedTuple):
-    """What a power cut left: the files with their content, and the folders."""
+    """What a power cut leaves: the files with their content, and the folders."""
 
     files: tuple[tuple[str, bytes], ...]
     folders: tuple[str, ...]
 
 
 class Disk:
-    """Files and folders in memory, what of them lasts, and every step that changed them.
+    """Files and folders in memory, what of them is durable, and every step that changed them.
 
-    `watch` is called before each step with what it does; it may raise an error instead of letting
-    it happen, or return True to have it skipped in silence. `after` is called when it is done.
+    `watch` is called before each step with its description; it may raise an error instead, or
+    return True to skip the step silently. `after` is called after each step.
     """
 
     path: Final = "disk"
@@ -56,7 +56,7 @@ class Disk:
         self,
         files: Mapping[str, bytes] | None = None,
         folders: Iterable[str] = (),
-        state: State = State.CLEAN,
+        state: LockState = LockState.CLEAN,
     ) -> None:
         self.steps: list[str] = []
         self.watch: Callable[[str], bool | None] | None = None
@@ -80,17 +80,17 @@ class Disk:
         self._kept = {folder: dict(names) for folder, names in self._names.items()}
         self._pending: dict[str, list[Change]] = {}
         self._loose: set[int] = set()
-        # The folder of the last change of a name; "*" after one of content, None after a sync.
+        # The folder of the last change of names; "*" after a change of content, None after a sync.
         self._latest: str | None = None
         self._next = len(self._contents) + 1
 
     @classmethod
     def of(cls, image: Image) -> "Disk":
-        """Return the disk that a power cut left, after the system was started again."""
-        return cls(dict(image.files), image.folders, State.UNKNOWN)
+        """Return the disk that a power cut left, after the system was restarted."""
+        return cls(dict(image.files), image.folders, LockState.UNKNOWN)
 
     def copy(self) -> "Disk":
-        """Return the same state as another disk; nobody watches that one."""
+        """Return a copy of the disk, without `watch` and `after`."""
         twin = Disk(state=self.state)
         twin.sequence, twin.applying, twin.free = self.sequence, self.applying, self.free
         twin._transactions, twin._next = self._transactions, self._next
@@ -101,14 +101,14 @@ class Disk:
         twin._loose = set(self._loose)
         return twin
 
-    # What a power cut would leave
+    # What a power cut leaves
 
     def images(self, *, newest: bool = False, contents: int = 256) -> Iterator[Image]:
-        """Yield all states that a power cut now may leave; see `_subsets` for the exceptions.
+        """Yield the states that a power cut may leave now; see `_subsets` for the exceptions.
 
-        Up to `contents` combinations of what unsynced files may hold are tried all, of more a
-        part. With `newest`, only states that were not possible before the last step: after a sync
-        there are none.
+        Of the contents that unsynced files may have, up to `contents` combinations are yielded all,
+        of more a part. With `newest`, only states that were not possible before the last step:
+        after a sync there are none.
         """
         latest = self._latest if newest else None
         if newest and latest is None:
@@ -141,7 +141,7 @@ class Disk:
             )
 
     def _variants(self, loose: Sequence[int], most: int) -> Iterator[dict[int, bytes]]:
-        """Yield what files that were not synced may hold."""
+        """Yield the contents that unsynced files may have."""
         options = [_torn(self._lasting.get(file), self._contents[file]) for file in loose]
         count = 1
         for option in options:
@@ -162,12 +162,12 @@ class Disk:
 
     # Files
 
-    def enter(self) -> "Disk":
+    def open(self) -> "Disk":
         """Open the directory."""
         return self
 
     def create(self, *, sync: bool) -> "Disk":
-        """Open the directory, which is always there."""
+        """Open the directory, which always exists."""
         return self
 
     def transaction(self) -> str:
@@ -176,12 +176,12 @@ class Disk:
         return f"{self._transactions:016x}"
 
     def close(self) -> None:
-        """Leave the directory."""
+        """Close the directory."""
 
     # Reading
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
-        """Return what extents of a file hold."""
+        """Return the bytes of extents of a file."""
         file = self._find(key)
         if file is None:
             return None
@@ -201,13 +201,13 @@ class Disk:
         return list(self._names.get(folder, ()))
 
     def free_bytes(self) -> int | None:
-        """Return what a test said."""
+        """Return the number that a test has set."""
         return self.free
 
     # Writing
 
     def make_folder(self, folder: str) -> list[str]:
-        """Create a folder and those above it."""
+        """Create a folder and its parents."""
         changed = []
         parts = folder.split("/")
         for count in range(len(parts)):
@@ -233,7 +233,7 @@ class Disk:
         return file
 
     def open_old(self, key: str) -> tuple[int, int] | None:
-        """Open a file for writing into it."""
+        """Open an existing file for writing."""
         file = self._find(key)
         return None if file is None else (file, len(self._contents[file]))
 
@@ -247,10 +247,10 @@ class Disk:
             self._done()
 
     def start(self, file: int) -> None:
-        """Do nothing, which is all that is promised."""
+        """Do nothing: the operation promises nothing."""
 
     def sync(self, file: int) -> None:
-        """Make the content of a file last."""
+        """Make the content of a file durable."""
         if self._step("sync"):
             self._lasting[file] = self._contents[file]
             self._loose.discard(file)
@@ -293,7 +293,7 @@ class Disk:
         self.unlink(source)
 
     def place(self, source: str, key: str) -> None:
-        """Let a file have a second name, exchange that with the key, and remove what is left."""
+        """Give a file a second name, exchange that with the key, and remove the staged names."""
         folder, _, name = key.rpartition("/")
         old, names = source.rpartition("/")[2], self._names[folder]
         if name not in names or old not in names:
@@ -316,13 +316,13 @@ class Disk:
         return True
 
     def sync_folder(self, folder: str) -> None:
-        """Make the names in a folder last."""
+        """Make the names in a folder durable."""
         if self._step(f"sync folder {folder or '.'}"):
             self._keep(folder)
             self._done()
 
     def sync_all(self) -> None:
-        """Make everything last."""
+        """Make everything durable."""
         if self._step("sync all"):
             for folder in list(self._pending):
                 self._keep(folder)
@@ -333,22 +333,22 @@ class Disk:
 
     # Locks
 
-    def lock(self, name: str, wait: float, *, sync: bool) -> "_DiskTurn":
-        """Become the writer."""
+    def lock(self, name: str, wait: float, *, sync: bool) -> "_DiskLock":
+        """Take the writer lock."""
         if self.locked:
             raise LockedError(errno.EAGAIN, "disk: locked")
         self.locked = True
-        return _DiskTurn(self)
+        return _DiskLock(self)
 
     def version(self, name: str) -> Version:
-        """Return the number of the state."""
-        return Version(self.sequence, self.state in (State.CLEAN, State.LOOSE))
+        """Return the version."""
+        return Version(self.sequence, self.state in (LockState.CLEAN, LockState.LOOSE))
 
-    def announce(self, name: str, wait: float) -> None:
-        """Do nothing: all that is put aside is this process's own."""
+    def announce_staging(self, name: str, wait: float) -> None:
+        """Do nothing: only this process stages files."""
 
     def pin(self, name: str, wait: float) -> None:
-        """Do nothing: whoever schedules readers and writers knows what this would forbid."""
+        """Do nothing: schedules of readers and writers take the lock into account."""
 
     def _find(self, key: str) -> int | None:
         folder, _, name = key.rpartition("/")
@@ -381,15 +381,15 @@ class Disk:
             self.after()
 
 
-class _DiskTurn:
-    """The turn of the one writer of a disk."""
+class _DiskLock:
+    """The lock of the one writer of a disk."""
 
     __slots__ = ("_disk", "found")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.found = disk.state
-        disk.state = State.BUSY
+        disk.state = LockState.BUSY
 
     @property
     def sequence(self) -> int:
@@ -408,18 +408,18 @@ class _DiskTurn:
             self._disk.sequence |= SWITCHING
             self._disk._done()
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: LockState) -> None:
         if self._disk._step("mark"):
             self._disk.state = state
             self._disk._done()
 
-    def find_litter(self, own: int) -> bool:
+    def begin_sweep(self, own: int) -> bool:
         return False
 
-    def leave_litter(self) -> bool:
+    def request_sweep(self) -> bool:
         return True
 
-    def swept(self) -> None:
+    def end_sweep(self) -> None:
         pass
 
     def release(self) -> None:
@@ -435,10 +435,10 @@ def _perform(names: Names, change: Change) -> None:
 
 
 def _subsets(kept: Names, changes: Sequence[Change], *, last: bool) -> list[Names]:
-    """Return what a folder may hold: any subset of its changes happened, in their order.
+    """Return the names that a folder may hold after any subset of its changes, in their order.
 
-    Of many changes: the first ones, the last ones, all but one, and one alone. With `last` only
-    subsets that the last change is in.
+    Of many changes: the first ones, the last ones, all but one, and one alone. With `last`, only
+    subsets that include the last change.
     """
     count = len(changes)
     whole = range(count)
@@ -464,7 +464,7 @@ def _subsets(kept: Names, changes: Sequence[Change], *, last: bool) -> list[Name
 
 
 def _torn(old: bytes | None, new: bytes) -> list[bytes]:
-    """Return what a file that was not synced may hold: old, half, zeros, full."""
+    """Return the contents that an unsynced file may have: old, half, zeros, full."""
     half = len(new) // 2
     if old is None:
         options = [b"", new[:half], bytes(len(new)), new]

@@ -1,7 +1,7 @@
-"""What a store does when the system fails it: a full disk, a broken one, at every single step.
+"""Faults of the system at every single step: a full disk, a broken one.
 
-Knows how to let one step of a scenario fail, once or from then on for ever, and what must hold
-afterwards. Refuses to know formats, as `ingot.testing.crashes` does.
+One step of a scenario fails, once or from then on for ever, and what must hold afterwards is
+checked.
 """
 
 import errno
@@ -19,7 +19,7 @@ __all__ = ["Fault", "strike"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Step number `at` fails with an error of the system, and those after it if `forever`."""
+    """Step number `at` fails with a system error, and all steps after it if `forever`."""
 
     at: int
     code: int = errno.EIO
@@ -27,7 +27,7 @@ class Fault:
 
 
 def strike(scenario: Scenario, fault: Fault) -> tuple[bool, list[str]]:
-    """Run a scenario with a fault; return whether it struck, and what is wrong afterwards.
+    """Run a scenario with a fault; return whether it occurred, and what is wrong afterwards.
 
     The commit fails with the error, the state is the old or the new one, also after a power cut,
     a store whose sync failed writes no more, and the next one writes and leaves nothing behind.

@@ -11,19 +11,19 @@ from itertools import pairwise
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from ingot.errors import IngotError
-from ingot.stores.local.files import Files
+from ingot.stores.local.files import FileSystem
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent
 from ingot.stores.versions import Version
 from ingot.testing.disk import Disk
 
-__all__ = ["Operation", "RememberedReader", "Source", "answer"]
+__all__ = ["Operation", "RememberedReader", "Respondent", "answer"]
 
 Operation: TypeAlias = tuple[Hashable, ...]
 """The name of a question and its arguments."""
 
 
-class Source(Protocol):
+class Respondent(Protocol):
     """What answers the questions of a reader."""
 
     def ask(self, operation: Operation) -> Hashable:
@@ -31,7 +31,7 @@ class Source(Protocol):
         ...
 
 
-S = TypeVar("S", bound=Source)
+S = TypeVar("S", bound=Respondent)
 
 
 def answer(disk: Disk, operation: Operation) -> Hashable:
@@ -72,7 +72,7 @@ class RememberedReader:
         files = _Recorder(source)
         result: int | str
         try:
-            result = self._read(LocalStore(cast(Files, files)))
+            result = self._read(LocalStore(cast(FileSystem, files)))
         except (AssertionError, ValueError, IngotError, OSError) as error:
             result = f"a reader fails: {error!r}"
         self._remember(files.asked, result)
@@ -107,11 +107,11 @@ class _Recorder:
 
     path = "replay"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Respondent) -> None:
         self._source = source
         self.asked: list[tuple[Operation, Hashable]] = []
 
-    def enter(self) -> "_Recorder":
+    def open(self) -> "_Recorder":
         return self
 
     def create(self, *, sync: bool) -> "_Recorder":

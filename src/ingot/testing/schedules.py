@@ -1,8 +1,8 @@
-"""One writer and one reader, at every way in which their steps can fall between each other.
+"""One writer and one reader, in every interleaving of their steps.
 
-Knows that a reader changes nothing: what a writer does is recorded once, as the state after each of
-its steps, and a reader is run against these states, later and later ones as the schedule says. So
-no thread is needed, every schedule can be repeated, and ten thousand take seconds.
+A reader changes nothing, so the work of a writer is recorded once, as the state after each of its
+steps, and a reader is run against these states, later and later ones as the schedule says. No
+thread is needed, every schedule can be repeated, and ten thousand take seconds.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -21,7 +21,7 @@ __all__ = ["Meeting", "schedules"]
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """One schedule: before the reader's operation `number` the writer does `count` steps."""
+    """One schedule: the writer does `count` steps before operation `number` of the reader."""
 
     switches: tuple[tuple[int, int], ...]
     fault: str | None
@@ -30,10 +30,10 @@ class Meeting:
 def schedules(
     scenario: Scenario, *, switches: int = 2, read: Callable[[Store], int] | None = None
 ) -> Iterator[Meeting]:
-    """Yield every schedule with at most so many switches to the writer, and what went wrong.
+    """Yield every schedule with at most `switches` switches to the writer, with its fault if any.
 
     What the reader sees must have been the committed state at some moment while it read. Without
-    `read`, it judges by `read_state`.
+    `read`, the scenario judges by `read_state`.
     """
     reader = RememberedReader(read or (lambda store: read_state(store, scenario.judge)))
     moments = _record(scenario)
@@ -69,7 +69,7 @@ def _record(scenario: Scenario) -> list[Disk]:
 
 @dataclass(slots=True)
 class _Replay:
-    """What answers a reader: at each operation time may have gone on."""
+    """The source of a reader: before each operation the writer may have gone on."""
 
     moments: Sequence[Disk]
     answers: dict[tuple[int, Operation], Hashable]
@@ -97,10 +97,10 @@ class _Replay:
         return self.answers[key]
 
     def _go_on(self) -> None:
-        """Let the writer go on as far as the schedule says."""
+        """Advance the writer as the schedule says."""
         last = len(self.moments) - 1
         if self.held:
-            # A writer that has the lock for applying waits for this reader.
+            # A writer that needs the apply lock waits for this reader.
             last = self.now
             while last + 1 < len(self.moments) and not self.moments[last + 1].applying:
                 last += 1

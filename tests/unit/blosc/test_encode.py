@@ -45,7 +45,7 @@ def test_a_stream_that_does_not_shrink_is_stored_raw(monkeypatch: pytest.MonkeyP
     """A stored length equal to the data's means raw, so nothing else may have it."""
     monkeypatch.setattr(encode.streams, "encode", lambda codec, data, level: b"?" * len(data))
     parts = [bytes(range(100))] * 2
-    writer = encode._Writer(Pipeline((), 1), "lz4", 5, block_bytes=100, split=False)
+    writer = encode._BlockWriter(Pipeline((), 1), "lz4", 5, block_bytes=100, split=False)
     blocks = writer.pack(np.frombuffer(b"".join(parts), np.uint8), 16)
     assert (
         blocks == struct.pack("<iii", 24, 128, 100) + parts[0] + struct.pack("<i", 100) + parts[1]

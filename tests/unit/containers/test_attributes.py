@@ -127,7 +127,7 @@ def test_what_json_cannot_hold_is_refused_by_name(value: Any) -> None:
 
 
 def test_names_are_text() -> None:
-    with pytest.raises(FormatError, match="the name 5 is no text"):
+    with pytest.raises(FormatError, match="the name 5 is not text"):
         converted({5: 1})  # type: ignore[dict-item]
     with pytest.raises(FormatError):
         Kept().attrs[5] = 1  # type: ignore[index]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.containers.resolve import outermost
+from ingot.containers.resolve import find_enclosing
 from ingot.errors import (
     ExistsError,
     FormatError,
@@ -25,7 +25,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.zarr import v2_consolidated
 from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
 from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
@@ -417,7 +417,7 @@ def test_stale_copies_are_found_and_the_documents_win(place: Place) -> None:
     assert again["a"].shape == (1, 4)
     stale = {"zarr2": "a/.zarray", "zarr3": "a"}[FORMAT]
     hierarchy = Zarr2GroupFormat() if FORMAT == "zarr2" else Zarr3GroupFormat()
-    assert hierarchy.copies(store, "") == Copies((stale,))
+    assert hierarchy.compare_consolidated(store, "") == ConsolidatedMetadata((stale,))
     again.consolidate()
     assert again.consolidated is True
 
@@ -482,12 +482,12 @@ def test_the_whole_of_a_part_is_the_outermost_group(tmp_path: Path) -> None:
     root = sample(tmp_path / "root")
     root.array("b/e/f", [1])
     for inner in ("a", "b", "b/c", "b/e/f", "b/not yet"):
-        part = outermost(str(tmp_path / "root" / inner))
+        part = find_enclosing(str(tmp_path / "root" / inner))
         assert part is not None
         assert (part.root, part.inner) == (str(tmp_path / "root"), inner)
-    assert outermost(str(tmp_path / "root")) is None
-    assert outermost(str(tmp_path)) is None
-    assert outermost("/") is None
+    assert find_enclosing(str(tmp_path / "root")) is None
+    assert find_enclosing(str(tmp_path)) is None
+    assert find_enclosing("/") is None
 
 
 def test_a_part_ends_where_a_folder_is_no_group(tmp_path: Path) -> None:
@@ -495,15 +495,15 @@ def test_a_part_ends_where_a_folder_is_no_group(tmp_path: Path) -> None:
     (tmp_path / "root" / "plain").mkdir()
     (tmp_path / "root" / "plain" / "readme").write_text("mine")
     ingot.array([1], tmp_path / "root" / "plain" / "x", format="zarr2")
-    assert outermost(str(tmp_path / "root" / "plain" / "x")) is None
+    assert find_enclosing(str(tmp_path / "root" / "plain" / "x")) is None
     (tmp_path / "root" / "plain" / ".zgroup").mkdir()
-    assert outermost(str(tmp_path / "root" / "plain" / "x")) is None
+    assert find_enclosing(str(tmp_path / "root" / "plain" / "x")) is None
 
 
 def test_a_link_leads_to_the_whole_of_its_target(tmp_path: Path) -> None:
     sample(tmp_path / "root")
     (tmp_path / "link").symlink_to(tmp_path / "root" / "b" / "c")
-    part = outermost(str(tmp_path / "link"))
+    part = find_enclosing(str(tmp_path / "link"))
     assert part is not None
     assert part.inner == "b/c"
     assert ingot.open(tmp_path / "link")[...].tolist() == [1.5, 2.5]

@@ -166,7 +166,7 @@ def test_wrong_expressions_are_refused_at_once(where: str, place: Place) -> None
 def test_unknown_columns_are_key_errors(place: Place) -> None:
     table = make(place)
     for ask in (table.__getitem__, table.read, table.drop_column):
-        with pytest.raises(ColumnError, match="there is no column 'nope'; there is i, f, d"):
+        with pytest.raises(ColumnError, match="there is no column 'nope'; the columns are i, f, d"):
             ask("nope")
     with pytest.raises(KeyError):
         table["nope"]

@@ -85,13 +85,13 @@ def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: i
     store = LocalStore(tmp_path, writable=True)
     ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none", format="zarr2")
     small = engine(store, window_bytes=10)
-    commit = small.staged(((n,), np.full(4, n + 1, "u1")) for n in range(10))
+    commit = small.stage(((n,), np.full(4, n + 1, "u1")) for n in range(10))
     aside = [edit for edit in commit.publish if isinstance(edit, Move)]
     assert len(aside) == 9
     assert len(list(store.names(hidden=True))) == 10
     small.discard(commit)
     assert list(store.names(hidden=True)) == [".zarray"]
-    store.apply(small.staged(((n,), np.full(4, n + 1, "u1")) for n in range(10)))
+    store.apply(small.stage(((n,), np.full(4, n + 1, "u1")) for n in range(10)))
     assert small.read(parse(..., (40,))).tolist() == [n + 1 for n in range(10) for _ in range(4)]
 
 
@@ -105,7 +105,7 @@ def test_a_failure_on_the_way_leaves_nothing_aside(tmp_path) -> None:  # type: i
         raise RuntimeError("out of chunks")
 
     with pytest.raises(RuntimeError):
-        engine(store, window_bytes=10).staged(chunks())
+        engine(store, window_bytes=10).stage(chunks())
     assert list(store.names(hidden=True)) == [".zarray"]
 
 
@@ -135,7 +135,7 @@ def test_shards_are_put_aside_one_by_one_and_each_once(tmp_path: Path, name: str
     small = Engine(Zarr3Format().open(store).chunks, options)
     selection = parse(KEYS[name], expected.shape)
     expected[KEYS[name]] += 1
-    commit = small.written(selection, expected[KEYS[name]])
+    commit = small.assign(selection, expected[KEYS[name]])
     keys = [edit.key for edit in commit.publish]
     assert len(set(keys)) == len(keys) > 3
     assert sum(isinstance(edit, Put) for edit in commit.publish) == 1

@@ -20,7 +20,7 @@ def test_values_go_behind_the_last_ones(axis: int) -> None:
     whole = np.zeros(growth.shape)
     place = tuple(
         slice(start, start + count)
-        for start, count in zip(growth.place.starts, growth.place.counts, strict=True)
+        for start, count in zip(growth.selection.starts, growth.selection.counts, strict=True)
     )
     whole[place] = growth.values
     np.testing.assert_array_equal(whole, np.concatenate([np.zeros((5, 5)), np.ones((5, 5))], axis))

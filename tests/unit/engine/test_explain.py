@@ -24,7 +24,7 @@ def engine(spelling: str) -> Engine:
     store.apply(commit)
     made = Engine(node.chunks, Options())
     numbers = np.random.default_rng(0).integers(0, 1000, (64, 2048), np.int32)
-    made.chunks.store.apply(made.written(parse((slice(0, 64),), (128, 2048)), numbers))
+    made.chunks.store.apply(made.assign(parse((slice(0, 64),), (128, 2048)), numbers))
     return made
 
 

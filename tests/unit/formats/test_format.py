@@ -1,10 +1,10 @@
-"""The contract of formats: locations, signatures, and that ours keep it."""
+"""The contract of formats: locations, and that ours keep it."""
 
 import numpy as np
 
 from ingot.codecs.codec import CodecChain
-from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations, Signature
-from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map
+from ingot.formats.format import ArrayNode, ChunkMap, Format, Kind, Locations
+from ingot.formats.zarr.v2 import V2ArrayMetadata, Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
 from ingot.stores import MemoryStore
 from ingot.stores.store import Constant, Extent, Inline
@@ -27,13 +27,9 @@ def test_locations_with_ranges_and_others() -> None:
     assert type(locations[0].start) is int  # type: ignore[union-attr]
 
 
-def test_a_signature_of_markers_matches_no_file() -> None:
-    assert Signature(markers=("a",)).matches(b"a", b"a") is False
-
-
 def test_zarr2_keeps_the_contract() -> None:
     schema = ArraySchema((4,), np.dtype("<i4"), (2,), CodecChain(), np.int32(0))
-    chunks = Zarr2Map(MemoryStore(), ArrayMetadata.of(schema))
+    chunks = Zarr2Map(MemoryStore(), V2ArrayMetadata.of(schema))
     assert isinstance(Zarr2Format(), Format)
     assert isinstance(chunks, ChunkMap)
     assert ArrayNode(chunks).schema is schema

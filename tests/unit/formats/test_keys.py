@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingot.formats.format import KeyTemplate
-from ingot.formats.keys import difference, leaving, stored
+from ingot.formats.keys import grid_difference, stored, stored_difference
 from ingot.stores import MemoryStore
 
 TEMPLATES = [
@@ -58,7 +58,7 @@ grids = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, ma
 @given(grids)
 def test_the_difference_of_two_grids(pairs: list[tuple[int, int]]) -> None:
     inside, outside = map(tuple, zip(*pairs, strict=True))
-    found = list(difference(inside, outside))
+    found = list(grid_difference(inside, outside))
     every = set(itertools.product(*map(range, inside)))
     assert len(set(found)) == len(found)
     assert set(found) == every - set(itertools.product(*map(range, outside)))
@@ -68,7 +68,7 @@ def test_a_large_difference_is_looked_up() -> None:
     template = KeyTemplate()
     places = [(0, 0), (5, 5), (10**9, 3), (3, 10**9), (10**10, 0)]
     store = MemoryStore({template.key(place): b"" for place in places})
-    found = leaving(store, template, (2 * 10**9, 2 * 10**9), (5, 5))
+    found = stored_difference(store, template, (2 * 10**9, 2 * 10**9), (5, 5))
     assert sorted(found) == [(3, 10**9), (5, 5), (10**9, 3)]
 
 
@@ -77,7 +77,7 @@ def test_a_small_difference_is_not_looked_up() -> None:
         def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
             raise AssertionError("listing a folder of many chunks costs more than it saves")
 
-    assert list(leaving(Unlisted(), KeyTemplate(), (10**9,), (10**9 - 2,))) == [
+    assert list(stored_difference(Unlisted(), KeyTemplate(), (10**9,), (10**9 - 2,))) == [
         (10**9 - 2,),
         (10**9 - 1,),
     ]

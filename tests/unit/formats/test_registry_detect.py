@@ -1,28 +1,37 @@
-"""Formats are told by their content."""
-
-from dataclasses import dataclass
-from typing import Any
+"""Formats are recognised by their content."""
 
 import pytest
 
-from ingot.formats.format import Signature
-from ingot.formats.registry import detect, looked_for
-from ingot.stores import MemoryStore
+from ingot.formats.format import Kind
+from ingot.formats.registry import FORMATS, FormatEntry, describe_search, detect
+from ingot.stores import MemoryStore, Store
 
 
-@dataclass
-class Named:
-    """No more of a format than detection needs."""
-
-    name: str
-    signature: Signature
+def is_head(head: bytes, tail: bytes) -> bool:
+    return head == b"blpk"
 
 
-FOLDER = Named("folder", Signature(markers=(".meta", "meta/sizes")))
-OTHER = Named("other", Signature(markers=(".other",)))
-HEAD = Named("head", Signature(head=4, matches=lambda head, tail: head == b"blpk"))
-TAIL = Named("tail", Signature(tail=2, matches=lambda head, tail: (head, tail) == (b"", b"PK")))
-FORMATS: list[Any] = [FOLDER, OTHER, HEAD, TAIL]
+def is_tail(head: bytes, tail: bytes) -> bool:
+    return (head, tail) == (b"", b"PK")
+
+
+def has_readme(store: Store, folder: str) -> bool:
+    return "readme" in store.names(folder)
+
+
+HERE = "tests.unit.formats.test_registry_detect"
+
+
+def entry(name: str, **fields: object) -> FormatEntry:
+    """Return no more of an entry than detection needs."""
+    return FormatEntry(name, f"{HERE}:no_such_class", Kind.ARRAY, **fields)  # type: ignore[arg-type]
+
+
+FOLDER = entry("folder", markers=(".meta", "meta/sizes"))
+OTHER = entry("other", markers=(".other", "meta"), looks=f"{HERE}:has_readme")
+HEAD = entry("head", head=4, matches=f"{HERE}:is_head")
+TAIL = entry("tail", tail=2, matches=f"{HERE}:is_tail")
+ENTRIES = [FOLDER, OTHER, HEAD, TAIL]
 
 
 @pytest.mark.parametrize(
@@ -32,12 +41,18 @@ FORMATS: list[Any] = [FOLDER, OTHER, HEAD, TAIL]
         ({"meta/sizes": b"x"}, FOLDER),
         ({".other": b"x", ".meta": b"x"}, FOLDER),
         ({".other": b"x"}, OTHER),
+        ({"meta": b"x"}, OTHER),
         ({"meta/other": b"x", "x.meta": b""}, None),
+        ({".meta/folder": b"x"}, None),
+        ({".meta/folder": b"x", "meta": b"x"}, OTHER),
+        ({"readme": b""}, OTHER),
         ({}, None),
     ],
 )
-def test_folders(content: dict[str, bytes], expected: Any) -> None:
-    assert detect(MemoryStore(content), FORMATS) is expected
+def test_folders(content: dict[str, bytes], expected: FormatEntry | None) -> None:
+    assert detect(MemoryStore(content), ENTRIES) is expected
+    below = MemoryStore({f"a/b/{key}": data for key, data in content.items()})
+    assert detect(below, ENTRIES, path="a/b") is expected
 
 
 @pytest.mark.parametrize(
@@ -54,14 +69,19 @@ def test_folders(content: dict[str, bytes], expected: Any) -> None:
         (None, None),
     ],
 )
-def test_files(data: bytes | None, expected: Any) -> None:
+def test_files(data: bytes | None, expected: FormatEntry | None) -> None:
     store = MemoryStore({} if data is None else {"file": data, ".meta": b""})
-    assert detect(store, FORMATS, "file") is expected
+    assert detect(store, ENTRIES, "file") is expected
 
 
 def test_what_was_looked_for() -> None:
-    text = looked_for(FORMATS)
-    assert text == (
-        "folder (.meta, meta/sizes), other (.other), head (a file of its own), "
-        "tail (a file of its own)"
+    assert describe_search(ENTRIES) == (
+        "folder (.meta, meta/sizes), other (.other, meta), head (a single file), "
+        "tail (a single file)"
     )
+
+
+def test_folders_and_files() -> None:
+    assert (FOLDER.is_folder, FOLDER.is_file) == (True, False)
+    assert (HEAD.is_folder, HEAD.is_file) == (False, True)
+    assert all(each.is_folder for each in FORMATS.entries.values())

@@ -129,7 +129,7 @@ def test_one_turn_at_a_time(tmp_path: Path) -> None:
     assert value(store) == b"2"
 
 
-@pytest.mark.parametrize("step", ["recover", "sweep", "carry_out"])
+@pytest.mark.parametrize("step", ["recover", "sweep", "apply"])
 def test_an_interrupt_at_any_step_releases_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_an_interrupt_at_any_step_releases_the_lock(
     store, other = (LocalStore(tmp_path, writable=True, wait=0) for _ in range(2))
     store.apply(put(b"0"))
     with monkeypatch.context() as patch:
-        patch.setattr(local_commit.Transaction, step, interrupt)
+        patch.setattr(local_commit.CommitRun, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
             count(store)
     count(other)

@@ -77,7 +77,7 @@ impl ShardFormat {
         self.counts.len()
     }
 
-    /// How many chunks of shard `number` along an axis there are, of `all` chunks.
+    /// How many chunks shard `number` along an axis has, of `all` chunks of the array.
     pub fn chunks_inside(&self, axis: usize, number: usize, all: usize) -> usize {
         let count = self.counts[axis];
         count.min(all - number * count)
@@ -210,7 +210,7 @@ impl Index {
 }
 
 impl Shard {
-    /// Bytes of the shard as if they were a file.
+    /// Bytes `range` of the shard.
     pub fn extent(&self, range: Range<usize>) -> Extent<'_> {
         Extent { key: &self.key, file: Arc::clone(&self.file), offset: range.start as u64, length: range.len() }
     }

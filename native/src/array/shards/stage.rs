@@ -155,13 +155,13 @@ impl<'a> Staging<'a> {
         Ok(waiting)
     }
 
-    /// Into how many pieces of work a shard is divided: the last ones are shared, so that no
-    /// thread waits long for another.
+    /// Into how many pieces of work a shard is divided: the last shards are shared, so that no thread
+    /// waits long for another.
     fn pieces(&self, number: usize) -> usize {
         if number + self.threads < self.last { 1 } else { 2 * self.threads }
     }
 
-    /// Whether there is only this one shard to write.
+    /// Whether this is the only shard to write.
     fn is_alone(&self) -> bool {
         self.cut.count() == 1
     }
@@ -324,7 +324,7 @@ impl<'a> Staging<'a> {
         let write = || self.root.write_pieces(&key, &mut slices);
         // The system copies the bytes on one thread; an idle thread computes their checksum meanwhile.
         let worth = self.is_alone() && size >= WORTH_A_THREAD && self.threads > 1;
-        let (written, checksum) = beside(worth, write, || checksum(pieces));
+        let (written, checksum) = run_both(worth, write, || checksum(pieces));
         written?;
         Ok(Image { key, size, checksum })
     }
@@ -341,7 +341,7 @@ impl<'a> Staging<'a> {
 }
 
 /// Do both, at the same time if that is worth a thread and one can be started.
-fn beside<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn() -> B + Sync) -> (A, B) {
+fn run_both<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn() -> B + Sync) -> (A, B) {
     if !worth {
         return (first(), second());
     }

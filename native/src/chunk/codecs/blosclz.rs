@@ -1,4 +1,4 @@
-//! BloscLZ, both ways, without `unsafe`.
+//! BloscLZ, encoded and decoded without `unsafe`.
 //!
 //! The stream is a sequence of operations. The top three bits of the first byte say which:
 //!
@@ -17,11 +17,11 @@ const MAX_LITERALS: usize = 32;
 /// Distances from this one on take the long form.
 const NEAR: usize = 8192;
 const FARTHEST: usize = NEAR + 0xffff;
-/// No search begins among the input's last bytes: there is little to gain.
+/// No match is searched for in the last bytes of the input, where there is little to gain.
 const TAIL: usize = 12;
-/// A source that has this many times what was tried first is not judged by that alone.
+/// A source of this many times the probed size is not given up after the probe.
 const SEVERAL: usize = 8;
-/// How far apart a source is looked at whose beginning did not shrink.
+/// How far apart a source is searched whose start did not shrink.
 const LONG_STEP: usize = 128;
 
 /// Decode `source` into `out`. With `whole`, the stream must fill `out` exactly and be
@@ -112,11 +112,11 @@ pub fn run(source: &[u8], size: usize) -> Option<u8> {
     (alike && length == size).then_some(byte)
 }
 
-/// How hard to search, by compression level.
+/// How much to search, by compression level.
 struct Effort {
     hash_bits: u32,
-    /// After 2 to the power of this many misses in a row, steps room by one.
-    patience: u32,
+    /// Steps grow by one after 2 to the power of this many misses in a row.
+    skip_shift: u32,
     shortest: usize,
     /// Give up when the first part has not shrunk to this many percent.
     worth: usize,
@@ -124,19 +124,19 @@ struct Effort {
 
 impl Effort {
     fn of(level: u8) -> Self {
-        let (hash_bits, patience, shortest, worth) = match level {
+        let (hash_bits, skip_shift, shortest, worth) = match level {
             0..=2 => (12, 4, 6, 66),
             3..=4 => (12, 5, 5, 83),
             5..=6 => (13, 5, 4, 83),
             7..=8 => (14, 6, 4, 90),
             _ => (14, 8, 4, 100),
         };
-        Self { hash_bits, patience, shortest, worth }
+        Self { hash_bits, skip_shift, shortest, worth }
     }
 }
 
 /// Where each hash of four bytes was last seen. Positions count on from call to call, so
-/// that what earlier calls left behind is recognised as too old and need not be cleared.
+/// that entries of earlier calls are recognised as too old and need not be cleared.
 #[derive(Default)]
 pub struct Table {
     slots: Vec<u32>,
@@ -166,13 +166,12 @@ fn four(source: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*source[at..].first_chunk().expect("the tail leaves room"))
 }
 
-/// Encode `source` into `out`; the length used, or `None` when it does not fit or is not
-/// worth it.
+/// Encode `source` into `out`; return the length, or `None` when it does not fit or gains too little.
 pub fn encode(source: &[u8], out: &mut [u8], level: u8, table: &mut Table) -> Option<usize> {
     let mut sink = Sink { out, used: 0 };
     let anchor = match source {
         [first, rest @ ..] if source.len() > 2 * TAIL && source[..rest.len()] == *rest => {
-            // All bytes alike, as the upper bytes of numbers often are.
+            // All bytes are equal, as the upper bytes of numbers often are.
             sink.literals(&[*first])?;
             sink.copy(source.len() - 2, 1)?;
             source.len() - 1
@@ -188,7 +187,7 @@ pub fn encode(source: &[u8], out: &mut [u8], level: u8, table: &mut Table) -> Op
     Some(sink.used)
 }
 
-/// Find and emit matches; returns where the final literals begin.
+/// Find and emit matches; return where the final literals start.
 fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut Sink<'_>) -> Option<usize> {
     let shift = 32 - effort.hash_bits;
     let (slots, base) = table.prepare(effort.hash_bits, source.len());
@@ -198,7 +197,7 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
     let probe = (source.len() / 4).clamp(384, 8192);
     let mut probed = effort.worth >= 100;
     let (mut anchor, mut at) = (0, 1);
-    let mut misses = 1usize << effort.patience;
+    let mut misses = 1usize << effort.skip_shift;
     slots[hash(four(source, 0))] = base as u32;
     while at < limit {
         if at >= probe && !probed {
@@ -207,8 +206,8 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
                 if source.len() < SEVERAL * probe {
                     return None;
                 }
-                // What follows may be another plane, of another kind: go on in long steps.
-                misses = LONG_STEP << effort.patience;
+                // Another plane, of another kind, may follow: continue in long steps.
+                misses = LONG_STEP << effort.skip_shift;
             }
         }
         let sequence = four(source, at);
@@ -217,7 +216,7 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
         *slot = (base + at) as u32;
         // Older than this source, or too far: `distance` reaches before its first byte.
         if distance > at.min(FARTHEST) || four(source, at - distance) != sequence {
-            at += misses >> effort.patience;
+            at += misses >> effort.skip_shift;
             misses += 1;
             continue;
         }
@@ -229,7 +228,7 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
             at += 1;
             continue;
         }
-        misses = 1 << effort.patience;
+        misses = 1 << effort.skip_shift;
         sink.literals(&source[anchor..at - back])?;
         sink.copy(length + back, distance)?;
         at += length;
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_decodes_again() {
+    fn encoded_data_decode_again() {
         for level in [1, 3, 5, 7, 9] {
             for length in [0, 1, 2, 3, 25, 31, 32, 33, 100, 1000, 40_000, 200_000] {
                 round_trip(&vec![7; length], level);

@@ -1,6 +1,5 @@
-//! The copy at the heart of every LZ77 decoder: bytes of the output again, from a distance
-//! that may be shorter than the copy. Fast without `unsafe`: by steps of constant size, which
-//! compile to one load and one store.
+//! The copy of LZ77 decoders: earlier bytes of the output again, from a distance that may be shorter
+//! than the copy. Fast without `unsafe`: steps of constant size compile to one load and one store.
 
 /// Bytes per step.
 pub const WIDE: usize = 16;
@@ -11,7 +10,7 @@ pub fn repeat(out: &mut [u8], at: usize, distance: usize, length: usize) {
     if at + length + 2 * WIDE > out.len() {
         return repeat_tail(out, at, distance, length);
     }
-    // Whole steps from here on: what is written too much is overwritten later.
+    // Whole steps from here on: bytes behind the copy are overwritten later.
     if distance >= 2 * WIDE && length > WIDE {
         if length > LONG_RUN && distance >= length {
             return out.copy_within(at - distance..at - distance + length, at);
@@ -36,8 +35,8 @@ pub fn repeat(out: &mut [u8], at: usize, distance: usize, length: usize) {
     }
 }
 
-/// Eight bytes that continue what repeats with a `distance` below eight, and how many of
-/// them are whole repetitions.
+/// Eight bytes that continue a repetition with a `distance` below eight, and how many of them are
+/// whole repetitions.
 #[inline(always)]
 fn cycle(out: &[u8], at: usize, distance: usize) -> ([u8; 8], usize) {
     const STEPS: [usize; 8] = [8, 8, 8, 6, 8, 5, 6, 7];
@@ -65,7 +64,7 @@ fn copy_steps<const N: usize>(out: &mut [u8], at: usize, distance: usize, length
 /// The same near the end of the output, where whole steps do not fit.
 #[cold]
 fn repeat_tail(out: &mut [u8], at: usize, distance: usize, length: usize) {
-    // What is there repeats with the distance, so the source can be twice as long each time.
+    // The output repeats with the distance, so that the source can be twice as long each time.
     let (mut done, mut source) = (0, distance);
     while done < length {
         let step = source.min(length - done);
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_distance_and_length_repeats_what_is_there() {
+    fn every_distance_and_length_repeats_the_output() {
         for distance in 1..80 {
             for length in [1, 2, 7, 15, 16, 17, 31, 33, 64, 127, 129, 300] {
                 for room in [0, 1, 15, 16, 31, 32, 100] {

@@ -1,5 +1,5 @@
-//! One compressed stream, by name of its format. Knows the codec crates; knows nothing of
-//! blocks or chunks. Output is bounded by the slice that is handed in, always.
+//! One compressed stream, by the name of its format. Knows the codec crates; knows nothing of
+//! blocks or chunks. Output is always bounded by the slice that is passed.
 
 use crate::chunk::codecs::blosclz;
 use crate::chunk::codecs::lz4::{self, lookup};
@@ -11,7 +11,7 @@ use lzzzz::lz4::Compressor as Lz4Encoder;
 use std::sync::Mutex;
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, InBuffer, OutBuffer, ResetDirective};
 
-/// What codecs keep between calls on one thread. Built when first needed.
+/// The state of codecs that a thread keeps between calls. Built when first needed.
 #[derive(Default)]
 pub struct Codecs {
     zstd_decoder: Option<DCtx<'static>>,
@@ -26,8 +26,8 @@ pub struct Codecs {
 
 /// A dictionary made ready for one codec at one level.
 pub enum Primer<'a> {
-    /// An encoder that has read the dictionary and encodes nothing; those that do look into
-    /// it. Only attaching it needs the lock.
+    /// An encoder that has read the dictionary and encodes nothing; encoders attach it. Only attaching
+    /// needs the lock.
     Lz4(Mutex<Box<Lz4Encoder<'static>>>),
     Lz4Hc(&'a [u8]),
     Zstd(CDict<'static>),
@@ -55,7 +55,7 @@ impl<'a> Primer<'a> {
 }
 
 /// Make a dictionary of at most `room` bytes from samples that lie one behind the other;
-/// empty when there is nothing to learn.
+/// empty when training fails.
 pub fn train(samples: &[u8], sizes: &[usize], room: usize) -> Vec<u8> {
     let mut dictionary = vec![0; room];
     let made = zstd_safe::train_from_buffer(&mut dictionary[..], samples, sizes).unwrap_or(0);
@@ -114,7 +114,7 @@ impl Codec {
     }
 }
 
-/// A codec that makes one stream of a whole chunk, with what its encoder is told.
+/// A codec that makes one stream of a whole chunk, with the parameters of its encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
     /// With the decoded size in front, as a little-endian u32.
@@ -130,15 +130,15 @@ pub enum Whole {
     },
 }
 
-/// Bytes that all streams of a chunk refer to as if they came before them.
+/// Bytes that all streams of a chunk refer to as if they lay in front of each.
 pub struct Dictionary<'a> {
     content: &'a [u8],
-    /// As Zstandard wants it.
+    /// Digested for Zstandard.
     digest: Option<DDict<'static>>,
 }
 
 impl<'a> Dictionary<'a> {
-    /// Parse what lies behind the block starts: the size, then the dictionary.
+    /// Parse the bytes behind the block starts: the size, then the dictionary.
     pub fn parse(bytes: &'a [u8], format: StreamFormat) -> Outcome<Self> {
         let Some((size, rest)) = bytes.split_first_chunk::<4>() else {
             return corrupt!("Blosc chunk: its dictionary lies behind the chunk's end");
@@ -171,14 +171,14 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_07_MAGIC: [u8; 4] = [0x27, 0xb5, 0x2f, 0xfd];
 /// The most bytes that one block of Zstandard holds.
 const ZSTD_FULL_BLOCK: u32 = 128 << 10;
-/// Up to this level nothing is done about where blocks end. Zstandard 1.5.7 looks for better
-/// places inside of full blocks, and only of those; at fast levels that takes a fifth of the time.
+/// Up to this level blocks end where they are full. Zstandard 1.5.7 searches full blocks, and only
+/// those, for better places to end; at fast levels that takes a fifth of the time.
 const ZSTD_UNSPLIT: i32 = 4;
 /// Zstandard decodes in steps of this size: a shorter prefix costs as much.
 const ZSTD_STEP: usize = 128 << 10;
 
 impl Codecs {
-    /// The byte that a stream of `size` bytes repeats, when its form shows that at once.
+    /// The byte that a stream of `size` bytes repeats, when its form shows that it is a run.
     pub fn run(format: StreamFormat, stream: &[u8], size: usize) -> Option<u8> {
         match format {
             StreamFormat::Lz4 => lz4::run(stream, size),
@@ -192,8 +192,8 @@ impl Codecs {
         self.lz4_marks.capacity() * size_of::<lookup::Mark>()
     }
 
-    /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; false when
-    /// that would take longer than decoding it.
+    /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; return false when
+    /// that would take longer than decoding the stream.
     pub fn find(&mut self, stream: &[u8], positions: &[usize], out: &mut [u8]) -> Outcome<bool> {
         match lookup::find(stream, positions, &mut self.lz4_marks, out) {
             lookup::Found::All => Ok(true),
@@ -243,7 +243,7 @@ impl Codecs {
     }
 
     /// Decode at least the first `wanted` bytes of a stream that holds `out.len()` bytes;
-    /// what lies behind them in `out` is unspecified.
+    /// the bytes of `out` behind them are unspecified.
     pub fn decode_prefix(&mut self, format: StreamFormat, stream: &[u8], out: &mut [u8], wanted: usize) -> Outcome<()> {
         if wanted + wanted / 8 >= out.len() {
             return self.decode(format, stream, out);
@@ -295,7 +295,7 @@ impl Codecs {
         Some(output.pos())
     }
 
-    /// Decode a stream that stands for a whole chunk; it must fill `out` exactly.
+    /// Decode a stream that holds a whole chunk; it must fill `out` exactly.
     pub fn decode_whole(&mut self, whole: Whole, stream: &[u8], out: &mut [u8]) -> Outcome<()> {
         match whole {
             Whole::Lz4 { .. } => match stream.split_first_chunk::<4>() {
@@ -320,12 +320,12 @@ impl Codecs {
         }
     }
 
-    /// Room that suffices for `encode_whole`, whatever the input.
+    /// How many bytes suffice for `encode_whole`, for any input.
     pub fn most_encoded(size: usize) -> usize {
         size + size / 8 + 512
     }
 
-    /// Encode a whole chunk as one stream into `out`; how long it is.
+    /// Encode a whole chunk as one stream into `out`; return its length.
     pub fn encode_whole(&mut self, whole: Whole, source: &[u8], out: &mut [u8]) -> Outcome<usize> {
         let failed = || Error::new(Kind::Argument, format!("{whole:?} does not encode {} bytes", source.len()));
         match whole {
@@ -357,7 +357,7 @@ impl Codecs {
         }
     }
 
-    /// Encode `source` into `out`; the length used, or `None` when it does not fit.
+    /// Encode `source` into `out`; return the length, or `None` when it does not fit.
     pub fn encode(&mut self, codec: Codec, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
         match codec {
             Codec::BloscLz => blosclz::encode(source, out, level, &mut self.blosclz),
@@ -377,7 +377,7 @@ impl Codecs {
         encoder.compress(out, source, level).ok()
     }
 
-    /// The same as `encode` for a codec that knows the primer's dictionary.
+    /// The same as `encode`, with the dictionary of the primer.
     pub fn encode_with(&mut self, primer: &Primer<'_>, level: u8, source: &[u8], out: &mut [u8]) -> Option<usize> {
         match primer {
             Primer::Lz4(reader) => self.encode_primed_lz4(reader, level, source, out),
@@ -403,11 +403,11 @@ impl Codecs {
             Some(encoder) => encoder,
             None => Box::new(Lz4Encoder::new().ok()?),
         };
-        // The first forgets the stream before, the second holds for one stream.
+        // The first call forgets the stream before; the second one holds for one stream.
         encoder.attach_dict(None);
         encoder.attach_dict(Some(&mut *reader.lock().expect("no thread panics")));
         let used = encoder.next(source, out, 10 - i32::from(level)).ok()?;
-        // Only here: what a failure leaves behind is not specified.
+        // Only after success: the state of an encoder that failed is not specified.
         self.lz4_encoder = Some(encoder);
         Some(used)
     }
@@ -430,7 +430,7 @@ fn check_made(format: StreamFormat, stream: &[u8], made: Option<usize>, wanted: 
     }
 }
 
-/// One frame and nothing behind it, as every writer of Blosc makes it.
+/// Check that there is one frame and nothing behind it, as every writer of Blosc makes it.
 fn check_zstd_frame(stream: &[u8]) -> Outcome<()> {
     check_zstd_magic(stream)?;
     if zstd_safe::find_frame_compressed_size(stream) != Ok(stream.len()) {
@@ -449,17 +449,17 @@ fn check_zstd_magic(stream: &[u8]) -> Outcome<()> {
     }
 }
 
-/// libdeflate does at one level less what zlib does at this one, and faster.
+/// libdeflate compresses as well at one level less as zlib at this one, and faster.
 fn zlib_grade(level: u8) -> i32 {
     i32::from(level).max(2) - 1
 }
 
-/// C-Blosc's levels: every second of Zstandard's, the last one its strongest.
+/// The levels of C-Blosc: every second of Zstandard's, and its strongest for 9.
 fn zstd_level(level: u8) -> i32 {
     if level >= 9 { 22 } else { 2 * i32::from(level) - 1 }
 }
 
-/// A dictionary makes up for most of what a level brings; C-Blosc2 takes the first for all.
+/// A dictionary makes up for most of the gain of higher levels; C-Blosc2 uses level 1 for all.
 fn primed_zstd_level(level: u8) -> i32 {
     if level <= 5 { 1 } else { zstd_level(level) }
 }
@@ -473,7 +473,7 @@ fn decode_snappy(stream: &[u8], out: &mut [u8]) -> Option<usize> {
 }
 
 fn encode_snappy(source: &[u8], out: &mut [u8]) -> Option<usize> {
-    // The crate insists on room for the worst case, which a stream that pays never needs.
+    // The crate requires room for the worst case, which no stream that is kept needs.
     let packed = snap::raw::Encoder::new().compress_vec(source).ok()?;
     out.get_mut(..packed.len())?.copy_from_slice(&packed);
     Some(packed.len())
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn blocks_of_fast_levels_end_where_they_are_full() {
-        // Every 50 000 bytes something else begins: what a search for better places finds.
+        // Every 50 000 bytes another kind of data starts, which a search for better places finds.
         let source: Vec<u8> = (0..1_000_000u32)
             .map(
                 |i| if i / 50_000 % 2 == 0 { (i.wrapping_mul(2_654_435_761) >> 24) as u8 & 15 } else { (i >> 3) as u8 },

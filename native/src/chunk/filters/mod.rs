@@ -27,7 +27,7 @@ pub fn simd() -> &'static str {
     "none"
 }
 
-/// How far SIMD got: it did `done` items, plain code does the rest.
+/// Shuffle with vector instructions; return how many items are done. Plain code does the rest.
 #[allow(unused_variables)]
 fn shuffle_fast(items: &[u8], typesize: usize, planes: &mut [u8], stride: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -54,7 +54,7 @@ fn unshuffle_fast(planes: &[u8], stride: usize, typesize: usize, items: &mut [u8
     0
 }
 
-/// Spread `items` (whole items) over planes that lie `stride` bytes apart.
+/// Distribute `items` (whole items) over planes that lie `stride` bytes apart.
 pub fn shuffle(items: &[u8], typesize: usize, planes: &mut [u8], stride: usize) {
     let count = items.len() / typesize;
     if count == 0 {
@@ -94,7 +94,7 @@ pub fn unshuffle(planes: &[u8], stride: usize, typesize: usize, items: &mut [u8]
     }
 }
 
-/// One plane of a shuffled block, wherever its bytes are.
+/// One plane of a shuffled block.
 #[derive(Clone, Copy)]
 pub enum Plane<'a> {
     Bytes(&'a [u8]),
@@ -123,7 +123,7 @@ pub fn unshuffle_planes(planes: &[Plane<'_>], first: usize, items: &mut [u8]) {
     if done == count {
         return;
     }
-    // Byte by byte of the item: each plane is walked once.
+    // Byte by byte of the item: each plane is read once.
     for (byte, plane) in planes.iter().enumerate() {
         let column = items[done * typesize..count * typesize].iter_mut().skip(byte).step_by(typesize);
         for (offset, place) in column.enumerate() {
@@ -132,16 +132,16 @@ pub fn unshuffle_planes(planes: &[Plane<'_>], first: usize, items: &mut [u8]) {
     }
 }
 
-/// How many items of a block of `size` bytes are bitshuffled. Blosc 2 leaves those beyond a
-/// multiple of eight as they are (`partly`), Blosc 1 then leaves the whole block.
+/// How many items of a block of `size` bytes are bitshuffled. Blosc 2 does not shuffle those beyond a
+/// multiple of eight (`partly`); Blosc 1 then shuffles none of the block.
 pub fn bitshuffled_items(size: usize, typesize: usize, partly: bool) -> usize {
     let count = size / typesize;
     let whole = count - count % 8;
     if partly || whole == count { whole } else { 0 }
 }
 
-/// Spread the bits of `items` (a multiple of eight items) over rows, `rows` holding
-/// exactly as many bytes. `planes` is scratch of the same size.
+/// Distribute the bits of `items` (a multiple of eight items) over rows; `rows` has exactly as many
+/// bytes. `planes` is scratch of the same size.
 pub fn bitshuffle(items: &[u8], typesize: usize, planes: &mut [u8], rows: &mut [u8]) {
     let count = items.len() / typesize;
     assert!(count.is_multiple_of(8) && planes.len() >= items.len() && rows.len() >= items.len());
@@ -171,7 +171,7 @@ pub fn unbitshuffle(rows: &[u8], stride: usize, typesize: usize, planes: &mut [u
     unshuffle(planes, count, typesize, items);
 }
 
-/// Turn every group of eight bytes, seen as an 8 x 8 matrix of bits, on its diagonal.
+/// Transpose every group of eight bytes as an 8 x 8 matrix of bits.
 fn transpose_bits(bytes: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if avx2::available() {

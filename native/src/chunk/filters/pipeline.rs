@@ -1,12 +1,12 @@
-//! The filters of a chunk: what each does to a block, and how it is undone.
+//! The filter pipeline of a chunk: what each filter does to a block, and how it is undone.
 //!
-//! Knows the numbers that filters have and works on one block at a time; streams and chunks
-//! it does not know. Whatever makes no whole item stays as it is in every filter.
+//! Works on one block at a time and knows nothing of streams and chunks. Bytes that are no whole item
+//! stay unchanged in every filter.
 
 use crate::chunk::filters;
 use crate::error::{Error, Kind, Outcome, unsupported};
 
-/// As many filters as an extended header has room for.
+/// How many filters an extended header holds.
 pub const SLOTS: usize = 6;
 
 pub const SHUFFLE: u8 = 1;
@@ -20,18 +20,18 @@ pub const TRUNCATE_INTEGERS: u8 = 36;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Shuffle(u8),
-    /// The flag: items beyond a multiple of eight stay as they are (else the whole block does).
+    /// The flag: only items beyond a multiple of eight stay unchanged (else the whole block does).
     Bitshuffle(u8, bool),
     Delta(u8),
     Bytedelta(u8),
-    /// Items lose this many of their lowest bits. Nothing can undo that.
+    /// Items lose this many of their lowest bits, which cannot be undone.
     Truncate(u8, u8),
 }
 
 impl Step {
-    /// What undoes filter `id`; `None` when nothing has to be done.
+    /// Parse filter `id`, to be undone; `None` when nothing has to be done.
     fn parse(id: u8, meta: u8, typesize: usize, version: u8) -> Outcome<Option<Self>> {
-        // It comes from one byte, or was made to fit one.
+        // It was stored in one byte, or was made to fit one.
         let typesize = typesize as u8;
         let size = if meta == 0 { typesize } else { meta };
         Ok(match id {
@@ -44,7 +44,7 @@ impl Step {
         })
     }
 
-    /// What applies filter `id`, checked; `None` when nothing has to be done.
+    /// Check filter `id`, to be applied; `None` when nothing has to be done.
     fn build(id: u8, meta: u8, typesize: usize) -> Outcome<Option<Self>> {
         let wrong = |text: String| Err(Error::new(Kind::Argument, text));
         match id {
@@ -106,7 +106,7 @@ fn delta_word(typesize: u8) -> u8 {
     }
 }
 
-/// What has to be undone, first to last.
+/// Filters in the order in which they are undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     steps: [Step; SLOTS],
@@ -116,7 +116,7 @@ pub struct Pipeline {
 impl Pipeline {
     pub const EMPTY: Self = Self { steps: [Step::Delta(1); SLOTS], count: 0 };
 
-    /// From the filters in the order in which they were applied.
+    /// Parse filters in the order in which they were applied.
     pub fn parse(filters: &[(u8, u8)], typesize: usize, version: u8) -> Outcome<Self> {
         let mut pipeline = Self::EMPTY;
         for (id, meta) in filters.iter().rev() {
@@ -127,7 +127,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// The same for a writer: what cannot be applied is refused, and what loses precision kept.
+    /// The same for a writer: filters that cannot be applied are refused, and those that truncate are kept.
     pub fn build(filters: &[(u8, u8)], typesize: usize) -> Outcome<Self> {
         if filters.len() > SLOTS {
             return Err(Error::new(Kind::Argument, format!("{} filters are given, {SLOTS} fit", filters.len())));
@@ -153,7 +153,7 @@ impl Pipeline {
         self.steps().iter().any(|step| matches!(step, Step::Delta(_)))
     }
 
-    /// Whether what comes back is not what went in.
+    /// Whether decoded items differ from the encoded ones.
     pub fn truncates(&self) -> bool {
         self.steps().iter().any(|step| matches!(step, Step::Truncate(..)))
     }
@@ -163,14 +163,14 @@ impl Pipeline {
         self.count += 1;
     }
 
-    /// Take the first step away.
+    /// Remove the first step.
     pub fn pop(&mut self) {
         self.steps.copy_within(1.., 0);
         self.count -= 1;
     }
 
-    /// Whether `undo` begins in its second buffer, so as to end in the first.
-    pub fn begins_aside(&self) -> bool {
+    /// Whether `undo` starts in its second buffer, so that it ends in the first.
+    pub fn starts_in_second(&self) -> bool {
         self.steps().iter().filter(|step| step.moves()).count() % 2 == 1
     }
 
@@ -197,11 +197,11 @@ impl Pipeline {
         here
     }
 
-    /// Undo all steps on the block in `block` (or in `aside`, see `begins_aside`); the result
+    /// Undo all steps on the block in `block` (or in `second`, see `starts_in_second`); the result
     /// is in `block`. `reference` is the first block with everything undone, `None` for the
     /// first block itself. `planes` is scratch, and all have the same size.
-    pub fn undo(&self, block: &mut [u8], aside: &mut [u8], planes: &mut [u8], reference: Option<&[u8]>) {
-        let (mut here, mut there) = if self.begins_aside() { (aside, block) } else { (block, aside) };
+    pub fn undo(&self, block: &mut [u8], second: &mut [u8], planes: &mut [u8], reference: Option<&[u8]>) {
+        let (mut here, mut there) = if self.starts_in_second() { (second, block) } else { (block, second) };
         for step in self.steps() {
             match *step {
                 Step::Delta(word) => undelta(here, word.into(), reference),
@@ -230,8 +230,8 @@ impl Pipeline {
 }
 
 /// Undo delta: each word of the first block was combined with the one before it, those of
-/// other blocks with the first block's, by exclusive or. Bytes that make no word are as
-/// they were.
+/// other blocks with the first block's, by exclusive or. Bytes that make no word are
+/// unchanged.
 fn undelta(block: &mut [u8], word: usize, reference: Option<&[u8]>) {
     let whole = block.len() / word * word;
     match (reference, word) {
@@ -270,7 +270,7 @@ fn unbytedelta(block: &mut [u8], size: usize) {
     block.chunks_exact_mut(each).take(size).for_each(filters::running_sum);
 }
 
-/// Apply delta to the whole words of `from`; how many bytes that are.
+/// Apply delta to the whole words of `from`; return how many bytes that are.
 fn delta(from: &[u8], to: &mut [u8], word: usize, reference: Option<&[u8]>) -> usize {
     let whole = from.len() / word * word;
     let head = whole.min(word);
@@ -339,9 +339,9 @@ mod tests {
                     for reference in [None, Some(&reference[..])] {
                         let plain = sample(length);
                         let mut block = applied(filters, typesize, &plain, reference);
-                        let mut aside = block.clone();
+                        let mut second = block.clone();
                         let pipeline = Pipeline::parse(filters, typesize, 5).unwrap();
-                        pipeline.undo(&mut block, &mut aside, &mut vec![0; length], reference);
+                        pipeline.undo(&mut block, &mut second, &mut vec![0; length], reference);
                         assert_eq!(block, plain, "{filters:?}, typesize {typesize}, {length} bytes");
                     }
                 }

@@ -1,1 +1,1 @@
-"""Codecs of Blosc in pure Python, for what no dependency decodes."""
+"""Codecs in pure Python, for the streams that no dependency decodes."""

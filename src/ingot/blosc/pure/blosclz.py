@@ -1,9 +1,7 @@
-"""BloscLZ, the codec that only Blosc has, in pure Python.
+"""BloscLZ, the codec that only Blosc has, in pure Python: plain, not fast.
 
-Knows its byte stream, both ways; plain, not fast. Refuses to know about chunks and blocks.
-
-A stream is a sequence of operations. The upper three bits of an operation's first byte tell them
-apart (in the very first byte of a stream they are ignored: it is always a literal run)::
+A stream is a sequence of operations. The upper three bits of the first byte of an operation give
+its kind (in the very first byte of a stream they are ignored: it is always a literal run)::
 
     000 nnnnn                         n + 1 literal bytes follow
     lll ooooo [255 … e] c             copy l + 2 bytes, l in 1..6; for l = 7: 9 + the sum of 255 … e
@@ -26,7 +24,7 @@ _TAIL = 12
 
 
 def encode(data: bytes) -> bytes:
-    """Compress ``data`` into one stream; it may come out longer than the data.
+    """Compress ``data`` into one stream, which may be longer than the data.
 
     >>> encode(b"abcd" * 100)
     b'\\x03abcd\\xe0\\xffx\\x03\\x0babcdabcdabcd'
@@ -62,7 +60,7 @@ def decode(stream: bytes, nbytes: int) -> bytes:
 
 
 def _decode(stream: bytes, nbytes: int) -> bytearray:
-    """Carry out all operations; an IndexError means that the stream is cut off."""
+    """Return what all operations write; an IndexError means that the stream is cut off."""
     output = bytearray()
     control = stream[0] & 31
     position = 1
@@ -86,7 +84,7 @@ def _decode(stream: bytes, nbytes: int) -> bytearray:
 
 
 def _parse_match(stream: bytes, control: int, position: int) -> tuple[int, int, int]:
-    """Return length, distance and the position behind the operation."""
+    """Return length, distance and the position after the operation."""
     length = (control >> 5) + 2
     if length == _LONG_MATCH:
         while stream[position] == 255:

@@ -1,8 +1,7 @@
-"""The two entropy codes of Zstandard, in pure Python: FSE and Huffman, decoding only.
+"""The entropy codes of Zstandard, FSE and Huffman, decoding only, in pure Python.
 
-Knows how their tables are described and how a stream of bits is read by them, the last bit first.
-Refuses to know what the symbols stand for. Plain, not fast. Streams that end too early raise
-``IndexError``; descriptions that cannot be raise ``CorruptionError``.
+Tables are parsed from their descriptions in a frame, and streams of bits are read from their end.
+Streams that end too early raise ``IndexError``; impossible descriptions raise ``CorruptionError``.
 """
 
 from collections.abc import Sequence
@@ -10,16 +9,16 @@ from dataclasses import dataclass
 
 from ingot.errors import CorruptionError
 
-__all__ = ["Bits", "StateTable", "SymbolTable"]
+__all__ = ["BitReader", "StateTable", "SymbolTable"]
 
 _LARGEST_WEIGHT_ACCURACY = 6
 _LONGEST_CODE = 11
 
 
-class Bits:
-    """A stream of bits that is read from its end; behind a last 1 that only marks the end.
+class BitReader:
+    """A stream of bits that is read from its end, which a 1 bit marks.
 
-    >>> bits = Bits(bytes([0b0110_1001, 0b0000_0101]))
+    >>> bits = BitReader(bytes([0b0110_1001, 0b0000_0101]))
     >>> bits.read(2), bits.read(3), bits.left
     (1, 3, 5)
     """
@@ -33,7 +32,7 @@ class Bits:
         self.left = 8 * len(data) - 9 + data[-1].bit_length()
 
     def peek(self, count: int) -> int:
-        """Return the next bits without taking them; before the first bit there are zeros."""
+        """Return the next bits without consuming them; zeros beyond the first bit."""
         at = self.left - count
         if at < 0:
             stored = self._at(0, self.left) if self.left > 0 else 0
@@ -41,7 +40,7 @@ class Bits:
         return self._at(at, count)
 
     def read(self, count: int) -> int:
-        """Take the next bits; ``left`` becomes negative when there were not so many."""
+        """Return the next bits; ``left`` becomes negative when there are not enough."""
         value = self.peek(count)
         self.left -= count
         return value
@@ -53,7 +52,7 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class StateTable:
-    """A table of FSE: for every state its symbol, and where the next bits lead from it.
+    """An FSE table: for every state its symbol, and the bits and base of the next state.
 
     >>> StateTable.build((16, 15, -1), 5).symbols.count(0)
     16
@@ -66,12 +65,12 @@ class StateTable:
 
     @classmethod
     def repeat(cls, symbol: int) -> "StateTable":
-        """Return the table that knows one symbol and needs no bits for it."""
+        """Return the table of a single symbol, which takes no bits."""
         return cls(0, (symbol,), (0,), (0,))
 
     @classmethod
     def build(cls, counts: Sequence[int], accuracy: int) -> "StateTable":
-        """Spread the symbols over the states; a count of -1 stands for less than one."""
+        """Return the table for the counts of the symbols; -1 stands for less than one."""
         size = 1 << accuracy
         symbols = [0] * size
         following = [max(count, 1) for count in counts]
@@ -131,7 +130,7 @@ class StateTable:
             raise IndexError
         return cls.build(counts, accuracy), end
 
-    def step(self, state: int, bits: Bits) -> int:
+    def step(self, state: int, bits: BitReader) -> int:
         """Return the state that follows."""
         return self.bases[state] + bits.read(self.widths[state])
 
@@ -180,14 +179,14 @@ class SymbolTable:
                 if own == weight:
                     symbols += [symbol] * (1 << weight - 1)
                     lengths += [width + 1 - weight] * (1 << weight - 1)
-        # Two codes at least have the full length, or the table would be shorter.
+        # At least two codes have the full length, otherwise the table would be shorter.
         if weights.count(1) < 2 or len(symbols) != 1 << width:
             raise CorruptionError("Zstandard: the weights of a Huffman table do not add up")
         return cls(width, tuple(symbols), tuple(lengths))
 
     def decode(self, data: bytes, count: int) -> bytes:
-        """Decode exactly ``count`` symbols out of all of ``data``."""
-        bits = Bits(data)
+        """Decode exactly ``count`` symbols, which take all of ``data``."""
+        bits = BitReader(data)
         output = bytearray()
         for _ in range(count):
             index = bits.peek(self.width)
@@ -199,9 +198,9 @@ class SymbolTable:
 
 
 def _parse_weights(data: bytes) -> list[int]:
-    """Read the weights that FSE has compressed; two states take turns."""
+    """Return the weights that FSE has compressed, by two states that alternate."""
     table, start = StateTable.parse(data, 0, 255, _LARGEST_WEIGHT_ACCURACY)
-    bits = Bits(data[start:])
+    bits = BitReader(data[start:])
     one, other = bits.read(table.accuracy), bits.read(table.accuracy)
     weights: list[int] = []
     while bits.left >= 0:

@@ -1,7 +1,6 @@
-"""Repeated stretches of bytes, as LZ77 coders want them.
+"""The search for matches of LZ77 coders: byte sequences that occurred before.
 
-Knows how to find them in reasonable time and bounded memory. Refuses to know how a coder writes
-them down. For the pure-Python codecs only: plain greedy search, one candidate per position.
+The search is greedy, with one candidate per position, in bounded memory.
 """
 
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ _PATIENCE = 5
 
 
 def find_matches(data: bytes, window: int, tail: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ``(start, length, distance)`` of stretches that occurred before, in order, disjoint.
+    """Yield ``(start, length, distance)`` of all matches, in order and disjoint.
 
     No match is shorter than 4 bytes, reaches back further than ``window`` or touches the last
     ``tail`` bytes.
@@ -32,7 +31,7 @@ def find_matches(data: bytes, window: int, tail: int) -> Iterator[tuple[int, int
             seen.clear()
         seen[key] = position
         if earlier is None or position - earlier > window:
-            # Where nothing matches, look at fewer and fewer positions.
+            # Where nothing matches, try fewer and fewer positions.
             position += 1 + (misses >> _PATIENCE)
             misses += 1
         else:
@@ -43,7 +42,7 @@ def find_matches(data: bytes, window: int, tail: int) -> Iterator[tuple[int, int
 
 
 def _common_length(data: bytes, earlier: int, later: int, stop: int) -> int:
-    """Count the equal bytes from two positions on, by steps that double and then halve."""
+    """Return the number of equal bytes from two positions on, by steps that double, then halve."""
     length, step = _LEAST, 16
     while step:
         end = later + length + step

@@ -1,8 +1,8 @@
-"""Snappy's raw block format, in pure Python.
+"""Snappy's raw block format, in pure Python: plain, not fast.
 
-Knows the byte stream, both ways; plain, not fast. Refuses to know Snappy's framing format, which
-Blosc never uses. A block is the decoded length as a little-endian base-128 number, then elements,
-told apart by the lower two bits of their first byte::
+Blosc never uses Snappy's framing format, so it is not here. A block is the decoded length as a
+little-endian base-128 number, then elements, whose kind is in the lower two bits of their first
+byte::
 
     nnnnnn00 [length]        literals: n + 1 for n < 60, else length + 1 in n - 59 bytes
     ooolll01 o               copy l + 4 bytes from o back, 11 bits, the upper three first
@@ -20,7 +20,7 @@ _FURTHEST = 0xFFFF
 
 
 def encode(data: bytes) -> bytes:
-    """Compress ``data`` into one block; it may come out longer than the data.
+    """Compress ``data`` into one block, which may be longer than the data.
 
     >>> encode(b"abcd" * 10)
     b'(\\x0cabcd\\x8e\\x04\\x00'
@@ -61,7 +61,7 @@ def decode(block: bytes, nbytes: int) -> bytes:
 
 
 def _decode(block: bytes, position: int, nbytes: int) -> bytearray:
-    """Carry out all elements; an IndexError means that the block is cut off."""
+    """Return what all elements write; an IndexError means that the block is cut off."""
     output = bytearray()
     while position < len(block):
         tag = block[position]
@@ -100,7 +100,7 @@ def _parse_literal_length(block: bytes, code: int, position: int) -> tuple[int, 
 
 
 def _parse_copy(block: bytes, tag: int, position: int) -> tuple[int, int, int]:
-    """Return length, distance and the position behind the element."""
+    """Return length, distance and the position after the element."""
     if tag & 3 == 1:
         return (tag >> 2 & 7) + 4, (tag >> 5) << 8 | block[position], position + 1
     width = 2 if tag & 3 == 2 else 4

@@ -1,28 +1,28 @@
-"""Zstandard frames that need a dictionary, decoded in pure Python (RFC 8878).
+"""Zstandard frames with a dictionary, decoded in pure Python (RFC 8878).
 
-Knows the frame, its blocks and both kinds of dictionaries: trained ones, and plain bytes. Refuses
-to compress, and to be fast: frames without a dictionary go to the library of numcodecs, which
-takes none. The frame has been walked over before and its checksum, if there is one, is compared
-after (both by ``ingot.blosc.streams``). Goes by the RFC where
-the library lets damage pass: a stream of literals must end with its last bit, and a match reaches
-the content of a dictionary, not the tables in front of it.
+Dictionaries are trained ones or plain bytes. Frames without a dictionary are decoded by numcodecs,
+which supports no dictionaries. ``ingot.blosc.streams`` checks the structure of a frame before, and
+its checksum afterwards.
+
+This decoder follows the RFC where the library accepts damage: a stream of literals must end with
+its last bit, and a match reaches the content of a dictionary, not the tables before it.
 """
 
 from dataclasses import dataclass, field
 
-from ingot.blosc.pure.fse import Bits, StateTable, SymbolTable
+from ingot.blosc.pure.fse import BitReader, StateTable, SymbolTable
 from ingot.errors import CorruptionError
 
-__all__ = ["Prior", "decode"]
+__all__ = ["ZstdDictionary", "decode"]
 
 _DICTIONARY_MAGIC = bytes.fromhex("37 a4 30 ec")
 _FIRST_OFFSETS = (1, 4, 8)
 _LARGEST_BLOCK = 128 << 10
-# Of two GiB, as much as the library ever takes.
+# A window of 2 GiB, the most that the library accepts.
 _LARGEST_WINDOW_EXPONENT = 21
 
-# Every table by its place in the modes byte: largest symbol, largest accuracy, the accuracy and
-# the counts that hold where a block describes none.
+# The tables in the order of the modes byte: literal lengths, offsets, match lengths. Each has the
+# counts and the accuracy for blocks that describe none, a largest symbol and a largest accuracy.
 _LITERAL_COUNTS = (4, 3, *[2] * 11, *[1] * 3, *[2] * 9, 3, 2, *[1] * 5, *[-1] * 4)
 _OFFSET_COUNTS = (*[1] * 6, *[2] * 3, *[1] * 15, *[-1] * 5)
 _MATCH_COUNTS = (1, 4, 3, *[2] * 6, *[1] * 37, *[-1] * 7)
@@ -49,10 +49,10 @@ _MATCH_BASES = _bases(3, _MATCH_WIDTHS)
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
-    """What a decoder knows before the first block: bytes, tables, offsets.
+class ZstdDictionary:
+    """A parsed dictionary: the bytes, tables and offsets in use before the first block.
 
-    >>> Prior.parse(b"any bytes are a dictionary").number
+    >>> ZstdDictionary.parse(b"any bytes are a dictionary").number
     0
     """
 
@@ -63,7 +63,7 @@ class Prior:
     offsets: tuple[int, ...] = _FIRST_OFFSETS
 
     @classmethod
-    def parse(cls, dictionary: bytes) -> "Prior":
+    def parse(cls, dictionary: bytes) -> "ZstdDictionary":
         """Read a dictionary: a trained one by its magic number, otherwise plain bytes."""
         if dictionary[:4] != _DICTIONARY_MAGIC or len(dictionary) < 8:
             return cls(dictionary)
@@ -75,9 +75,9 @@ class Prior:
             ) from None
 
     @classmethod
-    def _parse_trained(cls, dictionary: bytes) -> "Prior":
+    def _parse_trained(cls, dictionary: bytes) -> "ZstdDictionary":
         literals, at = SymbolTable.parse(dictionary, 8)
-        # Described in another order than everywhere else: offsets, matches, literals.
+        # Here the order is offsets, match lengths, literal lengths.
         tables: list[StateTable | None] = [None, None, None]
         for kind in (1, 2, 0):
             tables[kind], at = StateTable.parse(dictionary, at, *_BOUNDS[kind])
@@ -100,19 +100,19 @@ def decode(frame: bytes, nbytes: int, dictionary: bytes) -> bytes:
     b'abcdefghij'
     """
     try:
-        prior = Prior.parse(dictionary)
-        decoder = _Decoder(prior, nbytes, bytearray(prior.content), prior.literals)
-        decoder.tables, decoder.offsets = list(prior.tables), list(prior.offsets)
+        parsed = ZstdDictionary.parse(dictionary)
+        decoder = _FrameDecoder(parsed, nbytes, bytearray(parsed.content), parsed.literals)
+        decoder.tables, decoder.offsets = list(parsed.tables), list(parsed.offsets)
         return decoder.decode(frame)
     except IndexError:
         raise CorruptionError(f"Zstandard: the frame of {len(frame)} bytes is cut off") from None
 
 
 @dataclass(slots=True)
-class _Decoder:
-    """The state that blocks of one frame hand on: output, tables, recent offsets."""
+class _FrameDecoder:
+    """The state that passes from block to block of a frame: output, tables, recent offsets."""
 
-    prior: Prior
+    dictionary: ZstdDictionary
     nbytes: int
     output: bytearray
     literals: SymbolTable | None
@@ -145,10 +145,10 @@ class _Decoder:
                         f"Zstandard: a block holds {len(self.output) - before} bytes, "
                         f"the most is {self.largest}"
                     )
-        decoded = len(self.output) - len(self.prior.content)
+        decoded = len(self.output) - len(self.dictionary.content)
         if decoded != self.nbytes:
             raise CorruptionError(f"Zstandard: the frame holds {decoded}, {self.nbytes} are due")
-        return bytes(self.output[len(self.prior.content) :])
+        return bytes(self.output[len(self.dictionary.content) :])
 
     def _skip_header(self, frame: bytes) -> int:
         descriptor = frame[4]
@@ -160,14 +160,14 @@ class _Decoder:
         at = 5 + 1 - single
         width = (0, 1, 2, 4)[descriptor & 3]
         number = int.from_bytes(frame[at : at + width], "little")
-        if number and number != self.prior.number:
+        if number and number != self.dictionary.number:
             raise CorruptionError(
-                f"Zstandard: the frame wants dictionary {number}, this is {self.prior.number}"
+                f"Zstandard: the frame wants dictionary {number}, this is {self.dictionary.number}"
             )
         return at + width + (single, 2, 4, 8)[descriptor >> 6]
 
     def _append(self, data: bytes) -> None:
-        if len(self.output) - len(self.prior.content) + len(data) > self.nbytes:
+        if len(self.output) - len(self.dictionary.content) + len(data) > self.nbytes:
             raise CorruptionError(f"Zstandard: the frame holds more than {self.nbytes} bytes")
         self.output += data
 
@@ -207,10 +207,10 @@ class _Decoder:
         return _decode_streams(self.literals, body[width:end], size, streams), end
 
     def _decode_sequences(self, body: bytes, position: int, count: int, literals: bytes) -> int:
-        """Carry out all sequences; return how many literals they took."""
+        """Append what all sequences write; return how many literals they took."""
         position = self._parse_tables(body, position)
         tables = [table for table in self.tables if table is not None]
-        bits = Bits(body[position:])
+        bits = BitReader(body[position:])
         states = [bits.read(table.accuracy) for table in tables]
         done = 0
         for number in range(count):
@@ -253,7 +253,7 @@ class _Decoder:
         return position
 
     def _choose_offset(self, value: int, run: int) -> int:
-        """Return the offset that ``value`` means, and remember it as the latest."""
+        """Return the offset that ``value`` stands for, and make it the most recent one."""
         if value > 3:
             self.offsets = [value - 3, *self.offsets[:2]]
             return value - 3
@@ -274,7 +274,7 @@ class _Decoder:
 
 
 def _window(octet: int) -> int:
-    """Return how far back the matches of a frame may reach, as one byte of its header says."""
+    """Return the window of a frame, which one byte of its header gives."""
     exponent, eighths = octet >> 3, octet & 7
     if exponent > _LARGEST_WINDOW_EXPONENT:
         raise CorruptionError(f"Zstandard: the frame wants a window of 2**{10 + exponent} bytes")

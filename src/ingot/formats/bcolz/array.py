@@ -1,16 +1,16 @@
 """The arrays of bcolz 1.x: a folder with two documents, and a file for each chunk.
 
-Knows the keys of an array (``meta/storage``, ``meta/sizes``, ``__attrs__``, ``data/__N.blp``), what
-opens when the documents are there, and the order in which a change reaches them. Refuses to know
-what the documents say and how a chunk is coded: `bcolz_metadata` and `superchunk` do.
+This module has the keys of an array (``meta/storage``, ``meta/sizes``, ``__attrs__``,
+``data/__N.blp``), opens and creates arrays, and orders the edits of a change. Documents are parsed
+and packed by `metadata`, chunk files by `chunk_file`.
 
-The number of rows in ``meta/sizes`` is what switches: chunks beyond it, and rows beyond it in the
-last chunk, do not count, so an append writes chunks first and the number last.
+The number of rows in ``meta/sizes`` is what a commit switches: chunks beyond it, and rows beyond it
+in the last chunk, do not count. An append writes chunks first and the number last.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +31,28 @@ from ingot.formats.bcolz.chunk_file import zone_in
 from ingot.formats.bcolz.metadata import (
     SIZES,
     STORAGE,
-    Metadata,
+    BcolzMetadata,
     Storage,
     check_stages,
     default_chunk,
     row_bytes,
 )
 from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
-from ingot.formats.keys import leaving, stored
+from ingot.formats.keys import stored, stored_difference
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = [
     "ATTRS",
+    "NO_ATTRS",
+    "ArrayDocuments",
+    "BcolzColumnMap",
     "BcolzMap",
-    "ColumnMap",
     "DamagedAttributes",
-    "Documents",
     "create_array",
     "design",
+    "document_extents",
     "open_array",
     "pack_attrs",
     "parse_attrs",
@@ -61,14 +63,15 @@ ATTRS: Final = "__attrs__"
 
 _OBJECT: Final = np.dtype(object)
 _KEEP: Final = ".keep"
+NO_ATTRS: Final = b"{}\n"
 
 
 @dataclass(frozen=True, slots=True)
 class BcolzMap:
-    """The chunks of one array: a file each, all of them there."""
+    """The chunks of one array, each in its own file; no chunk may be absent."""
 
     store: Store
-    metadata: Metadata
+    metadata: BcolzMetadata
     path: str = ""
 
     @property
@@ -78,15 +81,15 @@ class BcolzMap:
 
     @property
     def template(self) -> KeyTemplate:
-        """How keys follow from coordinates: by the first alone, the others are not cut."""
+        """How keys follow from coordinates: only the first axis has more than one chunk."""
         return KeyTemplate(f"{prefix(self.path)}data/__", suffix=".blp", leading=1)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where chunks lie: every one is a whole file, head and trailer included."""
+        """Return where chunks lie: each is a whole file, with head and trailer."""
         return Locations(self.template.keys(coords))
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the zone maps of chunks, b"" for those that have none."""
+        """Return the zone maps of chunks, b"" for chunks without one."""
         keys = [self.template.key((number,)) for number in numbers]
         found = self.store.read([Extent(key) for key in keys])
         zones = []
@@ -99,7 +102,7 @@ class BcolzMap:
         return zones
 
     def reopened(self, store: Store) -> "BcolzMap":
-        """Return the map of the same array as `store` has it now."""
+        """Return the map of the same array in its current state in `store`."""
         return replace(self, store=store, metadata=open_array(store, self.path).metadata)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
@@ -112,9 +115,9 @@ class BcolzMap:
         return Commit(publish=tuple(edits))
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
-        """Return the map with another number of rows; the number is what switches.
+        """Return the map with another number of rows; the commit switches by that number.
 
-        Whoever makes the array longer stores the chunks of all new rows before that.
+        Before the array grows, the caller stores the chunks of all new rows.
         """
         element = self.schema.shape[1:]
         if len(shape) != len(element) + 1 or (shape[0] and shape[1:] != element):
@@ -125,11 +128,11 @@ class BcolzMap:
         metadata = self.metadata.resized(shape[0])
         prepare: tuple[Edit, ...] = ()
         if metadata.storage is not self.metadata.storage:
-            # Only an array without rows has chunks of another length: nobody needs them yet.
+            # The length of chunks changes only while the array has no rows.
             prepare = (Put(self._key(STORAGE), metadata.storage.pack()),)
         publish = (Put(self._key(SIZES), metadata.pack_sizes()),)
         template = self.template
-        found = leaving(
+        found = stored_difference(
             self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
         )
         cleanup = tuple(Delete(template.key(coords)) for coords in found)
@@ -153,29 +156,31 @@ class BcolzMap:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnMap(BcolzMap):
-    """The chunks of a column that is opened without its table: its length is the table's."""
+class BcolzColumnMap(BcolzMap):
+    """The chunks of a column that was opened without its table, which owns its length."""
 
     @classmethod
-    def of(cls, chunks: BcolzMap) -> "ColumnMap":
-        """Return the same chunks as those of a column."""
+    def of(cls, chunks: BcolzMap) -> "BcolzColumnMap":
+        """Return the map of the same chunks as a column."""
         return cls(chunks.store, chunks.metadata, chunks.path)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
-        """Complain: the other columns would be left behind."""
+        """Raise `UnsupportedError`: the other columns would keep their length."""
         raise UnsupportedError(
             f"{self.store.location}: {self.path!r} is a column; open the table to change its length"
         )
 
     def removed(self) -> Commit:
-        """Complain: the table names it."""
+        """Raise `UnsupportedError`: the table would still name the column."""
         raise UnsupportedError(
             f"{self.store.location}: {self.path!r} is a column; open the table to drop it"
         )
 
 
 class DamagedAttributes(Mapping[str, Any]):
-    """Attributes that are lost, beside data that are not: whoever looks at them is told.
+    """Attributes whose document is damaged: every access raises the error of the parser.
+
+    The data of the array do not depend on them, so the array still opens.
 
     >>> DamagedAttributes(CorruptionError("__attrs__: the document is empty"))["units"]
     Traceback (most recent call last):
@@ -197,9 +202,8 @@ class DamagedAttributes(Mapping[str, Any]):
         raise self._error
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """What lies in a folder that may be an array: its documents, each None when absent."""
+class ArrayDocuments(NamedTuple):
+    """The documents in a folder that may be an array, each None when absent."""
 
     storage: bytes | None
     sizes: bytes | None
@@ -207,20 +211,25 @@ class Documents:
 
     @property
     def is_array(self) -> bool:
-        """Whether any of the two that make an array is there."""
+        """Whether one of the two documents that mark an array is present."""
         return self.storage is not None or self.sizes is not None
 
 
-def read_documents(store: Store, paths: Sequence[str]) -> list[Documents]:
-    """Return the documents of some folders, with one read."""
+def document_extents(paths: Sequence[str]) -> list[Extent]:
+    """Return where the documents of arrays lie, in the order of the fields of `ArrayDocuments`."""
     keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
-    # One byte more than allowed tells that a document is too long without reading all of it.
-    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
-    return [Documents(*found[at : at + 3]) for at in range(0, len(found), 3)]
+    # One byte more than allowed shows that a document is too long without reading all of it.
+    return [Extent(key, 0, json.LARGEST + 1) for key in keys]
 
 
-def open_array(store: Store, path: str = "", found: Documents | None = None) -> BcolzMap:
-    """Return the array at `path`; `found` are its documents, where they are known already."""
+def read_documents(store: Store, paths: Sequence[str]) -> list[ArrayDocuments]:
+    """Return the documents of some folders, by one read."""
+    found = store.read(document_extents(paths))
+    return [ArrayDocuments(*found[at : at + 3]) for at in range(0, len(found), 3)]
+
+
+def open_array(store: Store, path: str = "", found: ArrayDocuments | None = None) -> BcolzMap:
+    """Return the array at `path`; `found` are its documents, if they were read already."""
     if found is None:
         (found,) = read_documents(store, [path])
     storage, sizes = prefix(path) + STORAGE, prefix(path) + SIZES
@@ -232,7 +241,7 @@ def open_array(store: Store, path: str = "", found: Documents | None = None) -> 
         if found.sizes is None:
             raise CorruptionError(f"{sizes} is missing: the number of rows is lost")
         attrs = parse_attrs(found.attrs, f"{store.location}: {prefix(path)}{ATTRS}")
-        metadata = Metadata.parse(found.storage, found.sizes, attrs, (storage, sizes))
+        metadata = BcolzMetadata.parse(found.storage, found.sizes, attrs, (storage, sizes))
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
@@ -240,17 +249,17 @@ def open_array(store: Store, path: str = "", found: Documents | None = None) -> 
 
 
 def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
-    """Return the attributes of an ``__attrs__``; none when there is no such document.
+    """Return the attributes of an ``__attrs__``; an absent document has none.
 
     >>> parse_attrs(b'{"temp": 22.5, "limit": NaN}')
     {'temp': 22.5, 'limit': nan}
     """
-    if data is None:
+    if data is None or data == NO_ATTRS:
         return {}
     try:
-        return json.parse_object(data, where, bare_nan=True)
+        return json.parse_object(data, where, allow_nan=True)
     except (CorruptionError, FormatError) as error:
-        # bcolz empties the document before it writes it again, and the data need none.
+        # bcolz truncates the document before it rewrites it; a crash in between loses attributes.
         return DamagedAttributes(error)
 
 
@@ -260,11 +269,11 @@ def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
     >>> pack_attrs({"temp": 22.5})
     b'{"temp": 22.5}\\n'
     """
-    return json.pack_line(dict(attrs), ATTRS, bare_nan=True)
+    return json.pack_line(dict(attrs), ATTRS, allow_nan=True)
 
 
 def design(request: Request) -> ArraySchema:
-    """Return how an array will lie here: cut along its first axis only.
+    """Return the layout of a new array, which has chunks along its first axis only.
 
     >>> design(Request((10, 3), np.dtype("<f8"), np.float64(0))).chunks
     (43690, 3)
@@ -277,7 +286,7 @@ def design(request: Request) -> ArraySchema:
     blosc, quantize = check_stages(request.stages, ChunkSpec((rows,), dtype))
     auto = {"x_chunklen": "auto"} if request.chunks is None else {}
     storage = Storage(dtype, blosc, quantize, rows, request.fill, auto)
-    schema = Metadata.of(storage, shape, request.attrs).schema
+    schema = BcolzMetadata.of(storage, shape, request.attrs).schema
     size = rows * row_bytes(shape, dtype)
     if size > CHUNK_LIMIT:
         raise LimitError(f"chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
@@ -285,18 +294,18 @@ def design(request: Request) -> ArraySchema:
 
 
 def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[ArrayNode, Commit]:
-    """Return a new array, and the commit that makes it; its chunks are for others to store.
+    """Return a new array, and the commit that creates it, without any chunks.
 
-    What is returned is what opening will find: the metadata is read back from its bytes.
+    The array is the one that opening will return: its metadata is parsed from the new documents.
     """
     storage = Storage.of(schema).pack()
-    fresh = Metadata.of(Storage.parse(storage), schema.shape, schema.attrs)
+    fresh = BcolzMetadata.of(Storage.parse(storage), schema.shape, schema.attrs)
     sizes = fresh.pack_sizes()
     attrs = pack_attrs(schema.attrs)
-    metadata = Metadata.parse(storage, sizes, parse_attrs(attrs))
+    metadata = BcolzMetadata.parse(storage, sizes, parse_attrs(attrs))
     start = prefix(path)
     publish = (Put(start + STORAGE, storage), Put(start + ATTRS, attrs), Put(start + SIZES, sizes))
-    # A store has no empty folders, and bcolz opens no array without the folder of its chunks.
+    # Stores have no empty folders, and bcolz opens no array without a folder for its chunks.
     folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
     return ArrayNode(BcolzMap(store, metadata, path)), Commit(prepare=folder, publish=publish)
 

@@ -1,51 +1,72 @@
-"""The files of bcolz: a head of 16 bytes, one Blosc chunk, and the trailer that Ingot adds.
+"""Chunk files of bcolz: a head of 16 bytes, one Blosc chunk, and the trailer that Ingot adds.
 
-Knows what has to hold in such a file before its chunk is decoded, and that the last chunk of an
-array may hold more rows than count. Refuses to know where the files are, and what a row means.
+This module encodes and decodes chunk files, and checks a file before its chunk is decoded. The last
+chunk of an array may hold more rows than the array has. Python objects are pickled, one in each
+file. Where the files lie is not the concern of this module.
+
+The head is little-endian::
+
+    0   magic "blpk"            5   reserved, 3 bytes
+    4   version, u8: 1          8   number of chunks, i64: 1
 """
 
 import math
+import pickle
 import struct
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final, Self
+
+import numpy as np
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
-from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, NativeCoding
+from ingot.codecs.codec import (
+    CHUNK_LIMIT,
+    Array,
+    Buffer,
+    ChunkSpec,
+    CodecChain,
+    NativeCoding,
+    Serializer,
+)
 from ingot.codecs.zone_maps import zone_map_of
-from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.errors import CorruptionError, FormatError, UnsafeError, UnsupportedError
+from ingot.fields import FieldReader
 from ingot.formats import trailer
 
-__all__ = ["FRAME_BYTES", "ChunkFileChain", "pack_frame", "parse_frame", "zone_in"]
+__all__ = ["HEAD_BYTES", "ChunkFileChain", "PickledObject", "check_head", "pack_head", "zone_in"]
 
-FRAME_BYTES: Final = 16
-"""The bytes in front of the chunk."""
+HEAD_BYTES: Final = 16
+"""The size of the head, in bytes."""
 
-_FRAME: Final = struct.Struct("<4sB3xq")
+_HEAD: Final = struct.Struct("<4sB3xq")
 _MAGIC: Final = b"blpk"
 _VERSION: Final = 1
 
+# Python 2, on which bcolz 1.0 also ran, reads pickles up to this protocol.
+_PICKLE_PROTOCOL: Final = 2
 
-def pack_frame() -> bytes:
-    """Return the bytes in front of the chunk.
 
-    >>> pack_frame()
+def pack_head() -> bytes:
+    """Return the head of a chunk file.
+
+    >>> pack_head()
     b'blpk\\x01\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
     """
-    return _FRAME.pack(_MAGIC, _VERSION, 1)
+    return _HEAD.pack(_MAGIC, _VERSION, 1)
 
 
-def parse_frame(data: Buffer) -> None:
-    """Complain about bytes in front of a chunk that are not as they must be.
+def check_head(data: Buffer) -> None:
+    """Raise an error unless a chunk file begins with the expected head.
 
-    >>> parse_frame(b"blpk\\x02" + bytes(11))
+    >>> check_head(b"blpk\\x02" + bytes(11))
     Traceback (most recent call last):
     ingot.errors.UnsupportedError: super-chunk: version 2 is unknown
     """
-    if len(data) < FRAME_BYTES:
+    if len(data) < HEAD_BYTES:
         raise CorruptionError(
-            f"super-chunk: a head needs {FRAME_BYTES} bytes, {len(data)} are stored"
+            f"super-chunk: a head needs {HEAD_BYTES} bytes, {len(data)} are stored"
         )
-    magic, version, count = _FRAME.unpack_from(data)
+    magic, version, count = _HEAD.unpack_from(data)
     if magic != _MAGIC:
         raise FormatError(f"super-chunk: it begins with {magic!r}, not with {_MAGIC!r}")
     if version != _VERSION:
@@ -55,11 +76,11 @@ def parse_frame(data: Buffer) -> None:
 
 
 def zone_in(data: Buffer, number: int) -> bytes:
-    """Return the zone map in a whole file, the trailer checked; b"" when it has none."""
+    """Return the zone map of a whole chunk file, after checking its trailer; b"" without one."""
     view = memoryview(data)
-    parse_frame(view)
-    header, chunk = _chunk(view[FRAME_BYTES:])
-    rest = view[FRAME_BYTES + len(chunk) :]
+    check_head(view)
+    header, chunk = _chunk(view[HEAD_BYTES:])
+    rest = view[HEAD_BYTES + len(chunk) :]
     if not rest:
         return b""
     found = trailer.parse(rest)
@@ -69,9 +90,9 @@ def zone_in(data: Buffer, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFileChain(CodecChain):
-    """The chain of an array whose chunks lie in such files, rows along the first axis.
+    """The codec chain of an array in chunk files, with rows along the first axis.
 
-    `rows` is how many a full chunk has, `auto` that their number was nobody's wish.
+    `rows` is the number of rows of a full chunk; `auto` says that the format chose it.
 
     >>> chain = ChunkFileChain(rows=4)
     >>> chain.rows
@@ -82,23 +103,23 @@ class ChunkFileChain(CodecChain):
     auto: bool = False
 
     def encode(self, array: Array, number: int = 0) -> bytes:
-        """Return the bytes of a file."""
+        """Return a chunk file."""
         for stage in self.filters:
             array = stage.encode(array)
         chunk = CodecChain.encode(replace(self, filters=()), array)
         zone = zone_map_of(array)
         packed = b"" if zone is None else zone.pack(array.dtype)
         rows = array.shape[0] if array.ndim else 1
-        return pack_frame() + chunk + trailer.pack(chunk, number, rows, packed)
+        return pack_head() + chunk + trailer.pack(chunk, number, rows, packed)
 
     def decode(
         self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
     ) -> Array:
-        """Return the rows of a file, after everything it says has been compared."""
+        """Return the rows of a chunk file, after checking head, trailer and number of rows."""
         view = memoryview(data)
-        parse_frame(view)
-        header, chunk = _chunk(view[FRAME_BYTES:])
-        rest = view[FRAME_BYTES + len(chunk) :]
+        check_head(view)
+        header, chunk = _chunk(view[HEAD_BYTES:])
+        rest = view[HEAD_BYTES + len(chunk) :]
         rows = self._stored_rows(header, spec)
         if rest:
             found = trailer.parse(rest)
@@ -115,22 +136,22 @@ class ChunkFileChain(CodecChain):
         return out
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
-        """Return what the native kernel can do by itself."""
-        recipe = CodecChain.native_coding(self, spec)
-        if recipe is None or self.filters:
+        """Return the chain as the native kernel takes it; None when only Python can run it."""
+        coding = CodecChain.native_coding(self, spec)
+        if coding is None or self.filters:
             return None
-        return replace(recipe, framed=True)
+        return replace(coding, framed=True)
 
     @property
     def head_bytes(self) -> int:
-        """How many bytes stand in front of the Blosc chunk."""
-        return FRAME_BYTES
+        """The number of bytes before the Blosc chunk."""
+        return HEAD_BYTES
 
     def _stored_rows(self, header: ChunkHeader, spec: ChunkSpec) -> int:
-        """Return how many rows the chunk holds, or complain that they are not those that are due.
+        """Return the number of rows in the chunk; raise an error if the array cannot have them.
 
-        The last chunk of an array may hold more than count: rows that were cut off, or that were
-        written and never counted.
+        The last chunk may hold more rows than the array has: rows that were trimmed, or rows of an
+        append that was not committed.
         """
         wanted = spec.shape[0]
         size = math.prod(spec.shape[1:]) * spec.dtype.itemsize
@@ -146,8 +167,43 @@ class ChunkFileChain(CodecChain):
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class PickledObject(Serializer):
+    """The serializer of Python objects: a chunk is one pickled object.
+
+    Unpickling runs whatever code the bytes hold. The stage says so (`runs_code`), and the engine
+    refuses it unless the caller has allowed it. It is not in the registry of codecs, so that no
+    file can name it.
+    """
+
+    name: ClassVar[str] = "pickle"
+    runs_code: ClassVar[bool] = True
+
+    @classmethod
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise `UnsafeError`: a file cannot name this stage."""
+        raise UnsafeError(f"codec {cls.name!r} is refused: unpickling runs whatever a file holds")
+
+    def serialized_size(self, spec: ChunkSpec) -> None:
+        """Return None: the size depends on the object."""
+
+    def encode(self, array: Array) -> Buffer:
+        """Return the pickle of the only object."""
+        return pickle.dumps(array.reshape(-1)[0], _PICKLE_PROTOCOL)
+
+    def decode(self, data: Buffer, spec: ChunkSpec) -> Array:
+        """Return the object as an array of `spec`; text of Python 2 is read as Latin-1."""
+        array = np.empty(spec.shape, spec.dtype)
+        try:
+            array.reshape(-1)[0] = pickle.loads(data, encoding="latin1")
+        except Exception as error:
+            # A pickle can raise any exception.
+            raise CorruptionError(f"pickle: {type(error).__name__}: {error}") from error
+        return array
+
+
 def _chunk(view: memoryview) -> tuple[ChunkHeader, memoryview]:
-    """Return the chunk at the start of some bytes, and its header."""
+    """Return the header of the chunk at the start of `view`, and the chunk."""
     claim = int.from_bytes(view[12:HEADER_BYTES], "little")
     chunk = view[:claim] if HEADER_BYTES <= claim <= len(view) else view
     return ChunkHeader.parse(chunk), chunk

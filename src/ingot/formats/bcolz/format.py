@@ -1,23 +1,30 @@
-"""bcolz 1.x in a store: which of its datasets lies there, and how new ones are made.
+"""bcolz 1.x in a store: opening and creating its arrays and tables.
 
-Knows that a folder with ``__rootdirs__`` is a table and one with ``meta/sizes`` an array. Refuses
-to know either: `bcolz_array` and `bcolz_table` do.
+A folder with ``__rootdirs__`` is a table, a folder with ``meta/sizes`` an array, a folder with
+``shards.json`` a dataset in row shards. Each has its own module: `table`, `array`, `row_shards`.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ingot.errors import NotFoundError
-from ingot.formats.bcolz.array import ColumnMap, create_array, design, open_array, read_documents
+from ingot.formats import json
+from ingot.formats.bcolz.array import (
+    ATTRS,
+    ArrayDocuments,
+    BcolzColumnMap,
+    create_array,
+    design,
+    open_array,
+)
 from ingot.formats.bcolz.metadata import SIZES, STORAGE
 from ingot.formats.bcolz.row_shards import SHARDS, open_shards, shard_of
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
-    DATA,
     ROOTDIRS,
     create_table,
-    holds_column,
-    lies_in_data,
+    has_column,
+    is_data_layout,
     open_table,
 )
 from ingot.formats.format import (
@@ -26,19 +33,20 @@ from ingot.formats.format import (
     Kind,
     Recode,
     Request,
-    Signature,
     TableNode,
     TableSchema,
 )
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Commit, Extent, Store
 
 __all__ = ["BcolzFormat"]
 
+_DOCUMENTS: Final = (ROOTDIRS, SIZES, STORAGE, ATTRS)
+
 
 class BcolzFormat:
-    """bcolz 1.x, and its forebears carray and blz.
+    """bcolz 1.x, and its predecessors carray and blz.
 
     >>> from ingot.stores import MemoryStore
     >>> store = MemoryStore({
@@ -52,44 +60,51 @@ class BcolzFormat:
 
     name: ClassVar[str] = "bcolz"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
-    signature: ClassVar[Signature] = Signature(
-        markers=(ROOTDIRS, SIZES, STORAGE, SHARDS), looks=lies_in_data
-    )
     settings: ClassVar[tuple[str, ...]] = ()
-    marks: ClassVar[tuple[str, ...]] = (ROOTDIRS, SHARDS)
-    between: ClassVar[str | None] = DATA
 
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
         """Return the array or table at `path`."""
-        if store.size(prefix(path) + ROOTDIRS) is not None:
-            part = bool(path) and _is_column(store, path)
-            return TableNode(open_table(store, path, part=part))
-        (found,) = read_documents(store, [path])
-        if not found.is_array and store.size(prefix(path) + SHARDS) is not None:
+        wanted = [Extent(prefix(path) + name, 0, json.LARGEST + 1) for name in _DOCUMENTS]
+        documents = dict(zip(_DOCUMENTS, store.read(wanted), strict=True))
+        node = self.from_documents(store, path, documents)
+        if node is not None:
+            return node
+        if store.size(prefix(path) + SHARDS) is not None:
             return open_shards(store, path)
-        if not found.is_array and lies_in_data(store, path):
-            part = bool(path) and _is_column(store, path)
-            return TableNode(open_table(store, path, part=part))
-        if not found.is_array:
-            known = ", ".join(prefix(path) + mark for mark in self.signature.markers)
+        if not is_data_layout(store, path):
+            known = ", ".join(prefix(path) + mark for mark in (ROOTDIRS, SIZES, STORAGE, SHARDS))
             raise NotFoundError(f"{store.location}: none of {known}")
+        part = bool(path) and _is_column(store, path)
+        return TableNode(open_table(store, path, part=part))
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | TableNode | None:
+        """Return the array or table that documents describe; columns are read from the store."""
+        rootdirs, attrs = documents.get(ROOTDIRS), documents.get(ATTRS)
+        if rootdirs is not None:
+            part = bool(path) and _is_column(store, path)
+            return TableNode(open_table(store, path, part=part, found=(rootdirs, attrs)))
+        found = ArrayDocuments(documents.get(STORAGE), documents.get(SIZES), attrs)
+        if not found.is_array:
+            return None
         array = open_array(store, path, found)
         if path and _is_column(store, path):
-            return ArrayNode(ColumnMap.of(array))
+            return ArrayNode(BcolzColumnMap.of(array))
         return ArrayNode(array)
 
     def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether a store has a shard at a path, or a column, maybe in nested tables."""
+        """Return whether a store has a shard or a column at a path, also in nested tables."""
         return shard_of(store, path) == path or _is_column(store, path)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
-        """Return how an array will lie here: cut along its first axis only."""
+        """Return the layout of a new array, which has chunks along its first axis only."""
         return design(request)
 
     def create(
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[ArrayNode, Commit]:
-        """Return a new array, and the commit that makes it."""
+        """Return a new array, and the commit that creates it."""
         return create_array(store, schema, path)
 
     def create_table(
@@ -100,7 +115,7 @@ class BcolzFormat:
         path: str = "",
         **layout: Any,
     ) -> tuple[TableNode, Commit]:
-        """Return a new table, and the commit that makes it."""
+        """Return a new table, and the commit that creates it."""
         return create_table(store, schema, attrs, path)
 
     def split(self, node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
@@ -109,5 +124,5 @@ class BcolzFormat:
 
 
 def _is_column(store: Store, path: str) -> bool:
-    """Tell whether a path is that of a column of the table in a store, or of one of its shards."""
-    return holds_column(store, path, shard_of(store, path))
+    """Return whether a path is a column of the table in a store, or of one of its row shards."""
+    return has_column(store, path, shard_of(store, path))

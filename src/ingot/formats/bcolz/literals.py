@@ -1,7 +1,8 @@
 """Python literals in metadata: text, integers, and lists, tuples and dicts of them.
 
-Knows the few spellings that ``repr`` of a NumPy type is made of, Python 2's among them. Refuses
-everything else, and never hands the text to Python's own parser, whose depth a file could exhaust.
+This module parses the few literals that ``repr`` of a NumPy type consists of, those of Python 2
+included, and refuses everything else. It does not use Python's own parser, whose recursion a file
+could exhaust.
 """
 
 import re
@@ -42,14 +43,14 @@ def parse(text: str, where: str) -> Any:
     """
     if len(text) > _LONGEST:
         raise LimitError(f"{where}: {len(text)} characters, the limit is {_LONGEST}")
-    reader = _Reader(text, where)
+    reader = _LiteralReader(text, where)
     value = reader.value(0)
     reader.finish()
     return value
 
 
-class _Reader:
-    """Goes through a text, token by token."""
+class _LiteralReader:
+    """Parses the tokens of a text from left to right."""
 
     __slots__ = ("_at", "_text", "_where")
 
@@ -60,7 +61,7 @@ class _Reader:
 
     def value(self, depth: int) -> Any:
         if depth > _DEEPEST:
-            raise LimitError(f"{self._where}: more than {_DEEPEST} brackets in each other")
+            raise LimitError(f"{self._where}: brackets are nested more than {_DEEPEST} deep")
         token = self._take()
         if token["text"] is not None:
             return self._unescaped(token["text"][1:-1])
@@ -96,7 +97,7 @@ class _Reader:
         while not self._passes("}"):
             key = self.value(depth + 1)
             if not isinstance(key, str) or key in pairs:
-                raise self._wrong(f"{shown(key)} is no key, or stands twice")
+                raise self._wrong(f"{shown(key)} is no key, or is repeated")
             self._pass(":")
             pairs[key] = self.value(depth + 1)
             if not self._passes(","):

@@ -1,11 +1,11 @@
 """The two documents of a bcolz array, ``meta/storage`` and ``meta/sizes``.
 
-Knows them as functions from bytes to values and back, in all spellings of twelve years: those of
-carray and blz, list-valued defaults, switches for numbers. What they say beyond what is understood
-is kept and written again. Refuses to know where the documents lie.
+This module parses and packs them, in all spellings that bcolz, carray and blz have written:
+list-valued defaults, booleans for numbers. Unknown fields are kept and written again. Where the
+documents lie is not its concern.
 
-Only the shape in ``meta/sizes`` counts. The numbers of bytes beside it were never right in all
-versions, and are written as estimates.
+Only the shape in ``meta/sizes`` is used. The numbers of bytes beside it are not reliable in files
+of any version; they are written as estimates.
 """
 
 import math
@@ -21,20 +21,19 @@ from ingot.blosc.header import LARGEST_BLOCK
 from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Filter, Raw, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Quantize
-from ingot.dtypes import DType
+from ingot.dtypes import DType, zero
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import INT64, FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bcolz import types as bcolz_types
-from ingot.formats.bcolz.chunk_file import ChunkFileChain
-from ingot.formats.bcolz.pickles import Pickles
+from ingot.formats.bcolz.chunk_file import ChunkFileChain, PickledObject
 from ingot.formats.zarr import fills
 from ingot.schema import ArraySchema
 
 __all__ = [
     "SIZES",
     "STORAGE",
-    "Metadata",
+    "BcolzMetadata",
     "Storage",
     "check_stages",
     "default_chunk",
@@ -51,17 +50,17 @@ _FILL: Final = "x_fill"
 _BLOCKSIZE: Final = "x_blocksize"
 _MOST_DIGITS: Final = 300
 
-# Bytes of a chunk: what reads well as a whole, and what keeps large arrays in few files.
+# Sizes of chunks in bytes. Large arrays get larger chunks, up to the maximum, for fewer files.
 _LEAST_CHUNK: Final = 2**20
 _MOST_CHUNK: Final = 2**24
 _MOST_FILES: Final = 1024
-# A row is as dear as the block that it lies in; so short ones cost 5 % of space at the most.
+# Reading a row costs reading its block. Blocks this short cost at most 5 % more space.
 _BLOCK_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a ``meta/storage`` says: all of an array but its shape.
+    """The contents of a ``meta/storage``: everything about an array except its shape.
 
     >>> Storage.parse(b'''{"dtype": "int32", "cparams": {"shuffle": true, "clevel": 5},
     ...     "chunklen": 65536, "dflt": 0, "expectedlen": 100000}''').blosc.cname
@@ -77,13 +76,13 @@ class Storage:
 
     @classmethod
     def parse(cls, data: bytes, where: str = STORAGE) -> "Storage":
-        """Return what a document says, or complain."""
+        """Return the contents of a document."""
         return _parse_storage(bytes(data), where)
 
     @classmethod
     def of(cls, schema: ArraySchema) -> "Storage":
         """Return the storage of a new array."""
-        blosc, quantize = _spelled(schema)
+        blosc, quantize = _parameters_of(schema)
         dtype, chunklen = schema.dtype, schema.chunks[0]
         dflt = _pack_default(schema.fill, dtype)
         values: dict[str, Any] = {
@@ -108,22 +107,22 @@ class Storage:
 
     @property
     def auto(self) -> bool:
-        """Whether the length of chunks was nobody's wish."""
+        """Whether the format chose the length of chunks."""
         return self.document.get(_AUTO) == "auto"
 
     def pack(self) -> bytes:
-        """Return the document that `parse` reads back, with all keys it does not know."""
-        return json.pack_line(dict(self.document), STORAGE, bare_nan=True)
+        """Return the document that `parse` reads back, unknown fields included."""
+        return json.pack_line(dict(self.document), STORAGE, allow_nan=True)
 
-    def recut(self, chunklen: int) -> "Storage":
+    def with_chunklen(self, chunklen: int) -> "Storage":
         """Return the same storage with chunks of another length."""
         return replace(self, chunklen=chunklen, document={**self.document, "chunklen": chunklen})
 
     def chain(self) -> ChunkFileChain:
-        """Return how chunks are coded."""
+        """Return the codec chain of the chunks."""
         blosc = replace(self.blosc, typesize=bcolz_types.typesize(self.dtype))
         if self.dtype == _OBJECT:
-            return ChunkFileChain((), Pickles(), (blosc,))
+            return ChunkFileChain((), PickledObject(), (blosc,))
         filters: tuple[Filter, ...] = ()
         if self.quantize and self.dtype.kind == "f":
             filters = (Quantize(self.quantize, self.dtype, self.dtype),)
@@ -131,8 +130,8 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """All of an array: what its documents say, together."""
+class BcolzMetadata:
+    """The metadata of an array: the contents of both documents and its attributes."""
 
     storage: Storage
     sizes: Mapping[str, Any]
@@ -145,7 +144,7 @@ class Metadata:
         shape: tuple[int, ...],
         attrs: Mapping[str, Any],
         sizes: Mapping[str, Any] | None = None,
-    ) -> "Metadata":
+    ) -> "BcolzMetadata":
         """Return the metadata of an array of that shape."""
         rows = 1 if storage.dtype == _OBJECT else storage.chunklen
         cut = (rows, *(max(1, length) for length in shape[1:]))
@@ -159,7 +158,7 @@ class Metadata:
             padded=False,
             sparse=False,
         )
-        return cls(storage, _counted(sizes or {}, schema), schema)
+        return cls(storage, _update_sizes(sizes or {}, schema), schema)
 
     @classmethod
     def parse(
@@ -168,37 +167,29 @@ class Metadata:
         sizes: bytes,
         attrs: Mapping[str, Any],
         where: tuple[str, str] = (STORAGE, SIZES),
-    ) -> "Metadata":
-        """Return the metadata that two documents make; what does not fit together is an error."""
-        kept = Storage.parse(storage, where[0])
-        shape, counts = parse_sizes(sizes, where[1])
-        if math.prod(shape) * kept.dtype.itemsize > INT64:
-            raise FormatError(f"{where[1]}: shape {list(shape)} has more bytes than 64 bits count")
-        size = kept.chunklen * row_bytes(shape, kept.dtype)
-        if kept.dtype != _OBJECT and size > CHUNK_LIMIT:
-            raise LimitError(
-                f"{where[0]}: chunklen {kept.chunklen} makes chunks of {size} bytes, "
-                f"the limit is {CHUNK_LIMIT}"
-            )
-        return cls.of(kept, shape, attrs, counts)
+    ) -> "BcolzMetadata":
+        """Return the metadata in two documents; raise an error if they contradict each other."""
+        metadata = _parse_metadata(bytes(storage), bytes(sizes), where)
+        plain = type(attrs) is dict and not attrs
+        return metadata if plain else metadata.described(attrs)
 
-    def resized(self, rows: int) -> "Metadata":
+    def resized(self, rows: int) -> "BcolzMetadata":
         """Return the metadata of the same array with another number of rows.
 
-        While there are none, the length of chunks means nothing yet: where it was nobody's wish, it
-        is chosen anew for as many as there will be.
+        When an array without rows gets its first rows and the format chose the length of chunks, it
+        is chosen again for that number of rows.
         """
         old, element = self.schema.shape[0], self.schema.shape[1:]
         storage = self.storage
         if storage.auto and not old and storage.dtype != _OBJECT:
             best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
-            storage = storage if best == storage.chunklen else storage.recut(best)
+            storage = storage if best == storage.chunklen else storage.with_chunklen(best)
         if storage is not self.storage:
-            return Metadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
+            return BcolzMetadata.of(storage, (rows, *element), self.schema.attrs, self.sizes)
         schema = self.schema.resized((rows, *element))
-        return Metadata(storage, _counted(self.sizes, schema), schema)
+        return BcolzMetadata(storage, _update_sizes(self.sizes, schema), schema)
 
-    def described(self, attrs: Mapping[str, Any]) -> "Metadata":
+    def described(self, attrs: Mapping[str, Any]) -> "BcolzMetadata":
         """Return the metadata with other attributes."""
         return replace(self, schema=self.schema.described(attrs))
 
@@ -208,7 +199,7 @@ class Metadata:
 
 
 def parse_sizes(data: bytes, where: str = SIZES) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """Return the shape that a ``meta/sizes`` claims, and all it says.
+    """Return the shape that a ``meta/sizes`` claims, and all of its fields.
 
     >>> parse_sizes(b'{"shape": [100000], "nbytes": 400000, "cbytes": 266904}')[0]
     (100000,)
@@ -232,7 +223,7 @@ def row_bytes(shape: tuple[int, ...], dtype: DType) -> int:
 
 
 def default_chunk(rows: int, size: int) -> int:
-    """Return how many rows of `size` bytes a chunk has in an array of so many.
+    """Return the default length of chunks in an array of `rows` rows of `size` bytes.
 
     >>> default_chunk(0, 8), default_chunk(10**9, 8), default_chunk(10**6, 2**30)
     (131072, 1048576, 1)
@@ -243,50 +234,66 @@ def default_chunk(rows: int, size: int) -> int:
     return max(1, best // size)
 
 
+# Programs open the same array repeatedly, and columns of one table often have equal documents.
+@lru_cache(maxsize=1024)
+def _parse_metadata(storage: bytes, sizes: bytes, where: tuple[str, str]) -> BcolzMetadata:
+    kept = Storage.parse(storage, where[0])
+    shape, counts = parse_sizes(sizes, where[1])
+    if math.prod(shape) * kept.dtype.itemsize > INT64:
+        raise FormatError(f"{where[1]}: shape {list(shape)} has more bytes than 64 bits count")
+    size = kept.chunklen * row_bytes(shape, kept.dtype)
+    if kept.dtype != _OBJECT and size > CHUNK_LIMIT:
+        raise LimitError(
+            f"{where[0]}: chunklen {kept.chunklen} makes chunks of {size} bytes, "
+            f"the limit is {CHUNK_LIMIT}"
+        )
+    return BcolzMetadata.of(kept, shape, {}, counts)
+
+
 @lru_cache(maxsize=256)
 def _parse_storage(data: bytes, where: str) -> Storage:
-    values = json.parse_object(data, where, bare_nan=True)
-    claims = FieldReader(where, values)
-    dtype = bcolz_types.parse(claims.value("dtype"), f"{where}: dtype")
+    values = json.parse_object(data, where, allow_nan=True)
+    fields = FieldReader(where, values)
+    dtype = bcolz_types.parse(fields.value("dtype"), f"{where}: dtype")
     if not dtype.itemsize:
         raise FormatError(f"{where}: dtype {dtype} has items of 0 bytes")
-    chunklen = claims.integer("chunklen", low=1)
-    blosc, quantize = _parse_parameters(claims)
-    fill = _parse_fill(claims, dtype)
+    chunklen = fields.integer("chunklen", low=1)
+    blosc, quantize = _parse_parameters(fields)
+    fill = _parse_fill(fields, dtype)
     return Storage(dtype, blosc, quantize, chunklen, fill, values)
 
 
-def _parse_parameters(claims: FieldReader) -> tuple[Blosc, int]:
-    field = "cparams" if claims.value("cparams", None) is not None else "bparams"
-    values = claims.mapping(field)
+def _parse_parameters(fields: FieldReader) -> tuple[Blosc, int]:
+    field = "cparams" if fields.value("cparams", None) is not None else "bparams"
+    values = fields.mapping(field)
     if values is None:
-        raise FormatError(f"{claims.where}: cparams is missing")
-    inner = FieldReader(f"{claims.where}: {field}", values)
+        raise FormatError(f"{fields.where}: cparams is missing")
+    inner = FieldReader(f"{fields.where}: {field}", values)
     shuffle = inner.value("shuffle", 1)
     number = int(shuffle) if type(shuffle) is bool else inner.integer("shuffle", 1, high=2)
     cname = inner.text("cname", "blosclz")
     if cname not in CODECS:
         raise UnsupportedError(f"{inner.where}: cname {shown(cname)} is unknown")
     quantize = inner.integer("quantize", 0, high=_MOST_DIGITS)
-    blocksize = claims.integer(_BLOCKSIZE, 0, high=LARGEST_BLOCK)
+    blocksize = fields.integer(_BLOCKSIZE, 0, high=LARGEST_BLOCK)
     return Blosc(cname, inner.integer("clevel", 5, high=9), number, blocksize), quantize
 
 
-def _parse_fill(claims: FieldReader, dtype: DType) -> Any:
-    exact = claims.value(_FILL, None)
+def _parse_fill(fields: FieldReader, dtype: DType) -> Any:
+    exact = fields.value(_FILL, None)
     if exact is not None and dtype != _OBJECT:
-        return fills.parse(exact, dtype, f"{claims.where}: {_FILL}")
-    claim = claims.value("dflt", 0)
+        return fills.parse(exact, dtype, f"{fields.where}: {_FILL}")
+    claim = fields.value("dflt", 0)
     try:
         return _parse_default(claim, dtype, ())
     except (ValueError, TypeError, OverflowError):
         raise FormatError(
-            f"{claims.where}: dflt {shown(claim)} is no value of type {dtype}"
+            f"{fields.where}: dflt {shown(claim)} is no value of type {dtype}"
         ) from None
 
 
 def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
-    """Return the item that a default stands for; up to bcolz 1.0 it has the shape of a row."""
+    """Return the item of a ``dflt``; up to bcolz 1.0 it has the shape of a row."""
     if dtype == _OBJECT:
         return claim
     if isinstance(claim, list) and dtype.names is None:
@@ -295,7 +302,7 @@ def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
             raise ValueError
         return _parse_default(first, dtype, (*path, 0))
     if claim is None or claim == 0 or claim == "":
-        return fills.zero(dtype)
+        return zero(dtype)
     if dtype.names is not None:
         return _parse_structure(claim, dtype)
     if dtype.kind in "SV":
@@ -307,7 +314,7 @@ def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
 
 def _parse_structure(claim: Any, dtype: DType) -> Any:
     names = dtype.names or ()
-    # Beside a row of structures, a structure is a list as well.
+    # A structure is a list, and so is a row of structures.
     while isinstance(claim, list) and claim and isinstance(claim[0], list) and len(claim) == 1:
         claim = claim[0]
     if not isinstance(claim, list) or len(claim) != len(names):
@@ -328,7 +335,7 @@ def _parse_octets(claim: Any, dtype: DType) -> Any:
 
 
 def _pack_default(fill: Any, dtype: DType) -> Any:
-    """Return what bcolz makes of a fill value; 0 where it cannot make anything of it."""
+    """Return the ``dflt`` of a fill value; 0 where bcolz cannot spell it."""
     kind = dtype.kind
     if kind == "O" or kind in "cmM" or (kind == "f" and dtype.itemsize > 8):
         return 0
@@ -345,8 +352,8 @@ def _same(fill: Any, other: Any, dtype: DType) -> bool:
     return np.asarray(fill, dtype).tobytes() == np.asarray(other, dtype).tobytes()
 
 
-def _spelled(schema: ArraySchema) -> tuple[Blosc, int]:
-    """Return the codecs of an array as bcolz has them."""
+def _parameters_of(schema: ArraySchema) -> tuple[Blosc, int]:
+    """Return the parameters of Blosc and the number of digits to quantize to, 0 for none."""
     chain = schema.chain
     (blosc,) = chain.compressors
     assert isinstance(blosc, Blosc)
@@ -358,8 +365,8 @@ def _shuffle(blosc: Blosc) -> int:
     return ("none", "shuffle", "bitshuffle").index(blosc.native_coding().shuffle)
 
 
-def _counted(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:
-    """Return the sizes of an array of another shape: the bytes are an estimate."""
+def _update_sizes(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:
+    """Return ``meta/sizes`` for a shape; the numbers of bytes are estimates."""
     nbytes = schema.nbytes
     before, stored = sizes.get("nbytes"), sizes.get("cbytes")
     counts = type(before) is int and type(stored) is int
@@ -370,7 +377,7 @@ def _counted(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:
 
 
 def check_stages(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int]:
-    """Return the codecs that somebody wishes as bcolz has them, or complain that it has them not.
+    """Return requested codecs as `Blosc` and a number of digits; refuse what bcolz cannot store.
 
     >>> check_stages(None, ChunkSpec((1,), np.dtype("f8")))[0].cname
     'lz4'

@@ -1,26 +1,28 @@
-"""Splitting a bcolz dataset by rows into datasets of their own.
+"""Splits a bcolz dataset by rows into shards, each a dataset by itself.
 
-A chunk moves unchanged where a shard ends at the end of a chunk: only the number in its trailer is
-rewritten. Elsewhere the rows are encoded anew, by the function that the caller passes: formats move
-no array data. `row_shards` reads the shards as one dataset.
+Where a shard begins at the beginning of a chunk, chunks are copied; only the number in the trailer
+is rewritten. Elsewhere the rows are encoded again, by a function that the caller passes: formats
+move no array data. `row_shards` reads the shards as one dataset.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ingot.blosc.header import ChunkHeader
-from ingot.errors import CorruptionError
+from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats import trailer
 from ingot.formats.bcolz.array import ATTRS, BcolzMap, create_array, pack_attrs
-from ingot.formats.bcolz.chunk_file import FRAME_BYTES, pack_frame, parse_frame
-from ingot.formats.bcolz.row_shards import SHARDS, Shards, fitting_chunk, leaves, lengths
-from ingot.formats.bcolz.table import BcolzTable, create_table
+from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
+from ingot.formats.bcolz.row_shards import SHARDS, RowShards
+from ingot.formats.bcolz.table import BcolzTableMap, create_table
 from ingot.formats.format import Column, Recode, TableNode, TableSchema
+from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
 
-__all__ = ["split"]
+__all__ = ["fitting_chunk", "leaves", "shard_rows", "split"]
 
 _WINDOW: Final = 64
 
@@ -28,16 +30,63 @@ _WINDOW: Final = 64
 def split(node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
     """Yield the commits that store a dataset as `count` shards; the last one makes them visible.
 
-    Each shard is a dataset in a folder of its own, which bcolz opens as well.
+    Each shard is a dataset in its own folder, which bcolz opens as well.
     """
     columns = list(leaves(node))
     rows = columns[0][1].schema.shape[0] if columns else 0
     longest = max((chunks.schema.chunks[0] for _, chunks in columns), default=1)
-    parts = lengths(rows, longest, count)
+    parts = shard_rows(rows, longest, count)
     for number, length in enumerate(parts):
         start = sum(parts[:number])
-        yield from _shard(node, store, Shards.folder(number), start, length, parts, recode)
-    yield Commit(publish=(Put(SHARDS, Shards(parts).pack()),))
+        yield from _shard(node, store, RowShards.folder(number), start, length, parts, recode)
+    yield Commit(publish=(Put(SHARDS, RowShards(parts).pack()),))
+
+
+def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:
+    """Yield all arrays of a dataset, with the paths of their columns.
+
+    >>> list(leaves(TableNode(BcolzTableMap(None, {}, {}))))
+    []
+    """
+    if isinstance(node, TableNode):
+        for name, column in node.columns.items():
+            yield from leaves(column, prefix(path) + name)
+    elif isinstance(node.chunks, BcolzMap):
+        yield path, node.chunks
+    else:
+        name = f"column {path!r}" if path else "the array"
+        raise UnsupportedError(
+            f"{node.chunks.store.location}: {name} cannot be split into shards: it is in shards "
+            "already, or its format is not bcolz"
+        )
+
+
+def shard_rows(rows: int, chunk: int, count: int) -> tuple[int, ...]:
+    """Return the number of rows in each of `count` shards: whole chunks, distributed evenly.
+
+    >>> shard_rows(95, 10, 4), shard_rows(95, 50, 4), shard_rows(2, 10, 4)
+    ((30, 30, 20, 15), (23, 23, 23, 26), (1, 1, 0, 0))
+    """
+    chunks = -(-rows // chunk)
+    if chunks < count:
+        # There are fewer chunks than shards: shards get less than a chunk.
+        chunk = max(1, rows // count)
+        chunks = min(count, rows)
+    each, more = divmod(chunks, count)
+    starts = [min((each * n + min(n, more)) * chunk, rows) for n in range(count)]
+    return tuple(stop - start for start, stop in zip(starts, [*starts[1:], rows], strict=True))
+
+
+def fitting_chunk(chunk: int, rows: Sequence[int]) -> int:
+    """Return the largest length of chunks, up to `chunk`, that divides all shards but the last.
+
+    >>> fitting_chunk(10, (30, 30, 15)), fitting_chunk(8, (30, 30, 15))
+    (10, 6)
+    """
+    unit = math.gcd(*(length for length in rows[:-1]))
+    if unit == 0 or unit % chunk == 0:
+        return chunk
+    return next(length for length in range(min(chunk, unit), 0, -1) if unit % length == 0)
 
 
 def _shard(
@@ -49,14 +98,14 @@ def _shard(
     parts: Sequence[int],
     recode: Recode,
 ) -> Iterator[Commit]:
-    """Yield what makes one shard: its chunks, then the documents that make it one."""
+    """Yield the commits that store one shard: first its chunks, then its documents."""
     made: dict[str, ArraySchema] = {}
     for path, chunks in leaves(node):
         schema = _cut(chunks, length, fitting_chunk(chunks.schema.chunks[0], parts))
         made[path] = schema
         yield from _chunks(chunks, schema, store, f"{folder}/{path}".rstrip("/"), start, recode)
     if isinstance(node, TableNode):
-        assert isinstance(node.table, BcolzTable)
+        assert isinstance(node.table, BcolzTableMap)
         _, commit = create_table(store, _schemas(node, made, ""), node.attrs, folder)
         yield Commit(prepare=(*commit.edits, *_attrs(node, folder)))
     else:
@@ -64,7 +113,7 @@ def _shard(
 
 
 def _attrs(node: TableNode, folder: str) -> Iterator[Edit]:
-    """Yield the attributes of nested tables."""
+    """Yield the edits that store the attributes of nested tables."""
     for name, column in node.columns.items():
         if isinstance(column, TableNode):
             yield Put(f"{folder}/{name}/{ATTRS}", pack_attrs(column.attrs))
@@ -91,7 +140,7 @@ def _cut(chunks: BcolzMap, length: int, rows: int) -> ArraySchema:
 def _chunks(
     chunks: BcolzMap, schema: ArraySchema, store: Store, folder: str, start: int, recode: Recode
 ) -> Iterator[Commit]:
-    """Yield the chunks of one column of one shard, some at a time."""
+    """Yield the commits that store the chunks of one column of one shard, some at a time."""
     node, _ = create_array(store, schema, folder)
     target = node.chunks
     assert isinstance(target, BcolzMap)
@@ -110,7 +159,7 @@ def _chunks(
 def _moved(
     chunks: BcolzMap, target: BcolzMap, offset: int, numbers: Sequence[int]
 ) -> Iterator[Edit]:
-    """Yield the edits that store chunks as they are, under the numbers of the shard."""
+    """Yield the edits that copy chunks under their numbers in the shard."""
     keys = [chunks.template.key((number + offset,)) for number in numbers]
     found = chunks.store.read([Extent(key) for key in keys])
     for number, key, data in zip(numbers, keys, found, strict=True):
@@ -120,13 +169,13 @@ def _moved(
 
 
 def _renumbered(data: bytes, old: int, new: int) -> bytes:
-    """Return a file as that of another chunk; what it holds is checked as far as it can be."""
-    parse_frame(data)
-    end = FRAME_BYTES + int.from_bytes(data[FRAME_BYTES + 12 : FRAME_BYTES + 16], "little")
-    chunk, rest = data[FRAME_BYTES:end], data[end:]
+    """Return a chunk file with another number in its trailer, after checking the file."""
+    check_head(data)
+    end = HEAD_BYTES + int.from_bytes(data[HEAD_BYTES + 12 : HEAD_BYTES + 16], "little")
+    chunk, rest = data[HEAD_BYTES:end], data[end:]
     header = ChunkHeader.parse(chunk)
     if not rest:
         return data
     found = trailer.parse(rest)
     found.check(chunk, header, old)
-    return pack_frame() + chunk + trailer.pack(chunk, new, found.rows, found.zone)
+    return pack_head() + chunk + trailer.pack(chunk, new, found.rows, found.zone)

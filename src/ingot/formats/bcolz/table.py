@@ -1,15 +1,16 @@
 """The tables of bcolz 1.x: a folder with the names of the columns, and a folder for each column.
 
-Knows ``__rootdirs__``, where columns lie in the layouts of twelve years, and that a column may be a
-table itself. Refuses to know what an array is made of: `bcolz_array` does.
+This module parses and packs ``__rootdirs__``, and finds the folders of columns in all layouts that
+bcolz has used. A column may be a table itself. Arrays are handled by `array`.
 
-A column that bcolz cannot open would keep it from opening the table. Such columns are left out of
-``names``; ``x_names``, which bcolz does not look at, has them all.
+bcolz cannot open a table with a column that it cannot open. Such columns are left out of ``names``;
+``x_names``, which bcolz ignores, has them all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from ingot.errors import (
     CorruptionError,
@@ -24,28 +25,30 @@ from ingot.fields import FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bcolz.array import (
     ATTRS,
+    NO_ATTRS,
+    ArrayDocuments,
+    BcolzColumnMap,
     BcolzMap,
-    ColumnMap,
-    Documents,
     create_array,
+    document_extents,
     open_array,
     pack_attrs,
     parse_attrs,
     read_documents,
 )
-from ingot.formats.bcolz.metadata import SIZES
+from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata
 from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
+from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 
 __all__ = [
     "DATA",
     "ROOTDIRS",
-    "BcolzTable",
+    "BcolzTableMap",
     "create_table",
-    "holds_column",
-    "lies_in_data",
+    "has_column",
+    "is_data_layout",
     "open_table",
 ]
 
@@ -55,12 +58,12 @@ ROOTDIRS: Final = "__rootdirs__"
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
 _WIDEST: Final = 255
-# Names that something else in a table's folder has.
+# Names of other files in the folder of a table.
 _TAKEN: Final = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock"})
 
 
 @dataclass(frozen=True, slots=True)
-class BcolzTable:
+class BcolzTableMap:
     """The columns of one table, in their order."""
 
     store: Store
@@ -68,11 +71,11 @@ class BcolzTable:
     attrs: Mapping[str, Any]
     path: str = ""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """Where columns lie whose folder is not the one of their name."""
+    """The folders of columns whose folder is not called by their name."""
     document: Mapping[str, Any] = field(default_factory=dict)
-    """What ``__rootdirs__`` says."""
+    """The contents of ``__rootdirs__``."""
     part: bool = False
-    """Whether it is opened without the table that it is nested in, which has its length."""
+    """Whether it was opened without the table that it is nested in, which owns its length."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,49 +87,49 @@ class BcolzTable:
         """The length of all columns."""
         return next((_length(column) for column in self.columns.values()), 0)
 
-    def reopened(self, store: Store) -> "BcolzTable":
-        """Return the map of the same table as `store` has it now."""
+    def reopened(self, store: Store) -> "BcolzTableMap":
+        """Return the map of the same table in its current state in `store`."""
         return open_table(store, self.path, part=self.part)
 
-    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzTable, Commit]":
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzTableMap, Commit]":
         """Return the map with other attributes."""
         commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)),))
         return replace(self, attrs=attrs), commit
 
     def added(
         self, name: str, schema: ArraySchema | TableSchema, position: int | None = None
-    ) -> "tuple[BcolzTable, Column, Commit]":
-        """Return the map with one column more, at the end or at `position`."""
+    ) -> "tuple[BcolzTableMap, Column, Commit]":
+        """Return the map with one more column, at the end or at `position`."""
         _check_new(name, self.columns)
         folder = prefix(self.path) + name
-        column, edits = _created(self.store, schema, folder)
+        column, edits = _create_column(self.store, schema, folder)
         if self.columns and _length(column) != self.rows:
             raise ValueError(
                 f"column {name!r} has {_length(column)} rows, the table has {self.rows}"
             )
-        # What somebody left under that name is not part of the column.
+        # Files that another program left in the folder must not become part of the column.
         strays = tuple(Delete(key) for key in _keys(self.store, folder))
         items = list(self.columns.items())
         items.insert(len(items) if position is None else position, (name, column))
-        table, names = self._with(dict(items))
+        table, names = self._with_columns(dict(items))
         return table, column, Commit(prepare=(*strays, *edits), publish=(names,))
 
-    def dropped(self, name: str) -> "tuple[BcolzTable, Commit]":
+    def dropped(self, name: str) -> "tuple[BcolzTableMap, Commit]":
         """Return the map without a column; its folder is emptied."""
-        self._check_there(name)
+        self._check_exists(name)
         kept = {each: column for each, column in self.columns.items() if each != name}
         if self.part and not kept:
             raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
-        table, names = self._with(kept)
+        table, names = self._with_columns(kept)
         removed = tuple(Delete(key) for key in _keys(self.store, self._folder(name)))
         return table, Commit(publish=(names,), cleanup=removed)
 
-    def renamed(self, old: str, new: str) -> "tuple[BcolzTable, Mapping[str, str], Commit]":
-        """Return the map with a column under another name, and which keys become which.
+    def renamed(self, old: str, new: str) -> "tuple[BcolzTableMap, Mapping[str, str], Commit]":
+        """Return the map with a column under another name, and the old key of each new key.
 
-        They have both names until the document has the new one.
+        Until the document has the new name, the values exist under both keys.
         """
-        self._check_there(old)
+        self._check_exists(old)
         if old == new:
             return self, {}, Commit()
         _check_new(new, self.columns)
@@ -139,7 +142,7 @@ class BcolzTable:
             )
             for name, column in self.columns.items()
         }
-        table, names = self._with(columns)
+        table, names = self._with_columns(columns)
         cleanup = tuple(map(Delete, copies.values()))
         return table, copies, Commit(prepare=strays, publish=(names,), cleanup=cleanup)
 
@@ -152,7 +155,7 @@ class BcolzTable:
         start = prefix(self.path)
         commits = [_removed(column) for column in self.columns.values()]
         return Commit(
-            # Columns as well: without the document they might still make a table of their own.
+            # Columns are removed too: without the document, columns in ``data`` make a table.
             publish=(
                 Delete(start + ROOTDIRS),
                 Delete(start + ATTRS),
@@ -161,14 +164,14 @@ class BcolzTable:
             cleanup=tuple(edit for commit in commits for edit in commit.cleanup),
         )
 
-    def exchanged(self, name: str, column: Column) -> "BcolzTable":
-        """Return the map with a column as it has become."""
+    def exchanged(self, name: str, column: Column) -> "BcolzTableMap":
+        """Return the map with another state of a column."""
         return replace(self, columns={**self.columns, name: column})
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
-        """Return one commit of those of columns; the first column's length switches last.
+        """Return one commit for the commits of columns.
 
-        When the table gets shorter, it switches first.
+        The length of the first column switches last, or first when the table gets shorter.
         """
         order = [commits[name] for name in sorted(commits, key=self._position)]
         if not shrinking:
@@ -190,69 +193,83 @@ class BcolzTable:
     def _folder(self, name: str) -> str:
         return self.folders.get(name, prefix(self.path) + name)
 
-    def _check_there(self, name: str) -> None:
+    def _check_exists(self, name: str) -> None:
         if name not in self.columns:
             raise NotFoundError(f"{self.store.location}: no column {name!r} in {self.path!r}")
 
-    def _with(self, columns: Mapping[str, Column]) -> "tuple[BcolzTable, Put]":
-        """Return the map of other columns, and the edit of the document that names them."""
-        values = _named(columns, self.document)
+    def _with_columns(self, columns: Mapping[str, Column]) -> "tuple[BcolzTableMap, Put]":
+        """Return the map with other columns, and the edit of the document that names them."""
+        values = _name_columns(columns, self.document)
         folders = {name: at for name, at in self.folders.items() if name in columns}
         data = json.pack_line(values, ROOTDIRS)
         table = replace(self, columns=columns, folders=folders, document=values)
         return table, Put(prefix(self.path) + ROOTDIRS, data)
 
 
-def open_table(store: Store, path: str = "", depth: int = 0, *, part: bool = False) -> BcolzTable:
-    """Return the table at `path`; as a `part`, its columns cannot change their length."""
+def open_table(
+    store: Store,
+    path: str = "",
+    depth: int = 0,
+    *,
+    part: bool = False,
+    found: tuple[bytes | None, bytes | None] | None = None,
+) -> BcolzTableMap:
+    """Return the table at `path`; in a `part`, columns cannot change their length.
+
+    `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, if they were read
+    already.
+    """
     if depth > _DEEPEST:
-        raise LimitError(f"{store.location}: {path!r}: more than {_DEEPEST} tables in each other")
+        raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
     start = prefix(path)
     keys = start + ROOTDIRS, start + ATTRS
-    rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    if found is None:
+        rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    else:
+        rootdirs, attrs = found
     try:
         if rootdirs is not None:
-            values = json.parse_object(rootdirs, keys[0])
-            names = _parse_names(values, keys[0])
-        elif lies_in_data(store, path):
+            values, names = _parse_rootdirs(rootdirs, keys[0])
+        elif is_data_layout(store, path):
             values, names = {}, _folders(store, _data(store, path))
         else:
             raise NotFoundError(f"{store.location}: no {keys[0]}")
         columns, folders = _open_columns(store, path, names, values, depth)
-        _check_lengths(columns, path)
         if part:
             columns = {name: _as_part(column) for name, column in columns.items()}
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
     described = parse_attrs(attrs, f"{store.location}: {keys[1]}")
-    return BcolzTable(store, columns, described, path, folders, values, part)
+    return BcolzTableMap(store, columns, described, path, folders, values, part)
 
 
 def create_table(
     store: Store, schema: TableSchema, attrs: Mapping[str, Any], path: str = ""
 ) -> tuple[TableNode, Commit]:
-    """Return a new table, and the commit that makes it; naming the columns is what switches."""
+    """Return a new table, and the commit that creates it by naming the columns last."""
     columns: dict[str, Column] = {}
     edits: list[Edit] = []
     for name, each in schema.items():
         _check_new(name, columns)
-        columns[name], made = _created(store, each, prefix(path) + name)
+        columns[name], made = _create_column(store, each, prefix(path) + name)
         edits += made
     _check_lengths(columns, path)
     start, described = prefix(path), pack_attrs(attrs)
-    values = _named(columns, {})
+    values = _name_columns(columns, {})
     edits.append(Put(start + ATTRS, described))
     publish = (Put(start + ROOTDIRS, json.pack_line(values, ROOTDIRS)),)
-    table = BcolzTable(store, columns, parse_attrs(described), path, {}, values)
+    table = BcolzTableMap(store, columns, parse_attrs(described), path, {}, values)
     return TableNode(table), Commit(prepare=tuple(edits), publish=publish)
 
 
-def lies_in_data(store: Store, path: str = "", depth: int = 0) -> bool:
-    """Tell whether `path` is a table as the document of bcolz 1.x draws it: columns in ``data``.
+def is_data_layout(store: Store, path: str = "", depth: int = 0) -> bool:
+    """Return whether `path` is a table in the layout of bcolz's format document.
+
+    In that layout the folder has no ``__rootdirs__``, and columns lie in ``data``.
 
     >>> from ingot.stores import MemoryStore
-    >>> lies_in_data(MemoryStore({"data/price/meta/sizes": b""}))
+    >>> is_data_layout(MemoryStore({"data/price/meta/sizes": b""}))
     True
     """
     names = _folders(store, _data(store, path))
@@ -260,42 +277,42 @@ def lies_in_data(store: Store, path: str = "", depth: int = 0) -> bool:
         return False
     folder = prefix(_data(store, path)) + names[0]
     (found,) = read_documents(store, [folder])
-    return found.is_array or lies_in_data(store, folder, depth + 1)
+    return found.is_array or is_data_layout(store, folder, depth + 1)
 
 
-def holds_column(store: Store, path: str, table: str = "") -> bool:
-    """Tell whether a table has a folder for a column, maybe in nested tables.
+def has_column(store: Store, path: str, table: str = "") -> bool:
+    """Return whether `path` is the folder of a column of a table, also in nested tables.
 
     >>> from ingot.stores import MemoryStore
-    >>> holds_column(MemoryStore({"__rootdirs__": b'{"names": ["price"]}'}), "data/price")
+    >>> has_column(MemoryStore({"__rootdirs__": b'{"names": ["price"]}'}), "data/price")
     True
     """
-    for place in _column_places(store, table):
-        if path == place or (path.startswith(f"{place}/") and holds_column(store, path, place)):
+    for place in _column_folders(store, table):
+        if path == place or (path.startswith(f"{place}/") and has_column(store, path, place)):
             return True
     return False
 
 
-def _column_places(store: Store, table: str) -> Iterator[str]:
-    """Yield where the columns of a table may lie; nothing where no table is."""
+def _column_folders(store: Store, table: str) -> Iterator[str]:
+    """Yield the folders in which the columns of a table may lie; none if it is not a table."""
     key = prefix(table) + ROOTDIRS
     (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
     if data is not None:
         try:
             values = json.parse_object(data, key)
             for name in _parse_names(values, key):
-                yield from _places(table, name, values)
+                yield from _candidate_folders(table, name, values)
         except IngotError:
-            return  # Who opens the table itself is told what is wrong with it.
-    elif lies_in_data(store, table):
+            return  # Opening the table itself raises the error.
+    elif is_data_layout(store, table):
         folder = _data(store, table)
         yield from (f"{folder}/{name}" for name in _folders(store, folder))
 
 
 def _data(store: Store, path: str) -> str:
-    """Return where columns lie in that layout: in ``data``, and below a column beside each other.
+    """Return the folder of the columns in the layout without ``__rootdirs__``.
 
-    A nested column holds only folders.
+    That is ``data``; in a nested table, which holds only folders, it is the folder of the table.
     """
     inner = prefix(path) + DATA
     return inner if not path or _folders(store, inner) else path
@@ -306,29 +323,36 @@ def _folders(store: Store, path: str) -> tuple[str, ...]:
     return tuple(name[:-1] for name in names if not name.startswith("."))
 
 
+@lru_cache(maxsize=256)
+def _parse_rootdirs(data: bytes, where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the contents of a ``__rootdirs__``, and the names of all columns in it."""
+    values = json.parse_object(data, where)
+    return values, _parse_names(values, where)
+
+
 def _parse_names(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    claims = FieldReader(where, values)
-    names = _parse_list(claims, "names")
-    everything = _parse_list(claims, "x_names") if "x_names" in values else names
-    # Whoever adds a column without knowing of `x_names` puts it into `names` alone.
+    fields = FieldReader(where, values)
+    names = _parse_list(fields, "names")
+    everything = _parse_list(fields, "x_names") if "x_names" in values else names
+    # A program that does not know `x_names` adds a column to `names` only.
     return tuple(dict.fromkeys((*everything, *names)))
 
 
-def _parse_list(claims: FieldReader, key: str) -> tuple[str, ...]:
-    found = claims.value(key)
+def _parse_list(fields: FieldReader, key: str) -> tuple[str, ...]:
+    found = fields.value(key)
     if not isinstance(found, list):
-        raise claims.wrong(key, found, "a list of names")
+        raise fields.wrong(key, found, "a list of names")
     if len(found) > _MOST_COLUMNS:
         raise LimitError(
-            f"{claims.where}: {key} has {len(found)} entries, the most is {_MOST_COLUMNS}"
+            f"{fields.where}: {key} has {len(found)} entries, the most is {_MOST_COLUMNS}"
         )
     for name in found:
         if not isinstance(name, str):
-            raise FormatError(f"{claims.where}: {key} holds {shown(name)}, which is no name")
-        _check_name(name, claims.where)
+            raise FormatError(f"{fields.where}: {key} holds {shown(name)}, which is no name")
+        _check_name(name, fields.where)
     if len(set(found)) != len(found):
         twice = next(name for name in found if found.count(name) > 1)
-        raise FormatError(f"{claims.where}: {key} holds {shown(twice)} twice")
+        raise FormatError(f"{fields.where}: {key} holds {shown(twice)} twice")
     return tuple(found)
 
 
@@ -355,45 +379,95 @@ def _check_new(name: str, columns: Mapping[str, Column]) -> None:
 def _open_columns(
     store: Store, path: str, names: Sequence[str], values: Mapping[str, Any], depth: int
 ) -> tuple[dict[str, Column], dict[str, str]]:
-    """Return the columns, and the folders of those that do not lie where they lie today."""
+    """Return the columns, and the folders of columns that do not lie in the current layout.
+
+    All columns have one length.
+    """
+    for name in names if "dirs" in values else ():
+        # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
+        list(_candidate_folders(path, name, values))
+    places, batch = _column_reads(path, tuple(names))
+    found = store.read(batch)
+    parsed = _parse_arrays(places, tuple(found))
+    if parsed is not None:
+        maps = (BcolzMap(store, each, at) for each, at in zip(parsed, places, strict=True))
+        return dict(zip(names, map(ArrayNode, maps), strict=True)), {}
     columns: dict[str, Column] = {}
     folders: dict[str, str] = {}
-    candidates = [list(_places(path, name, values)) for name in names]
-    first = read_documents(store, [places[0] for places in candidates])
-    for name, places, found in zip(names, candidates, first, strict=True):
-        place = places[0]
-        column = _open_column(store, place, found, depth)
-        for place in places[1:] if column is None else ():
-            column = _open_column(store, place, None, depth)
+    for number, (name, place) in enumerate(zip(names, places, strict=True)):
+        documents = ArrayDocuments(*found[3 * number : 3 * number + 3])
+        column = _open_column(store, place, documents, depth)
+        others = list(_candidate_folders(path, name, values))[1:] if column is None else ()
+        for other in others:
+            column = _open_column(store, other, None, depth)
             if column is not None:
-                folders[name] = place
+                folders[name] = other
                 break
         if column is None:
-            raise CorruptionError(f"column {name!r}: nothing is stored in {places[0]!r}")
+            raise CorruptionError(f"column {name!r}: nothing is stored in {place!r}")
         columns[name] = column
+    _check_lengths(columns, path)
     return columns, folders
 
 
-def _places(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
+@lru_cache(maxsize=256)
+def _parse_arrays(
+    places: tuple[str, ...], found: tuple[bytes | None, ...]
+) -> tuple[BcolzMetadata, ...] | None:
+    """Return the metadata of columns that are all arrays of one length without attributes.
+
+    Most tables have such columns. The result is immutable, so tables that are opened again share
+    it. None for any other table, and for a table with a malformed document.
+    """
+    parsed: list[BcolzMetadata] = []
+    for number, place in enumerate(places):
+        storage, sizes, attrs = found[3 * number : 3 * number + 3]
+        if storage is None or sizes is None or attrs not in (None, NO_ATTRS):
+            return None
+        try:
+            parsed.append(
+                BcolzMetadata.parse(storage, sizes, {}, (f"{place}/{STORAGE}", f"{place}/{SIZES}"))
+            )
+        except IngotError:
+            return None
+    return tuple(parsed) if len({each.schema.shape[0] for each in parsed}) < 2 else None
+
+
+class _ColumnReads(NamedTuple):
+    """The folders of the columns of a table, and the batch that reads their documents."""
+
+    places: tuple[str, ...]
+    batch: Batch
+
+
+@lru_cache(maxsize=256)
+def _column_reads(path: str, names: tuple[str, ...]) -> _ColumnReads:
+    places = tuple(prefix(path) + name for name in names)
+    return _ColumnReads(places, Batch(document_extents(places)))
+
+
+def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
     start = prefix(path)
     yield start + name
     yield f"{start}{DATA}/{name}"
     dirs = values.get("dirs")
     place = dirs.get(name) if isinstance(dirs, dict) else None
     if isinstance(place, str):
-        # Written as it was given when the table was made: only the last part is still true.
+        # The path as it was when the table was created: only its last part is still valid.
         last = place.replace("\\", "/").rstrip("/").rpartition("/")[2]
         if last and last != name:
             _check_name(last, f"{start}{ROOTDIRS}: dirs")
             yield start + last
 
 
-def _open_column(store: Store, path: str, found: Documents | None, depth: int) -> Column | None:
+def _open_column(
+    store: Store, path: str, found: ArrayDocuments | None, depth: int
+) -> Column | None:
     if found is None:
         (found,) = read_documents(store, [path])
     if found.is_array:
         return ArrayNode(open_array(store, path, found))
-    if store.size(prefix(path) + ROOTDIRS) is not None or lies_in_data(store, path):
+    if store.size(prefix(path) + ROOTDIRS) is not None or is_data_layout(store, path):
         return TableNode(open_table(store, path, depth + 1))
     return None
 
@@ -401,8 +475,8 @@ def _open_column(store: Store, path: str, found: Documents | None, depth: int) -
 def _check_lengths(columns: Mapping[str, Column], path: str) -> None:
     lengths = {name: _length(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:10])
-        raise CorruptionError(f"table {path!r}: columns of different length: {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:10])
+        raise CorruptionError(f"table {path!r}: columns of different length: {listed}")
 
 
 def _length(column: Column) -> int:
@@ -411,7 +485,7 @@ def _length(column: Column) -> int:
     return column.chunks.schema.shape[0]
 
 
-def _created(
+def _create_column(
     store: Store, schema: ArraySchema | TableSchema, folder: str
 ) -> tuple[Column, tuple[Edit, ...]]:
     if isinstance(schema, ArraySchema):
@@ -421,8 +495,8 @@ def _created(
     return table, commit.edits
 
 
-def _named(columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document that names columns, in their order, with what else was in it."""
+def _name_columns(columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document that names columns, in their order; other fields are kept."""
     everything = list(columns)
     plain = [name for name in everything if _is_plain(columns[name])]
     values = {**old, "names": plain}
@@ -433,7 +507,7 @@ def _named(columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, A
 
 
 def _is_plain(column: Column) -> bool:
-    """Tell whether bcolz can open a column."""
+    """Return whether bcolz can open a column."""
     if not isinstance(column, ArrayNode):
         return False
     dtype = column.schema.dtype
@@ -451,10 +525,10 @@ def _keys(store: Store, folder: str) -> Iterator[str]:
 
 
 def _moved(column: Column, source: str, target: str) -> Column:
-    """Return a column after all that lies in one folder has moved to another."""
+    """Return a column whose files have moved from one folder to another."""
     if isinstance(column, TableNode):
         table = column.table
-        assert isinstance(table, BcolzTable)
+        assert isinstance(table, BcolzTableMap)
         columns = {name: _moved(each, source, target) for name, each in table.columns.items()}
         folders = {name: target + at.removeprefix(source) for name, at in table.folders.items()}
         path = target + table.path.removeprefix(source)
@@ -471,11 +545,11 @@ def _removed(column: Column) -> Commit:
 def _as_part(column: Column) -> Column:
     if isinstance(column, TableNode):
         table = column.table
-        assert isinstance(table, BcolzTable)
+        assert isinstance(table, BcolzTableMap)
         inner = {name: _as_part(each) for name, each in table.columns.items()}
         return TableNode(replace(table, columns=inner, part=True))
     assert isinstance(column.chunks, BcolzMap)
-    return ArrayNode(ColumnMap.of(column.chunks))
+    return ArrayNode(BcolzColumnMap.of(column.chunks))
 
 
 def _sizes_key(commit: Commit) -> str | None:

@@ -1,9 +1,9 @@
 """NumPy types as bcolz spells them: by ``str``, and for structures by ``repr``.
 
-Knows the names (``int32``, ``datetime64[ns]``), the type strings (``>i4``, ``|S7``) and the lists
-and dicts of fields that bcolz wrote and could not read again. A name without a byte order was
-written on a little-endian machine, as nearly all were: the files do not tell. Refuses to hand text
-from a file to NumPy.
+These are names (``int32``, ``datetime64[ns]``), type strings (``>i4``, ``|S7``), and the lists and
+dicts of fields that bcolz wrote but could not read. A name without a byte order is taken as
+little-endian: the files do not say, and nearly all machines were. Text from a file is never passed
+to NumPy.
 """
 
 import re
@@ -44,11 +44,11 @@ def parse(claim: object, where: str = "dtype") -> DType:
         raise FormatError(f"{where}: {shown(claim)} is no text")
     if claim[:1] in "[{":
         return _parse_fields(literals.parse(claim, where), where)
-    return dtypes.parse(_spelled(claim), where)
+    return dtypes.parse(_type_string(claim), where)
 
 
 def pack(dtype: DType) -> str:
-    """Return the spelling that `parse` reads back as `dtype`, and bcolz where it can.
+    """Return the spelling that `parse` reads back as `dtype`; bcolz reads it where it can.
 
     >>> pack(np.dtype("<i4")), pack(np.dtype(">i4")), pack(np.dtype("<U3"))
     ('int32', '>i4', '<U3')
@@ -66,7 +66,7 @@ def pack(dtype: DType) -> str:
 
 
 def typesize(dtype: DType) -> int:
-    """Return the item size that bcolz gives Blosc, and counts in when it reads a part of a chunk.
+    """Return the item size that bcolz passes to Blosc, and uses to read parts of a chunk.
 
     >>> typesize(np.dtype("S7")), typesize(np.dtype("U7")), typesize(np.dtype("f8"))
     (1, 4, 8)
@@ -78,8 +78,8 @@ def typesize(dtype: DType) -> int:
     return dtype.itemsize
 
 
-def _spelled(claim: str) -> str:
-    """Return a type string with a byte order for what bcolz spells by name."""
+def _type_string(claim: str) -> str:
+    """Return the type string, with a byte order, of a type that bcolz spells by name."""
     match = _NAME.fullmatch(claim)
     if match is None:
         return "|b1" if claim == "?" else claim
@@ -120,7 +120,7 @@ def _parse_member(claim: object, where: str) -> DType:
 
 def _structured(listed: list[Any], where: str) -> DType:
     fields = [
-        # The registry of spellings checks names, shapes and sizes; it takes lists, as JSON has.
+        # `ingot.dtypes` checks names, shapes and sizes; it takes the lists of JSON.
         [name, dtypes.pack(dtype) if dtype.subdtype is None else dtypes.pack(dtype.base), *rest]
         for name, dtype, *rest in (_flat_shape(field, where) for field in listed)
     ]
@@ -145,27 +145,31 @@ def _sub_array(dtype: DType, claim: object, where: str) -> DType:
     return field["item"]
 
 
-def _parse_offsets(fields: Mapping[str, Any], where: str) -> DType:
-    claims = FieldReader(where, fields)
-    size = claims.integer("itemsize", low=1, high=dtypes.LARGEST_ITEM)
-    offsets = claims.integers("offsets", low=0, most=2**16)
-    names, formats = claims.value("names"), claims.value("formats")
-    claims.flag("aligned", False)
-    claims.finish()
+def _parse_offsets(values: Mapping[str, Any], where: str) -> DType:
+    fields = FieldReader(where, values)
+    size = fields.integer("itemsize", low=1, high=dtypes.LARGEST_ITEM)
+    offsets = fields.integers("offsets", low=0, most=2**16)
+    names, formats = fields.value("names"), fields.value("formats")
+    fields.flag("aligned", False)
+    fields.finish()
     if not isinstance(names, list) or not isinstance(formats, list):
-        raise FormatError(f"{where}: names and formats are no lists")
+        raise FormatError(f"{where}: names and formats are not lists")
     if not len(names) == len(formats) == len(offsets):
-        raise FormatError(f"{where}: names, formats and offsets are not equally many")
+        raise FormatError(f"{where}: names, formats and offsets differ in length")
     types = [_parse_member(each, f"{where}: formats") for each in formats]
     end = 0
     for name, dtype, offset in sorted(
         zip(names, types, offsets, strict=True), key=lambda field: field[2]
     ):
         if not isinstance(name, str) or not name or dtype.hasobject or offset < end:
-            raise FormatError(f"{where}: the field {shown(name)} at {offset} cannot be one")
+            raise FormatError(
+                f"{where}: the field {shown(name)} at {offset} is invalid, or overlaps another"
+            )
         end = offset + dtype.itemsize
     if end > size or len(set(names)) != len(names):
-        raise FormatError(f"{where}: fields of {end} bytes in items of {size}, or of one name")
+        raise FormatError(
+            f"{where}: fields end at byte {end} of items of {size} bytes, or a name is repeated"
+        )
     return _made({"names": names, "formats": types, "offsets": offsets, "itemsize": size}, where)
 
 

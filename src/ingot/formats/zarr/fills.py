@@ -1,8 +1,8 @@
-"""Fill values as Zarr spells them in JSON.
+"""Fill values as Zarr version 2 spells them in JSON.
 
-Knows for every type how its one item that stands for cells never written is spelled, and accepts
-what writers have written over the years as long as it means one thing. Refuses to guess: a number
-that the type cannot hold, text of another length, are errors. A null reads as zero.
+This module parses and packs one item of any type. It accepts the spellings of all known writers
+where they are unambiguous, and refuses a number that the type cannot hold or bytes of a wrong
+length. A null reads as zero.
 """
 
 import base64
@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from ingot.dtypes import DType
+from ingot.dtypes import DType, zero
 from ingot.errors import FormatError
 from ingot.fields import shown
 
-__all__ = ["pack", "pack_bytes", "parse", "parse_bytes", "parse_row", "zero"]
+__all__ = ["pack", "pack_bytes", "parse", "parse_bytes", "parse_row"]
 
 _WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NOT_A_TIME: Final = -(2**63)
@@ -33,7 +33,7 @@ def parse(claim: object, dtype: DType, where: str = "fill_value") -> Any:
     Traceback (most recent call last):
     ingot.errors.FormatError: fill_value: 300 is no value of type uint8
     """
-    # Python takes 0 and false for equal; zero in any type is spelled 0 by many writers.
+    # Many writers spell the zero of any type as 0. In Python 0 == False, so the type is compared.
     if claim is None or (type(claim) is int and claim == 0):
         return zero(dtype)
     parsers = {"b": _flag, "i": _integer, "u": _integer, "f": _float, "c": _complex, "T": _text}
@@ -100,15 +100,6 @@ def parse_row(claim: object, dtype: DType, where: str = "fill_value") -> Any:
     for index, item in enumerate(claim):
         row[index] = parse(item, dtype, where)
     return row
-
-
-def zero(dtype: DType) -> Any:
-    """Return what memory full of zeros holds: 0, False, the epoch, empty text.
-
-    >>> zero(np.dtype("<U4")), zero(np.dtypes.StringDType())
-    (np.str_(''), '')
-    """
-    return np.zeros((), dtype)[()]
 
 
 def _flag(claim: object, dtype: DType) -> Any:

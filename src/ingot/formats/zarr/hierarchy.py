@@ -1,7 +1,4 @@
-"""All nodes of a hierarchy, one after the other.
-
-Knows how to walk from a node to all below it, and how they go together. Refuses to know any format.
-"""
+"""Walks and removals of whole hierarchies, for any format with groups."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +18,7 @@ def walk(format: Format, store: Store, path: str) -> Iterator[ArrayNode | GroupN
         try:
             node = format.open(store, place)
         except NotFoundError:
-            continue  # Gone since its group was listed.
+            continue  # Removed since its group was listed.
         if isinstance(node, GroupNode):
             waiting += (joined(place, name) for name in reversed(node.children))
         if isinstance(node, ArrayNode | GroupNode):
@@ -31,7 +28,7 @@ def walk(format: Format, store: Store, path: str) -> Iterator[ArrayNode | GroupN
 def removed(format: Format, store: Store, path: str, documents: Sequence[str]) -> Commit:
     """Return the commit that removes a node and all below it, at once.
 
-    `documents` are the names of those of a group. Copies of metadata are left to the caller.
+    `documents` are the names of a group's documents. Consolidated metadata is left to the caller.
     """
     edits: list[Edit] = []
     for node in walk(format, store, path):
@@ -39,10 +36,10 @@ def removed(format: Format, store: Store, path: str, documents: Sequence[str]) -
             edits += (edit for edit in node.chunks.removed().edits if isinstance(edit, Delete))
         else:
             edits += (Delete(prefix(node.path) + name) for name in documents)
-    # From the innermost out: what is still there, half way, lies in groups that are, too.
+    # Innermost first: if the removal is interrupted, remaining nodes still lie in groups.
     return Commit(publish=tuple(reversed(edits)))
 
 
 def path_of(node: ArrayNode | GroupNode) -> str:
-    """Return where a node lies in its store."""
+    """Return the path of a node in its store."""
     return node.chunks.path if isinstance(node, ArrayNode) else node.path

@@ -1,12 +1,11 @@
-"""Arrays whose chunks lie in shards: the address book of the inner chunks.
+"""The chunk map of arrays with shards: where inner chunks lie.
 
-Knows how to find an inner chunk through the index of its shard, and through those of shards in
-shards; and which whole shards have to be written when inner chunks change. Refuses to know how an
-array says that it has shards, and where these are stored: another map, whose chunks are the shards,
-does.
+This module locates an inner chunk through the index of its shard, also of shards inside shards, and
+rebuilds the shards whose inner chunks change. The shards themselves are located by another map,
+whose chunks are the shards.
 
-A shard with other codecs around it can only be taken as a whole. Then the map of whole shards is
-all there is.
+A shard that other codecs enclose can only be read as a whole. Such an array has only the map of its
+shards.
 """
 
 import math
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Buffer
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap, Coords, Locations
-from ingot.formats.keys import leaving
+from ingot.formats.keys import stored_difference
 from ingot.formats.shard_index import IndexForm, ShardIndex, build_shard
 from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.schema import ArraySchema
@@ -37,13 +36,13 @@ _WINDOW: Final = 1 << 16
 
 
 def inner_map(shards: ChunkMap) -> ChunkMap:
-    """Return the map of the inner chunks of an array whose chunks are shards, else the same map."""
+    """Return the map of the inner chunks of an array with shards, else the same map."""
     levels = tuple(_levels(shards.schema))
     return ShardedMap(shards, levels) if levels else shards
 
 
-class _Place(NamedTuple):
-    """Where a shard lies: bytes of a key."""
+class _Span(NamedTuple):
+    """Where a shard lies: a range of bytes in the value of a key."""
 
     key: str
     start: int
@@ -54,16 +53,16 @@ class _Place(NamedTuple):
 class ShardedMap:
     """The inner chunks of one array; `shards` is the map of its shards.
 
-    `levels` has an index form for every level of shards, the outermost first.
+    `levels` has the index form of every level of shards, outermost first.
     """
 
     shards: ChunkMap
     levels: tuple[IndexForm, ...]
     indexes: "ShardIndexes" = field(default_factory=lambda: ShardIndexes(_CACHE_BYTES))
     before: Coords | None = None
-    """How many inner chunks the array had along each axis when this map was still to come."""
+    """The number of inner chunks along each axis before the resize that returned this map."""
     schema: ArraySchema = field(init=False)
-    """What the array is, its chunks being the inner ones."""
+    """What the array is; its chunks are the inner chunks."""
 
     def __post_init__(self) -> None:
         schema = self.shards.schema
@@ -75,21 +74,21 @@ class ShardedMap:
 
     @property
     def store(self) -> Store:
-        """Where the bytes are."""
+        """The store that holds the array."""
         return self.shards.store
 
     @property
     def path(self) -> str:
-        """Where in its store the array lies."""
+        """The path of the array in its store."""
         return self.shards.path
 
     @property
     def template(self) -> None:
-        """Keys do not follow from the coordinates of inner chunks alone."""
+        """None: keys do not follow from the coordinates of inner chunks alone."""
         return None
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where inner chunks lie, having looked into the index of every shard touched."""
+        """Return where inner chunks lie; this reads the index of every shard touched."""
         places, group = self._outermost(coords)
         rest = coords % self._counts()
         for level, form in enumerate(self.levels):
@@ -105,35 +104,35 @@ class ShardedMap:
         return Locations(keys, starts, lengths, others)
 
     def reopened(self, store: Store) -> ChunkMap:
-        """Return the map of the same array as `store` has it now."""
+        """Return the map of the same array in its current state in `store`."""
         found = inner_map(self.shards.reopened(store))
         return replace(found, indexes=self.indexes) if isinstance(found, ShardedMap) else found
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
-        """Return the commit that stores inner chunks: one edit for each shard they lie in.
+        """Return the commit that stores inner chunks: one edit for each shard that has one.
 
-        What else a shard holds is taken over from what the store has now.
+        The other chunks of these shards are copied from the store.
         """
         per_shard = self._counts()
         changes: dict[Coords, dict[Coords, bytes | None]] = {}
         for coords, data in encoded.items():
             shard, inner = _divided(coords, per_shard)
             changes.setdefault(shard, {})[inner] = data
-        for shard, coming in self._revived(changes):
+        for shard, coming in self._newly_inside(changes):
             changes[shard] = dict.fromkeys(coming) | changes[shard]
         return self.shards.stage(
-            {shard: self._rebuilt(shard, inner) for shard, inner in changes.items()}
+            {shard: self._rebuild(shard, inner) for shard, inner in changes.items()}
         )
 
     def resized(self, shape: tuple[int, ...]) -> tuple["ShardedMap", Commit]:
         """Return the map of another shape; shards outside of it are removed.
 
-        Before the array grows, inner chunks that lie beyond its edge are taken out of the shards
-        there: by the commit's `prepare`, and by whatever else is staged before it is applied.
+        Before the array grows, inner chunks beyond its edge are removed from the shards there: by
+        the `prepare` edits of the commit, and by every commit staged before it is applied.
         """
         shards, commit = self.shards.resized(shape)
         grown = ShardedMap(shards, self.levels, self.indexes, self.schema.grid.counts)
-        strays = self.stage(dict.fromkeys(self._strays(grown.schema.grid.counts)))
+        strays = self.stage(dict.fromkeys(self._stray_chunks(grown.schema.grid.counts)))
         return grown, replace(commit, prepare=(*strays.publish, *commit.prepare))
 
     def described(self, attrs: Mapping[str, Any]) -> tuple["ShardedMap", Commit]:
@@ -146,7 +145,7 @@ class ShardedMap:
         return self.shards.removed()
 
     def _counts(self, level: int = 0) -> Coords:
-        """The innermost chunks along each axis of a shard of that level."""
+        """Return the number of innermost chunks along each axis of a shard of a level."""
         counts = (1,) * len(self.schema.chunks)
         for form in self.levels[level:]:
             counts = tuple(a * b for a, b in zip(counts, form.counts, strict=True))
@@ -155,15 +154,13 @@ class ShardedMap:
     def _keys(self, coords: NDArray[np.int64]) -> tuple[str, ...]:
         return self.shards.locate(coords // self._counts()).keys
 
-    def _outermost(
-        self, coords: NDArray[np.int64]
-    ) -> tuple[list[_Place | None], NDArray[np.int64]]:
-        """Return where the shards of inner chunks lie, and which of them each chunk is in."""
+    def _outermost(self, coords: NDArray[np.int64]) -> tuple[list[_Span | None], NDArray[np.int64]]:
+        """Return where the outermost shards lie, and which of them each inner chunk is in."""
         shards, group = np.unique(coords // self._counts(), axis=0, return_inverse=True)
         keys = self.shards.locate(shards).keys
         sizes = map(self.store.size, keys)
         places = [
-            None if size is None else _Place(key, 0, size)
+            None if size is None else _Span(key, 0, size)
             for key, size in zip(keys, sizes, strict=True)
         ]
         return places, group.reshape(-1)
@@ -171,11 +168,11 @@ class ShardedMap:
     def _ranges(
         self,
         form: IndexForm,
-        places: Sequence[_Place | None],
+        places: Sequence[_Span | None],
         group: NDArray[np.int64],
         numbers: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where chunks lie in their keys, by their numbers in the shards of `group`."""
+        """Return offset and length of chunks in their keys, by number in the shards of `group`."""
         starts = np.zeros(len(numbers), np.int64)
         lengths = np.full(len(numbers), -1, np.int64)
         present = [place for place in places if place is not None]
@@ -186,13 +183,13 @@ class ShardedMap:
             if place is None:
                 continue
             rows = order[bounds[number] : bounds[number + 1]]
-            with _Shard(place.key):
+            with _ShardNote(place.key):
                 starts[rows], lengths[rows] = next(found).ranges(numbers[rows])
             starts[rows] += place.start
         return starts, lengths
 
-    def _revived(self, shards: Iterable[Coords]) -> Iterator[tuple[Coords, Iterator[Coords]]]:
-        """Yield what of some shards lies in this array and not in the one that is stored."""
+    def _newly_inside(self, shards: Iterable[Coords]) -> Iterator[tuple[Coords, Iterator[Coords]]]:
+        """Yield the chunks of some shards that lie in this array but not in the stored one."""
         counts, before = self.schema.grid.counts, self.before
         if before is None or not any(map(operator.gt, counts, before)):
             return
@@ -203,21 +200,21 @@ class ShardedMap:
             inner = _beyond(shard, per_shard, before, counts)
             yield shard, (_divided(coords, per_shard)[1] for coords in inner)
 
-    def _rebuilt(self, shard: Coords, changes: Mapping[Coords, bytes | None]) -> bytes | None:
-        """Return a whole shard with changes."""
+    def _rebuild(self, shard: Coords, changes: Mapping[Coords, bytes | None]) -> bytes | None:
+        """Return a whole shard with changed inner chunks."""
         per_shard, old = self._counts(), None
         axes = zip(self.schema.grid.counts, shard, per_shard, strict=True)
         valid = [min(each, count - position * each) for count, position, each in axes]
         (key,) = self._keys(np.array([shard], np.int64).reshape(1, -1) * per_shard)
         if sum(all(map(operator.lt, coords, valid)) for coords in changes) < math.prod(valid):
             (old,) = self.store.read([Extent(key)])
-        with _Shard(key):
-            return self._merged(0, changes, old)
+        with _ShardNote(key):
+            return self._merge(0, changes, old)
 
-    def _merged(
+    def _merge(
         self, level: int, changes: Mapping[Coords, bytes | None], old: Buffer | None
     ) -> bytes | None:
-        """Return a shard of a level with changes."""
+        """Return a shard of a level with changed inner chunks."""
         form, inner = self.levels[level], self._counts(level + 1)
         parts: dict[int, dict[Coords, bytes | None]] = {}
         for coords, data in changes.items():
@@ -228,18 +225,18 @@ class ShardedMap:
             return build_shard(form, chunks, old)
         index = None if old is None else form.find(old)
         rebuilt = {
-            number: self._merged(level + 1, part, _cut(index, old, number))
+            number: self._merge(level + 1, part, _cut(index, old, number))
             for number, part in parts.items()
         }
         return build_shard(form, rebuilt, old)
 
-    def _strays(self, grown: Coords) -> Iterator[Coords]:
-        """Yield what shards hold beyond the edge of the array, where `grown` will be the edge."""
+    def _stray_chunks(self, grown: Coords) -> Iterator[Coords]:
+        """Yield the stored chunks beyond the edge of the array that `grown` would include."""
         counts, per_shard = self.schema.grid.counts, self._counts()
         shards = tuple(-(-count // each) for count, each in zip(counts, per_shard, strict=True))
         template = self.shards.template
         axes = zip(shards, counts, per_shard, grown, strict=True)
-        # Along these axes the last shard has room for chunks that will come into being.
+        # Along axes that grow, the last shard may have room for more chunks.
         inside = tuple(
             number - 1 if new > old and old % each else number for number, old, each, new in axes
         )
@@ -247,7 +244,7 @@ class ShardedMap:
             return
         candidates = (
             coords
-            for shard in leaving(self.store, template, shards, inside)
+            for shard in stored_difference(self.store, template, shards, inside)
             for coords in _beyond(shard, per_shard, counts, grown)
         )
         while window := list(islice(candidates, _WINDOW)):
@@ -256,37 +253,37 @@ class ShardedMap:
 
 
 class ShardIndexes:
-    """Indexes of shards that are likely to be wanted again, within a budget of bytes.
+    """A cache of shard indexes, least recently used dropped first, within a budget of bytes.
 
     Each is kept with the identity of the key it was read from (`Store.identity`).
     """
 
-    __slots__ = ("_budget", "_held", "_lock", "_used")
+    __slots__ = ("_budget", "_cached", "_lock", "_used")
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._used = 0
-        self._held: OrderedDict[_Place, tuple[Hashable, ShardIndex]] = OrderedDict()
+        self._cached: OrderedDict[_Span, tuple[Hashable, ShardIndex]] = OrderedDict()
         self._lock = Lock()
 
     @property
     def used(self) -> int:
-        """The bytes of all indexes that are kept."""
+        """The bytes of all cached indexes."""
         return self._used
 
-    def find(self, store: Store, form: IndexForm, places: Sequence[_Place]) -> list[ShardIndex]:
-        """Return the indexes of shards, read together as far as they are not known."""
+    def find(self, store: Store, form: IndexForm, places: Sequence[_Span]) -> list[ShardIndex]:
+        """Return the indexes of shards; those not in the cache are read together."""
         identities = [store.identity(place.key) for place in places]
         found = [self._known(*each) for each in zip(places, identities, strict=True)]
         missing = [number for number, index in enumerate(found) if index is None]
         extents = []
         for place in (places[number] for number in missing):
-            with _Shard(place.key):
+            with _ShardNote(place.key):
                 start, length = form.place(place.size)
             extents.append(Extent(place.key, place.start + start, length))
         for number, data in zip(missing, store.read(extents), strict=True):
             place = places[number]
-            with _Shard(place.key):
+            with _ShardNote(place.key):
                 index = form.parse(data or b"", place.size)
             self._keep(place, identities[number], index)
             found[number] = index
@@ -295,29 +292,29 @@ class ShardIndexes:
     def __reduce__(self) -> tuple[Any, ...]:
         return ShardIndexes, (self._budget,)
 
-    def _known(self, place: _Place, identity: Hashable) -> ShardIndex | None:
+    def _known(self, place: _Span, identity: Hashable) -> ShardIndex | None:
         with self._lock:
-            held = self._held.get(place)
+            held = self._cached.get(place)
             if held is None or identity is None or held[0] != identity:
                 return None
-            self._held.move_to_end(place)
+            self._cached.move_to_end(place)
             return held[1]
 
-    def _keep(self, place: _Place, identity: Hashable, index: ShardIndex) -> None:
+    def _keep(self, place: _Span, identity: Hashable, index: ShardIndex) -> None:
         with self._lock:
-            old = self._held.pop(place, None)
+            old = self._cached.pop(place, None)
             self._used -= 0 if old is None else old[1].entries.nbytes
             if identity is None or index.entries.nbytes > self._budget:
                 return
-            self._held[place] = identity, index
+            self._cached[place] = identity, index
             self._used += index.entries.nbytes
             while self._used > self._budget:
-                _, (_, oldest) = self._held.popitem(last=False)
+                _, (_, oldest) = self._cached.popitem(last=False)
                 self._used -= oldest.entries.nbytes
 
 
-class _Shard:
-    """Says of an error that passes through in which shard it happened."""
+class _ShardNote:
+    """Adds the key of a shard to errors raised in a ``with`` block."""
 
     __slots__ = ("_key",)
 
@@ -335,7 +332,7 @@ class _Shard:
 def _levels(schema: ArraySchema) -> Iterator[IndexForm]:
     shape, chain = schema.chunks, schema.chain
     if schema.rectilinear:
-        # Shards of several lengths have indexes of several sizes: they are taken as a whole.
+        # Shards of several lengths have indexes of several sizes: they are read as a whole.
         return
     while not chain.filters and not chain.compressors and isinstance(chain.serializer, Sharding):
         sharding = chain.serializer
@@ -344,25 +341,25 @@ def _levels(schema: ArraySchema) -> Iterator[IndexForm]:
 
 
 def _inside(
-    places: Sequence[_Place | None],
+    places: Sequence[_Span | None],
     group: NDArray[np.int64],
     numbers: NDArray[np.int64],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-) -> tuple[list[_Place | None], NDArray[np.int64]]:
-    """Return where the shards inside shards lie, and which of them each row is in."""
+) -> tuple[list[_Span | None], NDArray[np.int64]]:
+    """Return where the shards inside shards lie, and which of them each chunk is in."""
     pairs = np.stack([group, numbers], axis=1)
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-    inner: list[_Place | None] = []
+    inner: list[_Span | None] = []
     for row in first.tolist():
         place = places[group[row]]
         absent = place is None or lengths[row] < 0
-        inner.append(None if absent else _Place(place.key, int(starts[row]), int(lengths[row])))
+        inner.append(None if absent else _Span(place.key, int(starts[row]), int(lengths[row])))
     return inner, inverse.reshape(-1)
 
 
 def _beyond(shard: Coords, per_shard: Coords, counts: Coords, grown: Coords) -> Iterator[Coords]:
-    """Yield the chunks of a shard that lie beyond `counts`, but not beyond `grown`."""
+    """Yield the chunks of a shard that lie beyond `counts` but not beyond `grown`."""
     first = [position * each for position, each in zip(shard, per_shard, strict=True)]
     axes = zip(first, per_shard, grown, strict=True)
     ranges = [range(start, min(start + each, end)) for start, each, end in axes]

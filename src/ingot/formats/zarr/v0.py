@@ -1,12 +1,12 @@
-"""Zarr before it counted versions: ``__zmeta__``, ``__zattr__``, and Blosc chunks in ``__zdata__``.
+"""The first layout of Zarr: ``__zmeta__``, ``__zattr__``, and Blosc chunks in ``__zdata__``.
 
-Knows the metadata of zarr 0.4, byte by byte, the pickled one of zarr 0.3, and the names of chunks.
-Refuses what the layout cannot hold: arrays without axes, objects, any codec but Blosc, and the
-Zstandard that its Blosc did not have. Other files in the folder are none of its business, such as
-the ``.lock`` and ``.partial`` files that its writers left beside chunks.
+zarr 0.4 wrote the metadata as JSON, zarr 0.3 pickled it; both are read, JSON is written. The layout
+cannot hold arrays without axes, objects, any codec but Blosc, or Zstandard, which its Blosc did not
+have: these are refused. Other files in the folder are ignored, such as the ``.lock`` and
+``.partial`` files that its writers left beside chunks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -18,9 +18,9 @@ from ingot.codecs.compressors import Blosc
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
 from ingot.formats.zarr import pickled, v01
-from ingot.formats.zarr.v01 import Layout, Metadata, V01Map
+from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Put, Store, staged_key
 
@@ -34,8 +34,8 @@ _CODECS: Final = tuple(name for name in blosc.CODECS if name != "zstd")
 _SHUFFLES: Final = range(3)
 
 
-def parse_meta(data: bytes, where: str = META) -> Metadata:
-    """Return what a ``__zmeta__`` says, in JSON or pickled, or all that is wrong with it.
+def parse_meta(data: bytes, where: str = META) -> V01Metadata:
+    """Return the contents of a ``__zmeta__``, in JSON or pickled.
 
     >>> metadata = parse_meta(b'''{"chunks": [10], "clevel": 3, "cname": "lz4", "dtype": "<i4",
     ...     "fill_value": 42, "shape": [25], "shuffle": 1}''')
@@ -45,25 +45,25 @@ def parse_meta(data: bytes, where: str = META) -> Metadata:
     return _parse_meta(bytes(data), where)
 
 
-# Programs open the same array again and again.
+# Programs open the same array repeatedly.
 @lru_cache(maxsize=256)
-def _parse_meta(data: bytes, where: str) -> Metadata:
+def _parse_meta(data: bytes, where: str) -> V01Metadata:
     if data[:1] == b"(":
         values = _unpickled(data, where)
     else:
-        values = json.parse_object(data, where, bare_nan=True)
-    claims, complaints = FieldReader(where, values), Problems()
-    take = complaints.take
-    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), (0,))
-    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), (1,))
-    stage = take(lambda: _parse_stage(claims), Blosc())
-    dtype = take(lambda: v01.parse_dtype(claims), np.dtype("u1"))
-    complaints.settle()
+        values = json.parse_object(data, where, allow_nan=True)
+    fields, problems = FieldReader(where, values), Problems()
+    take = problems.take
+    shape: tuple[int, ...] = take(lambda: fields.integers("shape", low=0), (0,))
+    chunks: tuple[int, ...] = take(lambda: fields.integers("chunks", low=1), (1,))
+    stage = take(lambda: _parse_stage(fields), Blosc())
+    dtype = take(lambda: v01.parse_dtype(fields), np.dtype("u1"))
+    problems.settle()
     take(lambda: v01.check_geometry(where, shape, chunks), None)
-    fill = take(lambda: v01.parse_fill(claims, dtype), None)
-    complaints.settle()
+    fill = take(lambda: v01.parse_fill(fields, dtype), None)
+    problems.settle()
     chain = assemble([stage], ChunkSpec(chunks, dtype, fill))
-    return Metadata(ArraySchema(shape, dtype, chunks, chain, fill), values)
+    return V01Metadata(ArraySchema(shape, dtype, chunks, chain, fill), values)
 
 
 def pack_meta(schema: ArraySchema) -> bytes:
@@ -79,7 +79,7 @@ def pack_meta(schema: ArraySchema) -> bytes:
         "shape": list(schema.shape),
         "shuffle": stage.shuffle,
     }
-    return json.pack(values, META, bare_nan=True)
+    return json.pack(values, META, allow_nan=True)
 
 
 class Zarr0Format:
@@ -87,16 +87,21 @@ class Zarr0Format:
 
     name: ClassVar[str] = "zarr0"
     holds: ClassVar[Kind] = Kind.ARRAY
-    signature: ClassVar[Signature] = Signature(markers=(META,))
     settings: ClassVar[tuple[str, ...]] = ()
 
     def open(self, store: Store, path: str = "") -> ArrayNode:
         """Return the array of a store."""
         return v01.open_array(store, path, _LAYOUT)
 
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | None:
+        """Return the array that documents describe."""
+        return v01.from_documents(store, path, documents, _LAYOUT)
+
     def design(self, request: Request, **layout: Any) -> ArraySchema:
-        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
-        grid = v01.designed_grid(request, self.name)
+        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""
+        grid = v01.design_grid(request, self.name)
         stages = (Blosc(),) if request.stages is None else request.stages
         _check_stages(stages)
         chain = assemble(stages, ChunkSpec(grid.chunk, request.dtype, request.fill))
@@ -108,14 +113,14 @@ class Zarr0Format:
     def create(
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[ArrayNode, Commit]:
-        """Return a new array, and the commit that makes it, with an empty folder for its chunks.
+        """Return a new array, and the commit that creates it, with an empty folder for its chunks.
 
-        What is returned is what opening will find: the metadata is read back from its bytes.
+        The array is the one that opening will return: its metadata is parsed from the new document.
         """
         if path:
-            raise UnsupportedError(f"zarr0: holds one array alone, not one at {path!r}")
+            raise UnsupportedError(f"zarr0: a store holds one array, at its root, not at {path!r}")
         data = pack_meta(schema)
-        # Stores have no folders by themselves; one that held a key is there when the key is gone.
+        # Stores cannot create folders, but a folder remains when the only key in it is deleted.
         holder = staged_key(f"{DATA}/folder", "0")
         publish = [Put(META, data)]
         if schema.attrs:
@@ -124,7 +129,7 @@ class Zarr0Format:
         return ArrayNode(chunks), Commit((Put(holder, b""),), tuple(publish), (Delete(holder),))
 
 
-_LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(f"{DATA}/", ".", ".blosc"), parse_meta)
+_LAYOUT: Final = V01Layout(META, ATTRS, KeyTemplate(f"{DATA}/", ".", ".blosc"), parse_meta)
 
 
 def _unpickled(data: bytes, where: str) -> dict[str, Any]:
@@ -135,11 +140,11 @@ def _unpickled(data: bytes, where: str) -> dict[str, Any]:
     return values
 
 
-def _parse_stage(claims: FieldReader) -> Blosc:
+def _parse_stage(fields: FieldReader) -> Blosc:
     return Blosc(
-        cname=claims.choice("cname", blosc.CODECS),
-        clevel=claims.integer("clevel", high=9),
-        shuffle=claims.integer("shuffle", high=_SHUFFLES[-1]),
+        cname=fields.choice("cname", blosc.CODECS),
+        clevel=fields.integer("clevel", high=9),
+        shuffle=fields.integer("shuffle", high=_SHUFFLES[-1]),
     )
 
 

@@ -1,8 +1,8 @@
 """What the first two layouts of Zarr share: a store that holds one array and nothing else.
 
-Knows an array whose metadata is one document, whose attributes are another and whose chunks have a
-key each, and the rules for types, shapes and fill values that both documents have in common.
-Refuses to know how the documents are spelled: `zarr0` and `zarr1` do.
+Metadata is one document, attributes are another, and each chunk has its own key. This module has
+the chunk map, and the rules for types, shapes and fill values that both layouts share. The
+documents are parsed and packed by `ingot.formats.zarr.v0` and `ingot.formats.zarr.v1`.
 """
 
 import math
@@ -24,11 +24,12 @@ from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
 __all__ = [
-    "Layout",
-    "Metadata",
+    "V01Layout",
     "V01Map",
+    "V01Metadata",
     "check_geometry",
-    "designed_grid",
+    "design_grid",
+    "from_documents",
     "open_array",
     "pack_attrs",
     "pack_metadata",
@@ -41,39 +42,39 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
-    """What a metadata document says: the array, and the document, with keys nobody knows."""
+class V01Metadata:
+    """The contents of a metadata document: the schema, and the document with its unknown fields."""
 
     schema: ArraySchema
     document: Mapping[str, Any]
 
-    def resized(self, shape: tuple[int, ...]) -> "Metadata":
+    def resized(self, shape: tuple[int, ...]) -> "V01Metadata":
         """Return the metadata of the same array in another shape."""
         values = {**self.document, "shape": list(shape)}
-        return Metadata(self.schema.resized(shape), values)
+        return V01Metadata(self.schema.resized(shape), values)
 
-    def described(self, attrs: Mapping[str, Any]) -> "Metadata":
+    def described(self, attrs: Mapping[str, Any]) -> "V01Metadata":
         """Return the metadata of the same array with other attributes."""
         return replace(self, schema=self.schema.described(attrs))
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the parts of an array lie, and how its metadata is read."""
+class V01Layout:
+    """The keys of documents and chunks, and the parser of the metadata."""
 
     meta: str
     attrs: str
     template: KeyTemplate
-    parse: Callable[[bytes, str], Metadata]
+    parse: Callable[[bytes, str], V01Metadata]
 
 
 @dataclass(frozen=True, slots=True)
 class V01Map:
-    """The chunks of the one array of a store: each under a key of its own, absent when all fill."""
+    """The chunks of the only array of a store, each under its own key, absent when all fill."""
 
     store: Store
-    metadata: Metadata
-    layout: Layout
+    metadata: V01Metadata
+    layout: V01Layout
 
     @property
     def schema(self) -> ArraySchema:
@@ -82,7 +83,7 @@ class V01Map:
 
     @property
     def path(self) -> str:
-        """Nothing: the array is all that its store holds."""
+        """The empty path: the array is all that its store holds."""
         return ""
 
     @property
@@ -91,25 +92,25 @@ class V01Map:
         return self.layout.template
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where chunks lie: every one is a whole key."""
+        """Return where chunks lie: each is the whole value of a key."""
         return Locations(self.template.keys(coords))
 
     def reopened(self, store: Store) -> "V01Map":
-        """Return the map of the same array as `store` has it now."""
-        return _opened(store, self.layout)
+        """Return the map of the same array in its current state in `store`."""
+        return _open(store, self.layout)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return keys.staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[V01Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
 
-        The software of that time removed none, so that a larger array of long ago could come back
-        to life when a smaller one grew.
+        zarr 0.x and 1.x did not remove chunks when an array shrank. Such leftovers are removed
+        before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
@@ -126,25 +127,35 @@ class V01Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
         documents = Delete(self.layout.meta), Delete(self.layout.attrs)
         return Commit(publish=(*documents, *chunks))
 
 
-def open_array(store: Store, path: str, layout: Layout) -> ArrayNode:
-    """Return the array of a store; these layouts have no paths below it."""
+def open_array(store: Store, path: str, layout: V01Layout) -> ArrayNode:
+    """Return the only array of a store; `path` must be empty."""
     if path.strip("/"):
         raise NotFoundError(f"{store.location}: no {path!r}, this layout holds one array alone")
-    return ArrayNode(_opened(store, layout))
+    return ArrayNode(_open(store, layout))
 
 
-def pack_metadata(metadata: Metadata, where: str) -> bytes:
+def from_documents(
+    store: Store, path: str, documents: Mapping[str, bytes | None], layout: V01Layout
+) -> ArrayNode | None:
+    """Return the array that documents describe, None without a metadata document."""
+    meta = documents.get(layout.meta)
+    if path or meta is None:
+        return None
+    return ArrayNode(_parsed(store, meta, documents.get(layout.attrs), layout))
+
+
+def pack_metadata(metadata: V01Metadata, where: str) -> bytes:
     """Return a metadata document as JSON: keys sorted, four spaces of indent."""
     values, schema = dict(metadata.document), metadata.schema
-    # A pickled document may hold what JSON does not.
+    # The fill value of a pickled document may be a type that JSON does not have.
     if not isinstance(values.get("fill_value"), bool | int | float | str | None):
         values["fill_value"] = pack_scalar(schema.fill, schema.dtype)
-    return json.pack(values, where, bare_nan=True)
+    return json.pack(values, where, allow_nan=True)
 
 
 def parse_attrs(data: bytes, where: str) -> dict[str, Any]:
@@ -153,7 +164,7 @@ def parse_attrs(data: bytes, where: str) -> dict[str, Any]:
     >>> parse_attrs(b'{"limit": NaN}', "attrs")
     {'limit': nan}
     """
-    return json.parse_object(data, where, bare_nan=True)
+    return json.parse_object(data, where, allow_nan=True)
 
 
 def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
@@ -165,24 +176,24 @@ def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
         "foo": 42
     }
     """
-    return json.pack(dict(attrs), where, bare_nan=True)
+    return json.pack(dict(attrs), where, allow_nan=True)
 
 
-def parse_dtype(claims: FieldReader) -> DType:
-    """Take the field `dtype`; objects, of which only addresses were stored, are refused."""
-    dtype = dtypes.parse(claims.value("dtype"), f"{claims.where}: dtype")
+def parse_dtype(fields: FieldReader) -> DType:
+    """Return the field `dtype`; objects are refused, since only their addresses were stored."""
+    dtype = dtypes.parse(fields.value("dtype"), f"{fields.where}: dtype")
     if dtype.hasobject:
-        raise UnsafeError(f"{claims.where}: dtype is '|O': addresses of objects, not objects")
+        raise UnsafeError(f"{fields.where}: dtype is '|O': addresses of objects, not objects")
     return dtype
 
 
-def parse_fill(claims: FieldReader, dtype: DType) -> Any:
-    """Take the field `fill_value` as an item of `dtype`."""
-    return parse_scalar(claims.value("fill_value"), dtype, f"{claims.where}: fill_value")
+def parse_fill(fields: FieldReader, dtype: DType) -> Any:
+    """Return the field `fill_value` as an item of `dtype`."""
+    return parse_scalar(fields.value("fill_value"), dtype, f"{fields.where}: fill_value")
 
 
 def check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
-    """Refuse shapes that do not fit together, or that the layout cannot have."""
+    """Raise `FormatError` unless shape and chunks match and the layout can hold them."""
     if len(shape) != len(chunks):
         raise FormatError(f"{where}: shape has {len(shape)} axes, chunks has {len(chunks)}")
     if not shape:
@@ -192,10 +203,10 @@ def check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) 
             raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
 
 
-def designed_grid(request: Request, name: str) -> ChunkGrid:
-    """Return the grid of a new array, or say why the layout `name` cannot hold it.
+def design_grid(request: Request, name: str) -> ChunkGrid:
+    """Return the grid of a new array; raise an error if the layout `name` cannot hold it.
 
-    >>> designed_grid(Request((), np.dtype("<f4"), np.float32(0)), "zarr0")
+    >>> design_grid(Request((), np.dtype("<f4"), np.float32(0)), "zarr0")
     Traceback (most recent call last):
     ingot.errors.UnsupportedError: zarr0: arrays without axes cannot be stored
     """
@@ -210,12 +221,16 @@ def designed_grid(request: Request, name: str) -> ChunkGrid:
     return ChunkGrid(shape, chunks, padded=True)
 
 
-def _opened(store: Store, layout: Layout) -> V01Map:
-    # One byte more than allowed tells that a document is too long without reading all of it.
+def _open(store: Store, layout: V01Layout) -> V01Map:
+    # One byte more than allowed shows that a document is too long without reading all of it.
     wanted = [Extent(key, 0, json.LARGEST + 1) for key in (layout.meta, layout.attrs)]
     meta, attrs = store.read(wanted)
     if meta is None:
         raise NotFoundError(f"{store.location}: no {layout.meta}")
+    return _parsed(store, meta, attrs, layout)
+
+
+def _parsed(store: Store, meta: bytes, attrs: bytes | None, layout: V01Layout) -> V01Map:
     try:
         metadata = layout.parse(meta, layout.meta)
         if attrs is not None:
@@ -227,7 +242,7 @@ def _opened(store: Store, layout: Layout) -> V01Map:
 
 
 def parse_scalar(claim: object, dtype: DType, where: str = "fill_value") -> Any:
-    """Return the item of `dtype` that a file claims; null, which meant any memory, reads as zero.
+    """Return the item of `dtype` that a file claims; null, which meant undefined, reads as zero.
 
     >>> parse_scalar(0, np.dtype("S5")), parse_scalar(3.0, np.dtype("<i4"))
     (np.bytes_(b'0'), np.int32(3))
@@ -247,13 +262,13 @@ def parse_scalar(claim: object, dtype: DType, where: str = "fill_value") -> Any:
             item.fill(claim)
     except (ValueError, TypeError, OverflowError):
         raise FormatError(f"{where}: {shown(claim)} is no value of type {dtype}") from None
-    if isinstance(claim, int | float) and dtype.kind in "fc" and _lost(item, claim):
+    if isinstance(claim, int | float) and dtype.kind in "fc" and _overflowed(item, claim):
         raise FormatError(f"{where}: {shown(claim)} is no value of type {dtype}")
     return item[()]
 
 
 def pack_scalar(fill: Any, dtype: DType) -> Any:
-    """Return the spelling that `parse` reads back as `fill`; some items have none.
+    """Return the spelling that `parse_scalar` reads back as `fill`; some items have none.
 
     >>> pack_scalar(np.float32(0.5), np.dtype("<f4")), pack_scalar(b"ab", np.dtype("S5"))
     (0.5, 'ab')
@@ -263,7 +278,7 @@ def pack_scalar(fill: Any, dtype: DType) -> Any:
     """
     item = np.zeros((), dtype)
     item[()] = fill
-    for spelling in (_natural(item), 0, None):
+    for spelling in (_plain_value(item), 0, None):
         try:
             found = parse_scalar(spelling, dtype)
         except FormatError:
@@ -274,17 +289,17 @@ def pack_scalar(fill: Any, dtype: DType) -> Any:
 
 
 def _check_kind(claim: object, dtype: DType) -> None:
-    # NumPy would also parse text as a number, and take anything at all for true or false.
+    # NumPy would also parse text as a number, and accept any value for a boolean.
     if isinstance(claim, list | dict) or (isinstance(claim, str) and dtype.kind in "biufc"):
         raise TypeError
 
 
-def _lost(item: Any, claim: float) -> bool:
-    """Tell whether a finite number became infinite."""
+def _overflowed(item: Any, claim: float) -> bool:
+    """Return whether a finite number became infinite."""
     return bool(np.isinf(item)) and (isinstance(claim, int) or not math.isinf(claim))
 
 
-def _natural(item: Any) -> Any:
+def _plain_value(item: Any) -> Any:
     kind = item.dtype.kind
     if kind == "b":
         return bool(item)

@@ -1,10 +1,10 @@
 """Zarr version 1: ``meta``, ``attrs``, and chunks beside them, ``0.0`` and so on.
 
-Knows the metadata of zarr 1.0 and 1.1 and how it names compressors. Refuses what the layout cannot
-hold: arrays without axes, objects, filters, more than one codec.
+This is the layout of zarr 1.0 and 1.1. It cannot hold arrays without axes, objects, filters, or
+more than one codec: these are refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -17,9 +17,9 @@ from ingot.codecs.filters import Transpose
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request, Signature
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
 from ingot.formats.zarr import v01
-from ingot.formats.zarr.v01 import Layout, Metadata, V01Map
+from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Put, Store
 
@@ -34,8 +34,8 @@ _LEVELS: Final = {"zlib": Zlib, "gzip": Zlib, "bz2": Bz2}
 _ORDERS: Final = ("C", "F")
 
 
-def parse_meta(data: bytes, where: str = META) -> Metadata:
-    """Return what a ``meta`` says, or all that is wrong with it in one error.
+def parse_meta(data: bytes, where: str = META) -> V01Metadata:
+    """Return the contents of a ``meta``, or raise one error that names all problems.
 
     >>> metadata = parse_meta(b'''{"zarr_format": 1, "shape": [25], "chunks": [10], "order": "C",
     ...     "dtype": "<i4", "fill_value": 42, "compression": "zlib", "compression_opts": 1}''')
@@ -45,29 +45,29 @@ def parse_meta(data: bytes, where: str = META) -> Metadata:
     return _parse_meta(bytes(data), where)
 
 
-# Programs open the same array again and again.
+# Programs open the same array repeatedly.
 @lru_cache(maxsize=256)
-def _parse_meta(data: bytes, where: str) -> Metadata:
-    values = json.parse_object(data, where, bare_nan=True)
-    claims, complaints = FieldReader(where, values), Problems()
-    claims.choice("zarr_format", (_VERSION,))
-    take = complaints.take
-    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), (0,))
-    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), (1,))
-    order = take(lambda: claims.choice("order", _ORDERS), "C")
-    stages: list[Stage] = take(lambda: _parse_stages(claims), [])
-    dtype = take(lambda: v01.parse_dtype(claims), np.dtype("u1"))
-    complaints.settle()
+def _parse_meta(data: bytes, where: str) -> V01Metadata:
+    values = json.parse_object(data, where, allow_nan=True)
+    fields, problems = FieldReader(where, values), Problems()
+    fields.choice("zarr_format", (_VERSION,))
+    take = problems.take
+    shape: tuple[int, ...] = take(lambda: fields.integers("shape", low=0), (0,))
+    chunks: tuple[int, ...] = take(lambda: fields.integers("chunks", low=1), (1,))
+    order = take(lambda: fields.choice("order", _ORDERS), "C")
+    stages: list[Stage] = take(lambda: _parse_stages(fields), [])
+    dtype = take(lambda: v01.parse_dtype(fields), np.dtype("u1"))
+    problems.settle()
     take(lambda: v01.check_geometry(where, shape, chunks), None)
-    fill = take(lambda: v01.parse_fill(claims, dtype), None)
-    complaints.settle()
+    fill = take(lambda: v01.parse_fill(fields, dtype), None)
+    problems.settle()
     chain = _chain(stages, ChunkSpec(chunks, dtype, fill), order)
-    return Metadata(ArraySchema(shape, dtype, chunks, chain, fill, order), values)
+    return V01Metadata(ArraySchema(shape, dtype, chunks, chain, fill, order), values)
 
 
 def pack_meta(schema: ArraySchema) -> bytes:
     """Return the ``meta`` of an array, as zarr 1.1 wrote it."""
-    name, options = _spelled(schema.chain.compressors)
+    name, options = _pack_compressor(schema.chain.compressors)
     values = {
         "chunks": list(schema.chunks),
         "compression": name,
@@ -78,7 +78,7 @@ def pack_meta(schema: ArraySchema) -> bytes:
         "shape": list(schema.shape),
         "zarr_format": _VERSION,
     }
-    return json.pack(values, META, bare_nan=True)
+    return json.pack(values, META, allow_nan=True)
 
 
 class Zarr1Format:
@@ -86,21 +86,26 @@ class Zarr1Format:
 
     name: ClassVar[str] = "zarr1"
     holds: ClassVar[Kind] = Kind.ARRAY
-    signature: ClassVar[Signature] = Signature(markers=(META,))
     settings: ClassVar[tuple[str, ...]] = ("order",)
 
     def open(self, store: Store, path: str = "") -> ArrayNode:
         """Return the array of a store."""
         return v01.open_array(store, path, _LAYOUT)
 
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | None:
+        """Return the array that documents describe."""
+        return v01.from_documents(store, path, documents, _LAYOUT)
+
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
-        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
+        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""
         if order not in _ORDERS:
             raise ValueError(f"order is {order!r}, not one of {', '.join(map(repr, _ORDERS))}")
-        grid = v01.designed_grid(request, self.name)
+        grid = v01.design_grid(request, self.name)
         dtype, fill = request.dtype, request.fill
         stages = (Blosc(),) if request.stages is None else request.stages
-        _spelled(stages)
+        _pack_compressor(stages)
         v01.pack_scalar(fill, dtype)
         chain = _chain(stages, ChunkSpec(grid.chunk, dtype, fill), order)
         return ArraySchema(grid.shape, dtype, grid.chunk, chain, fill, order, request.attrs)
@@ -108,19 +113,19 @@ class Zarr1Format:
     def create(
         self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
     ) -> tuple[ArrayNode, Commit]:
-        """Return a new array, and the commit that makes it; attributes are always written.
+        """Return a new array, and the commit that creates it; attributes are always written.
 
-        What is returned is what opening will find: the metadata is read back from its bytes.
+        The array is the one that opening will return: its metadata is parsed from the new document.
         """
         if path:
-            raise UnsupportedError(f"zarr1: holds one array alone, not one at {path!r}")
+            raise UnsupportedError(f"zarr1: a store holds one array, at its root, not at {path!r}")
         data = pack_meta(schema)
         attrs = Put(ATTRS, v01.pack_attrs(schema.attrs, ATTRS))
         chunks = V01Map(store, parse_meta(data).described(schema.attrs), _LAYOUT)
         return ArrayNode(chunks), Commit(publish=(attrs, Put(META, data)))
 
 
-_LAYOUT: Final = Layout(META, ATTRS, KeyTemplate(), parse_meta)
+_LAYOUT: Final = V01Layout(META, ATTRS, KeyTemplate(), parse_meta)
 
 
 def _chain(stages: Sequence[Stage], spec: ChunkSpec, order: str) -> CodecChain:
@@ -128,23 +133,23 @@ def _chain(stages: Sequence[Stage], spec: ChunkSpec, order: str) -> CodecChain:
     return assemble([*first, *stages], spec)
 
 
-def _parse_stages(claims: FieldReader) -> list[Stage]:
-    name = claims.choice("compression", _NAMES)
-    options = claims.value("compression_opts", None)
+def _parse_stages(fields: FieldReader) -> list[Stage]:
+    name = fields.choice("compression", _NAMES)
+    options = fields.value("compression_opts", None)
     if name in ("none", None):
         return []
-    where = f"{claims.where}: compression_opts"
+    where = f"{fields.where}: compression_opts"
     if name in _LEVELS:
         level = {} if options is None else {"level": options}
         return [_LEVELS[name].parse(FieldReader(where, level))]
     if options is not None and not isinstance(options, dict):
-        raise claims.wrong("compression_opts", options, "an object or null")
+        raise fields.wrong("compression_opts", options, "an object or null")
     inner = FieldReader(where, options or {})
     return [Blosc.parse(inner) if name == "blosc" else Lzma.parse(inner)]
 
 
-def _spelled(stages: Sequence[Stage]) -> tuple[str, Any]:
-    """Return the name of a compressor and its options, as the document spells them."""
+def _pack_compressor(stages: Sequence[Stage]) -> tuple[str, Any]:
+    """Return the name of a compressor and its options in the spelling of the document."""
     if not stages:
         return "none", None
     [stage, *more] = stages

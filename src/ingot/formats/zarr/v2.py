@@ -1,10 +1,11 @@
 """Zarr version 2: ``.zarray``, ``.zgroup`` and ``.zattrs``, and a key for every chunk.
 
-Knows the three documents, as functions from bytes to values and back, and the names of chunks.
-Refuses to know codecs by name: the registry does. What the documents say beyond what is understood
-is kept and written again.
+This module parses and packs the three documents, opens nodes, designs and creates arrays, and
+returns the commits that change them. Codecs are found by name in the registry of codecs; groups are
+created and changed by `ingot.formats.zarr.v2_groups`. Unknown fields of a document are kept and
+written again.
 
-Object arrays (``"|O"``) are held as what their codec says they are: text as `ingot.dtypes.TEXT`,
+The items of object arrays (``"|O"``) are held as their codec says: text as `ingot.dtypes.TEXT`,
 everything else as Python objects. Pickled objects are refused.
 """
 
@@ -50,7 +51,6 @@ from ingot.formats.format import (
     Kind,
     Locations,
     Request,
-    Signature,
 )
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
@@ -62,12 +62,11 @@ __all__ = [
     "ARRAY",
     "ATTRS",
     "GROUP",
-    "ArrayMetadata",
+    "V2ArrayMetadata",
     "Zarr2Format",
     "Zarr2Map",
     "build_chain",
     "default_stages",
-    "documented",
     "missing_groups",
     "pack_array",
     "pack_attrs",
@@ -75,31 +74,33 @@ __all__ = [
     "parse_array",
     "parse_attrs",
     "parse_group",
+    "stage_node",
 ]
 
 ARRAY: Final = ".zarray"
 GROUP: Final = ".zgroup"
 ATTRS: Final = ".zattrs"
+_DOCUMENTS: Final = (ARRAY, GROUP, ATTRS)
 
 _VERSION: Final = 2
 _SEPARATORS: Final = (".", "/")
 _MOST_FILTERS: Final = 32
 _GROUP: Final[Mapping[str, Any]] = {"zarr_format": _VERSION}
-_RESERVED: Final = (ARRAY, GROUP, ATTRS, v2_consolidated.COPIES)
+_RESERVED: Final = (ARRAY, GROUP, ATTRS, v2_consolidated.CONSOLIDATED)
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayMetadata:
-    """What a ``.zarray`` says: the array, how its keys are joined, and the document itself."""
+class V2ArrayMetadata:
+    """The contents of a ``.zarray``: schema, separator of chunk keys, and the document itself."""
 
     schema: ArraySchema
     separator: str
     document: Mapping[str, Any]
 
     @classmethod
-    def of(cls, schema: ArraySchema, separator: str = ".") -> "ArrayMetadata":
+    def of(cls, schema: ArraySchema, separator: str = ".") -> "V2ArrayMetadata":
         """Return the metadata of a new array."""
-        filters, compressor = _spelled(schema)
+        filters, compressor = _pack_codecs(schema)
         values: dict[str, Any] = {
             "zarr_format": _VERSION,
             "shape": list(schema.shape),
@@ -114,7 +115,7 @@ class ArrayMetadata:
             values["dimension_separator"] = separator
         return cls(schema, separator, values)
 
-    def resized(self, shape: tuple[int, ...]) -> "ArrayMetadata":
+    def resized(self, shape: tuple[int, ...]) -> "V2ArrayMetadata":
         """Return the metadata of the same array in another shape."""
         values = {**self.document, "shape": list(shape)}
         return replace(self, schema=self.schema.resized(shape), document=values)
@@ -122,8 +123,8 @@ class ArrayMetadata:
 
 def parse_array(
     data: bytes, attrs: Mapping[str, Any] | None = None, where: str = ARRAY
-) -> ArrayMetadata:
-    """Return what a ``.zarray`` says, or all that is wrong with it in one error.
+) -> V2ArrayMetadata:
+    """Return the contents of a ``.zarray``, or raise one error that names all problems.
 
     >>> metadata = parse_array(b'''{"zarr_format": 2, "shape": [10], "chunks": [4], "order": "C",
     ...     "dtype": "<i4", "fill_value": 7, "filters": null,
@@ -133,38 +134,38 @@ def parse_array(
     """
     metadata = _parse_array(bytes(data), where)
     if metadata.schema.variable:
-        # Its fill value may be a list, which must not be shared.
+        # The fill value may be a list, which must not be shared through the cache.
         metadata = _parse_array.__wrapped__(bytes(data), where)
     return replace(metadata, schema=metadata.schema.described(attrs)) if attrs else metadata
 
 
-# Arrays of one hierarchy often have the very same document, and programs open them again and again.
+# Arrays of one hierarchy often have equal documents, and programs open them repeatedly.
 @lru_cache(maxsize=256)
-def _parse_array(data: bytes, where: str) -> ArrayMetadata:
-    values = json.parse_object(data, where, bare_nan=True)
-    claims, complaints = FieldReader(where, values), Problems()
-    claims.choice("zarr_format", (_VERSION,))
-    take = complaints.take
-    shape: tuple[int, ...] = take(lambda: claims.integers("shape", low=0), ())
-    chunks: tuple[int, ...] = take(lambda: claims.integers("chunks", low=1), ())
-    order = take(lambda: claims.choice("order", ("C", "F")), "C")
-    separator = take(lambda: claims.choice("dimension_separator", _SEPARATORS, "."), ".")
-    stages: list[Stage] = take(lambda: _parse_stages(claims), [])
-    dtype = take(lambda: dtypes.parse(claims.value("dtype"), f"{where}: dtype"), np.dtype("u1"))
-    complaints.settle()
+def _parse_array(data: bytes, where: str) -> V2ArrayMetadata:
+    values = json.parse_object(data, where, allow_nan=True)
+    fields, problems = FieldReader(where, values), Problems()
+    fields.choice("zarr_format", (_VERSION,))
+    take = problems.take
+    shape: tuple[int, ...] = take(lambda: fields.integers("shape", low=0), ())
+    chunks: tuple[int, ...] = take(lambda: fields.integers("chunks", low=1), ())
+    order = take(lambda: fields.choice("order", ("C", "F")), "C")
+    separator = take(lambda: fields.choice("dimension_separator", _SEPARATORS, "."), ".")
+    stages: list[Stage] = take(lambda: _parse_stages(fields), [])
+    dtype = take(lambda: dtypes.parse(fields.value("dtype"), f"{where}: dtype"), np.dtype("u1"))
+    problems.settle()
     take(lambda: _check_geometry(where, shape, chunks), None)
-    dtype = take(lambda: _held(where, dtype, stages), dtype)
-    fill = take(lambda: _parse_fill(claims, dtype, stages), None)
+    dtype = take(lambda: _item_type(where, dtype, stages), dtype)
+    fill = take(lambda: _parse_fill(fields, dtype, stages), None)
     spec = ChunkSpec(chunks, dtype, fill)
     chain = take(lambda: build_chain(stages, spec, order, where), CodecChain())
-    complaints.settle()
+    problems.settle()
     schema = ArraySchema(shape, dtype, chunks, chain, fill, order)
-    return ArrayMetadata(schema, separator, values)
+    return V2ArrayMetadata(schema, separator, values)
 
 
-def pack_array(metadata: ArrayMetadata) -> bytes:
-    """Return the ``.zarray`` that `parse_array` reads back, with all keys it does not know."""
-    return json.pack(metadata.document, ARRAY, bare_nan=True)
+def pack_array(metadata: V2ArrayMetadata) -> bytes:
+    """Return the ``.zarray`` that `parse_array` reads back, unknown fields included."""
+    return json.pack(metadata.document, ARRAY, allow_nan=True)
 
 
 def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
@@ -173,16 +174,16 @@ def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
     >>> parse_attrs(b'{"limit": NaN}')
     {'limit': nan}
     """
-    return json.parse_object(data, where, bare_nan=True)
+    return json.parse_object(data, where, allow_nan=True)
 
 
 def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
     """Return the ``.zattrs`` that `parse_attrs` reads back."""
-    return json.pack(dict(attrs), ATTRS, bare_nan=True)
+    return json.pack(dict(attrs), ATTRS, allow_nan=True)
 
 
 def parse_group(data: bytes, where: str = GROUP) -> None:
-    """Complain about a ``.zgroup`` that is none; it says nothing but its version."""
+    """Raise an error unless the data is a ``.zgroup``, which has only a version."""
     FieldReader(where, json.parse_object(data, where)).choice("zarr_format", (_VERSION,))
 
 
@@ -196,8 +197,8 @@ def build_chain(
 ) -> CodecChain:
     """Return the chain of stages, in the order of encoding, for items stored in `order`.
 
-    Order is that in which the items go through the filters, so it comes first. Stages that store
-    the shape with the items have no use for it.
+    Filters see the items in that order, so the transposition comes first. It is left out where a
+    stage stores the shape with the items.
     """
     shaped = any(isinstance(stage, Serializer) and stage.shaped for stage in stages)
     first = [Transpose()] if order == "F" and len(spec.shape) > 1 and not shaped else []
@@ -208,16 +209,16 @@ def build_chain(
 
 
 def default_stages(dtype: DType) -> tuple[Stage, ...]:
-    """Return the codecs of a new array for which none were chosen."""
+    """Return the default codecs of a new array."""
     if dtype == dtypes.TEXT:
         return (VlenUtf8(), Blosc())
     if dtypes.is_variable(dtype):
-        raise UnsupportedError(f"{dtype}: say by a codec what the objects are")
+        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
     return (Blosc(),)
 
 
 def missing_groups(store: Store, path: str) -> Iterator[str]:
-    """Yield the groups above `path` that are not there yet; what is there must be a group."""
+    """Yield the groups above `path` that do not exist; raise `ExistsError` for an array there."""
     for name in path.split("/"):
         if name in _RESERVED:
             raise UnsafeError(f"{path!r}: {name!r} is the name of a document, not of a node")
@@ -228,27 +229,27 @@ def missing_groups(store: Store, path: str) -> Iterator[str]:
             yield group
 
 
-def documented(
+def stage_node(
     store: Store, path: str, name: str, content: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Commit:
-    """Return what makes a node, by the document `name`, and the groups above it, all at once."""
+    """Return the commit that stores a node, by the document `name`, and missing groups above it."""
     made: dict[str, Mapping[str, Any]] = {}
     for group in missing_groups(store, path):
         made[prefix(group) + GROUP] = _GROUP
     if attrs:
         made[prefix(path) + ATTRS] = attrs
     made[prefix(path) + name] = content
-    puts = [Put(key, json.pack(dict(each), key, bare_nan=True)) for key, each in made.items()]
-    followed = v2_consolidated.followed(store, above(path), made, gone=path if path else None)
-    return Commit(publish=(*puts, *followed))
+    puts = [Put(key, json.pack(dict(each), key, allow_nan=True)) for key, each in made.items()]
+    updates = v2_consolidated.updates(store, above(path), made, removed=path if path else None)
+    return Commit(publish=(*puts, *updates))
 
 
 @dataclass(frozen=True, slots=True)
 class Zarr2Map:
-    """The chunks of one array: each under a key of its own, absent when all fill."""
+    """The chunks of one array, each under its own key; a chunk of nothing but fill is absent."""
 
     store: Store
-    metadata: ArrayMetadata
+    metadata: V2ArrayMetadata
     path: str = ""
 
     @property
@@ -262,11 +263,11 @@ class Zarr2Map:
         return KeyTemplate(prefix(self.path), self.metadata.separator)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where chunks lie: every one is a whole key."""
+        """Return where chunks lie: each is the whole value of a key."""
         return Locations(self.template.keys(coords))
 
     def reopened(self, store: Store) -> "Zarr2Map":
-        """Return the map of the same array as `store` has it now."""
+        """Return the map of the same array in its current state in `store`."""
         node = Zarr2Format().open(store, self.path)
         if not isinstance(node, ArrayNode):
             raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
@@ -274,23 +275,23 @@ class Zarr2Map:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return keys.staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr2Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
 
-        Chunks beyond the old grid are what an earlier, larger array has left; were they not
-        removed before the array grows, they would come back to life.
+        Chunks beyond the old grid are leftovers of an earlier, larger array. They are removed
+        before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
             prepare=keys.removals(self.store, self.template, new, old),
             publish=(
                 Put(prefix(self.path) + ARRAY, pack_array(metadata)),
-                *self._followed(ARRAY, metadata.document),
+                *self._consolidated_edits(ARRAY, metadata.document),
             ),
             cleanup=keys.removals(self.store, self.template, old, new),
         )
@@ -299,50 +300,49 @@ class Zarr2Map:
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr2Map, Commit]":
         """Return the map with other attributes."""
         metadata = replace(self.metadata, schema=self.schema.described(attrs))
-        followed = self._followed(ATTRS, dict(attrs))
-        commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)), *followed))
+        updates = self._consolidated_edits(ATTRS, dict(attrs))
+        commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)), *updates))
         return replace(self, metadata=metadata), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         place = prefix(self.path)
-        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
         documents = Delete(place + ARRAY), Delete(place + ATTRS)
-        followed = v2_consolidated.followed(self.store, above(self.path), {}, gone=self.path)
-        return Commit(publish=(*documents, *followed, *chunks))
+        updates = v2_consolidated.updates(self.store, above(self.path), {}, removed=self.path)
+        return Commit(publish=(*documents, *updates, *chunks))
 
-    def _followed(self, name: str, content: Mapping[str, Any]) -> tuple[Put, ...]:
-        """Return what keeps the copies of a document true."""
+    def _consolidated_edits(self, name: str, content: Mapping[str, Any]) -> tuple[Put, ...]:
+        """Return the edits that update the consolidated metadata after a change of a document."""
         changes = {prefix(self.path) + name: content}
-        return v2_consolidated.followed(self.store, above(self.path), changes)
+        return v2_consolidated.updates(self.store, above(self.path), changes)
 
 
 class Zarr2Format:
-    """Zarr version 2 in a store; every node has a path, that of the first one is empty."""
+    """Zarr version 2 in a store; every node has a path, the root the empty one."""
 
     name: ClassVar[str] = "zarr2"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    signature: ClassVar[Signature] = Signature(markers=(ARRAY, GROUP))
-    documents: ClassVar[tuple[str, ...]] = (ARRAY, GROUP, ATTRS)
     settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator")
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
         path = normalised(path)
-        names = [prefix(path) + name for name in self.documents]
-        node = self.from_documents(store, path, _read(store, names))
+        names = [prefix(path) + name for name in _DOCUMENTS]
+        found = _read(store, names)
+        node = self.from_documents(store, path, dict(zip(_DOCUMENTS, found, strict=True)))
         if node is None:
             raise NotFoundError(f"{store.location}: no {names[0]} and no {names[1]}")
         return node
 
     def from_documents(
-        self, store: Store, path: str, found: Sequence[bytes | None]
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | GroupNode | None:
-        """Return the array or group that documents tell."""
-        array, group, attrs = found
+        """Return the array or group that documents describe."""
+        array, group, attrs = map(documents.get, _DOCUMENTS)
         if array is None and group is None:
             return None
-        names = [prefix(path) + name for name in self.documents]
+        names = [prefix(path) + name for name in _DOCUMENTS]
         try:
             described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:
@@ -356,7 +356,7 @@ class Zarr2Format:
             raise
 
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
-        """Return how an array will lie here; without chunks, near to cubes of 1 MiB."""
+        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""
         _check_choice("order", order, ("C", "F"))
         shape, dtype = request.shape, request.dtype
         chunks = request.chunks
@@ -377,18 +377,18 @@ class Zarr2Format:
         dimension_separator: str = ".",
         **layout: Any,
     ) -> tuple[ArrayNode, Commit]:
-        """Return a new array, and the commit that makes it and the groups above it.
+        """Return a new array, and the commit that creates it and the groups above it.
 
-        What is returned is what opening will find: the metadata is read back from its bytes.
+        The array is the one that opening will return: its metadata is parsed from the new document.
         """
         _check_choice("dimension_separator", dimension_separator, _SEPARATORS)
         path = normalised(path)
-        data = pack_array(ArrayMetadata.of(schema, dimension_separator))
+        data = pack_array(V2ArrayMetadata.of(schema, dimension_separator))
         metadata = parse_array(data, schema.attrs)
         chunks = Zarr2Map(store, metadata, path)
-        commit = documented(store, path, ARRAY, metadata.document, schema.attrs)
-        # What an array that was here before left behind, if it was not removed to the end.
-        strays = keys.strays(store, chunks.template, len(schema.shape))
+        commit = stage_node(store, path, ARRAY, metadata.document, schema.attrs)
+        # An earlier array at this path may have left chunks, if its removal was interrupted.
+        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, commit.publish)
 
 
@@ -397,14 +397,14 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(repr, choices))}")
 
 
-def _parse_stages(claims: FieldReader) -> list[Stage]:
-    filters = claims.value("filters", None)
+def _parse_stages(fields: FieldReader) -> list[Stage]:
+    filters = fields.value("filters", None)
     if filters is None:
         filters = []
     if not isinstance(filters, list) or len(filters) > _MOST_FILTERS:
-        raise claims.wrong("filters", filters, f"null or a list of at most {_MOST_FILTERS} codecs")
+        raise fields.wrong("filters", filters, f"null or a list of at most {_MOST_FILTERS} codecs")
     configs = [(f"filters[{index}]", config) for index, config in enumerate(filters)]
-    compressor = claims.value("compressor")
+    compressor = fields.value("compressor")
     if compressor is not None:
         configs.append(("compressor", compressor))
     stages = []
@@ -412,7 +412,7 @@ def _parse_stages(claims: FieldReader) -> list[Stage]:
         try:
             stages.append(parse_stage(config))
         except IngotError as error:
-            raise type(error)(f"{claims.where}: {field}: {error}") from None
+            raise type(error)(f"{fields.where}: {field}: {error}") from None
     return stages
 
 
@@ -424,8 +424,8 @@ def _check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...])
             raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
 
 
-def _held(where: str, dtype: DType, stages: Sequence[Stage]) -> DType:
-    """Return the type in which items are held: that of objects is known to their codec."""
+def _item_type(where: str, dtype: DType, stages: Sequence[Stage]) -> DType:
+    """Return the type of the items in memory; for objects, their codec says what it is."""
     if dtype != np.dtype(object):
         return dtype
     for stage in stages:
@@ -434,8 +434,8 @@ def _held(where: str, dtype: DType, stages: Sequence[Stage]) -> DType:
     raise FormatError(f"{where}: dtype is '|O', but no filter says what the objects are")
 
 
-def _parse_fill(claims: FieldReader, dtype: DType, stages: Sequence[Stage]) -> Any:
-    claim, where = claims.value("fill_value", None), f"{claims.where}: fill_value"
+def _parse_fill(fields: FieldReader, dtype: DType, stages: Sequence[Stage]) -> Any:
+    claim, where = fields.value("fill_value", None), f"{fields.where}: fill_value"
     if dtype != np.dtype(object):
         return fills.parse(claim, dtype, where)
     empty = claim is None or claim == "" or (type(claim) is int and claim == 0)
@@ -455,8 +455,8 @@ def _pack_fill(schema: ArraySchema) -> Any:
     return schema.fill.tolist() if isinstance(schema.fill, np.ndarray) else schema.fill
 
 
-def _spelled(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return filters and compressor as the document spells them."""
+def _pack_codecs(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the configurations of filters and compressor."""
     chain = schema.chain
     stages: list[Stage] = []
     for stage in chain.filters:
@@ -466,14 +466,14 @@ def _spelled(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, Any] 
             raise UnsupportedError(f"zarr2: {stage} is more than order 'F'")
     stages += () if isinstance(chain.serializer, Raw) else (chain.serializer,)
     stages += chain.compressors
-    # What only rearranges or checks is a filter; readers expect the compressor to compress.
+    # Readers expect the compressor to compress: a stage that only rearranges or checks is a filter.
     last = chain.compressors[-1] if chain.compressors else None
     compressor = stages.pop().config() if last and last.encoded_size(0) is None else None
     return [stage.config() for stage in stages], compressor
 
 
 def _read(store: Store, names: Sequence[str]) -> list[bytes | None]:
-    # One byte more than allowed tells that a document is too long without reading all of it.
+    # One byte more than allowed shows that a document is too long without reading all of it.
     return store.read([Extent(name, 0, json.LARGEST + 1) for name in names])
 
 

@@ -1,8 +1,9 @@
-"""Copies of metadata that Zarr 2 keeps in one document, ``.zmetadata``, at a group.
+"""Consolidated metadata of Zarr 2: copies of documents in one document, ``.zmetadata``.
 
-Knows how the copies of all documents below a group are spelled, how they follow a change of one of
-them in the same commit, and whether they still are what they are copies of. Refuses to know what
-the documents say, and to read anything from a copy that the real document can tell.
+A group may have copies of its own documents and of all documents below it. This module parses and
+packs the copies, updates them in the commit that changes a document, and compares them with the
+documents. It does not interpret documents. Nodes are always opened from their own documents, never
+from a copy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,22 +15,22 @@ from ingot.formats import json
 from ingot.formats.paths import above, prefix
 from ingot.stores.store import Extent, Put, Store
 
-__all__ = ["COPIES", "children", "differences", "followed", "pack", "parse", "read"]
+__all__ = ["CONSOLIDATED", "children", "pack", "parse", "read", "stale_keys", "updates"]
 
-COPIES: Final = ".zmetadata"
+CONSOLIDATED: Final = ".zmetadata"
 
 _VERSION: Final = 1
 
 
-def parse(data: bytes, where: str = COPIES) -> dict[str, Any]:
-    """Return the copies by the keys of their documents, below the group.
+def parse(data: bytes, where: str = CONSOLIDATED) -> dict[str, Any]:
+    """Return the copies by the keys of their documents, relative to the group.
 
     >>> parse(b'{"zarr_consolidated_format": 1, "metadata": {".zgroup": {"zarr_format": 2}}}')
     {'.zgroup': {'zarr_format': 2}}
     """
-    claims = FieldReader(where, json.parse_object(data, where, bare_nan=True))
-    claims.choice("zarr_consolidated_format", (_VERSION,))
-    found = claims.mapping("metadata")
+    fields = FieldReader(where, json.parse_object(data, where, allow_nan=True))
+    fields.choice("zarr_consolidated_format", (_VERSION,))
+    found = fields.mapping("metadata")
     if found is None:
         raise FormatError(f"{where}: metadata is missing")
     for key, copy in found.items():
@@ -41,33 +42,33 @@ def parse(data: bytes, where: str = COPIES) -> dict[str, Any]:
 def pack(copies: Mapping[str, Any]) -> bytes:
     """Return the document that `parse` reads back."""
     values = {"metadata": dict(copies), "zarr_consolidated_format": _VERSION}
-    return json.pack(values, COPIES, bare_nan=True)
+    return json.pack(values, CONSOLIDATED, allow_nan=True)
 
 
 def read(store: Store, path: str) -> dict[str, Any] | None:
-    """Return the copies at a group; None when there are none, or none that can be read."""
-    key = prefix(path) + COPIES
+    """Return the copies in a group; None without readable copies."""
+    key = prefix(path) + CONSOLIDATED
     [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
     if data is None:
         return None
     try:
         return parse(data, key)
     except IngotError:
-        return None  # The documents themselves are what counts.
+        return None  # Nodes are opened from their own documents.
 
 
-def followed(
-    store: Store, groups: Iterable[str], changes: Mapping[str, Any], gone: str | None = None
+def updates(
+    store: Store, groups: Iterable[str], changes: Mapping[str, Any], removed: str | None = None
 ) -> tuple[Put, ...]:
-    """Return what keeps the copies at some groups true when documents change.
+    """Return the edits that update the copies in `groups` when documents change.
 
-    `changes` has the key of each document that changes, and its content. What lay at the path
-    `gone`, or below it, is removed before.
+    `changes` has the new content of each document, by key. Copies of the node at the path `removed`
+    and of all nodes below it are dropped first.
 
     >>> from ingot.stores import MemoryStore
     >>> old = {"a/.zarray": {"shape": [1]}, ".zgroup": {}}
     >>> store = MemoryStore({".zmetadata": pack(old), ".zgroup": b""})
-    >>> [put] = followed(store, above("a"), {"a/.zarray": {"shape": [2]}})
+    >>> [put] = updates(store, above("a"), {"a/.zarray": {"shape": [2]}})
     >>> parse(put.data)
     {'.zgroup': {}, 'a/.zarray': {'shape': [2]}}
     """
@@ -77,17 +78,17 @@ def followed(
         if copies is None:
             continue
         lead = prefix(group)
-        if gone is not None:
-            left = f"{gone.removeprefix(lead)}/"
+        if removed is not None:
+            left = f"{removed.removeprefix(lead)}/"
             copies = {key: copy for key, copy in copies.items() if not key.startswith(left)}
         inside = {key: copy for key, copy in changes.items() if key.startswith(lead)}
         copies |= {key.removeprefix(lead): copy for key, copy in inside.items()}
-        edits.append(Put(lead + COPIES, pack(copies)))
+        edits.append(Put(lead + CONSOLIDATED, pack(copies)))
     return tuple(edits)
 
 
 def children(store: Store, path: str) -> Iterator[str]:
-    """Yield the names directly below a group of which there are copies, its own or above it."""
+    """Yield the names directly below a group, by the copies in it or in a group above it."""
     for group in (path, *reversed(list(above(path)))):
         copies = read(store, group)
         if copies is not None:
@@ -101,20 +102,21 @@ def children(store: Store, path: str) -> Iterator[str]:
             return
 
 
-def differences(copies: Mapping[str, Any], real: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of documents whose copy is missing, is left over or says something else.
+def stale_keys(copies: Mapping[str, Any], actual: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys of documents whose copy is missing, left over or different.
 
-    >>> differences({"a": {"n": 1}, "b": {}}, {"a": {"n": 2}, "c": {}})
+    >>> stale_keys({"a": {"n": 1}, "b": {}}, {"a": {"n": 2}, "c": {}})
     ('a', 'b', 'c')
     """
-    keys = sorted(copies.keys() | real.keys())
-    return tuple(key for key in keys if not _same(copies.get(key), real.get(key)))
+    keys = sorted(copies.keys() | actual.keys())
+    return tuple(key for key in keys if not _same(copies.get(key), actual.get(key)))
 
 
-def _same(copy: Any, real: Any) -> bool:
-    # As text, in which numbers that are none equal themselves.
-    return copy == real or (
+def _same(copy: Any, actual: Any) -> bool:
+    # Compared as text too, in which NaN equals NaN.
+    return copy == actual or (
         copy is not None
-        and real is not None
-        and json.pack(copy, COPIES, bare_nan=True) == json.pack(real, COPIES, bare_nan=True)
+        and actual is not None
+        and json.pack(copy, CONSOLIDATED, allow_nan=True)
+        == json.pack(actual, CONSOLIDATED, allow_nan=True)
     )

@@ -1,27 +1,28 @@
-"""Groups of Zarr version 2, and the copies of metadata that they may keep.
+"""Groups of Zarr version 2, and their consolidated metadata.
 
-Knows the commits by which groups come, change and go. Refuses to know arrays, which `zarr2` does.
+This module returns the commits that create, change and remove groups. Arrays are handled by
+`ingot.formats.zarr.v2`.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.format import Copies, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v2_consolidated
 from ingot.formats.zarr.v2 import (
     ARRAY,
     ATTRS,
     GROUP,
-    ArrayMetadata,
+    V2ArrayMetadata,
     Zarr2Format,
-    documented,
     pack_attrs,
     pack_group,
     parse_array,
+    stage_node,
 )
 from ingot.stores.store import Commit, Extent, Put, Store
 
@@ -29,13 +30,10 @@ __all__ = ["Zarr2GroupFormat"]
 
 
 class Zarr2GroupFormat(Zarr2Format):
-    """Zarr version 2 with its groups."""
-
-    marks: ClassVar[tuple[str, ...]] = (GROUP,)
-    between: ClassVar[str | None] = None
+    """Zarr version 2, arrays and groups."""
 
     def has_part(self, store: Store, path: str) -> bool:
-        """Tell whether all nodes above a path are groups, or can become groups with it."""
+        """Return whether all nodes above a path are groups, or can become groups with it."""
         groups = list(above(path))
         marks = [Extent(prefix(each) + name, 0, 1) for each in groups for name in (GROUP, ARRAY)]
         found = store.read(marks)
@@ -47,36 +45,38 @@ class Zarr2GroupFormat(Zarr2Format):
     def create_group(
         self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None
     ) -> tuple[GroupNode, Commit]:
-        """Return a new group, and the commit that makes it and the groups above it."""
+        """Return a new group, and the commit that creates it and the groups above it."""
         path, attrs = normalised(path), dict(attrs or {})
         content = json.parse_object(pack_group(), GROUP)
-        return GroupNode(path, (), attrs), documented(store, path, GROUP, content, attrs)
+        return GroupNode(path, (), attrs), stage_node(store, path, GROUP, content, attrs)
 
     def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
-        """Return the commit that gives a group other attributes, and its copies too."""
+        """Return the commit that changes the attributes of a group, consolidated ones included."""
         key = prefix(path) + ATTRS
-        followed = v2_consolidated.followed(store, (*above(path), path), {key: dict(attrs)})
-        return Commit(publish=(Put(key, pack_attrs(attrs)), *followed))
+        updates = v2_consolidated.updates(store, (*above(path), path), {key: dict(attrs)})
+        return Commit(publish=(Put(key, pack_attrs(attrs)), *updates))
 
     def removed(self, store: Store, path: str) -> Commit:
         """Return the commit that removes a node and all below it, at once."""
-        commit = hierarchy.removed(self, store, path, (GROUP, ATTRS, v2_consolidated.COPIES))
-        followed = v2_consolidated.followed(store, above(path), {}, gone=path)
-        return replace(commit, publish=(*commit.publish, *followed))
+        commit = hierarchy.removed(self, store, path, (GROUP, ATTRS, v2_consolidated.CONSOLIDATED))
+        updates = v2_consolidated.updates(store, above(path), {}, removed=path)
+        return replace(commit, publish=(*commit.publish, *updates))
 
-    def copies(self, store: Store, path: str) -> Copies | None:
-        """Return how the copies at a group compare with the documents; None without copies."""
+    def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
+        """Return how consolidated metadata compares with the documents; None without any."""
         found = v2_consolidated.read(store, path)
         if found is None:
             return None
-        real = self._documents(store, path)
-        stale = v2_consolidated.differences(_told(found), _told(real))
-        return Copies(tuple(key for key in stale if not _same(found.get(key), real.get(key))))
+        actual = self._documents(store, path)
+        stale = v2_consolidated.stale_keys(_comparable(found), _comparable(actual))
+        return ConsolidatedMetadata(
+            tuple(key for key in stale if not _same(found.get(key), actual.get(key)))
+        )
 
     def consolidated(self, store: Store, path: str) -> Commit:
-        """Return the commit that makes copies of all documents at a group and below it."""
+        """Return the commit that consolidates the metadata of a group and of all nodes below it."""
         data = v2_consolidated.pack(self._documents(store, path))
-        return Commit(publish=(Put(prefix(path) + v2_consolidated.COPIES, data),))
+        return Commit(publish=(Put(prefix(path) + v2_consolidated.CONSOLIDATED, data),))
 
     def _documents(self, store: Store, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -86,13 +86,13 @@ class Zarr2GroupFormat(Zarr2Format):
             data = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
             for key, content in zip(keys, data, strict=True):
                 if content is not None:
-                    value = json.parse_object(content, key, bare_nan=True)
+                    value = json.parse_object(content, key, allow_nan=True)
                     found[key.removeprefix(prefix(path))] = value
         return found
 
 
-def _told(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what documents say, without what some writers add to the copies of them."""
+def _comparable(documents: Mapping[str, Any]) -> dict[str, Any]:
+    """Return documents without the fields that some writers add to their copies."""
     found = {}
     for key, value in documents.items():
         name = key.rpartition("/")[2]
@@ -103,19 +103,19 @@ def _told(documents: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _same(copy: Any, real: Any) -> bool:
-    """Tell whether two documents of arrays say the same, though they spell it differently."""
+def _same(copy: Any, actual: Any) -> bool:
+    """Return whether two documents of arrays mean the same, whatever their spelling."""
     try:
-        # Some programs spell out in copies what a document leaves to its defaults.
-        return bool(copy and real) and _respelled(copy) == _respelled(real)
+        # Some programs spell out defaults in copies that the document omits.
+        return bool(copy and actual) and _canonical(copy) == _canonical(actual)
     except IngotError:
         return False
 
 
-def _respelled(values: Mapping[str, Any]) -> bytes:
-    """Return the document of an array that says the same as we would spell it."""
-    metadata = parse_array(json.pack(dict(values), ARRAY, bare_nan=True))
-    plain = ArrayMetadata.of(metadata.schema, metadata.separator).document
+def _canonical(values: Mapping[str, Any]) -> bytes:
+    """Return an equal document of an array in the spelling of Ingot."""
+    metadata = parse_array(json.pack(dict(values), ARRAY, allow_nan=True))
+    plain = V2ArrayMetadata.of(metadata.schema, metadata.separator).document
     kept = {key: value for key, value in values.items() if key not in plain}
-    said = {**plain, **kept, "dimension_separator": metadata.separator}
-    return json.pack(said, ARRAY, bare_nan=True)
+    spelled = {**plain, **kept, "dimension_separator": metadata.separator}
+    return json.pack(spelled, ARRAY, allow_nan=True)

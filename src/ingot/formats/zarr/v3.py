@@ -1,7 +1,8 @@
 """Zarr version 3 in a store: a ``zarr.json`` for every node, and a key for every chunk.
 
-Knows where documents and chunks lie and what a new array is made of. Refuses to know what a
-document says: `ingot.formats.zarr.v3_metadata` does.
+This module opens nodes, designs and creates arrays, and returns the commits that change them.
+Documents are parsed and packed by `ingot.formats.zarr.v3_metadata`, groups are created and changed
+by `ingot.formats.zarr.v3_groups`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ingot.codecs.filters import Transpose
 from ingot.codecs.text import VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import ExistsError, FormatError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import json
+from ingot.formats import json, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
@@ -29,45 +30,32 @@ from ingot.formats.format import (
     Kind,
     Locations,
     Request,
-    Signature,
 )
-from ingot.formats.keys import all_removed, removals, staged, strays
 from ingot.formats.paths import above, normalised, prefix
-from ingot.formats.zarr import (
-    v3_codecs as zarr3_codecs,
-)
-from ingot.formats.zarr import (
-    v3_consolidated as zarr3_copies,
-)
-from ingot.formats.zarr import (
-    v3_metadata as zarr3_document,
-)
-from ingot.formats.zarr import (
-    v3_types as zarr3_types,
-)
+from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
 from ingot.formats.zarr.shards import inner_map
 from ingot.formats.zarr.v3_metadata import (
     NODE,
-    ArrayMetadata,
-    GroupMetadata,
     KeyEncoding,
-    Metadata,
+    V3ArrayMetadata,
+    V3GroupMetadata,
+    V3Metadata,
 )
-from ingot.formats.zarr.v3_sharding import sharded
+from ingot.formats.zarr.v3_sharding import design_shards
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
-__all__ = ["Zarr3Format", "Zarr3Map", "checked_path", "default_stages", "documented"]
+__all__ = ["Zarr3Format", "Zarr3Map", "check_node_path", "default_stages", "stage_node"]
 
 _ORDERS: Final = ("C", "F")
 
-# Inside a shard a chunk costs little, so that smaller ones pay.
+# Inside a shard a chunk costs little, so that smaller chunks pay off.
 _SMALL: Final = 2**18
 
 
 def default_stages(dtype: DType) -> tuple[Stage, ...]:
-    """Return the codecs of a new array for which none were chosen, but for the checksum.
+    """Return the default codecs of a new array, without the checksum.
 
     >>> default_stages(np.dtype("<f4"))
     (Blosc(cname='lz4', clevel=5, shuffle=1, blocksize=0, typesize=1),)
@@ -75,24 +63,24 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
     if dtype == dtypes.TEXT:
         return (VlenUtf8(), Blosc())
     if dtypes.is_variable(dtype):
-        raise UnsupportedError(f"{dtype}: say by a codec what the objects are")
+        raise UnsupportedError(f"{dtype}: a codec has to say what the objects are")
     return (Blosc(),)
 
 
 @dataclass(frozen=True, slots=True)
 class Zarr3Map:
-    """The chunks of one array: each under a key of its own, absent when all fill.
+    """The chunks of one array, each under its own key; a chunk of nothing but fill is absent.
 
-    Where the array is in shards, they are these chunks.
+    In an array with shards, the shards are these chunks.
     """
 
     store: Store
-    metadata: ArrayMetadata
+    metadata: V3ArrayMetadata
     path: str = ""
 
     @property
     def schema(self) -> ArraySchema:
-        """What the array is, each of its chunks being the value of a key."""
+        """What the array is; each of its chunks is the value of one key."""
         return self.metadata.schema
 
     @property
@@ -104,63 +92,61 @@ class Zarr3Map:
         return replace(template, prefix=prefix(self.path) + template.prefix)
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where chunks lie: every one is a whole key."""
+        """Return where chunks lie: each is the whole value of a key."""
         return Locations(self.template.keys(coords))
 
     def reopened(self, store: Store) -> "Zarr3Map":
-        """Return the map of the same array as `store` has it now."""
+        """Return the map of the same array in its current state in `store`."""
         metadata = _read(store, self.path)
-        if isinstance(metadata, GroupMetadata):
+        if isinstance(metadata, V3GroupMetadata):
             raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
         return replace(self, store=store, metadata=metadata)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
-        return staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[Zarr3Map, Commit]":
         """Return the map of another shape; chunks that leave or enter the grid are removed.
 
-        Chunks beyond the old grid are what an earlier, larger array has left; were they not
-        removed before the array grows, they would come back to life.
+        Chunks beyond the old grid are leftovers of an earlier, larger array. They are removed
+        before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape} has not {len(self.schema.shape)} axes")
+            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         template = self.template
         commit = Commit(
-            prepare=removals(self.store, template, new, old),
-            publish=self._documented(metadata),
-            cleanup=removals(self.store, template, old, new),
+            prepare=keys.removals(self.store, template, new, old),
+            publish=self._document_edits(metadata),
+            cleanup=keys.removals(self.store, template, old, new),
         )
         return Zarr3Map(self.store, metadata, self.path), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr3Map, Commit]":
         """Return the map with other attributes."""
         metadata = self.metadata.described(attrs)
-        return replace(self, metadata=metadata), Commit(publish=self._documented(metadata))
+        return replace(self, metadata=metadata), Commit(publish=self._document_edits(metadata))
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = all_removed(self.store, self.template, len(self.schema.shape))
-        followed = zarr3_copies.followed(self.store, above(self.path), {}, gone=self.path)
-        return Commit(publish=(Delete(prefix(self.path) + NODE), *followed, *chunks))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
+        updates = v3_consolidated.updates(self.store, above(self.path), {}, removed=self.path)
+        return Commit(publish=(Delete(prefix(self.path) + NODE), *updates, *chunks))
 
-    def _documented(self, metadata: ArrayMetadata) -> tuple[Put, ...]:
-        """Return what stores a document, and keeps the copies of it true."""
+    def _document_edits(self, metadata: V3ArrayMetadata) -> tuple[Put, ...]:
+        """Return the edits that store a document and update the consolidated metadata."""
         changes = {self.path: metadata.document}
-        followed = zarr3_copies.followed(self.store, above(self.path), changes)
-        return Put(prefix(self.path) + NODE, zarr3_document.pack(metadata)), *followed
+        updates = v3_consolidated.updates(self.store, above(self.path), changes)
+        return Put(prefix(self.path) + NODE, v3_metadata.pack(metadata)), *updates
 
 
 class Zarr3Format:
-    """Zarr version 3 in a store; every node has a path, that of the first one is empty."""
+    """Zarr version 3 in a store; every node has a path, the root the empty one."""
 
     name: ClassVar[str] = "zarr3"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    signature: ClassVar[Signature] = Signature(markers=(NODE,))
-    documents: ClassVar[tuple[str, ...]] = (NODE,)
     settings: ClassVar[tuple[str, ...]] = (
         "order",
         "checksum",
@@ -176,10 +162,10 @@ class Zarr3Format:
         return _node(store, path, _read(store, path))
 
     def from_documents(
-        self, store: Store, path: str, found: Sequence[bytes | None]
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | GroupNode | None:
-        """Return the array or group that a document tells."""
-        [data] = found
+        """Return the array or group that a document describes."""
+        data = documents.get(NODE)
         return None if data is None else _node(store, path, _parse(store, path, data))
 
     def design(
@@ -192,23 +178,23 @@ class Zarr3Format:
         shards: int | Sequence[int] | Literal["auto"] | None = None,
         **layout: Any,
     ) -> ArraySchema:
-        """Return how an array will lie here; without chunks, near to cubes of 1 MiB.
+        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB.
 
-        A `checksum` of every chunk (CRC-32C) stands behind its codecs, unless one of them is a
-        checksum already. With `shards`, the shape of one or "auto", many chunks are stored
-        together; they are smaller then, near to cubes of 256 KiB.
+        `checksum` appends a CRC-32C of every chunk to the codecs, unless one of them is a checksum
+        already. With `shards` (a shape, or "auto"), many chunks are stored together; the default
+        chunks are then near to cubes of 256 KiB.
         """
         if order not in _ORDERS:
             raise ValueError(f"order is {order!r}, not 'C' or 'F'")
-        dtype = _held(request.dtype)
+        dtype = _stored_dtype(request.dtype)
         fill = request.fill if dtypes.is_variable(dtype) else np.asarray(request.fill, dtype)[()]
         chunks = request.chunks or _chunks(request.shape, dtype.itemsize, shards)
         grid = ChunkGrid(request.shape, chunks, padded=True)
         stages = default_stages(dtype) if request.stages is None else request.stages
-        chain = _built(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
+        chain = _build_chain(stages, ChunkSpec(grid.chunk, dtype, fill), order, checksum=checksum)
         lengths = grid.chunk
         if shards is not None:
-            lengths, chain = sharded(shards, grid, chain, dtype.itemsize)
+            lengths, chain = design_shards(shards, grid, chain, dtype.itemsize)
         return ArraySchema(
             grid.shape,
             dtype,
@@ -230,93 +216,95 @@ class Zarr3Format:
         dimension_separator: str | None = None,
         **layout: Any,
     ) -> tuple[ArrayNode, Commit]:
-        """Return a new array, and the commit that makes it and the groups above it.
+        """Return a new array, and the commit that creates it and the groups above it.
 
-        What is returned is what opening will find: the metadata is read back from its bytes.
+        The array is the one that opening will return: its metadata is parsed from the new document.
         """
-        path = checked_path(normalised(path))
+        path = normalised(path)
+        check_node_path(path)
         encoding = _encoding(chunk_key_encoding, dimension_separator)
-        data = zarr3_document.pack(ArrayMetadata.of(schema, encoding))
-        metadata = _array(zarr3_document.parse(data))
+        data = v3_metadata.pack(V3ArrayMetadata.of(schema, encoding))
+        metadata = _array(v3_metadata.parse(data))
         chunks = Zarr3Map(store, metadata, path)
-        # What an array that was here before left behind, if it was not removed to the end.
-        left = strays(store, chunks.template, len(schema.shape))
-        return ArrayNode(inner_map(chunks)), Commit(left, documented(store, path, metadata, data))
+        # An earlier array at this path may have left chunks, if its removal was interrupted.
+        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
+        commit = stage_node(store, path, metadata, data)
+        return ArrayNode(inner_map(chunks)), replace(commit, prepare=strays)
 
 
-def documented(
-    store: Store, path: str, metadata: Metadata, data: bytes | None = None
-) -> tuple[Put, ...]:
-    """Return what makes a node, and the groups above it, all at once; `data` is its document."""
-    made: dict[str, Metadata] = {}
+def stage_node(store: Store, path: str, metadata: V3Metadata, data: bytes | None = None) -> Commit:
+    """Return the commit that stores a node and the missing groups above it, all at once.
+
+    `data` is the packed document of the node, where the caller has it.
+    """
+    made: dict[str, V3Metadata] = {}
     for group in above(path):
         try:
             found = _read(store, group)
         except NotFoundError:
-            made[group] = GroupMetadata()
+            made[group] = V3GroupMetadata()
             continue
-        if not isinstance(found, GroupMetadata):
+        if not isinstance(found, V3GroupMetadata):
             raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
-    puts = [Put(prefix(place) + NODE, zarr3_document.pack(each)) for place, each in made.items()]
-    puts.append(Put(prefix(path) + NODE, zarr3_document.pack(metadata) if data is None else data))
+    puts = [Put(prefix(place) + NODE, v3_metadata.pack(each)) for place, each in made.items()]
+    puts.append(Put(prefix(path) + NODE, v3_metadata.pack(metadata) if data is None else data))
     made[path] = metadata
     changes = {place: each.document for place, each in made.items()}
-    followed = zarr3_copies.followed(store, above(path), changes, gone=path if path else None)
-    return (*puts, *followed)
+    updates = v3_consolidated.updates(store, above(path), changes, removed=path if path else None)
+    return Commit(publish=(*puts, *updates))
 
 
-def checked_path(path: str) -> str:
-    """Return a path for a new node, or complain about a name that no node may have.
+def check_node_path(path: str) -> None:
+    """Raise `ValueError` for a path of a new node with a name that the specification forbids.
 
-    >>> checked_path("a/__b")
+    >>> check_node_path("a/__b")
     Traceback (most recent call last):
     ValueError: '__b' cannot be the name of a node
     """
     for name in path.split("/") if path else ():
         if not name.strip(".") or name.startswith("__") or name == NODE:
             raise ValueError(f"{name!r} cannot be the name of a node")
-    return path
 
 
-def _read(store: Store, path: str) -> Metadata:
-    """Return what the document at `path` says."""
+def _read(store: Store, path: str) -> V3Metadata:
+    """Return the contents of the document at `path`."""
     key = prefix(path) + NODE
-    # One byte more than allowed tells that a document is too long without reading all of it.
+    # One byte more than allowed shows that a document is too long without reading all of it.
     (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
     if data is None:
         raise NotFoundError(f"{store.location}: no {key}")
     return _parse(store, path, data)
 
 
-def _parse(store: Store, path: str, data: bytes) -> Metadata:
+def _parse(store: Store, path: str, data: bytes) -> V3Metadata:
     try:
-        return zarr3_document.parse(data, prefix(path) + NODE)
+        return v3_metadata.parse(data, prefix(path) + NODE)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
 
 
-def _node(store: Store, path: str, metadata: Metadata) -> ArrayNode | GroupNode:
-    if isinstance(metadata, GroupMetadata):
+def _node(store: Store, path: str, metadata: V3Metadata) -> ArrayNode | GroupNode:
+    if isinstance(metadata, V3GroupMetadata):
         return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
     return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
 
 
-def _array(metadata: Metadata) -> ArrayMetadata:
-    assert isinstance(metadata, ArrayMetadata)
+def _array(metadata: V3Metadata) -> V3ArrayMetadata:
+    assert isinstance(metadata, V3ArrayMetadata)
     return metadata
 
 
-def _held(dtype: DType) -> DType:
-    """Return the type in which a new array is held: without gaps, in one byte order."""
-    dtype = zarr3_types.normalised(dtype)
+def _stored_dtype(dtype: DType) -> DType:
+    """Return the dtype of a new array: that of the request, without gaps, in one byte order."""
+    dtype = v3_types.normalised(dtype)
     return in_order(dtype, "little") if byte_order(dtype) == "mixed" else dtype
 
 
 def _chunks(
     shape: tuple[int, ...], itemsize: int, shards: int | Sequence[int] | str | None
 ) -> tuple[int, ...]:
-    """Return the shape of chunks that were left to the format; they divide shards."""
+    """Return the default shape of chunks, which divides the shards."""
     growing = 0 in shape
     if shards is None:
         return auto_chunks(shape, itemsize, growing=growing)
@@ -334,18 +322,18 @@ def _divisor(whole: int, most: int) -> int:
     return next(part for part in range(min(most, whole), 0, -1) if whole % part == 0)
 
 
-def _built(stages: Sequence[Stage], spec: ChunkSpec, order: str, *, checksum: bool) -> CodecChain:
+def _build_chain(
+    stages: Sequence[Stage], spec: ChunkSpec, order: str, *, checksum: bool
+) -> CodecChain:
     """Return the chain of stages, in the order of encoding, for items stored in `order`."""
     first = [Transpose()] if order == "F" and len(spec.shape) > 1 else []
     last: list[Stage] = []
     if checksum and not any(isinstance(stage, Checksum) for stage in stages):
         last.append(Crc32c())
     try:
-        chain = zarr3_codecs.serialized(assemble([*first, *stages, *last], spec), spec)
-        # Names and configurations that nothing here could read back are found out now.
-        return zarr3_codecs.parse_chain(
-            zarr3_codecs.pack_chain(chain, len(spec.shape)), spec, "codec"
-        )
+        chain = v3_codecs.serialized(assemble([*first, *stages, *last], spec), spec)
+        # Parsing the packed chain refuses codecs that could not be read back.
+        return v3_codecs.parse_chain(v3_codecs.pack_chain(chain, len(spec.shape)), spec, "codec")
     except (FormatError, UnsupportedError) as error:
         text = str(error)
         raise type(error)(text if text.startswith("codec") else f"codec: {text}") from None
@@ -375,7 +363,7 @@ def _children(store: Store, path: str) -> Iterator[str]:
     if Feature.LIST in store.features:
         folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
     else:
-        folders = list(zarr3_copies.children(store, path))
+        folders = list(v3_consolidated.children(store, path))
     found = store.read([Extent(f"{prefix(path)}{name}/{NODE}", 0, 1) for name in folders])
     for name, marker in zip(folders, found, strict=True):
         if marker is not None:

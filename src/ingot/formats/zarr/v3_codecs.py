@@ -1,14 +1,14 @@
 """Codecs as Zarr version 3 names and configures them.
 
-Knows which stage each name means, in which order stages may stand, and how a chain is spelled.
-Refuses to know how any stage works. Names that begin with ``numcodecs.`` are those of version 2.
+This module maps names to stages, checks the order of stages, and packs chains. How a stage works is
+not its concern. Names that begin with ``numcodecs.`` are those of version 2.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
+from ingot._lazy import deferred
 from ingot.codecs.byteorder import Bytes, byte_order
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import (
@@ -23,31 +23,38 @@ from ingot.codecs.codec import (
     parse_stage,
 )
 from ingot.codecs.compressors import Blosc, Gzip
-from ingot.codecs.filters import Transpose
+from ingot.codecs.filters import Reshape, Transpose
 from ingot.codecs.text import VlenBytes, VlenUtf8
+from ingot.dtypes import DType
 from ingot.errors import FormatError, IngotError, UnsupportedError
 from ingot.fields import FieldReader, shown
-from ingot.formats.zarr import v3_extension
-from ingot.formats.zarr.v3_extension import Extension
+from ingot.formats.zarr import v3_extension, v3_fills, v3_types
+from ingot.formats.zarr.v3_extension import NamedConfiguration
 from ingot.formats.zarr.v3_sharding import Sharding, index_spec
+
+# Few files name the codecs of these modules, which take longer to import than all others here.
+if TYPE_CHECKING:
+    from ingot.codecs import bits, numeric
+else:
+    bits = deferred("ingot.codecs.bits")
+    numeric = deferred("ingot.codecs.numeric")
 
 __all__ = ["pack_chain", "parse_chain", "serialized"]
 
 _MOST_CODECS: Final = 32
 _FOREIGN: Final = "numcodecs."
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
-# What zlib itself takes when it is left the choice.
-_USUAL_GZIP: Final = 6
+_MOST_PAIRS: Final = 2**16
+_MOST_BITS: Final = 64
+# The default level of zlib.
+_DEFAULT_GZIP: Final = 6
 
-# Plain names beside the specified ones whose configuration is that of version 2.
+# Names without a prefix that are not specified; their configuration is that of version 2.
 _SHARED: Final = frozenset({"bitround", "zlib", "bz2", "fletcher32", "adler32"})
-
-# Names that few files have, of codecs that take longer to import than all others of this format.
-_RARE: Final = frozenset({"packbits", "reshape", "scale_offset", "cast_value"})
 
 
 def parse_chain(claim: object, spec: ChunkSpec, where: str = "codecs") -> CodecChain:
-    """Return the chain that a list of codecs claims, for chunks of `spec`.
+    """Return the chain that a list of codecs describes, for chunks of `spec`.
 
     >>> import numpy as np
     >>> spec = ChunkSpec((10,), np.dtype("<i4"))
@@ -88,18 +95,18 @@ def pack_chain(chain: CodecChain, ndim: int) -> list[dict[str, Any]]:
     [{'name': 'gzip', 'configuration': {'level': 5}}, {'name': 'crc32c'}]
     """
     stages: list[Stage] = [*chain.filters, chain.serializer, *chain.compressors]
-    return [_spelled(stage, ndim) for stage in stages]
+    return [_pack_stage(stage, ndim) for stage in stages]
 
 
 def serialized(chain: CodecChain, spec: ChunkSpec) -> CodecChain:
-    """Return a chain whose serializer has a name here: raw items get their byte order.
+    """Return the same chain with a serializer that version 3 names: raw items get a byte order.
 
     >>> import numpy as np
     >>> serialized(CodecChain(), ChunkSpec((3,), np.dtype(">i4"))).serializer
     Bytes(endian='big')
     """
     if any(isinstance(stage, BytesFilter) for stage in chain.compressors):
-        raise UnsupportedError("zarr3: filters stand in front of what makes bytes of an array")
+        raise UnsupportedError("zarr3: filters stand before the codec that makes bytes of an array")
     if not isinstance(chain.serializer, Raw):
         return chain
     for stage in chain.filters:
@@ -109,17 +116,14 @@ def serialized(chain: CodecChain, spec: ChunkSpec) -> CodecChain:
     return CodecChain(chain.filters, serializer, chain.compressors)
 
 
-def _stage(found: Extension, spec: ChunkSpec) -> Stage | None:
-    """Return the stage of an extension; None for one that a reader may do without."""
+def _stage(found: NamedConfiguration, spec: ChunkSpec) -> Stage | None:
+    """Return the stage of a codec; None for an unknown one that a reader may ignore."""
     name = found.name
     try:
         if name == Sharding.name:
             return _parse_sharding(found, spec)
         if name in _PARSERS:
-            return _PARSERS[name](found.claims(), spec)
-        if name in _RARE:
-            rare: Stage = _values().PARSERS[name](found.claims(), spec)
-            return rare
+            return _PARSERS[name](found.fields(), spec)
         if name in _SHARED or name.startswith(_FOREIGN):
             return _parse_shared(found)
     except IngotError as error:
@@ -131,83 +135,135 @@ def _stage(found: Extension, spec: ChunkSpec) -> Stage | None:
     raise UnsupportedError(f"{found.where}: codec {shown(name)} is unknown")
 
 
-def _parse_shared(found: Extension) -> Stage:
+def _parse_shared(found: NamedConfiguration) -> Stage:
     name = found.name.removeprefix(_FOREIGN)
     stage = parse_stage({**found.configuration, "id": name})
-    # What it is called here is what it is bound to there: the size of items.
+    # Version 2 does not store the size of items; version 3 does, as typesize.
     typesize = found.configuration.get("typesize")
     return stage.bind(typesize) if isinstance(stage, Blosc) and type(typesize) is int else stage
 
 
-def _parse_blosc(claims: FieldReader, spec: ChunkSpec) -> Blosc:
-    shuffle = claims.choice("shuffle", _SHUFFLES, "noshuffle")
-    given = {key: claims.value(key, None) for key in ("cname", "clevel", "blocksize")}
+def _parse_blosc(fields: FieldReader, spec: ChunkSpec) -> Blosc:
+    shuffle = fields.choice("shuffle", _SHUFFLES, "noshuffle")
+    given = {key: fields.value(key, None) for key in ("cname", "clevel", "blocksize")}
     stage = Blosc.parse(
-        FieldReader(claims.where, {key: value for key, value in given.items() if value is not None})
+        FieldReader(fields.where, {key: value for key, value in given.items() if value is not None})
     )
     typesize = spec.dtype.itemsize
-    if claims.value("typesize", None) is not None:
-        typesize = claims.integer("typesize", low=1, high=2**31 - 1)
-    claims.finish()
+    if fields.value("typesize", None) is not None:
+        typesize = fields.integer("typesize", low=1, high=2**31 - 1)
+    fields.finish()
     return replace(stage, shuffle=_SHUFFLES.index(shuffle)).bind(typesize)
 
 
-def _parse_gzip(claims: FieldReader, spec: ChunkSpec) -> Gzip:
-    stage = Gzip(claims.integer("level", 1, low=0, high=9))
-    claims.finish()
+def _parse_gzip(fields: FieldReader, spec: ChunkSpec) -> Gzip:
+    stage = Gzip(fields.integer("level", 1, low=0, high=9))
+    fields.finish()
     return stage
 
 
-def _parse_zstd(claims: FieldReader, spec: ChunkSpec) -> Stage:
-    level = claims.integer("level", 0, low=-131072, high=22)
-    checksum = claims.flag("checksum", False)
-    claims.finish()
+def _parse_zstd(fields: FieldReader, spec: ChunkSpec) -> Stage:
+    level = fields.integer("level", 0, low=-131072, high=22)
+    checksum = fields.flag("checksum", False)
+    fields.finish()
     return parse_stage({"id": "zstd", "level": level, "checksum": checksum})
 
 
-def _parse_crc32c(claims: FieldReader, spec: ChunkSpec) -> Crc32c:
-    claims.finish()
+def _parse_crc32c(fields: FieldReader, spec: ChunkSpec) -> Crc32c:
+    fields.finish()
     return Crc32c()
 
 
-def _parse_transpose(claims: FieldReader, spec: ChunkSpec) -> Transpose:
-    order = claims.value("order")
-    # Words for the two plain orders, from drafts of the specification.
+def _parse_transpose(fields: FieldReader, spec: ChunkSpec) -> Transpose:
+    order = fields.value("order")
+    # Drafts of the specification had words for the two usual orders.
     if order in ("C", "F"):
-        claims.finish()
+        fields.finish()
         axes = range(len(spec.shape))
         return Transpose(tuple(axes if order == "C" else reversed(axes)))
-    return Transpose.parse(claims)
+    return Transpose.parse(fields)
+
+
+def _parse_packbits(fields: FieldReader, spec: ChunkSpec) -> "bits.PackedBits":
+    padding = fields.choice("padding_encoding", get_args(bits.Padding), "none")
+    first, last = (
+        None if fields.value(key, None) is None else fields.integer(key, high=_MOST_BITS)
+        for key in ("first_bit", "last_bit")
+    )
+    fields.finish()
+    return bits.PackedBits(padding, first, last)
+
+
+def _parse_scale_offset(fields: FieldReader, spec: ChunkSpec) -> "numeric.ScaleOffset":
+    # Refuses items that are not numbers.
+    numeric.ScaleOffset().encoded(ChunkSpec(spec.shape, spec.dtype))
+    offset, scale = (
+        v3_fills.parse(fields.value(key, default), spec.dtype, f"{fields.where}: {key}")
+        for key, default in (("offset", 0), ("scale", 1))
+    )
+    fields.finish()
+    return numeric.ScaleOffset(offset, scale)
+
+
+def _parse_cast_value(fields: FieldReader, spec: ChunkSpec) -> "numeric.CastValue":
+    dtype = v3_types.parse(fields.value("data_type"), f"{fields.where}: data_type")
+    rounding = fields.choice("rounding", get_args(numeric.Rounding), "nearest-even")
+    rule = None
+    if fields.value("out_of_range", None) is not None:
+        rule = fields.choice("out_of_range", get_args(numeric.OutOfRange))
+    maps = FieldReader(f"{fields.where}: scalar_map", fields.mapping("scalar_map") or {})
+    encoding = _parse_pairs(maps, "encode", spec.dtype, dtype)
+    decoding = _parse_pairs(maps, "decode", dtype, spec.dtype)
+    maps.finish()
+    fields.finish()
+    return numeric.CastValue(dtype, rounding, rule, encoding, decoding)
+
+
+def _parse_pairs(maps: FieldReader, key: str, source: DType, target: DType) -> "numeric.Pairs":
+    found = maps.value(key, None)
+    if found is None:
+        return ()
+    where = f"{maps.where}: {key}"
+    if not isinstance(found, list) or len(found) > _MOST_PAIRS:
+        raise maps.wrong(key, found, f"a list of at most {_MOST_PAIRS} pairs")
+    pairs = []
+    for pair in found:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise FormatError(f"{where}: {pair!r} is no pair")
+        # Some writers spell the sign of infinity here, and only here.
+        item, other = ("Infinity" if each == "+Infinity" else each for each in pair)
+        pairs.append((v3_fills.parse(item, source, where), v3_fills.parse(other, target, where)))
+    return tuple(pairs)
 
 
 _PARSERS: Final[Mapping[str, Callable[[FieldReader, ChunkSpec], Stage]]] = {
-    "bytes": lambda claims, spec: Bytes.parse(claims),
-    "endian": lambda claims, spec: Bytes.parse(claims),
+    "bytes": lambda fields, spec: Bytes.parse(fields),
+    "endian": lambda fields, spec: Bytes.parse(fields),
     "transpose": _parse_transpose,
     "blosc": _parse_blosc,
     "gzip": _parse_gzip,
     "zstd": _parse_zstd,
     "crc32c": _parse_crc32c,
-    "vlen-utf8": lambda claims, spec: VlenUtf8.parse(claims),
-    "vlen-bytes": lambda claims, spec: VlenBytes.parse(claims),
+    "vlen-utf8": lambda fields, spec: VlenUtf8.parse(fields),
+    "vlen-bytes": lambda fields, spec: VlenBytes.parse(fields),
+    "packbits": _parse_packbits,
+    "reshape": lambda fields, spec: Reshape.parse(fields),
+    "scale_offset": _parse_scale_offset,
+    "cast_value": _parse_cast_value,
 }
 
 
-def _values() -> Any:
-    return importlib.import_module("ingot.formats.zarr.v3_item_codecs")
-
-
-def _parse_sharding(found: Extension, spec: ChunkSpec) -> Sharding:
-    claims, where = found.claims(), f"{found.where}: {found.name}"
-    inner = claims.integers("chunk_shape", low=1)
-    location = claims.choice("index_location", ("start", "end"), "end")
+def _parse_sharding(found: NamedConfiguration, spec: ChunkSpec) -> Sharding:
+    fields, where = found.fields(), f"{found.where}: {found.name}"
+    inner = fields.integers("chunk_shape", low=1)
+    location = fields.choice("index_location", ("start", "end"), "end")
     chain = parse_chain(
-        claims.value("codecs"), ChunkSpec(inner, spec.dtype, spec.fill), f"{where}: codecs"
+        fields.value("codecs"), ChunkSpec(inner, spec.dtype, spec.fill), f"{where}: codecs"
     )
     bare = Sharding(inner, chain, CodecChain())
     index = index_spec(bare.counts(spec.shape))
-    index_chain = parse_chain(claims.value("index_codecs"), index, f"{where}: index_codecs")
-    claims.finish()
+    index_chain = parse_chain(fields.value("index_codecs"), index, f"{where}: index_codecs")
+    fields.finish()
     _check_index(index_chain, index, where)
     return Sharding(inner, chain, index_chain, "start" if location == "start" else "end")
 
@@ -227,14 +283,14 @@ def _check_sizes(chain: CodecChain, spec: ChunkSpec, where: str) -> None:
         raise type(error)(f"{where}: {error}") from None
 
 
-def _encoded(found: Extension, stage: Filter, spec: ChunkSpec) -> ChunkSpec:
+def _encoded(found: NamedConfiguration, stage: Filter, spec: ChunkSpec) -> ChunkSpec:
     try:
         return stage.encoded(spec)
     except (FormatError, UnsupportedError) as error:
         raise type(error)(f"{found.where}: {error}") from None
 
 
-def _misplaced(found: Extension, stage: Stage) -> FormatError:
+def _misplaced(found: NamedConfiguration, stage: Stage) -> FormatError:
     if isinstance(stage, Compressor):
         return FormatError(
             f"{found.where}: {found.name!r} makes bytes of bytes, but is given an array"
@@ -242,17 +298,23 @@ def _misplaced(found: Extension, stage: Stage) -> FormatError:
     return FormatError(f"{found.where}: {found.name!r} needs an array, but is given bytes")
 
 
-def _spelled(stage: Stage, ndim: int) -> dict[str, Any]:
+def _pack_stage(stage: Stage, ndim: int) -> dict[str, Any]:
     name, configuration = stage.name, _configuration(stage, ndim)
     if configuration is None:
         config = {key: value for key, value in stage.config().items() if key != "id"}
-        # Readers of these names want a configuration, be it empty.
+        # Readers of these names require a configuration, even an empty one.
         return {"name": _FOREIGN + name, "configuration": config}
     return {"name": name, "configuration": configuration} if configuration else {"name": name}
 
 
 def _configuration(stage: Stage, ndim: int) -> dict[str, Any] | None:
-    """Return the configuration of a stage that has a name of its own here, else None."""
+    """Return the configuration of a stage that version 3 names, else None.
+
+    >>> _configuration(bits.PackedBits("first_byte", last_bit=11), 1)
+    {'padding_encoding': 'first_byte', 'last_bit': 11}
+    >>> _configuration(Reshape(((0, 1), -1)), 2)
+    {'shape': [[0, 1], -1]}
+    """
     if isinstance(stage, Sharding):
         return {
             "chunk_shape": list(stage.inner_chunks),
@@ -268,11 +330,45 @@ def _configuration(stage: Stage, ndim: int) -> dict[str, Any] | None:
         config = {key: value for key, value in stage.config().items() if key != "id"}
         return {**config, "typesize": stage.typesize, "shuffle": stage.shuffle_word}
     if isinstance(stage, Gzip):
-        return {"level": stage.level if stage.level >= 0 else _USUAL_GZIP}
+        return {"level": stage.level if stage.level >= 0 else _DEFAULT_GZIP}
     if stage.name == "zstd":
         return {"checksum": False} | {k: v for k, v in stage.config().items() if k != "id"}
+    if isinstance(stage, Reshape):
+        return {"shape": [list(axis) if isinstance(axis, tuple) else axis for axis in stage.shape]}
+    if stage.name in ("packbits", "scale_offset", "cast_value"):
+        return _deferred_configuration(stage)
     plain = isinstance(stage, VlenUtf8 | VlenBytes) or stage == Crc32c()
-    if stage.name in _RARE:
-        found: dict[str, Any] | None = _values().configuration(stage)
-        return found
     return {} if plain else None
+
+
+def _deferred_configuration(stage: Stage) -> dict[str, Any] | None:
+    """Return the configuration of a stage of a deferred module."""
+    if isinstance(stage, bits.PackedBits):
+        given = {"first_bit": stage.first_bit, "last_bit": stage.last_bit}
+        stored = {key: bit for key, bit in given.items() if bit is not None}
+        return {"padding_encoding": stage.padding, **stored}
+    if isinstance(stage, numeric.ScaleOffset):
+        return {"offset": _pack_number(stage.offset), "scale": _pack_number(stage.scale)}
+    return _pack_cast_value(stage) if isinstance(stage, numeric.CastValue) else None
+
+
+def _pack_cast_value(stage: "numeric.CastValue") -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "data_type": v3_types.pack(stage.dtype),
+        "rounding": stage.rounding,
+    }
+    if stage.out_of_range is not None:
+        values["out_of_range"] = stage.out_of_range
+    maps = {
+        key: [[_pack_number(item), _pack_number(other)] for item, other in pairs]
+        for key, pairs in (("encode", stage.encoding), ("decode", stage.decoding))
+        if pairs
+    }
+    return {**values, "scalar_map": maps} if maps else values
+
+
+def _pack_number(item: Any) -> Any:
+    """Return the spelling of a number, which depends on its type."""
+    if isinstance(item, float):
+        item = v3_fills.pack(item, v3_types.parse("float64"))
+    return v3_fills.pack(item, item.dtype) if hasattr(item, "dtype") else item

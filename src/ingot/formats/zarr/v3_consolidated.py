@@ -1,8 +1,8 @@
-"""Copies of metadata that Zarr 3 keeps in the document of a group, ``consolidated_metadata``.
+"""Consolidated metadata of Zarr 3: copies of documents in the field ``consolidated_metadata``.
 
-Knows how the copies of all documents below a group are spelled, and how they follow a change of one
-of them in the same commit. Refuses to know what the documents say, and to read anything from a copy
-that the real document can tell. A copy has no copies in it.
+A group may have copies of the documents of all nodes below it. This module parses and packs the
+copies, and updates them in the commit that changes a document. It does not interpret documents.
+Nodes are always opened from their own documents, never from a copy. A copy contains no copies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,10 +11,18 @@ from typing import Any, Final
 from ingot.errors import IngotError
 from ingot.formats import json
 from ingot.formats.paths import above, prefix
-from ingot.formats.zarr.v3_metadata import NODE, respelled
+from ingot.formats.zarr.v3_metadata import NODE, canonical
 from ingot.stores.store import Extent, Put, Store
 
-__all__ = ["FIELD", "bare", "children", "differences", "followed", "parse", "with_copies"]
+__all__ = [
+    "FIELD",
+    "children",
+    "parse",
+    "stale_paths",
+    "updates",
+    "with_consolidated",
+    "without_consolidated",
+]
 
 FIELD: Final = "consolidated_metadata"
 
@@ -22,7 +30,7 @@ _KIND: Final = "inline"
 
 
 def parse(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the copies in the document of a group by paths; None when there are none to read.
+    """Return the copies in the document of a group, by path; None without readable copies.
 
     >>> parse({"consolidated_metadata": {"kind": "inline", "metadata": {"a": {"node_type": "x"}}}})
     {'a': {'node_type': 'x'}}
@@ -36,24 +44,24 @@ def parse(values: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(copies)
 
 
-def with_copies(values: Mapping[str, Any], copies: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a group with copies in it."""
-    metadata = {path: bare(copy) for path, copy in copies.items()}
+def with_consolidated(values: Mapping[str, Any], copies: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a group with the given copies in it."""
+    metadata = {path: without_consolidated(copy) for path, copy in copies.items()}
     return {**values, FIELD: {"kind": _KIND, "must_understand": False, "metadata": metadata}}
 
 
-def bare(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document without the copies in it."""
+def without_consolidated(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document without its consolidated metadata."""
     return {key: value for key, value in values.items() if key != FIELD}
 
 
-def followed(
-    store: Store, groups: Iterable[str], changes: Mapping[str, Any], gone: str | None = None
+def updates(
+    store: Store, groups: Iterable[str], changes: Mapping[str, Any], removed: str | None = None
 ) -> tuple[Put, ...]:
-    """Return what keeps the copies at some groups true when the documents of nodes change.
+    """Return the edits that update the copies in `groups` when the documents of nodes change.
 
-    `changes` has the path of each node and its document. What lay at the path `gone`, or below it,
-    is removed before.
+    `changes` has the new document of each node, by path. Copies of the node at the path `removed`
+    and of all nodes below it are dropped first.
     """
     edits = []
     for group in groups:
@@ -62,8 +70,8 @@ def followed(
         if values is None or copies is None:
             continue
         lead = prefix(group)
-        if gone is not None:
-            left = gone.removeprefix(lead)
+        if removed is not None:
+            left = removed.removeprefix(lead)
             copies = {
                 path: copy
                 for path, copy in copies.items()
@@ -71,13 +79,13 @@ def followed(
             }
         inside = {path: copy for path, copy in changes.items() if path.startswith(lead) and path}
         copies |= {path.removeprefix(lead): copy for path, copy in inside.items()}
-        data = json.pack(with_copies(values, copies), lead + NODE, bare_nan=True)
+        data = json.pack(with_consolidated(values, copies), lead + NODE, allow_nan=True)
         edits.append(Put(lead + NODE, data))
     return tuple(edits)
 
 
 def children(store: Store, path: str) -> Iterator[str]:
-    """Yield the names directly below a group of which there are copies, its own or above it."""
+    """Yield the names directly below a group, by the copies in it or in a group above it."""
     for group in (path, *reversed(list(above(path)))):
         values = _read(store, group)
         copies = None if values is None else parse(values)
@@ -88,39 +96,39 @@ def children(store: Store, path: str) -> Iterator[str]:
             return
 
 
-def differences(copies: Mapping[str, Any], real: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the paths of nodes whose copy is missing, is left over or says something else.
+def stale_paths(copies: Mapping[str, Any], actual: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths of nodes whose copy is missing, left over or different.
 
-    >>> differences({"a": {"n": 1}, "b": {}}, {"a": {"n": 2}, "c": {}})
+    >>> stale_paths({"a": {"n": 1}, "b": {}}, {"a": {"n": 2}, "c": {}})
     ('a', 'b', 'c')
     """
     return tuple(
         path
-        for path in sorted(copies.keys() | real.keys())
-        if path not in copies or path not in real or not _same(copies[path], real[path])
+        for path in sorted(copies.keys() | actual.keys())
+        if path not in copies or path not in actual or not _same(copies[path], actual[path])
     )
 
 
-def _same(copy: Mapping[str, Any], real: Mapping[str, Any]) -> bool:
-    # As text, in which numbers that are none equal themselves.
-    copy, real = bare(copy), bare(real)
-    if _text(copy) == _text(real):
+def _same(copy: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
+    # Compared as text, in which NaN equals NaN.
+    copy, actual = without_consolidated(copy), without_consolidated(actual)
+    if _text(copy) == _text(actual):
         return True
     try:
-        # Some programs spell out in copies what a document leaves to its defaults.
-        return _text(respelled(copy)) == _text(respelled(real))
+        # Some programs spell out defaults in copies that the document omits.
+        return _text(canonical(copy)) == _text(canonical(actual))
     except IngotError:
         return False
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
-    return json.pack(dict(values), FIELD, bare_nan=True)
+    return json.pack(dict(values), FIELD, allow_nan=True)
 
 
 def _read(store: Store, path: str) -> dict[str, Any] | None:
     key = prefix(path) + NODE
     [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
     try:
-        return None if data is None else json.parse_object(data, key, bare_nan=True)
+        return None if data is None else json.parse_object(data, key, allow_nan=True)
     except IngotError:
         return None

@@ -1,7 +1,7 @@
-"""Extensions as ``zarr.json`` spells them: a name, and what it is configured with.
+"""Extension objects of ``zarr.json``: ``name``, ``configuration`` and ``must_understand``.
 
-Knows the object with ``name``, ``configuration`` and ``must_understand``, and the bare name that
-may stand for it. Refuses to know any extension.
+Data types, chunk grids, chunk key encodings and codecs are spelled as such an object, or as its
+name alone. This module parses the object; it knows no particular extension.
 """
 
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from ingot.errors import FormatError
 from ingot.fields import FieldReader, shown
 
-__all__ = ["Extension", "parse"]
+__all__ = ["NamedConfiguration", "parse"]
 
 
 @dataclass(frozen=True, slots=True)
-class Extension:
-    """One thing that a document names; `optional` when readers may do without it.
+class NamedConfiguration:
+    """An extension by name, with its configuration; `optional` when readers may ignore it.
 
-    >>> Extension("zarr.json: codecs[0]", "gzip", {"level": 1}).claims().integer("level")
+    >>> NamedConfiguration("zarr.json: codecs[0]", "gzip", {"level": 1}).fields().integer("level")
     1
     """
 
@@ -26,13 +26,13 @@ class Extension:
     configuration: Mapping[str, object] = field(default_factory=dict)
     optional: bool = False
 
-    def claims(self) -> FieldReader:
-        """Return the configuration, to be taken field by field."""
+    def fields(self) -> FieldReader:
+        """Return a reader of the fields of the configuration."""
         return FieldReader(f"{self.where}: {self.name}", self.configuration)
 
 
-def parse(claim: object, where: str, *, required: bool = False) -> Extension:
-    """Return the extension that a file claims; a `required` one must be understood.
+def parse(claim: object, where: str, *, required: bool = False) -> NamedConfiguration:
+    """Return the extension that a file names; a `required` one cannot be optional.
 
     >>> parse("default", "zarr.json: chunk_key_encoding").configuration
     {}
@@ -44,16 +44,16 @@ def parse(claim: object, where: str, *, required: bool = False) -> Extension:
         claim = {"name": claim}
     if not isinstance(claim, dict):
         raise FormatError(f"{where}: {shown(claim)} is no name and no object with a name")
-    claims = FieldReader(where, claim)
-    name, configuration = claims.text("name"), claims.value("configuration", {})
+    fields = FieldReader(where, claim)
+    name, configuration = fields.text("name"), fields.value("configuration", {})
     if not name:
         raise FormatError(f"{where}: name is empty")
     if not isinstance(configuration, dict):
-        raise claims.wrong("configuration", configuration, "an object")
-    optional = not claims.flag("must_understand", True)
-    claims.finish()
+        raise fields.wrong("configuration", configuration, "an object")
+    optional = not fields.flag("must_understand", True)
+    fields.finish()
     if optional and required:
         raise FormatError(
             f"{where}: {shown(name)} must be understood, must_understand cannot be false"
         )
-    return Extension(where, name, configuration, optional)
+    return NamedConfiguration(where, name, configuration, optional)

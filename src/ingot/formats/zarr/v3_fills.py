@@ -1,8 +1,8 @@
 """Fill values as Zarr version 3 spells them.
 
-Knows for every data type which JSON values stand for one of its items: also the bits of a float in
-hexadecimal digits, and objects for structures. Refuses what version 2 lets pass: there is no null,
-and a zero is not the zero of all types.
+This module parses and packs the JSON value of one item of any data type, including the bits of a
+float in hexadecimal digits and objects for structures. It is stricter than version 2: null is
+refused, and 0 is a value of numeric types only.
 """
 
 import base64
@@ -146,7 +146,7 @@ def _halves(dtype: DType) -> DType | None:
         return None
     if dtype.type.__name__ == "complex32":
         return np.dtype(f"{dtype.byteorder}f2")
-    # The real part of a number of two short floats is one: their type has no other name here.
+    # NumPy has no name for the type of the two parts; an item's real part has that type.
     part: DType = np.asarray(np.zeros((), dtype)[()].real).dtype
     return part
 

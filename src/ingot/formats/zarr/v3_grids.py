@@ -1,7 +1,6 @@
 """Chunk grids as Zarr version 3 spells them.
 
-Knows the regular grid and the rectilinear one, whose axes are cut into chunks of several lengths.
-Refuses to know what a chunk holds.
+There are two: the regular grid, and the rectilinear one, whose axes have chunks of several lengths.
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,68 +12,68 @@ from ingot.fields import INT64, MOST_AXES, FieldReader, shown
 from ingot.formats.zarr import v3_extension
 from ingot.grid import MOST_RECTILINEAR_CHUNKS, RectilinearAxis
 
-__all__ = ["Cut", "pack", "parse"]
+__all__ = ["ChunkShapes", "pack", "parse"]
 
 _MOST_RUNS: Final = 2**20
 
 
-class Cut(NamedTuple):
-    """How an array is cut: the shape of a chunk, and the lengths on axes that have several."""
+class ChunkShapes(NamedTuple):
+    """The shape of a chunk, and the chunk lengths of axes that have several."""
 
     chunks: tuple[int, ...]
-    edges: tuple[RectilinearAxis | None, ...] = ()
+    rectilinear: tuple[RectilinearAxis | None, ...] = ()
 
 
-def parse(claim: object, shape: tuple[int, ...], where: str = "chunk_grid") -> Cut:
-    """Return how a file claims that an array of `shape` is cut.
+def parse(claim: object, shape: tuple[int, ...], where: str = "chunk_grid") -> ChunkShapes:
+    """Return the shapes of chunks that a file claims for an array of `shape`.
 
     >>> parse({"name": "regular", "configuration": {"chunk_shape": [3]}}, (10,))
-    Cut(chunks=(3,), edges=())
-    >>> cut = parse({"name": "rectilinear", "configuration":
+    ChunkShapes(chunks=(3,), rectilinear=())
+    >>> shapes = parse({"name": "rectilinear", "configuration":
     ...     {"kind": "inline", "chunk_shapes": [4, [[1, 3], 5]]}}, (6, 7))
-    >>> cut.chunks, cut.edges[1].lengths.tolist()
+    >>> shapes.chunks, shapes.rectilinear[1].lengths.tolist()
     ((4, 5), [1, 1, 1, 5])
     """
     found = v3_extension.parse(claim, where, required=True)
-    claims = found.claims()
+    fields = found.fields()
     if found.name == "regular":
-        chunks = claims.integers("chunk_shape", low=1)
-        claims.finish()
+        chunks = fields.integers("chunk_shape", low=1)
+        fields.finish()
         if len(chunks) != len(shape):
             raise FormatError(
-                f"{claims.where}: chunk_shape has {len(chunks)} axes, the shape {len(shape)}"
+                f"{fields.where}: chunk_shape has {len(chunks)} axes, the shape {len(shape)}"
             )
-        return Cut(chunks)
+        return ChunkShapes(chunks)
     if found.name == "rectilinear":
-        return _parse_rectilinear(claims, shape)
+        return _parse_rectilinear(fields, shape)
     raise UnsupportedError(f"{where}: chunk grid {shown(found.name)} is unknown")
 
 
-def pack(cut: Cut) -> dict[str, Any]:
+def pack(grid: ChunkShapes) -> dict[str, Any]:
     """Return the spelling that `parse` reads back.
 
-    >>> pack(Cut((4, 5), (None, RectilinearAxis([1, 1, 5]))))["configuration"]["chunk_shapes"]
-    [4, [[1, 2], 5]]
+    >>> pack(ChunkShapes((4, 5), (None, RectilinearAxis([1, 1, 5]))))["configuration"]
+    {'kind': 'inline', 'chunk_shapes': [4, [[1, 2], 5]]}
     """
-    if not any(cut.edges):
-        return {"name": "regular", "configuration": {"chunk_shape": list(cut.chunks)}}
+    if not any(grid.rectilinear):
+        return {"name": "regular", "configuration": {"chunk_shape": list(grid.chunks)}}
     shapes = [
         length if edges is None else _packed_runs(edges)
-        for edges, length in zip(cut.edges, cut.chunks, strict=True)
+        for edges, length in zip(grid.rectilinear, grid.chunks, strict=True)
     ]
     return {"name": "rectilinear", "configuration": {"kind": "inline", "chunk_shapes": shapes}}
 
 
-def _parse_rectilinear(claims: FieldReader, shape: tuple[int, ...]) -> Cut:
-    claims.choice("kind", ("inline",))
-    axes = claims.value("chunk_shapes")
-    claims.finish()
+def _parse_rectilinear(fields: FieldReader, shape: tuple[int, ...]) -> ChunkShapes:
+    fields.choice("kind", ("inline",))
+    axes = fields.value("chunk_shapes")
+    fields.finish()
     if not isinstance(axes, list) or len(axes) != len(shape) or len(axes) > MOST_AXES:
-        raise claims.wrong("chunk_shapes", axes, f"a list of {len(shape)} axes")
+        raise fields.wrong("chunk_shapes", axes, f"a list of {len(shape)} axes")
     chunks: list[int] = []
     edges: list[RectilinearAxis | None] = []
     for index, (axis, length) in enumerate(zip(axes, shape, strict=True)):
-        where = f"{claims.where}: chunk_shapes[{index}]"
+        where = f"{fields.where}: chunk_shapes[{index}]"
         if isinstance(axis, list):
             found = _parse_lengths(axis, length, where)
             chunks.append(found.longest)
@@ -82,7 +81,7 @@ def _parse_rectilinear(claims: FieldReader, shape: tuple[int, ...]) -> Cut:
         else:
             chunks.append(_checked(axis, where))
             edges.append(None)
-    return Cut(tuple(chunks), tuple(edges) if any(edges) else ())
+    return ChunkShapes(tuple(chunks), tuple(edges) if any(edges) else ())
 
 
 def _parse_lengths(axis: list[object], length: int, where: str) -> RectilinearAxis:

@@ -1,8 +1,8 @@
-"""Shards as a codec: many small chunks in one, behind each other, with an index of their places.
+"""The sharding codec of Zarr version 3: many inner chunks in one shard, with an index.
 
-Knows what the metadata says of the shards of an array, and makes a whole shard of items and back:
-the slow way, for shards that other codecs are wrapped around. Refuses to know how such metadata is
-spelled and where a shard is stored.
+`Sharding` is a serializer that encodes and decodes whole shards. Arrays use it directly only where
+other codecs enclose the shards; otherwise `ingot.formats.zarr.shards` addresses the inner chunks.
+`ingot.formats.zarr.v3_codecs` parses and packs its configuration.
 """
 
 import math
@@ -21,22 +21,22 @@ from ingot.fields import FieldReader
 from ingot.formats.shard_index import IndexForm, build_shard
 from ingot.grid import ChunkGrid
 
-__all__ = ["IndexLocation", "Sharding", "auto_shards", "index_spec", "sharded"]
+__all__ = ["IndexLocation", "Sharding", "auto_shards", "design_shards", "index_spec"]
 
 IndexLocation: TypeAlias = Literal["start", "end"]
 
-# Large enough to make few files, small enough to be rewritten when a part of one changes.
+# Large enough for few files, small enough to be rewritten when a part of a shard changes.
 _SHARD_BYTES: Final = 32 << 20
 _MOST_CHUNKS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Sharding(Serializer):
-    """How a shard is made of inner chunks; the serializer of an array that is stored in shards.
+    """How a shard is made of inner chunks: the serializer of an array with shards.
 
-    `inner_chain` may have a sharding for its serializer again. `index_chain` makes as many bytes
-    of every index. The index has a row of two numbers for each inner chunk, where it begins and how
-    many bytes it has, all in C order; see `index_spec`.
+    The serializer of `inner_chain` may be a sharding again. `index_chain` encodes every index into
+    the same number of bytes. The index has a row of two numbers, offset and length, for each inner
+    chunk, in C order; see `index_spec`.
     """
 
     name: ClassVar[str] = "sharding_indexed"
@@ -46,12 +46,12 @@ class Sharding(Serializer):
     index_location: IndexLocation = "end"
 
     @classmethod
-    def parse(cls, claims: FieldReader) -> Self:
-        """Complain: only with the type of the items can the inner codecs be put together."""
-        raise UnsupportedError(f"codec {claims.where!r} is part of an array's metadata")
+    def parse(cls, fields: FieldReader) -> Self:
+        """Raise `UnsupportedError`: the inner codecs depend on the type of the items."""
+        raise UnsupportedError(f"codec {fields.where!r} is part of an array's metadata")
 
     def counts(self, shard: tuple[int, ...]) -> tuple[int, ...]:
-        """Return how many inner chunks a shard of that shape has along each axis, or complain.
+        """Return the number of inner chunks along each axis of a shard of that shape.
 
         >>> Sharding((2, 5), CodecChain(), CodecChain()).counts((4, 5))
         (2, 1)
@@ -65,7 +65,7 @@ class Sharding(Serializer):
         return tuple(a // b for a, b in zip(shard, inner, strict=True))
 
     def serialized_size(self, spec: ChunkSpec) -> None:
-        """Complain about shards that inner chunks do not divide."""
+        """Return None, and refuse shards that inner chunks do not divide."""
         self.counts(spec.shape)
 
     def form(self, shard: tuple[int, ...]) -> IndexForm:
@@ -77,14 +77,14 @@ class Sharding(Serializer):
         return IndexForm(self.counts(shard), self.index_chain, self.index_location)
 
     def encode(self, array: NDArray[Any]) -> Buffer:
-        """Return a whole shard, which holds every inner chunk."""
+        """Return a whole shard with all of its inner chunks."""
         form = self.form(array.shape)
         places = enumerate(np.ndindex(form.counts))
         chunks = {n: self.inner_chain.encode(array[self._part(coords)]) for n, coords in places}
         return build_shard(form, chunks) or b""
 
     def decode(self, data: Buffer, spec: ChunkSpec) -> NDArray[Any]:
-        """Return the items of a whole shard; inner chunks that are absent hold the fill value."""
+        """Return the items of a whole shard; absent inner chunks hold the fill value."""
         form = self.form(spec.shape)
         index = form.find(data)
         starts, lengths = index.ranges(np.arange(form.total))
@@ -106,19 +106,19 @@ class Sharding(Serializer):
         )
 
 
-def sharded(
+def design_shards(
     shards: int | Sequence[int] | Literal["auto"],
     grid: ChunkGrid,
     chain: CodecChain,
     itemsize: int,
 ) -> tuple[tuple[int, ...], CodecChain]:
-    """Return shape and chain of shards that hold the chunks of `grid`, coded by `chain`.
+    """Return the shape and the chain of shards for the chunks of `grid`, encoded by `chain`.
 
     >>> grid = ChunkGrid((100,), (10,), padded=True)
-    >>> shape, chain = sharded(50, grid, CodecChain(), 8)
+    >>> shape, chain = design_shards(50, grid, CodecChain(), 8)
     >>> shape, chain.serializer.inner_chunks
     ((50,), (10,))
-    >>> sharded(45, grid, CodecChain(), 8)
+    >>> design_shards(45, grid, CodecChain(), 8)
     Traceback (most recent call last):
     ValueError: shards (45,): chunks (10,) do not divide them
     """
@@ -138,10 +138,10 @@ def sharded(
 
 
 def auto_shards(shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return a shape of shards that serves most uses: up to 32 MiB and 4096 chunks in each.
+    """Return the default shape of shards: up to 32 MiB and 4096 chunks in each.
 
-    Axes are doubled in turn, the one with the fewest chunks first, until the array is covered;
-    one that has no items yet is one that will grow.
+    Axes are doubled in turn, the one with the fewest chunks first, until the array is covered. An
+    axis of length 0 is expected to grow.
 
     >>> auto_shards((512, 512, 512), (32, 32, 32), 2)
     (256, 256, 256)
@@ -164,7 +164,7 @@ def auto_shards(shape: tuple[int, ...], chunks: tuple[int, ...], itemsize: int) 
 
 
 def index_spec(counts: tuple[int, ...]) -> ChunkSpec:
-    """Return what the index of a shard of so many inner chunks decodes to.
+    """Return the shape and type of the decoded index of a shard with `counts` inner chunks.
 
     >>> index_spec((2, 1)).shape, index_spec((2, 1)).nbytes
     ((2, 1, 2), 32)

@@ -1,7 +1,7 @@
 """Data types as Zarr version 3 names them.
 
-Knows the core types, the extensions in use and how each is held in NumPy. Refuses to know byte
-order, which is the ``bytes`` codec's: types are returned in that of the machine.
+This module maps the core types and the extensions in use to NumPy. Byte order belongs to the
+``bytes`` codec: types are returned in the byte order of the machine.
 
 Types that NumPy itself does not have come from the package ``ml_dtypes``, if it is installed.
 """
@@ -17,7 +17,7 @@ from ingot.dtypes import LARGEST_ITEM, DType
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import FieldReader, shown
 from ingot.formats.zarr import v3_extension
-from ingot.formats.zarr.v3_extension import Extension
+from ingot.formats.zarr.v3_extension import NamedConfiguration
 
 __all__ = ["is_extra", "normalised", "pack", "pair_part", "parse"]
 
@@ -35,7 +35,7 @@ _ALIASES: Final[Mapping[str, DType]] = {
     "bytes": np.dtype(object),
     "variable_length_bytes": np.dtype(object),
 }
-# Names here and in the package that has them.
+# Names in documents, and the names of the same types in ml_dtypes.
 _EXTRA: Final = {
     **{name: name for name in ("bfloat16", "int2", "int4", "uint2", "uint4")},
     **{name: name for name in ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")},
@@ -49,7 +49,7 @@ _EXTRA: Final = {
     "complex_float16": "complex32",
     "complex_bfloat16": "bcomplex32",
 }
-# Floats so short that nothing in NumPy holds two of them as one number: pairs do.
+# Floats of one byte or less. NumPy has no complex type of them: a structure of two is used.
 _PARTS: Final = frozenset(
     name for name in _EXTRA if name.startswith(("float4_", "float6_", "float8_"))
 )
@@ -69,8 +69,8 @@ _LARGEST_SCALE: Final = 2**31 - 1
 def parse(claim: object, where: str = "data_type") -> DType:
     """Return the type that a file claims; `where` names the claim in errors.
 
-    Bytes of any length are objects: there is nothing in NumPy that would hold them. Complex numbers
-    of parts of a byte each are structures, with the fields ``real`` and ``imag``.
+    Bytes of variable length are held as objects, for lack of a NumPy type. Complex numbers with
+    parts of one byte are held as structures, with the fields ``real`` and ``imag``.
 
     >>> parse("r24"), parse({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}})
     (dtype('V3'), dtype('<U2'))
@@ -79,9 +79,9 @@ def parse(claim: object, where: str = "data_type") -> DType:
     ingot.errors.UnsupportedError: data_type: 'float31' is unknown
     """
     found = v3_extension.parse(claim, where, required=True)
-    name, claims = found.name, found.claims()
+    name, fields = found.name, found.fields()
     if name in _PARSERS:
-        dtype = _PARSERS[name](found, claims)
+        dtype = _PARSERS[name](found, fields)
     elif name in _CORE or name in _ALIASES:
         dtype = _CORE[name] if name in _CORE else _ALIASES[name]
     elif name in _EXTRA:
@@ -93,12 +93,12 @@ def parse(claim: object, where: str = "data_type") -> DType:
         dtype = np.dtype([(half, part) for half in _HALVES])
     else:
         raise UnsupportedError(f"{where}: {shown(name)} is unknown")
-    claims.finish()
+    fields.finish()
     return dtype
 
 
 def pack(dtype: DType) -> str | dict[str, Any]:
-    """Return the spelling that `parse` reads back as `dtype`, but for its byte order.
+    """Return the spelling that `parse` reads back as `dtype`, except for its byte order.
 
     >>> pack(np.dtype(">i4")), pack(np.dtype("S5"))
     ('int32', {'name': 'null_terminated_bytes', 'configuration': {'length_bytes': 5}})
@@ -115,8 +115,8 @@ def pack(dtype: DType) -> str | dict[str, Any]:
     if part is not None:
         return _COMPLEX + _packed_extra(part)
     if dtype.names is not None:
-        fields = [{"name": name, "data_type": pack(dtype[name])} for name in dtype.names]
-        return _named("struct", fields=fields)
+        members = [{"name": name, "data_type": pack(dtype[name])} for name in dtype.names]
+        return _named("struct", fields=members)
     if dtype.kind in "mM":
         unit, scale = np.datetime_data(dtype)
         kind = "numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64"
@@ -128,7 +128,7 @@ def pack(dtype: DType) -> str | dict[str, Any]:
 
 
 def normalised(dtype: DType) -> DType:
-    """Return a type with the same items as it will be held here: structures have no gaps.
+    """Return the same type without gaps between the fields of structures.
 
     >>> normalised(np.dtype("i1,i4", align=True)).itemsize
     5
@@ -139,7 +139,7 @@ def normalised(dtype: DType) -> DType:
 
 
 def is_extra(dtype: DType) -> bool:
-    """Tell whether a type is none of NumPy's own.
+    """Return whether a type is not one of NumPy's own.
 
     >>> is_extra(np.dtype("V2"))
     False
@@ -148,7 +148,7 @@ def is_extra(dtype: DType) -> bool:
 
 
 def pair_part(dtype: DType) -> DType | None:
-    """Return the type of both parts of complex numbers that NumPy holds as pairs, else None.
+    """Return the type of both parts of complex numbers that are held as structures, else None.
 
     >>> pair_part(np.dtype([("real", "f4"), ("imag", "f4")])) is None
     True
@@ -159,32 +159,32 @@ def pair_part(dtype: DType) -> DType | None:
     return part if is_extra(part) and part.type.__name__ in _PARTS else None
 
 
-def _parse_struct(found: Extension, claims: FieldReader) -> DType:
-    fields = claims.value("fields")
-    if not isinstance(fields, list) or not fields:
-        raise claims.wrong("fields", fields, "a list of fields")
+def _parse_struct(found: NamedConfiguration, fields: FieldReader) -> DType:
+    members = fields.value("fields")
+    if not isinstance(members, list) or not members:
+        raise fields.wrong("fields", members, "a list of fields")
     names: list[str] = []
     types: list[DType] = []
-    for index, field in enumerate(fields):
-        name, dtype = _parse_field(field, f"{claims.where}: fields[{index}]")
+    for index, field in enumerate(members):
+        name, dtype = _parse_field(field, f"{fields.where}: fields[{index}]")
         names.append(name)
         types.append(dtype)
     if len(set(names)) != len(names):
-        raise FormatError(f"{claims.where}: two fields of one name among {shown(names)}")
+        raise FormatError(f"{fields.where}: two fields of one name among {shown(names)}")
     if sum(dtype.itemsize for dtype in types) > LARGEST_ITEM:
-        raise LimitError(f"{claims.where}: items are larger than {LARGEST_ITEM} bytes")
+        raise LimitError(f"{fields.where}: items are larger than {LARGEST_ITEM} bytes")
     return np.dtype(list(zip(names, types, strict=True)))
 
 
 def _parse_field(field: object, where: str) -> tuple[str, DType]:
-    # A pair is how fields were spelled before the type was registered.
+    # Before the type was registered, fields were spelled as pairs.
     if isinstance(field, list) and len(field) == 2:
         field = {"name": field[0], "data_type": field[1]}
     if not isinstance(field, dict):
         raise FormatError(f"{where}: {shown(field)} is no object with a name and a data_type")
-    claims = FieldReader(where, field)
-    name, dtype = claims.text("name"), parse(claims.value("data_type"), where)
-    claims.finish()
+    fields = FieldReader(where, field)
+    name, dtype = fields.text("name"), parse(fields.value("data_type"), where)
+    fields.finish()
     if not name:
         raise FormatError(f"{where}: name is empty")
     if dtypes.is_variable(dtype):
@@ -192,30 +192,30 @@ def _parse_field(field: object, where: str) -> tuple[str, DType]:
     return name, dtype
 
 
-def _parse_time(found: Extension, claims: FieldReader) -> DType:
-    unit = _UNITS[claims.choice("unit", tuple(_UNITS), "generic")]
-    scale = claims.integer("scale_factor", 1, low=1, high=_LARGEST_SCALE)
+def _parse_time(found: NamedConfiguration, fields: FieldReader) -> DType:
+    unit = _UNITS[fields.choice("unit", tuple(_UNITS), "generic")]
+    scale = fields.integer("scale_factor", 1, low=1, high=_LARGEST_SCALE)
     code = "M8" if found.name == "numpy.datetime64" else "m8"
     if unit == "generic":
         return np.dtype(code)
     try:
         return np.dtype(f"{code}[{scale}{unit}]")
     except (TypeError, ValueError) as error:
-        raise UnsupportedError(f"{claims.where}: is not available here: {error}") from None
+        raise UnsupportedError(f"{fields.where}: is not available here: {error}") from None
 
 
-def _parse_length(found: Extension, claims: FieldReader) -> DType:
-    length = claims.integer("length_bytes", low=1)
+def _parse_length(found: NamedConfiguration, fields: FieldReader) -> DType:
+    length = fields.integer("length_bytes", low=1)
     if length > LARGEST_ITEM:
-        raise LimitError(f"{claims.where}: items are larger than {LARGEST_ITEM} bytes")
+        raise LimitError(f"{fields.where}: items are larger than {LARGEST_ITEM} bytes")
     if found.name == "fixed_length_utf32":
         if length % 4:
-            raise claims.wrong("length_bytes", length, "a multiple of 4")
+            raise fields.wrong("length_bytes", length, "a multiple of 4")
         return np.dtype(f"U{length // 4}")
     return np.dtype(f"{'S' if found.name == 'null_terminated_bytes' else 'V'}{length}")
 
 
-_PARSERS: Final[Mapping[str, Callable[[Extension, FieldReader], DType]]] = {
+_PARSERS: Final[Mapping[str, Callable[[NamedConfiguration, FieldReader], DType]]] = {
     "struct": _parse_struct,
     "structured": _parse_struct,
     "numpy.datetime64": _parse_time,

@@ -1,12 +1,11 @@
-"""A directory, and the only way to what lies below it.
+"""A directory, and the only way to open files below it.
 
-Knows how to open a key without ever leaving the directory and without touching anything but plain
-files and folders; refuses to know what is read or written there.
+Opening a key never leaves the directory, and opens plain files and folders only.
 
 The directory itself is the caller's choice and may be a symbolic link. Below it nothing is
 trusted. Symbolic links are followed as long as every step of them stays below the directory; one
 that is absolute, or that climbs out on its way, is `UnsafeError`, even when it comes back. So are
-pipes, sockets, devices, and a folder where a file is wanted. All of that is judged on the open
+pipes, sockets, devices, and a folder where a file is wanted. All of that is checked on the open
 descriptor, never on a path that could change before it is used.
 
 Linux resolves such paths itself (openat2, since 5.6). Elsewhere, or where that call is not
@@ -26,7 +25,7 @@ from ingot.errors import UnsafeError, UnsupportedError
 
 __all__ = ["Root"]
 
-# Opening must neither wait for a pipe's other end nor adopt a terminal before we know what it is.
+# Opening must neither wait for the other end of a pipe nor adopt a terminal.
 _FILE: Final = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY if os.name == "posix" else 0
 _LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC if os.name == "posix" else 0
 _FOLDER: Final = _LISTING | getattr(os, "O_PATH", 0)
@@ -52,14 +51,14 @@ _KINDS: Final = {
 class Root:
     """A directory below which keys are opened, and nothing else.
 
-    Descriptors are plain integers that the caller closes. The directory is opened anew by each
-    `enter`, so a root holds no resource, survives a fork, and sees a directory that was replaced.
+    Descriptors are plain integers that the caller closes. The directory is opened again by each
+    `open`, so a root holds no resource, survives a fork, and sees a directory that was replaced.
 
     >>> root = Root("/etc")
-    >>> inside = root.enter()
-    >>> root.open_file(inside, "no-such-file") is None
+    >>> directory = root.open()
+    >>> root.open_file(directory, "no-such-file") is None
     True
-    >>> os.close(inside)
+    >>> os.close(directory)
     """
 
     __slots__ = ("path",)
@@ -71,7 +70,7 @@ class Root:
             )
         self.path: Final = os.path.abspath(os.fspath(path))
 
-    def enter(self) -> int | None:
+    def open(self) -> int | None:
         """Open the directory itself; None when it is absent."""
         try:
             return os.open(self.path, _FOLDER)
@@ -79,16 +78,18 @@ class Root:
             return None
 
     def create(self) -> int:
-        """Open the directory itself, after creating it and its parents as needed."""
-        descriptor = self.enter()
+        """Open the directory itself; create it and its parents as needed."""
+        descriptor = self.open()
         if descriptor is None:
             os.makedirs(self.path, exist_ok=True)
             descriptor = os.open(self.path, _FOLDER)
         return descriptor
 
-    def open_file(self, inside: int, key: str, *, writing: bool = False) -> tuple[int, int] | None:
+    def open_file(
+        self, directory: int, key: str, *, writing: bool = False
+    ) -> tuple[int, int] | None:
         """Open the plain file `key` and return its descriptor and size; None when it is absent."""
-        descriptor = self._open(inside, key, _FILE | (os.O_RDWR if writing else os.O_RDONLY))
+        descriptor = self._open(directory, key, _FILE | (os.O_RDWR if writing else os.O_RDONLY))
         if descriptor is None:
             return None
         try:
@@ -97,39 +98,39 @@ class Root:
             os.close(descriptor)
             raise
 
-    def open_folder(self, inside: int, folder: str, *, listing: bool = False) -> int | None:
-        """Open the folder `folder` ("" is the root), for listing or only as a place; else None."""
-        return self._open(inside, folder or ".", _LISTING if listing else _FOLDER)
+    def open_folder(self, directory: int, folder: str, *, listing: bool = False) -> int | None:
+        """Open a folder ("" is the root), also for listing if asked; None when it is absent."""
+        return self._open(directory, folder or ".", _LISTING if listing else _FOLDER)
 
-    def require_folder(self, inside: int, folder: str) -> int:
-        """Open the folder `folder` as a place; it must be there."""
+    def require_folder(self, directory: int, folder: str) -> int:
+        """Open the folder `folder`, which must exist."""
         try:
-            return _open_beneath(inside, folder or ".", _FOLDER)
+            return _open_beneath(directory, folder or ".", _FOLDER)
         except OSError as error:
             raise self.failure(folder, error) from error
 
-    def make_folders(self, inside: int, folder: str) -> list[str]:
-        """Create the folder `folder` and its parents; return the folders that got a new name."""
+    def make_folders(self, directory: int, folder: str) -> list[str]:
+        """Create a folder and its parents; return those in which a name was added."""
         changed = []
         parts = folder.split("/")
         for count in range(len(parts)):
             parent = "/".join(parts[:count])
-            if self._make(inside, parent, parts[count]):
+            if self._make(directory, parent, parts[count]):
                 changed.append(parent)
-        os.close(self.require_folder(inside, folder))
+        os.close(self.require_folder(directory, folder))
         return changed
 
     def failure(self, key: str, error: OSError) -> Exception:
-        """Return what to raise for a system error about `key`: ours when unsafe, else the same."""
+        """Return what to raise for a system error: `UnsafeError`, or one that names the key."""
         if error.errno in _REFUSED:
             return UnsafeError(f"{self.path}: key {key!r}: {_REFUSED[error.errno]}")
         named = OSError(error.errno, error.strerror, f"{self.path}/{key}")
         named.add_note(f"key {key!r} of the store at {self.path}")
         return named
 
-    def _open(self, inside: int, key: str, flags: int) -> int | None:
+    def _open(self, directory: int, key: str, flags: int) -> int | None:
         try:
-            return _open_beneath(inside, key, flags)
+            return _open_beneath(directory, key, flags)
         except OSError as error:
             if error.errno in _ABSENT:
                 return None
@@ -142,10 +143,10 @@ class Root:
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
         raise UnsafeError(f"{self.path}: key {key!r}: it is {kind}, not a plain file")
 
-    def _make(self, inside: int, parent: str, name: str) -> bool:
-        folder = self.open_folder(inside, parent)
+    def _make(self, directory: int, parent: str, name: str) -> bool:
+        folder = self.open_folder(directory, parent)
         if folder is None:
-            return False  # A file is in the way: opening the whole path says so.
+            return False  # A file has the name: opening the whole path raises that.
         try:
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
@@ -157,10 +158,10 @@ class Root:
         return True
 
 
-def _open_beneath(inside: int, key: str, flags: int) -> int:
+def _open_beneath(directory: int, key: str, flags: int) -> int:
     if _kernel_resolves():
-        return _open_by_kernel(inside, key, flags)
-    return _open_by_walk(inside, key, flags)
+        return _open_by_kernel(directory, key, flags)
+    return _open_by_walk(directory, key, flags)
 
 
 class _HowToOpen(ctypes.Structure):
@@ -212,14 +213,14 @@ def _system_call() -> Callable[..., int]:
     return call
 
 
-def _open_by_kernel(inside: int, key: str, flags: int) -> int:
+def _open_by_kernel(directory: int, key: str, flags: int) -> int:
     call, how = _system_call(), _how_to_open(flags)
     for _ in range(_ATTEMPTS):
-        descriptor = call(_OPENAT2, inside, os.fsencode(key), how, ctypes.sizeof(how))
+        descriptor = call(_OPENAT2, directory, os.fsencode(key), how, ctypes.sizeof(how))
         if descriptor >= 0:
             return descriptor
         code = ctypes.get_errno()
-        # The kernel gives up when a folder on the way is renamed meanwhile, or at a signal.
+        # The kernel gives up when a folder of the path is renamed meanwhile, or at a signal.
         if code not in (errno.EAGAIN, errno.EINTR):
             break
     raise OSError(code, os.strerror(code))
@@ -228,12 +229,12 @@ def _open_by_kernel(inside: int, key: str, flags: int) -> int:
 _MOST_LINKS: Final = 40
 
 
-def _open_by_walk(inside: int, key: str, flags: int) -> int:
+def _open_by_walk(directory: int, key: str, flags: int) -> int:
     """Open `key` as the kernel would: links below `inside` are followed, none leads out of it.
 
     Going up means returning to a folder that is still held open, never asking for "..".
     """
-    folders = [inside]
+    folders = [directory]
     pending = key.split("/")[::-1]
     links = 0
     try:

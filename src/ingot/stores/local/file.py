@@ -1,7 +1,6 @@
-"""The store that is one file of the local file system.
+"""A store of one file of the local file system.
 
-Knows which keys are the file's own: its name, and the staged names of it. All else is that of its
-folder, as `local` has it.
+Its keys are the name of the file and its staged names; `ingot.stores.local.store` does the rest.
 """
 
 import os
@@ -10,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from ingot.errors import UnsafeError
-from ingot.stores.local.scope import Dataset
+from ingot.stores.local.scope import Scope
 from ingot.stores.local.store import LocalStore, LocalTurn
 from ingot.stores.store import (
     Buffer,
@@ -62,7 +61,7 @@ class FileStore:
             writable=writable,
             locking=locking,
             wait=wait,
-            dataset=Dataset.of_file(name),
+            dataset=Scope.of_file(name),
         )
 
     @property
@@ -87,7 +86,7 @@ class FileStore:
         return [next(found) if self._owns(extent.key) else None for extent in extents]
 
     def size(self, key: str) -> int | None:
-        """Return the number of bytes of the file; None when it, or the key, is another one."""
+        """Return the number of bytes of the file; None for an absent file, and for other keys."""
         return self._folder.size(key) if self._owns(check_key(key)) else None
 
     def identity(self, key: str) -> Hashable | None:
@@ -95,12 +94,12 @@ class FileStore:
         return self._folder.identity(key) if self._owns(check_key(key)) else None
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
-        """Yield the name of the file, if it is there."""
+        """Yield the name of the file, if it exists."""
         names = self._folder.names(prefix, hidden=hidden)
         return (name for name in names if not prefix and self._owns(name))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit whose edits are all about this file."""
+        """Apply a commit whose edits all change this file."""
         check_commit(self, commit)
         for edit in commit.edits:
             if not self._owns(edit.key):
@@ -116,25 +115,25 @@ class FileStore:
         return self.stage_pieces(key, (data,))
 
     def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
-        """Do the same with a value that is never in memory as a whole: its pieces in order."""
+        """Stage a value that is given in pieces, so that it is never in memory as a whole."""
         if not self._owns(key):
             raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
         return self._folder.stage_pieces(key, pieces)
 
-    def announce(self, transaction: str) -> None:
-        """Have other writers leave alone what is staged under the name of a transaction."""
-        self._folder.announce(transaction)
+    def announce_staging(self, transaction: str) -> None:
+        """Keep other writers from removing what is staged under the name of a transaction."""
+        self._folder.announce_staging(transaction)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Remove the staged values of edits that nobody will apply."""
+        """Remove the staged values of edits that will not be applied."""
         self._folder.discard(edits)
 
     def recover(self) -> None:
-        """Finish what a writer that died has decided, and remove what it has not."""
+        """Replay the journal of a dead writer, or discard what it staged."""
         self._folder.recover()
 
     def version(self) -> Version | None:
-        """Return the number of the committed state; None when there was no writer yet."""
+        """Return the version of the committed state; None before the first writer."""
         return self._folder.version()
 
     def view(self) -> Store:
@@ -143,7 +142,7 @@ class FileStore:
         return self if view is self._folder else view
 
     def pin(self) -> AbstractContextManager[Store]:
-        """Give a view of the committed state, which stays that as long as the block runs."""
+        """Give a view of the committed state; writers wait until the block ends."""
         return self._folder.pin()
 
     def __repr__(self) -> str:

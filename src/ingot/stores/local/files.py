@@ -1,11 +1,11 @@
-"""The operations on files that a store on a file system is made of, one system call each.
+"""The operations on files that a local store is made of, one system call each.
 
-Knows how each of them is done below a real directory; refuses to know in which order they make a
-commit. The order is what tests must be able to see, cut short and disturb, so a store is handed
-its files (`Files`) and calls nothing else.
+The order in which they make a commit is in `commit`. Tests observe that order, cut it short and
+disturb it, so a store is given its files (`FileSystem`) and uses no others.
 
 Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `link`, `rename` and
-`unlink`. A change lasts when the `sync` of the file, or the `sync_folder` of its folder, returns.
+`unlink`. A change is durable when the `sync` of the file, or the `sync_folder` of its folder,
+returns.
 """
 
 import ctypes
@@ -15,29 +15,30 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
 from ingot.stores.local import lock
 from ingot.stores.local.beneath import Root
-from ingot.stores.local.lock import Hold, StagingLock, Turn
-from ingot.stores.store import Buffer, Extent, check_key
+from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
+from ingot.stores.store import Batch, Buffer, Extent, check_key
 from ingot.stores.versions import Version
 
 __all__ = [
-    "Files",
-    "Inside",
+    "FileSystem",
+    "FolderProbe",
     "LocalFileSystem",
+    "OpenDirectory",
     "exchanged",
     "linked",
     "placed",
-    "put_copy_aside",
     "read_extent",
     "second_name",
+    "stage_copy",
     "write_at",
 ]
 
@@ -48,97 +49,111 @@ _MOST_PLACES: Final = 32
 _UNNOTICED_NS: Final = 100_000_000
 
 
-class Inside(Protocol):
-    """A directory that is open. Keys have been checked; a file that is open is an integer."""
+class OpenDirectory(Protocol):
+    """An open directory. Keys have been checked; an open file is an integer."""
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
-        """Return what the extents of one file hold, all of the same file; None when absent."""
+        """Return the bytes of extents of one file; None when the file is absent."""
 
     def size(self, key: str) -> int | None:
         """Return the size of a plain file, None when it is absent."""
 
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
-        """Return what lies in a folder; folders end with a slash, links to them if `follow`."""
+        """Return the names in a folder; folders end with a slash, links to them too if `follow`."""
 
     def free_bytes(self) -> int | None:
-        """Return how much can still be written, None when nobody knows."""
+        """Return how many bytes can still be written; None when that is unknown."""
 
     def make_folder(self, folder: str) -> list[str]:
-        """Create a folder and those above it; return the folders that got a new name."""
+        """Create a folder and its parents; return the folders in which a name was added."""
 
     def open_new(self, key: str) -> int:
-        """Create a file that must not be there yet; its folder must."""
+        """Create a file, which must not exist, in a folder that does."""
 
     def open_old(self, key: str) -> tuple[int, int] | None:
-        """Open a file for writing into it, and return it with its size; None when absent."""
+        """Open an existing file for writing, and return it with its size; None when absent."""
 
     def write(self, file: int, start: int, data: Buffer) -> None:
         """Write all of `data`."""
 
     def start(self, file: int) -> None:
-        """Let the content of the file be on its way to where it lasts, which promises nothing."""
+        """Ask the system to begin writing the file back; nothing is promised."""
 
     def sync(self, file: int) -> None:
-        """Return when the content of the file lasts."""
+        """Return when the content of the file is durable."""
 
     def close_file(self, file: int) -> None:
-        """Close a file; an error here is an error of what was written."""
+        """Close a file; an error here means that what was written may be lost."""
 
     def link(self, source: str, key: str) -> bool:
-        """Give a file a second name; False, and nothing done, where that is not possible."""
+        """Give a file a second name; return False, and do nothing, where that is not possible."""
 
     def rename(self, source: str, key: str) -> None:
-        """Give a file the place of another name in its folder, in one step.
+        """Rename a file within its folder, over the file that has the name, in one step.
 
-        Where a folder has the name, it is removed before, if there are no files in it.
+        A folder that has the name is removed before, if there are no files in it.
         """
 
     def replace(self, source: str, key: str) -> None:
-        """Do the same, in two steps perhaps: what had the name may be `source` for a while."""
+        """Do the same, perhaps in two steps between which `source` is the old file."""
 
     def place(self, source: str, key: str) -> None:
-        """Do the same, but `source`, while it is there, is always the new file."""
+        """Do the same, perhaps in several steps; `source`, while it exists, is the new file."""
 
     def unlink(self, key: str) -> bool:
-        """Remove a name, or a folder without files; tell whether it was there."""
+        """Remove a file, or a folder without files; return whether it existed."""
 
     def sync_folder(self, folder: str) -> None:
-        """Return when the names in the folder last."""
+        """Return when the names in the folder are durable."""
 
     def sync_all(self) -> None:
-        """Return when everything that anybody did below the directory lasts."""
+        """Return when all changes below the directory, of every process, are durable."""
 
-    def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
-        """Become the one writer."""
+    def lock(self, name: str, wait: float, *, sync: bool) -> WriterLock:
+        """Take the writer lock."""
 
-    def announce(self, name: str, wait: float) -> StagingLock | None:
-        """Say that values are put aside out of turn; None where nobody sweeps."""
+    def announce_staging(self, name: str, wait: float) -> StagingLock | None:
+        """Take the staging lock; None on systems where no writer removes staged files of others."""
 
-    def pin(self, name: str, wait: float) -> Hold | None:
-        """Keep writers from applying; None when there is no lock file, so no writer either."""
+    def pin(self, name: str, wait: float) -> ReaderLock | None:
+        """Take the reader lock; None when there is no lock file, so no writer either."""
 
     def close(self) -> None:
-        """Leave the directory."""
+        """Close the directory."""
 
 
-class Files(Protocol):
-    """A directory as a place to work in."""
+class FileSystem(Protocol):
+    """A directory, which may not exist yet."""
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the directory."""
 
-    def enter(self) -> Inside | None:
+    def open(self) -> OpenDirectory | None:
         """Open the directory; None when it is absent."""
 
-    def create(self, *, sync: bool) -> Inside:
-        """Open the directory, after creating it and its parents as needed, to last if `sync`."""
+    def create(self, *, sync: bool) -> OpenDirectory:
+        """Open the directory; create it and its parents as needed, durably if `sync`."""
 
     def transaction(self) -> str:
-        """Return 16 hexadecimal digits that nobody used before."""
+        """Return 16 hexadecimal digits that were not used before."""
 
     def version(self, name: str) -> Version | None:
-        """Return the sequence number without any lock; None when there is no lock file."""
+        """Return the version without taking a lock; None when there is no lock file."""
+
+
+class FolderProbe:
+    """Groups of small files: the first group is read whose first file is present.
+
+    The names `above` may not lie in the folder above the one that is probed.
+    """
+
+    __slots__ = ("above", "groups", "prepared")
+
+    def __init__(self, groups: Iterable[Iterable[Extent]], above: Iterable[str] = ()) -> None:
+        self.groups: Final = tuple(Batch(group) for group in groups)
+        self.above: Final = tuple(above)
+        self.prepared: native.SmallFiles | None = None
 
 
 class LocalFileSystem:
@@ -149,7 +164,7 @@ class LocalFileSystem:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root: Final = Root(path)
         self._probes: dict[str, Callable[[], Version | None]] = {}
-        self._kept: dict[str, native.VersionProbe | None] = {}
+        self._kept: dict[str, native.NativeVersionProbe | None] = {}
 
     def __reduce__(self) -> tuple[type["LocalFileSystem"], tuple[str]]:
         return LocalFileSystem, (self._root.path,)
@@ -159,42 +174,42 @@ class LocalFileSystem:
         """The absolute path of the directory."""
         return self._root.path
 
-    def enter(self) -> Inside | None:
+    def open(self) -> OpenDirectory | None:
         """Open the directory; None when it is absent."""
-        descriptor = self._root.enter()
-        return None if descriptor is None else _Folder(self._root, descriptor)
+        descriptor = self._root.open()
+        return None if descriptor is None else _LocalDirectory(self._root, descriptor)
 
-    def create(self, *, sync: bool) -> Inside:
-        """Open the directory, after creating it and its parents as needed."""
-        descriptor = self._root.enter()
+    def create(self, *, sync: bool) -> OpenDirectory:
+        """Open the directory; create it and its parents as needed."""
+        descriptor = self._root.open()
         if descriptor is None:
             _make_folders(self.path, sync=sync)
             descriptor = self._root.create()
-        return _Folder(self._root, descriptor)
+        return _LocalDirectory(self._root, descriptor)
 
     def transaction(self) -> str:
-        """Return 16 hexadecimal digits by chance."""
+        """Return 16 random hexadecimal digits."""
         return os.urandom(8).hex()
 
     def version(self, name: str) -> Version | None:
-        """Return the sequence number without any lock; None when there is no lock file."""
+        """Return the version without taking a lock; None when there is no lock file."""
         probe = self._probes.get(name)
         if probe is None:
-            probe = self._look_from(name)
+            probe = self._make_probe(name)
         return probe()
 
-    def version_probe(self, name: str) -> native.VersionProbe | None:
-        """Return where the native kernel looks from, if it runs."""
+    def version_probe(self, name: str) -> native.NativeVersionProbe | None:
+        """Return the native probe of a lock file; None without the native kernel."""
         if name not in self._probes:
-            self._look_from(name)
+            self._make_probe(name)
         return self._kept[name]
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None] | None:
-        """Return short extents, each of a file of its own, by one call; None when it takes more."""
+        """Read short extents of different files in one native call; None when it takes more."""
         try:
             return native.read_pieces(self._root.path, _pieces(extents))
         except OverflowError:
-            return None  # Beyond 64 bits there is nothing, which is for others to find out.
+            return None  # Beyond 64 bits; the general way finds that nothing is stored there.
 
     def identity(self, key: str) -> Hashable | None:
         """Return facts of a plain file that change with its bytes; None where they may not."""
@@ -207,42 +222,59 @@ class LocalFileSystem:
             return None
         return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
 
-    def glance(
-        self, name: str, journal: str, above: Sequence[str], extents: Sequence[Extent]
-    ) -> tuple[int | None, list[bytes | None]] | None:
-        """Return the sequence number, and what was read with it while nobody wrote, by one call.
+    def read_batch(self, batch: Batch) -> list[bytes | None] | None:
+        """Return what `read` does, of a batch that is prepared by the first call."""
+        if native.choice().name != "native":
+            return None
+        files = batch.prepared
+        if files is None:
+            try:
+                files = batch.prepared = native.make_small_files([_pieces(batch)])
+            except OverflowError:
+                return None
+        return cast(native.SmallFiles, files).read(self._root.path)
 
-        `name` is the lock file. None when it takes more than a call, and where one of the names
-        `above` lies in the folder above.
+    def read_settled(
+        self, name: str, journal: str, probe: "FolderProbe"
+    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+        """Return the sequence number, and the files of a probe, by one call.
+
+        `name` is the lock file. None when a commit may be under way, when it takes more than one
+        call, and where one of the names `above` of the probe lies in the folder above.
         """
         kept = self.version_probe(name)
         if kept is None:
             return None
-        try:
-            return kept.read_settled(self._root.path, journal, above, _pieces(extents))
-        except OverflowError:
-            return None
+        files = probe.prepared
+        if files is None:
+            try:
+                groups = [_pieces(group) for group in probe.groups]
+                files = probe.prepared = native.make_small_files(groups, probe.above)
+            except OverflowError:
+                return None
+            assert files is not None
+        return kept.read_settled(self._root.path, journal, files)
 
-    def _look_from(self, name: str) -> Callable[[], Version | None]:
-        look, self._kept[name] = lock.version_probe(f"{self._root.path}/{name}")
-        self._probes[name] = look
-        return look
+    def _make_probe(self, name: str) -> Callable[[], Version | None]:
+        version, self._kept[name] = lock.version_probe(f"{self._root.path}/{name}")
+        self._probes[name] = version
+        return version
 
 
-class _Folder:
-    """The operations of `Inside`, by system calls relative to a descriptor."""
+class _LocalDirectory:
+    """An `OpenDirectory` of the local file system: system calls relative to a descriptor."""
 
-    __slots__ = ("_inside", "_keys", "_places", "_root")
+    __slots__ = ("_directory", "_keys", "_places", "_root")
 
-    def __init__(self, root: Root, inside: int) -> None:
+    def __init__(self, root: Root, directory: int) -> None:
         self._root = root
-        self._inside = inside
+        self._directory = directory
         self._keys: dict[int, str] = {}
-        # Folders that were used before: a commit comes back to the same few again and again.
-        self._places: dict[str, int] = {"": inside}
+        # Folders that were used before: a commit uses the same few again and again.
+        self._places: dict[str, int] = {"": directory}
 
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
-        opened = self._root.open_file(self._inside, key)
+        opened = self._root.open_file(self._directory, key)
         if opened is None:
             return None
         descriptor, size = opened
@@ -255,7 +287,7 @@ class _Folder:
 
     def size(self, key: str) -> int | None:
         folder, _, name = key.rpartition("/")
-        # Without opening it, when it is a file beside others that were asked for.
+        # Without opening it, when its folder is open already.
         try:
             place = self._find_place(folder)
             if place is None:
@@ -266,8 +298,8 @@ class _Folder:
         except FileNotFoundError:
             return None
         except (OSError, UnsafeError):
-            pass  # Opening it says what is wrong.
-        opened = self._root.open_file(self._inside, key)
+            pass  # Opening the file raises the right error.
+        opened = self._root.open_file(self._directory, key)
         if opened is None:
             return None
         descriptor, size = opened
@@ -275,7 +307,7 @@ class _Folder:
         return size
 
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
-        descriptor = self._root.open_folder(self._inside, folder, listing=True)
+        descriptor = self._root.open_folder(self._directory, folder, listing=True)
         if descriptor is None:
             return []
         try:
@@ -290,7 +322,7 @@ class _Folder:
 
     def free_bytes(self) -> int | None:
         try:
-            facts = os.statvfs(self._inside)
+            facts = os.statvfs(self._directory)
         except OSError:
             return None
         return facts.f_bavail * facts.f_frsize
@@ -298,7 +330,7 @@ class _Folder:
     def make_folder(self, folder: str) -> list[str]:
         if self._find_place(folder) is not None:
             return []
-        return self._root.make_folders(self._inside, folder)
+        return self._root.make_folders(self._directory, folder)
 
     def open_new(self, key: str) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -307,7 +339,7 @@ class _Folder:
         return file
 
     def open_old(self, key: str) -> tuple[int, int] | None:
-        opened = self._root.open_file(self._inside, key, writing=True)
+        opened = self._root.open_file(self._directory, key, writing=True)
         if opened is not None:
             self._keys[opened[0]] = key
         return opened
@@ -336,7 +368,7 @@ class _Folder:
 
     def link(self, source: str, key: str) -> bool:
         folder, _, old = source.rpartition("/")
-        origin = self._root.open_folder(self._inside, folder)
+        origin = self._root.open_folder(self._directory, folder)
         if origin is None:
             return False
         try:
@@ -385,7 +417,7 @@ class _Folder:
         return True
 
     def sync_folder(self, folder: str) -> None:
-        descriptor = self._root.open_folder(self._inside, folder, listing=True)
+        descriptor = self._root.open_folder(self._directory, folder, listing=True)
         if descriptor is None:
             return
         try:
@@ -396,7 +428,7 @@ class _Folder:
             os.close(descriptor)
 
     def sync_all(self) -> None:
-        descriptor = self._root.open_folder(self._inside, "", listing=True)
+        descriptor = self._root.open_folder(self._directory, "", listing=True)
         if descriptor is None:
             return
         try:
@@ -406,27 +438,29 @@ class _Folder:
         finally:
             os.close(descriptor)
 
-    def lock(self, name: str, wait: float, *, sync: bool) -> Turn:
-        turn = lock.acquire(self._inside, name, wait, self._root.path)
+    def lock(self, name: str, wait: float, *, sync: bool) -> WriterLock:
+        writer = lock.acquire(self._directory, name, wait, self._root.path)
         try:
-            # Where there is a lock file a writer has been; where there is none nothing is swept.
-            if turn.found is lock.State.NEW and sync:
+            # Without a durable lock file, what a power cut leaves would not be swept.
+            if writer.found is lock.LockState.NEW and sync:
                 self.sync_folder("")
         except BaseException:
-            turn.release()
+            writer.release()
             raise
-        return turn
+        return writer
 
-    def announce(self, name: str, wait: float) -> StagingLock | None:
+    def announce_staging(self, name: str, wait: float) -> StagingLock | None:
         if self.size(name) is None:
-            # The first writer here says so before anything else, as in any turn.
-            turn = self.lock(name, wait, sync=True)
-            turn.mark(lock.State.CLEAN if turn.found is lock.State.NEW else lock.State.BUSY)
-            turn.release()
-        return lock.announce(self._inside, name, wait, self._root.path)
+            # The lock file is made by a writer, before anything else.
+            writer = self.lock(name, wait, sync=True)
+            writer.mark(
+                lock.LockState.CLEAN if writer.found is lock.LockState.NEW else lock.LockState.BUSY
+            )
+            writer.release()
+        return lock.announce_staging(self._directory, name, wait, self._root.path)
 
-    def pin(self, name: str, wait: float) -> Hold | None:
-        return lock.pin(self._inside, name, wait, self._root.path)
+    def pin(self, name: str, wait: float) -> ReaderLock | None:
+        return lock.pin(self._directory, name, wait, self._root.path)
 
     def close(self) -> None:
         for file in (*self._keys, *self._places.values()):
@@ -434,12 +468,12 @@ class _Folder:
                 os.close(file)
 
     def _beside(self, key: str, act: Callable[[str, int], Result]) -> Result:
-        """Act on the name of a key, relative to its folder."""
+        """Call `act` with the name of a key and the descriptor of its folder."""
         folder, _, name = key.rpartition("/")
         place = self._places.get(folder)
         try:
             if place is None:
-                place = self._keep_place(folder, self._root.require_folder(self._inside, folder))
+                place = self._keep_place(folder, self._root.require_folder(self._directory, folder))
             return act(name, place)
         except OSError as error:
             raise self._root.failure(key, error) from error
@@ -447,7 +481,7 @@ class _Folder:
     def _find_place(self, folder: str) -> int | None:
         place = self._places.get(folder)
         if place is None:
-            place = self._root.open_folder(self._inside, folder)
+            place = self._root.open_folder(self._directory, folder)
             if place is not None:
                 place = self._keep_place(folder, place)
         return place
@@ -469,7 +503,7 @@ class _Folder:
             return entry.is_dir(follow_symlinks=False)
         path = f"{folder}/{entry.name}" if folder else entry.name
         try:
-            descriptor = self._root.open_folder(self._inside, path)
+            descriptor = self._root.open_folder(self._directory, path)
         except (UnsafeError, OSError):
             return False
         if descriptor is None:
@@ -483,23 +517,23 @@ def _pieces(extents: Sequence[Extent]) -> list[tuple[str, int, int | None]]:
 
 
 def _remove_empty(name: str, place: int) -> None:
-    """Remove a folder in which there is nothing but folders.
+    """Remove a folder that holds nothing but folders.
 
-    Keys that are gone leave their folders behind; a shorter key may have the name of one.
+    Removed keys leave their folders behind; a shorter key may have the name of one.
     """
-    inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+    directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
     try:
-        with os.scandir(inside) as entries:
+        with os.scandir(directory) as entries:
             below = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         for each in below:
-            _remove_empty(each, inside)
+            _remove_empty(each, directory)
     finally:
-        os.close(inside)
+        os.close(directory)
     os.rmdir(name, dir_fd=place)
 
 
 def _make_folders(path: str, *, sync: bool) -> None:
-    """Create a folder and those above it; a name lasts when the folder that holds it is synced."""
+    """Create a folder and its parents; with `sync`, sync the folder that holds each new name."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -524,8 +558,8 @@ def _is_name(name: str) -> bool:
 
 
 def read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
-    """Return what an extent of a file of so many bytes holds, read as far as it is there."""
-    # Only what is stored is asked for: the length of an extent is a claim, perhaps a file's.
+    """Return the bytes of an extent of a file that has `size` bytes."""
+    # Only stored bytes are asked for: the length of an extent may be a claim in a file.
     available = max(size - extent.start, 0)
     length = available if extent.length is None else min(extent.length, available)
     if length == 0:
@@ -537,7 +571,7 @@ def read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
 
 
 def _read_on(descriptor: int, data: bytes, length: int, start: int) -> bytes:
-    """Read what a system call left unread (it takes 2 GiB at most), to the end or `length`."""
+    """Read the rest of an extent, since one system call reads 2 GiB at most."""
     pieces, count = [data], len(data)
     while data and count < length:
         data = os.pread(descriptor, length - count, start + count)
@@ -563,15 +597,13 @@ def write_at(descriptor: int, start: int, data: Buffer) -> None:
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["start_writing", "sync_data", "sync_file_system", "sync_folder"]
-
 _WRITE: Final = 2
 
 
 def start_writing(file: int) -> None:
-    """Have the system begin to write a file back, where it can be asked for; nothing is promised.
+    """Ask the system to begin writing a file back, where it can be asked; nothing is promised.
 
-    Whatever goes wrong, the sync of the file will meet as well, and say.
+    An error here is met by the sync of the file as well, which raises it.
     """
     call = _system_start()
     if call is not None:
@@ -579,7 +611,7 @@ def start_writing(file: int) -> None:
 
 
 def sync_data(file: int) -> None:
-    """Return when the content of a file lasts."""
+    """Return when the content of a file is durable."""
     if sys.platform == "darwin":
         _sync_drive(file)
     else:
@@ -587,7 +619,7 @@ def sync_data(file: int) -> None:
 
 
 def sync_folder(folder: int) -> None:
-    """Return when the names in a folder last."""
+    """Return when the names in a folder are durable."""
     if sys.platform == "darwin":
         _sync_drive(folder)
     else:
@@ -626,7 +658,7 @@ def _system_sync() -> Callable[[int], int] | None:
 
 
 def sync_file_system(folder: int) -> None:
-    """Return when everything on the file system of a folder lasts."""
+    """Return when everything on the file system of a folder is durable."""
     call = _system_sync()
     if call is None:
         os.sync()
@@ -639,16 +671,16 @@ _EXCHANGE: Final = 2
 
 
 def exchanged(one: str, other: str, folder: int) -> bool:
-    """Exchange two names in an open folder; False, and nothing done, where that is not possible.
+    """Exchange two names in an open folder; return False, and do nothing, where that fails.
 
-    The second one must be a plain file that is there already.
+    The second name must be that of an existing plain file.
     """
     call = _call()
     return call is not None and _is_plain(other, folder) and _done(call, one, other, folder)
 
 
 def linked(old: str, origin: int, name: str, folder: int) -> bool:
-    """Give a plain file of one open folder a second name in another; False where that cannot be."""
+    """Give a plain file of one open folder a second name in another; False where that fails."""
     if os.link not in os.supports_dir_fd or not _is_plain(old, origin):
         return False
     try:
@@ -656,15 +688,15 @@ def linked(old: str, origin: int, name: str, folder: int) -> bool:
     except FileExistsError:
         raise
     except OSError:
-        return False  # No second names here, or no more of them; a copy is the same to readers.
+        return False  # No second names here, or no more of them; the caller makes a copy.
     return True
 
 
 def placed(one: str, other: str, folder: int) -> bool:
-    """Give a file the place of another, and take its first name when it has the second.
+    """Let a staged file replace another, and remove its staged name afterwards.
 
-    The first is a staged name. False, and nothing done, where that is not possible. At every time
-    the first name, if there is one, is that of the file: who finds it there finds what he expects.
+    Return False, and do nothing, where that cannot be done. At any time the staged name, if it
+    exists, is that of the staged file, so that a journal can be replayed at any time.
     """
     call = _call()
     if call is None or not _is_plain(other, folder):
@@ -673,7 +705,7 @@ def placed(one: str, other: str, folder: int) -> bool:
     try:
         os.link(one, second, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError:
-        return False  # No second names here, or one that somebody left.
+        return False  # No second names here, or a leftover has the name.
     done = _done(call, second, other, folder)
     os.unlink(second, dir_fd=folder)
     if done:
@@ -682,7 +714,7 @@ def placed(one: str, other: str, folder: int) -> bool:
 
 
 def second_name(staged: str) -> str:
-    """Return another name under which the same is staged, so that it is swept away likewise.
+    """Return another staged name for the same file, so that a sweep removes it likewise.
 
     >>> second_name(".g-2f81.0-sizes")
     '.g-2f81.0.x-sizes'
@@ -694,7 +726,7 @@ def second_name(staged: str) -> str:
 def _done(
     call: Callable[[int, bytes, int, bytes, int], int], one: str, other: str, at: int
 ) -> bool:
-    # Whatever the call complains of, a rename will meet as well, and say.
+    # An error here is met by a rename as well, which raises it.
     return call(at, os.fsencode(one), at, os.fsencode(other), _EXCHANGE) == 0
 
 
@@ -719,18 +751,18 @@ def _call() -> Callable[[int, bytes, int, bytes, int], int] | None:
 _PIECE: Final = 1 << 24
 
 
-def put_copy_aside(inside: Inside, source: str, key: str, aside: str, where: str) -> None:
-    """Let a staged name lead to what `source` holds, before it becomes `key`."""
-    # A key that leads to the same file already would let the rename do nothing.
-    if inside.size(key) is None and inside.link(source, aside):
+def stage_copy(directory: OpenDirectory, source: str, key: str, staged: str, where: str) -> None:
+    """Stage the value of `source` for `key`, as a second name of its file or as a copy."""
+    # A rename does nothing when both names are the same file.
+    if directory.size(key) is None and directory.link(source, staged):
         return
-    size = inside.size(source)
+    size = directory.size(source)
     if size is None:
-        raise NotFoundError(f"{where}: no key {source!r} to be copied")
-    file = inside.open_new(aside)
+        raise NotFoundError(f"{where}: no key {source!r} to copy")
+    file = directory.open_new(staged)
     try:
         for start in range(0, size, _PIECE):
-            (piece,) = inside.read(source, [Extent(source, start, _PIECE)]) or (b"",)
-            inside.write(file, start, piece)
+            (piece,) = directory.read(source, [Extent(source, start, _PIECE)]) or (b"",)
+            directory.write(file, start, piece)
     finally:
-        inside.close_file(file)
+        directory.close_file(file)

@@ -1,8 +1,7 @@
-"""The one record of a commit that changes several keys: what has to be done, to be done again.
+"""The journal: the record of a decided commit that changes several keys, to be replayed.
 
-Knows the bytes of the record, as functions from entries to bytes and back; refuses to know formats,
-and touches no file. The record is written whole and synced before it gets its name, so a record
-under its name is complete: one whose checksum disagrees was damaged, and nothing of it is used.
+The journal is written whole and synced before it gets its name, so a journal under its name is
+complete: one whose checksum disagrees was damaged, and nothing of it is used.
 
 The layout, little-endian, is in `docs/formats/journal.md`.
 """
@@ -22,8 +21,8 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.stores.local.files import Inside
-from ingot.stores.local.scope import Dataset
+from ingot.stores.local.files import OpenDirectory
+from ingot.stores.local.scope import Scope
 from ingot.stores.store import Buffer, Extent, check_key, is_staged
 
 __all__ = [
@@ -53,7 +52,7 @@ _TRANSACTION: Final = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """`key` gets the value that waits under the name `staged`: `size` bytes of this checksum."""
+    """`key` gets the value that is staged as `staged`: `size` bytes of this checksum."""
 
     key: str
     staged: str
@@ -83,14 +82,14 @@ Entry: TypeAlias = Placed | Written | Removed
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A commit that is decided, and may be half applied."""
+    """A commit that is decided, and may be partly applied."""
 
     transaction: str
     entries: tuple[Entry, ...]
 
 
 def checksum(data: Buffer, before: int = 0) -> int:
-    """Return the CRC-32 of bytes; of more bytes, given that of those before.
+    """Return the CRC-32 of bytes, continued from that of the bytes `before` them.
 
     >>> hex(checksum(b"123456789")), hex(checksum(b"6789", checksum(b"12345")))
     ('0xcbf43926', '0xcbf43926')
@@ -117,10 +116,10 @@ def pack(journal: Journal) -> bytes:
 
 
 def parse(data: bytes, where: str) -> Journal:
-    """Return the journal in `data`, after all of it was checked.
+    """Return the journal in `data`, after checking all of it.
 
-    `UnsupportedError` for what is no journal or one of a later version, `CorruptionError` for a
-    damaged one, `UnsafeError` for one that reaches where no commit may.
+    Raises `UnsupportedError` for bytes that are no journal, or one of a later version,
+    `CorruptionError` for a damaged journal, `UnsafeError` for a key that no commit may change.
     """
     if not data.startswith(_MAGIC):
         # A power cut may leave zeros of what was never synced; another program leaves its own.
@@ -220,25 +219,25 @@ def _parse_staged(data: memoryview, key: str, where: str) -> str:
 _PIECE: Final = 1 << 24
 
 
-def read_journal(inside: Inside, dataset: Dataset, where: str) -> Journal | None:
-    """Return the commit that is decided and not yet known to be applied, if there is one."""
-    name = dataset.journal
-    if inside.size(name) is None:
+def read_journal(directory: OpenDirectory, scope: Scope, where: str) -> Journal | None:
+    """Return the journal of a decided commit that may not be applied yet; None without one."""
+    name = scope.journal
+    if directory.size(name) is None:
         return None
-    found = inside.read(name, [Extent(name, 0, LARGEST)])
+    found = directory.read(name, [Extent(name, 0, LARGEST)])
     if found is None:
         return None
     journal = parse(found[0], f"{where}: {name!r}")
     for entry in journal.entries:
-        dataset.check(entry.key, where)
+        scope.check(entry.key, where)
     return journal
 
 
-def verify(journal: Journal, inside: Inside, where: str) -> None:
-    """Complain about a journal that does not fit what is stored, before any of it is used."""
+def verify(journal: Journal, directory: OpenDirectory, where: str) -> None:
+    """Raise `CorruptionError` for a journal that does not fit the stored files."""
     for entry in journal.entries:
         if isinstance(entry, Placed):
-            fact = size, crc = summed(inside, entry.staged, entry.key)
+            fact = size, crc = summed(directory, entry.staged, entry.key)
             if fact != (entry.size, entry.checksum):
                 raise CorruptionError(
                     f"{where} gives {entry.key!r} {entry.size} bytes with checksum "
@@ -247,30 +246,32 @@ def verify(journal: Journal, inside: Inside, where: str) -> None:
     for key, group in groupby(journal.entries, lambda entry: entry.key):
         patches = [entry for entry in group if isinstance(entry, Written)]
         if patches:
-            _verify_patches(key, patches, inside, where)
+            _verify_patches(key, patches, directory, where)
 
 
-def summed(inside: Inside, *keys: str) -> tuple[int, int]:
-    """Return size and checksum of the first key that is there, read piece by piece."""
+def summed(directory: OpenDirectory, *keys: str) -> tuple[int, int]:
+    """Return size and checksum of the first key that exists, read piece by piece."""
     for key in keys:
-        size = inside.size(key)
+        size = directory.size(key)
         if size is None:
             continue
         crc = count = 0
         while count < size:
-            found = inside.read(key, [Extent(key, count, _PIECE)])
+            found = directory.read(key, [Extent(key, count, _PIECE)])
             if not found or not found[0]:
                 break
             crc = checksum(found[0], crc)
             count += len(found[0])
         return count, crc
-    raise CorruptionError(f"neither of {', '.join(map(repr, keys))} is there")
+    raise CorruptionError(f"neither of {', '.join(map(repr, keys))} exists")
 
 
-def _verify_patches(key: str, patches: Sequence[Written], inside: Inside, where: str) -> None:
+def _verify_patches(
+    key: str, patches: Sequence[Written], directory: OpenDirectory, where: str
+) -> None:
     before = patches[0].before
     after = max(before, *(patch.start + len(patch.data) for patch in patches))
-    size = inside.size(key)
+    size = directory.size(key)
     if size is None or not before <= size <= after:
         stored = "nothing is" if size is None else f"{size} are"
         raise CorruptionError(

@@ -1,18 +1,17 @@
-"""One file inside a dataset by which writers take turns and readers notice that something changed.
+"""The lock file of a dataset: one writer at a time, and a version number for readers.
 
-Knows two locks, a sequence number and what the last writer left behind; refuses to know what is
-written. The file is created by the first writer and never removed: were it replaced, two writers
-could each hold one. The system drops the locks of a process that ends, so no lock is ever stale.
+The file is created by the first writer and never removed: if it were replaced, two writers could
+each hold one. The system drops the locks of a process that ends, so no lock is ever stale. The
+file has three locks:
 
-- *writer*: held by whoever changes the dataset, for one commit.
-- *apply*: held exclusively while what readers see changes, shared by readers that want it to stay.
-
-- *staging*: shared by those who put values aside out of turn, held exclusively by a writer that
-  sweeps away what such a one has left that died. Which locks a system has, `ranges` knows.
+- *writer*: held by the process that changes the dataset, for one commit.
+- *apply*: held exclusively while the state that readers see changes, shared by readers that pin it.
+- *staging*: shared by processes that stage files without the writer lock, held exclusively by a
+  writer that removes the staged files of processes that died.
 
 The 256 bytes of the file: magic (8), sequence number (8), the running system (8), the state (1), 7
-unused, who wrote last, as text, and who put values aside (8). Only living processes read them, so
-they are never synced; a state that another run of the system left is `State.UNKNOWN`.
+unused, the last writer as text, and the stager (8). Only living processes read them, so they are
+never synced; a state that was written before the system was restarted is `LockState.UNKNOWN`.
 """
 
 import contextlib
@@ -35,15 +34,16 @@ from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores.versions import SWITCHING, Version
 
 __all__ = [
+    "APPLY",
     "LOCK_BYTES",
-    "Hold",
+    "LockState",
     "NoLock",
+    "ReaderLock",
+    "StagedTransactions",
     "StagingLock",
-    "StagingLocks",
-    "State",
-    "Turn",
+    "WriterLock",
     "acquire",
-    "announce",
+    "announce_staging",
     "pin",
     "switching",
     "version",
@@ -62,90 +62,91 @@ _SHORTEST_NAP: Final = 0.0002
 _LONGEST_NAP: Final = 0.02
 
 
-NOBODY: Final = 0
-"""Who puts values aside when nobody does, nor died at it."""
-SEVERAL: Final = 2**64 - 1
-"""Who puts values aside when more than one did, or one who died."""
+NO_STAGER: Final = 0  # No process is staging, and none died while staging.
+SEVERAL_STAGERS: Final = 2**64 - 1  # Several processes have staged, or one that died.
 
 
-class State(enum.IntEnum):
+class LockState(enum.IntEnum):
     """What the last writer left behind."""
 
     UNKNOWN = 0
-    """Another run of the system, or a power cut: there may be anything."""
+    """The system was restarted, perhaps after a power cut: anything may be stored."""
     CLEAN = 1
     """Nothing staged, no journal, everything synced."""
     LOOSE = 2
     """Nothing staged, no journal, but not everything synced."""
     BUSY = 3
-    """A writer is at work, or died at it."""
+    """A writer is at work, or died while it was."""
     NEW = 4
-    """No writer was ever here."""
+    """The lock file is new: the dataset had no writer before."""
 
 
-class Turn(Protocol):
-    """The right to write, until it is released."""
+class WriterLock(Protocol):
+    """The lock of the one writer, until it is released."""
 
     @property
-    def found(self) -> State:
+    def found(self) -> LockState:
         """What the writer before left behind."""
 
     @property
     def sequence(self) -> int | None:
-        """The number of the state that readers look at; None when they are told nothing."""
+        """The version number that readers compare; None without a lock file."""
 
     def bump(self) -> None:
-        """Tell readers that what they read before this may not fit what they read after it."""
+        """Give readers a new version number: reads before and after it may not fit together."""
 
     def begin_apply(self) -> None:
-        """Wait until no reader holds the state as it is."""
+        """Take the apply lock: wait until no reader pins the state."""
 
     def begin_switch(self) -> None:
-        """Tell readers to wait: what they read from now on, until the next bump, may not fit."""
+        """Mark the version as switching: reads until the next bump may not fit together."""
 
-    def mark(self, state: State) -> None:
-        """Say what is left behind."""
+    def mark(self, state: LockState) -> None:
+        """Record what this writer leaves behind."""
 
-    def find_litter(self, own: int) -> bool:
-        """Tell whether what somebody put aside who died is there, and nobody is at that now.
+    def begin_sweep(self, stager: int) -> bool:
+        """Return whether a dead process left staged files and no live process is staging.
 
-        `own` is what this writer is called who put values aside himself, or 0. If there is litter,
-        nobody can put anything aside until it is `swept`.
+        `stager` is the number under which this writer has staged files itself, or 0. After True no
+        process can stage until `end_sweep`.
         """
 
-    def leave_litter(self) -> bool:
-        """Say that there is litter, unless nobody puts values aside now: then as `find_litter`."""
+    def request_sweep(self) -> bool:
+        """Return whether staged files can be removed now; if not, leave that to a later writer.
 
-    def swept(self) -> None:
-        """Say that there is no litter any more."""
+        After True no process can stage until `end_sweep`.
+        """
+
+    def end_sweep(self) -> None:
+        """Record that no staged files of dead processes are left."""
 
     def release(self) -> None:
-        """Let the next writer in."""
+        """Let the next writer take the lock."""
 
 
 @contextlib.contextmanager
-def switching(turn: Turn) -> Iterator[None]:
-    """Have readers wait while one state becomes the next in a block."""
-    turn.begin_apply()
-    turn.begin_switch()
+def switching(lock: WriterLock) -> Iterator[None]:
+    """Make readers wait while a block switches from one state to the next."""
+    lock.begin_apply()
+    lock.begin_switch()
     try:
         yield
     except OSError:
-        # It has happened or it has not: either way the state stays from now on.
-        turn.bump()
+        # The switch has happened or it has not: either way the state is settled now.
+        lock.bump()
         raise
-    turn.bump()
+    lock.bump()
 
 
-class Hold(Protocol):
-    """The state kept as it is, until it is released."""
+class ReaderLock(Protocol):
+    """A lock of readers: no writer changes the state until it is released."""
 
     def release(self) -> None:
-        """Let writers apply again."""
+        """Let writers apply commits again."""
 
 
-def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
-    """Become the writer of the dataset in the open `folder`, or `LockedError` after `wait` seconds.
+def acquire(folder: int, name: str, wait: float, where: str) -> WriterLock:
+    """Take the writer lock of the dataset in the open `folder`; `LockedError` after `wait` seconds.
 
     `UnsupportedError` where the file system does not hold locks.
     """
@@ -162,34 +163,37 @@ def acquire(folder: int, name: str, wait: float, where: str) -> Turn:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # The dataset was replaced while we waited: begin with the new one.
+        os.close(file)  # The dataset was replaced meanwhile: begin with the new one.
 
 
-def announce(folder: int, name: str, wait: float, where: str) -> "StagingLock | None":
-    """Say that values are put aside out of turn, until it is withdrawn; None where nobody asks.
+def announce_staging(folder: int, name: str, wait: float, where: str) -> "StagingLock | None":
+    """Take the staging lock, so that no writer removes what this process stages.
 
-    There must have been a writer before.
+    None on systems without locks of open files, where no writer removes staged files of others.
+    The lock file must exist.
     """
     if not OFD:
         return None
     deadline = time.monotonic() + wait
     file, _, _ = _open_or_create(folder, name, where)
     try:
-        own = int.from_bytes(os.urandom(7), "little") + 1
-        first = take(file, -1, STAGING, True) and read_stager(file) == NOBODY
+        stager = int.from_bytes(os.urandom(7), "little") + 1
+        first = take(file, -1, STAGING, True) and read_stager(file) == NO_STAGER
         if first:
-            write_stager(file, own)
+            write_stager(file, stager)
         _wait(file, -1, STAGING, False, deadline, wait, where)
         if not first:
-            write_stager(file, SEVERAL)
+            write_stager(file, SEVERAL_STAGERS)
     except BaseException:
         os.close(file)
         raise
-    return StagingLock(file, own)
+    return StagingLock(file, stager)
 
 
-def version_probe(path: str) -> tuple[Callable[[], Version | None], native.VersionProbe | None]:
-    """Return `version` for one path, and what the native kernel keeps open between its calls."""
+def version_probe(
+    path: str,
+) -> tuple[Callable[[], Version | None], native.NativeVersionProbe | None]:
+    """Return a function that reads the version at `path`, and the native probe it uses, if any."""
     kept = native.make_version_probe(path, _MAGIC, _system(), bytes(_SETTLED))
     if kept is None:
         return functools.partial(version, path), None
@@ -203,7 +207,7 @@ def version_probe(path: str) -> tuple[Callable[[], Version | None], native.Versi
 
 
 def version(path: str) -> Version | None:
-    """Return what the lock file at `path` says, or None when no writer was ever here."""
+    """Return the version in the lock file at `path`; None before the first writer."""
     try:
         file = os.open(path, _READING)
     except OSError:
@@ -220,8 +224,8 @@ def version(path: str) -> Version | None:
     return Version(sequence, system == _system() and state in _SETTLED)
 
 
-def pin(folder: int, name: str, wait: float, where: str) -> Hold | None:
-    """Keep writers from applying; needs no right to write. None when no writer was ever here."""
+def pin(folder: int, name: str, wait: float, where: str) -> ReaderLock | None:
+    """Take the reader lock, which needs no right to write; None before the first writer."""
     try:
         file = os.open(name, _READING, dir_fd=folder)
     except (FileNotFoundError, PermissionError):
@@ -235,7 +239,7 @@ def pin(folder: int, name: str, wait: float, where: str) -> Hold | None:
     return _FileReaderLock(file, place)
 
 
-_SETTLED: Final = frozenset({State.CLEAN, State.LOOSE})
+_SETTLED: Final = frozenset({LockState.CLEAN, LockState.LOOSE})
 _VERSION_OF: Final = Version._make
 
 _READING: Final = (
@@ -247,36 +251,36 @@ _READING: Final = (
 _WRITING: Final = (_READING & ~os.O_RDONLY) | os.O_RDWR
 
 
-class _Held:
-    """Open files with locks. A child that is forked meanwhile must not keep them locked."""
+class _LockFile:
+    """Open files that hold locks. A forked child must not keep them locked."""
 
     __slots__ = ("__weakref__", "_file", "_place")
 
     def __init__(self, file: int, place: int) -> None:
         self._file = file
         self._place = place
-        _held.add(self)
+        _locked_files.add(self)
 
     def forget(self) -> None:
         """Close the files without unlocking: the locks are the parent's."""
         file, place, self._file, self._place = self._file, self._place, -1, -1
-        _held.discard(self)
+        _locked_files.discard(self)
         _close(file, place)
 
 
-_held: Final[weakref.WeakSet[_Held]] = weakref.WeakSet()
+_locked_files: Final[weakref.WeakSet[_LockFile]] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
-    for held in list(_held):
-        held.forget()
+    for each in list(_locked_files):
+        each.forget()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-class _FileReaderLock(_Held):
+class _FileReaderLock(_LockFile):
     __slots__ = ()
 
     def release(self) -> None:
@@ -285,28 +289,28 @@ class _FileReaderLock(_Held):
             self.forget()
 
 
-class StagingLock(_Held):
-    """That somebody puts values aside: nobody sweeps until it is withdrawn, or he died."""
+class StagingLock(_LockFile):
+    """Held by a process that stages files; once released, the next writer removes leftovers."""
 
-    __slots__ = ("own",)
+    __slots__ = ("stager",)
 
-    def __init__(self, file: int, own: int) -> None:
-        self.own = own
+    def __init__(self, file: int, stager: int) -> None:
+        self.stager = stager
         super().__init__(file, -1)
 
     @property
-    def stands(self) -> bool:
-        """Whether it was made here and not withdrawn: it does not speak for a forked child."""
+    def is_held(self) -> bool:
+        """Whether this process holds the lock; a forked child does not."""
         return self._file >= 0
 
-    def withdraw(self) -> None:
-        """Say that nothing is put aside any more, or that it is this writer's turn."""
+    def release(self) -> None:
+        """Release the lock: nothing is staged any more, or this process is the writer now."""
         if self._file >= 0:
             drop(self._file, -1, STAGING)
             self.forget()
 
 
-class _FileWriterLock(_Held):
+class _FileWriterLock(_LockFile):
     __slots__ = ("_applying", "_stager", "_sweeping", "_wait", "_where", "found", "sequence")
 
     def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
@@ -317,17 +321,23 @@ class _FileWriterLock(_Held):
         data = os.pread(file, LOCK_BYTES, 0)
         self._stager = int.from_bytes(data[_STAGER_AT:], "little")
         if data and not data.startswith(_MAGIC):
-            raise FormatError(f"{where}: its lock file was not made by Ingot, or by a later one")
+            raise FormatError(
+                f"{where}: its lock file was not made by Ingot, or by a later version"
+            )
         if len(data) < _HEAD.size:
             self.sequence = int.from_bytes(os.urandom(4), "little") << 16
-            self.found = State.NEW if created else State.UNKNOWN
+            self.found = LockState.NEW if created else LockState.UNKNOWN
         else:
             _, sequence, system, state = _HEAD.unpack_from(data)
             self.sequence = sequence % SWITCHING
-            known = system == _system() and state in (State.CLEAN, State.LOOSE, State.BUSY)
-            self.found = State(state) if known else State.UNKNOWN
+            known = system == _system() and state in (
+                LockState.CLEAN,
+                LockState.LOOSE,
+                LockState.BUSY,
+            )
+            self.found = LockState(state) if known else LockState.UNKNOWN
         new = bytes(8) if len(data) < LOCK_BYTES else b""
-        _write(file, self._record(State.BUSY) + new, 0)
+        _write(file, self._record(LockState.BUSY) + new, 0)
         super().__init__(file, keep_place(folder))
 
     def bump(self) -> None:
@@ -343,33 +353,33 @@ class _FileWriterLock(_Held):
     def begin_switch(self) -> None:
         _write(self._file, (self.sequence | SWITCHING).to_bytes(8, "little"), _SEQUENCE_AT)
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: LockState) -> None:
         _write(self._file, bytes([state]), _STATE_AT)
 
     def release(self) -> None:
         if self._file >= 0:
-            # Said explicitly: closing is not enough while a forked child has the file open, too.
+            # Explicitly: closing is not enough while a forked child has the file open, too.
             drop_all(self._file, self._place)
             self.forget()
 
-    def find_litter(self, own: int) -> bool:
-        if not (own or self._stager) or not self._excludes_stagers():
+    def begin_sweep(self, stager: int) -> bool:
+        if not (stager or self._stager) or not self._excludes_stagers():
             return False
-        # Whoever began after this writer's turn did is here to say so again.
-        if read_stager(self._file) not in (NOBODY, own):
+        # A process that began to stage after this writer took its lock has written its number.
+        if read_stager(self._file) not in (NO_STAGER, stager):
             return True
-        self.swept()
+        self.end_sweep()
         return False
 
-    def leave_litter(self) -> bool:
+    def request_sweep(self) -> bool:
         if self._excludes_stagers():
             return True
         if OFD:
-            write_stager(self._file, SEVERAL)
+            write_stager(self._file, SEVERAL_STAGERS)
         return not OFD
 
-    def swept(self) -> None:
-        write_stager(self._file, NOBODY)
+    def end_sweep(self) -> None:
+        write_stager(self._file, NO_STAGER)
         if self._sweeping:
             drop(self._file, self._place, STAGING)
             self._sweeping = False
@@ -379,18 +389,18 @@ class _FileWriterLock(_Held):
             self._sweeping = take(self._file, self._place, STAGING, True)
         return self._sweeping
 
-    def _record(self, state: State) -> bytes:
+    def _record(self, state: LockState) -> bytes:
         head = _HEAD.pack(_MAGIC, self.sequence, _system(), state)
         return head + _holder()
 
 
 def read_stager(file: int) -> int:
-    """Return who put values aside since nobody was at it."""
+    """Return the number of the process that has staged since the last sweep."""
     return int.from_bytes(os.pread(file, 8, _STAGER_AT), "little")
 
 
 def write_stager(file: int, stager: int) -> None:
-    """Say who put values aside since nobody was at it."""
+    """Record the number of the process that has staged since the last sweep."""
     _write(file, stager.to_bytes(8, "little"), _STAGER_AT)
 
 
@@ -444,8 +454,8 @@ def _wait(
     nap = _SHORTEST_NAP
     while not take(file, place, which, exclusive):
         if time.monotonic() >= deadline:
-            held = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
-            raise LockedError(errno.EAGAIN, f"{where}: locked by {held}; waited {wait:g} s")
+            holder = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
+            raise LockedError(errno.EAGAIN, f"{where}: locked by {holder}; waited {wait:g} s")
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 
@@ -469,12 +479,12 @@ def _last_holder(file: int) -> str:
 
 @functools.cache
 def _system() -> bytes:
-    """Return what is another value after the system was started again."""
+    """Return a value that changes when the system is restarted."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return bytes.fromhex(file.read().strip().decode().replace("-", ""))[:8]
     except (OSError, ValueError):
-        # Unknown: a dataset is then swept once by each process, which costs time and no more.
+        # Unknown: each process then sweeps a dataset once, which costs time and no more.
         return os.urandom(8)
 
 
@@ -482,24 +492,24 @@ _probed: Final[set[int]] = set()
 
 
 def _check_locks_hold(file: int, folder: int, name: str, where: str) -> None:
-    """Try whether a lock that is taken can be taken again."""
+    """Check that a lock that is taken cannot be taken again."""
     second = os.open(name, _WRITING, dir_fd=folder)
     try:
         if not take(file, folder, WRITER, True):
-            return  # Somebody holds it, so locks do hold.
-        twice = take(second, folder, WRITER, True)
+            return  # Another process holds it, so locks do hold.
+        taken_twice = take(second, folder, WRITER, True)
         drop(file, folder, WRITER)
     except OSError as error:
         raise UnsupportedError(
             f"{where}: this file system has no locks ({error.strerror}); "
-            "without them there must be one writer only, and the store must be told so"
+            "with one writer only, open the store with locking=False"
         ) from None
     finally:
         os.close(second)
-    if twice:
+    if taken_twice:
         raise UnsupportedError(
             f"{where}: this file system gives one lock twice; "
-            "without locks there must be one writer only, and the store must be told so"
+            "with one writer only, open the store with locking=False"
         )
 
 
@@ -508,9 +518,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = ["APPLY", "OFD", "STAGING", "WRITER", "drop", "drop_all", "keep_place", "take"]
-
-# Far behind the text, so that a system whose locks are mandatory still lets it be read.
+# Far behind the text, so that systems with mandatory locks still let it be read.
 WRITER: Final = 1 << 30
 APPLY: Final = WRITER + 1
 STAGING: Final = WRITER + 2
@@ -518,7 +526,7 @@ STAGING: Final = WRITER + 2
 _BUSY: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 
 OFD: Final = hasattr(sys.modules.get("fcntl"), "F_OFD_SETLK")
-"""Whether a file has more locks than two, that can be shared."""
+"""Whether the system has locks of open files: any number of them in a file, and shared ones."""
 
 if OFD:
     _RANGE: Final = struct.Struct("@hhqqi4x")
@@ -572,12 +580,12 @@ else:
 
     def drop_all(file: int, place: int) -> None:
         for which in (APPLY, WRITER):
-            with contextlib.suppress(OSError):  # Complains of what was not taken.
+            with contextlib.suppress(OSError):  # Raised for a lock that was not taken.
                 drop(file, place, which)
 
 
 def take(file: int, place: int, which: int, exclusive: bool) -> bool:
-    """Take a lock, if nobody has it: False when somebody does."""
+    """Take a lock and return True; False when another process holds it."""
     try:
         _take(file, place, which, exclusive)
     except OSError as error:
@@ -588,92 +596,94 @@ def take(file: int, place: int, which: int, exclusive: bool) -> bool:
 
 
 class NoLock:
-    """The turns of somebody who promised to be the only writer; nobody else is told anything.
+    """The lock of a caller that promises to be the only writer; it excludes no other process.
 
-    >>> turn = NoLock()
-    >>> turn.found.name, turn.mark(State.CLEAN), turn.release(), turn.found.name
+    >>> lock = NoLock()
+    >>> lock.found.name, lock.mark(LockState.CLEAN), lock.release(), lock.found.name
     ('UNKNOWN', None, None, 'CLEAN')
     """
 
     __slots__ = ("_left", "found", "sequence")
 
     def __init__(self) -> None:
-        self.found = self._left = State.UNKNOWN
+        self.found = self._left = LockState.UNKNOWN
         self.sequence: int | None = None
 
     def bump(self) -> None:
-        """Tell nobody."""
+        """Do nothing: there is no version number."""
 
     def begin_apply(self) -> None:
-        """Wait for nobody."""
+        """Do nothing: readers take no lock."""
 
     def begin_switch(self) -> None:
-        """Tell nobody."""
+        """Do nothing: there is no version number."""
 
-    def mark(self, state: State) -> None:
-        """Keep in mind what is left behind."""
+    def mark(self, state: LockState) -> None:
+        """Keep what this writer leaves behind for the next one."""
         self._left = state
 
-    def find_litter(self, own: int) -> bool:
-        """Know of nobody who could leave any."""
+    def begin_sweep(self, stager: int) -> bool:
+        """Return False: no other process stages."""
         return False
 
-    def leave_litter(self) -> bool:
-        """Know of nobody whose values could be taken for litter."""
+    def request_sweep(self) -> bool:
+        """Return True: no other process stages."""
         return True
 
-    def swept(self) -> None:
-        """Tell nobody."""
+    def end_sweep(self) -> None:
+        """Do nothing: no other process stages."""
 
     def release(self) -> None:
-        """End a turn; one that did not say what it leaves behind has failed."""
-        self.found, self._left = self._left, State.BUSY
+        """End the work of a writer; one that did not `mark` what it leaves behind has failed."""
+        self.found, self._left = self._left, LockState.BUSY
 
 
-class StagingLocks:
-    """The transactions of one store that have not come to their turn, for all of its threads.
+class StagedTransactions:
+    """The transactions of one store that have staged files and not committed, of all its threads.
 
-    >>> aside = StagingLocks()
-    >>> aside.begin("2f81", lambda: None)
-    >>> aside.end(["data/.g-2f81-0"]), aside.end([])
+    While there are any, the store holds the staging lock.
+
+    >>> staged = StagedTransactions()
+    >>> staged.begin("2f81", lambda: None)
+    >>> staged.end(["data/.g-2f81-0"]), staged.end([])
     (0, 0)
     """
 
-    __slots__ = ("_announcement", "_guard", "_names")
+    __slots__ = ("_guard", "_lock", "_names")
 
     def __init__(self) -> None:
-        self._announcement: StagingLock | None = None
+        self._lock: StagingLock | None = None
         self._guard = threading.Lock()
         self._names: set[str] = set()
 
-    def __reduce__(self) -> tuple[type["StagingLocks"], tuple[()]]:
-        return StagingLocks, ()  # What one process put aside is not another's.
+    def __reduce__(self) -> tuple[type["StagedTransactions"], tuple[()]]:
+        return StagedTransactions, ()  # What one process staged is not another's.
 
     def __del__(self) -> None:
-        if self._announcement is not None:
-            self._announcement.withdraw()
+        if self._lock is not None:
+            self._lock.release()
 
-    def begin(self, name: str, announce: Callable[[], StagingLock | None]) -> None:
-        """Keep in mind that a transaction puts values aside, once that is announced."""
+    def begin(self, name: str, take_lock: Callable[[], StagingLock | None]) -> None:
+        """Add a transaction that is going to stage files; `take_lock` takes the staging lock."""
         with self._guard:
-            if self._announcement is None or not self._announcement.stands:
-                self._announcement = announce()
+            if self._lock is None or not self._lock.is_held:
+                self._lock = take_lock()
             self._names.add(name)
 
     def end(self, sources: Iterable[str]) -> int:
-        """Forget the transactions of staged keys; return who announced them if none are left.
+        """Remove the transactions of staged keys; return the stager number if none are left.
 
-        Zero if nothing was announced, or something still is.
+        Zero if there were none, or some are left. The staging lock ends with the last of them.
         """
         if not self._names:
             return 0
         with self._guard:
             self._names.difference_update(map(_transaction, sources))
-            if self._names or self._announcement is None:
+            if self._names or self._lock is None:
                 return 0
-            self._announcement.withdraw()
-            own, self._announcement = self._announcement.own, None
-            return own
+            self._lock.release()
+            stager, self._lock = self._lock.stager, None
+            return stager
 
 
 def _transaction(source: str) -> str:

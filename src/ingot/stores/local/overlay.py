@@ -1,9 +1,8 @@
-"""What readers see of a commit that is decided and not yet applied.
+"""A store under a journal: readers see a decided commit before it is applied.
 
-Knows how the entries of a journal change what the files beside it say; refuses to change anything.
-A value that waits to be renamed is read under its staged name, bytes that wait to be written are
-read from the journal. Whoever applies the journal meanwhile changes nothing of that: a staged name
-that is gone has become the key itself.
+A staged value is read under its staged name, bytes of a patch are read from the journal. A writer
+that applies the journal meanwhile changes nothing of that: a staged name that is gone has become
+the key itself.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -25,7 +24,7 @@ __all__ = ["Overlay"]
 
 
 class Overlay:
-    """A store, with a journal over it; for reading only.
+    """A read-only view of a store as it is after a journal is applied.
 
     >>> from ingot.stores import MemoryStore
     >>> below = MemoryStore({"a": b"old", "b": b"0123", "c": b"", ".g-1-a": b"new"})
@@ -50,7 +49,7 @@ class Overlay:
 
     @property
     def features(self) -> Feature:
-        """Those for reading of the store below, but the kernel must not pass the journal by."""
+        """The reading features of the store below; native reads would bypass the journal."""
         return self._below.features & READING
 
     @property
@@ -69,7 +68,7 @@ class Overlay:
             if extent.key in self._placed and found[position] is None
         ]
         if again:
-            # All extents of one key come from one value: those of a key go together.
+            # All extents of one key come from one value, so they are read together.
             keys = {extents[position].key for position in again}
             again = [position for position, extent in enumerate(extents) if extent.key in keys]
             values = self._below.read([extents[position] for position in again])
@@ -104,7 +103,7 @@ class Overlay:
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Refuse: a commit begins with the end of the one before, in the store itself."""
+        """Raise `ReadOnlyError`: the store itself finishes the journal before the next commit."""
         raise ReadOnlyError(f"{self.location}: a view of one state is for reading only")
 
     def __repr__(self) -> str:
@@ -123,7 +122,7 @@ class Overlay:
             return None
         if data is None or extent.key not in self._patches:
             return data
-        # What is stored may have grown already, or not: the journal holds every byte that is new.
+        # The stored value may have grown already: the journal holds every new byte.
         stop = self._size_after(extent.key)
         if extent.length is not None:
             stop = min(stop, extent.start + extent.length)

@@ -1,7 +1,6 @@
-"""Which files of a directory belong together, and under which names they are committed.
+"""Scopes: the files of a directory that are committed together, their lock file and their journal.
 
-Knows the names of the lock file and the journal, and which names a commit may touch. Refuses to
-know what is in any of them.
+A scope is a whole directory, or one file in a directory that holds others as well.
 """
 
 from dataclasses import dataclass
@@ -10,14 +9,14 @@ from typing import Final
 from ingot.errors import UnsafeError
 from ingot.stores.store import check_key, is_staged, staged_key
 
-__all__ = ["WHOLE", "Dataset"]
+__all__ = ["WHOLE", "Scope"]
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
-    """What belongs together in one directory: all of it, or one file.
+class Scope:
+    """The files of a directory that are committed together: all of them, or one.
 
-    >>> Dataset().journal, Dataset.of_file("a.blp").journal
+    >>> Scope().journal, Scope.of_file("a.blp").journal
     ('.commit', '.a.blp.commit')
     """
 
@@ -26,31 +25,31 @@ class Dataset:
     only: str | None = None
 
     @classmethod
-    def of_file(cls, name: str) -> "Dataset":
-        """Return the dataset that is one file."""
+    def of_file(cls, name: str) -> "Scope":
+        """Return the scope of one file."""
         shown = staged_key(name, "0").removeprefix(".g-0-")
         if len(shown.encode()) > 240:
             shown = shown[:60]
         return cls(check_key(f".{shown}.commit"), check_key(f".{shown}.lock"), name)
 
     @property
-    def controls(self) -> tuple[str, str]:
-        """The names that no commit may touch."""
+    def reserved(self) -> tuple[str, str]:
+        """The names that no commit may change: those of the journal and the lock file."""
         return self.journal, self.lock
 
-    def stages(self, name: str) -> bool:
-        """Tell whether a name is one under which this dataset stages."""
+    def owns_staged(self, name: str) -> bool:
+        """Return whether a name is that of a staged file of this scope."""
         if self.only is None:
             return is_staged(name)
         return is_staged(name, self.only) or is_staged(name, self.journal)
 
     def check(self, key: str, where: str) -> None:
-        """Refuse a key that is not the dataset's to change."""
-        if key in self.controls:
+        """Raise `UnsafeError` for a key that commits in this scope must not change."""
+        if key in self.reserved:
             raise UnsafeError(f"{where}: key {key!r} is the store's own")
         if self.only is not None and key != self.only and not is_staged(key, self.only):
             raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")
 
 
-WHOLE: Final = Dataset()
-"""All of a directory."""
+WHOLE: Final = Scope()
+"""The scope of a whole directory."""

@@ -1,8 +1,7 @@
-"""The store that is a directory of the local file system.
+"""A store that is a directory of the local file system.
 
-Knows what a store of files is asked; refuses to know formats, and leaves the rest to its parts:
-`files` has the system calls, `root` says which files may be opened at all, `transaction` the order
-of a commit, `lock` whose turn it is, `overlay` what readers see of a commit that is not applied.
+`files` has the system calls, `beneath` decides which files may be opened at all, `commit` has the
+order of a commit, `lock` the lock file, `overlay` the view of a commit that is not applied yet.
 
 File contents change only by write, pwrite and rename. A `Put` is written to a new file under a
 staged name in the folder of its key and then renamed over it: a reader has the old file or the new
@@ -16,15 +15,22 @@ from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.local.commit import Transaction
-from ingot.stores.local.files import Files, Inside, LocalFileSystem, put_copy_aside
+from ingot.stores.local.commit import CommitRun
+from ingot.stores.local.files import (
+    FileSystem,
+    FolderProbe,
+    LocalFileSystem,
+    OpenDirectory,
+    stage_copy,
+)
 from ingot.stores.local.journal import checksum, read_journal
-from ingot.stores.local.lock import NoLock, StagingLock, StagingLocks, Turn
+from ingot.stores.local.lock import NoLock, StagedTransactions, StagingLock, WriterLock
 from ingot.stores.local.overlay import Overlay
-from ingot.stores.local.scope import WHOLE, Dataset
+from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
+    Batch,
     Buffer,
     Commit,
     Durability,
@@ -43,7 +49,7 @@ from ingot.stores.versions import StoreProbe, Version, VersionProbe
 
 __all__ = ["LocalStore", "LocalTurn"]
 
-# What one call reads at once: beyond it, what that saves is little beside the work.
+# Reading more extents in one native call saves little.
 _MOST_AT_ONCE: Final = 16
 
 
@@ -51,12 +57,13 @@ class LocalStore:
     """A directory of the local file system; keys are the paths of plain files below it.
 
     Without `writable` the store never creates, changes or removes anything. With it the directory
-    is created by the first commit, not before. A store holds no descriptor between calls, but for
-    the lock file, to look at. It can be pickled (by path), shared by threads, used after a fork.
+    is created by the first commit, not before. Between calls a store holds no descriptor but that
+    of the lock file, to read the version. It can be pickled (by path), shared by threads, and used
+    after a fork.
 
-    Writers take turns by the file `.lock`; one waits at most `wait` seconds for another. Where a
-    file system has no locks, that is an error, and `locking=False` the promise of the caller to be
-    the only writer. `dataset` says which files belong together.
+    Writers exclude each other by the file `.lock`; one waits at most `wait` seconds for another. A
+    file system without locks is an error; with `locking=False` the caller promises to be the only
+    writer. `dataset` is the scope: the files that are committed together.
 
     >>> import tempfile
     >>> from ingot.stores import Put
@@ -72,31 +79,31 @@ class LocalStore:
 
     def __init__(
         self,
-        root: str | os.PathLike[str] | Files,
+        root: str | os.PathLike[str] | FileSystem,
         *,
         writable: bool = False,
         locking: bool = True,
         wait: float = 10.0,
-        dataset: Dataset = WHOLE,
+        dataset: Scope = WHOLE,
     ) -> None:
         self._files: Final = LocalFileSystem(root) if isinstance(root, str | os.PathLike) else root
         self._writable: Final = writable
         self._locking: Final = locking
-        self._alone: Final = NoLock()
+        self._no_lock: Final = NoLock()
         self._wait: Final = wait
-        self._dataset: Final = dataset
+        self._scope: Final = dataset
         self._failure: str | None = None
         self._known: Final[set[str]] = set()
         self._left: int | None = None
         self._local: Final = self._files if isinstance(self._files, LocalFileSystem) else None
-        self._aside: Final = StagingLocks()
+        self._staging: Final = StagedTransactions()
         self._writer: int | None = None
         features = READING_AND_WRITING if writable else READING
         self._features: Final = features if self._local is None else features | Feature.NATIVE
 
     @property
     def features(self) -> Feature:
-        """Everything, but nothing that writes when not writable."""
+        """All features, without those for writing when not writable."""
         return self._features
 
     @property
@@ -111,6 +118,10 @@ class LocalStore:
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent. Each key opens once."""
+        if type(extents) is Batch and self._local is not None:
+            pieces = self._local.read_batch(extents)
+            if pieces is not None:
+                return pieces
         wanted: dict[str, list[int]] = {}
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
@@ -119,23 +130,23 @@ class LocalStore:
             if pieces is not None:
                 return pieces
         found: list[bytes | None] = [None] * len(extents)
-        inside = self._files.enter()
-        if inside is None:
+        directory = self._files.open()
+        if directory is None:
             return found
         try:
             for key, positions in wanted.items():
-                values = inside.read(key, [extents[position] for position in positions])
+                values = directory.read(key, [extents[position] for position in positions])
                 for position, value in zip(positions, values or (), strict=values is not None):
                     found[position] = value
         finally:
-            inside.close()
+            directory.close()
         return found
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
         check_key(key)
-        with self._entered() as inside:
-            return inside.size(key) if inside else None
+        with self._opened() as directory:
+            return directory.size(key) if directory else None
 
     def identity(self, key: str) -> Hashable | None:
         """Return the device, number, modification time and size of the file, when they suffice."""
@@ -149,25 +160,24 @@ class LocalStore:
         The lock file and the journal are no keys, and never listed.
         """
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
-        with self._entered() as inside:
-            names = inside.names(folder) if inside else []
-        own = () if folder else self._dataset.controls
+        with self._opened() as directory:
+            names = directory.names(folder) if directory else []
+        own = () if folder else self._scope.reserved
         return iter(
             sorted(name for name in names if name not in own and (hidden or not is_staged(name)))
         )
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
-        """Carry out a commit, all of `publish` or nothing of it, whatever happens meanwhile.
+        """Apply a commit, all of `publish` or nothing of it, whatever happens meanwhile.
 
-        First it waits for the writer before (`LockedError` after `wait` seconds) and finishes what
-        that one left undone. `docs/promise.md` says what survives what. When the system cannot say
-        that something was stored for good (a failing fsync), this store writes no more: what
-        lasts is known again to one that opens the directory anew.
+        First it waits for another writer (`LockedError` after `wait` seconds) and finishes what a
+        dead one left. `docs/promise.md` says what survives what. After a failed sync this store
+        writes no more, since what is durable is unknown; open the directory again.
         """
         self._check(commit)
         if commit.edits:
             with LocalTurn(self, self, sync=durability == "full") as turn:
-                turn._carry_out(commit)
+                turn._apply(commit)
 
     def writing(
         self, *, durability: Durability = "full", store: Store | None = None
@@ -183,81 +193,81 @@ class LocalStore:
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value under a staged name, and return the edit that makes it that of `key`.
 
-        Nobody needs a turn for that: the name is new, and nothing speaks of it.
+        That needs no writer lock: the name is new, and the committed state does not reach it.
         """
         return self.stage_pieces(key, (data,))
 
     def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
-        """Do the same with a value that is never in memory as a whole: its pieces in order."""
+        """Stage a value that is given in pieces, so that it is never in memory as a whole."""
         self._check(Commit(publish=(Put(key, b""),)))
         transaction = self._files.transaction()
         source = staged_key(key, transaction)
-        self.announce(transaction)
+        self.announce_staging(transaction)
         size = sum_of_all = 0
-        inside = self._files.create(sync=False)
+        directory = self._files.create(sync=False)
         try:
-            inside.make_folder(key.rpartition("/")[0])
-            file = inside.open_new(source)
+            directory.make_folder(key.rpartition("/")[0])
+            file = directory.open_new(source)
             try:
                 for piece in pieces:
-                    inside.write(file, size, piece)
+                    directory.write(file, size, piece)
                     size += memoryview(piece).nbytes
                     sum_of_all = checksum(piece, sum_of_all)
             except BaseException:
                 with suppress(OSError):
-                    inside.unlink(source)
+                    directory.unlink(source)
                 raise
             finally:
-                inside.close_file(file)
+                directory.close_file(file)
         finally:
-            inside.close()
+            directory.close()
         return Move(source, key, size, sum_of_all)
 
     def copy(self, source: str, key: str) -> Move:
-        """Put the value of `source` aside, and return the edit that makes it that of `key` too.
+        """Stage the value of `source`, and return the edit that makes it that of `key` too.
 
         Where a file can have two names nothing is copied: files are replaced, never written to.
         """
         self._check(Commit(publish=(Put(key, b""),)))
         transaction = self._files.transaction()
-        aside = staged_key(key, transaction)
-        self.announce(transaction)
-        inside = self._files.create(sync=False)
+        staged = staged_key(key, transaction)
+        self.announce_staging(transaction)
+        directory = self._files.create(sync=False)
         try:
-            inside.make_folder(key.rpartition("/")[0])
-            put_copy_aside(inside, check_key(source), key, aside, self.location)
+            directory.make_folder(key.rpartition("/")[0])
+            stage_copy(directory, check_key(source), key, staged, self.location)
         finally:
-            inside.close()
-        return Move(aside, key)
+            directory.close()
+        return Move(staged, key)
 
-    def announce(self, transaction: str) -> None:
-        """Have other writers leave alone what is staged under the name of a transaction.
+    def announce_staging(self, transaction: str) -> None:
+        """Keep other writers from removing what is staged under the name of a transaction.
 
-        To be called before that is done by others than this store. It ends with the commit that
-        publishes such a value, when one is discarded, or with the process.
+        To be called before anything but this store stages files. It ends with the commit that
+        publishes such a file, when one is discarded, or with the process.
         """
         if self._locking and self._writer != threading.get_ident():
-            self._aside.begin(transaction, self._announced)
+            self._staging.begin(transaction, self._announced)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Remove the staged values of edits that nobody will apply."""
+        """Remove the staged values of edits that will not be applied."""
         sources = [edit.source for edit in edits if isinstance(edit, Move)]
-        with self._entered() as inside:
-            if inside is not None:
+        with self._opened() as directory:
+            if directory is not None:
                 for source in sources:
-                    inside.unlink(source)
-        self._aside.end(sources)
+                    directory.unlink(source)
+        self._staging.end(sources)
 
     def recover(self) -> None:
-        """Finish what a writer that died has decided, and remove what it has not.
+        """Replay the journal of a dead writer, or discard what it staged.
 
-        Every commit begins with this, though only here all folders are searched, always, for what
-        somebody put aside and died before it was his turn. Who only reads needs it not at all.
+        Every commit begins with this; readers never need it. Only this call always searches all
+        folders for staged files of dead processes.
         """
         if not self._writable:
             raise ReadOnlyError(f"{self.location}: opened for reading only")
-        with self._entered() as inside:
-            if inside is None:
+        with self._opened() as directory:
+            if directory is None:
                 return
         with LocalTurn(self, self, sync=True, thorough=True) as turn:
             turn.commit(Commit())
@@ -265,87 +275,88 @@ class LocalStore:
     # One committed state
 
     def check_journal(self) -> None:
-        """Complain about what lies in the place of the journal and is none.
+        """Raise an error for a file that has the name of the journal and is none.
 
-        Nobody looks there while the lock file says that no commit is half done, so whoever opens
-        a directory asks once.
+        Readers do not read the journal while the lock file says that no commit is half done, so
+        opening a dataset calls this once.
         """
-        if os.access(f"{self.root}/{self._dataset.journal}", os.F_OK):
-            with self._entered() as inside:
-                if inside is not None:
-                    read_journal(inside, self._dataset, self.location)
+        if os.access(f"{self.root}/{self._scope.journal}", os.F_OK):
+            with self._opened() as directory:
+                if directory is not None:
+                    read_journal(directory, self._scope, self.location)
 
     def version(self) -> Version | None:
-        """Return the number of the committed state; None when there was no writer yet."""
-        return self._files.version(self._dataset.lock)
+        """Return the version of the committed state; None before the first writer."""
+        return self._files.version(self._scope.lock)
 
     def version_probe(self) -> VersionProbe:
-        """Return the place from which a state is seen to be the committed one still."""
-        kept = self._local.version_probe(self._dataset.lock) if self._local is not None else None
+        """Return a probe that checks cheaply whether a version is still the committed one."""
+        kept = self._local.version_probe(self._scope.lock) if self._local is not None else None
         return StoreProbe(self) if kept is None else kept
 
-    def glance(
-        self, extents: Sequence[Extent], *, above: Sequence[str] = ()
-    ) -> tuple[int | None, list[bytes | None]] | None:
-        """Return the number of the committed state, and what `read` would return of it.
+    def read_settled(
+        self, probe: FolderProbe
+    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+        """Return the number of the committed state, and the files of a probe as it has them.
 
-        For the usual case alone: nobody writes, the extents are short, each of a plain file of its
-        own, and none of the names `above` lies in the folder above this one. Else None, and only
-        the longer way (`ingot.stores.versions`) can tell.
+        The files are those of the first group whose first file is present, with the number of the
+        group; None when there is no such group. All is None when one call cannot say: a commit may
+        be under way, a file is large or not a plain file, or one of the names `above` of the probe
+        lies in the folder above. Then the caller reads by `ingot.stores.versions`.
         """
         if self._local is None:
             return None
-        for extent in extents:
-            check_key(extent.key)
-        return self._local.glance(self._dataset.lock, self._dataset.journal, above, extents)
+        return self._local.read_settled(self._scope.lock, self._scope.journal, probe)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""
-        found = self._files.version(self._dataset.lock)
+        found = self._files.version(self._scope.lock)
         if found is not None and found.settled:
             return self
-        with self._entered() as inside:
-            journal = read_journal(inside, self._dataset, self.location) if inside else None
+        with self._opened() as directory:
+            journal = read_journal(directory, self._scope, self.location) if directory else None
         return self if journal is None else Overlay(self, journal)
 
     @contextmanager
     def pin(self) -> Iterator[Store]:
-        """Give a view of the committed state, which stays that as long as the block runs.
+        """Give a view of the committed state; writers wait until the block ends.
 
-        Writers wait for its end, so it must be short. Without a lock file, on media that cannot be
-        written for instance, there is nobody to wait.
+        So the block must be short. Without a lock file, for instance on read-only media, there are
+        no writers.
         """
-        with self._entered() as inside:
-            held = inside.pin(self._dataset.lock, self._wait) if inside and self._locking else None
+        with self._opened() as directory:
+            pinned = None
+            if directory is not None and self._locking:
+                pinned = directory.pin(self._scope.lock, self._wait)
             try:
                 yield self.view()
             finally:
-                if held is not None:
-                    held.release()
+                if pinned is not None:
+                    pinned.release()
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r}, writable={self._writable})"
 
     @contextmanager
-    def _entered(self) -> Iterator[Inside | None]:
-        inside = self._files.enter()
+    def _opened(self) -> Iterator[OpenDirectory | None]:
+        directory = self._files.open()
         try:
-            yield inside
+            yield directory
         finally:
-            if inside is not None:
-                inside.close()
+            if directory is not None:
+                directory.close()
 
     def _announced(self) -> StagingLock | None:
-        inside = self._files.create(sync=False)
+        directory = self._files.create(sync=False)
         try:
-            return inside.announce(self._dataset.lock, self._wait)
+            return directory.announce_staging(self._scope.lock, self._wait)
         finally:
-            inside.close()
+            directory.close()
 
     def _check(self, commit: Commit) -> None:
         check_commit(self, commit)
         for edit in commit.edits:
-            self._dataset.check(edit.key, self.location)
+            self._scope.check(edit.key, self.location)
         if self._failure is not None:
             raise ReadOnlyError(
                 f"{self.location}: nothing is written after a failed sync ({self._failure}); "
@@ -354,13 +365,13 @@ class LocalStore:
 
 
 class LocalTurn:
-    """The turn of one writer of a `LocalStore`: an open folder, its lock, and one commit at most.
+    """A turn to write to a `LocalStore`: an open directory, its lock, and one commit at most.
 
-    What is taken is noted as soon as it is taken, and `_release` gives back what is noted, once:
-    an exception at any point leaves nothing open and nothing locked.
+    Each resource is assigned as soon as it is taken, and `_release` releases what is assigned,
+    once: an exception at any point leaves nothing open and nothing locked.
     """
 
-    __slots__ = ("_folder", "_lock", "_owner", "_pending", "_sync", "_thorough", "store")
+    __slots__ = ("_directory", "_lock", "_owner", "_run", "_sync", "_thorough", "store")
 
     def __init__(
         self, owner: LocalStore, store: Store, *, sync: bool, thorough: bool = False
@@ -369,20 +380,20 @@ class LocalTurn:
         self._owner = owner
         self._sync = sync
         self._thorough = thorough
-        self._folder: Inside | None = None
-        self._lock: Turn | None = None
-        self._pending: Transaction | None = None
+        self._directory: OpenDirectory | None = None
+        self._lock: WriterLock | None = None
+        self._run: CommitRun | None = None
 
     def __enter__(self) -> Self:
         owner = self._owner
         owner._check(Commit())
         try:
-            self._folder = folder = owner._files.create(sync=self._sync)
+            self._directory = directory = owner._files.create(sync=self._sync)
             if owner._locking:
-                self._lock = folder.lock(owner._dataset.lock, owner._wait, sync=self._sync)
+                self._lock = directory.lock(owner._scope.lock, owner._wait, sync=self._sync)
             else:
-                self._lock = owner._alone
-            self._recover(folder, self._lock)
+                self._lock = owner._no_lock
+            self._recover(directory, self._lock)
         except BaseException:
             self._release()
             raise
@@ -390,9 +401,9 @@ class LocalTurn:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            pending, self._pending = self._pending, None
-            if pending is not None:
-                pending.abandon()
+            run, self._run = self._run, None
+            if run is not None:
+                run.abandon()
                 if error is not None:
                     self._owner._known.clear()
         finally:
@@ -405,16 +416,16 @@ class LocalTurn:
         except BaseException:
             self._owner.discard(commit.edits)
             raise
-        return self._carry_out(commit)
+        return self._apply(commit)
 
-    def _recover(self, folder: Inside, lock: Turn) -> None:
+    def _recover(self, directory: OpenDirectory, lock: WriterLock) -> None:
         owner = self._owner
         if lock.sequence != owner._left:
             owner._known.clear()  # Another writer may have removed folders since.
         owner._writer = threading.get_ident()
-        run = Transaction(
-            folder,
-            owner._dataset,
+        run = CommitRun(
+            directory,
+            owner._scope,
             lock,
             owner._files.transaction(),
             owner.location,
@@ -424,31 +435,31 @@ class LocalTurn:
         try:
             run.recover(thorough=self._thorough)
         except BaseException as error:
-            self._note(error, run)
+            self._record_failure(error, run)
             raise
-        self._pending = run
+        self._run = run
 
-    def _carry_out(self, commit: Commit) -> int | None:
+    def _apply(self, commit: Commit) -> int | None:
         owner, lock = self._owner, self._lock
-        run, self._pending = self._pending, None
+        run, self._run = self._run, None
         if run is None or lock is None:
             raise ValueError(f"{owner.location}: a turn commits once, before its block ends")
         try:
             try:
                 sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
-                run.sweep(sources, owner._aside.end(sources))
+                run.sweep(sources, owner._staging.end(sources))
             except BaseException:
                 run.abandon()
                 raise
-            run.carry_out(commit)
+            run.apply(commit)
         except BaseException as error:
-            self._note(error, run)
+            self._record_failure(error, run)
             raise
         owner._left = lock.sequence
         return lock.sequence
 
-    def _note(self, error: BaseException, run: Transaction) -> None:
-        """Keep what a failure means for the store, and say so where the commit is decided."""
+    def _record_failure(self, error: BaseException, run: CommitRun) -> None:
+        """Remember what a failure means for the store, and add a note if the commit is decided."""
         self._owner._known.clear()
         if run.sync_failed:
             self._owner._failure = str(error)
@@ -457,11 +468,11 @@ class LocalTurn:
 
     def _release(self) -> None:
         lock, self._lock = self._lock, None
-        folder, self._folder = self._folder, None
+        directory, self._directory = self._directory, None
         try:
             if lock is not None:
                 self._owner._writer = None
                 lock.release()
         finally:
-            if folder is not None:
-                folder.close()
+            if directory is not None:
+                directory.close()

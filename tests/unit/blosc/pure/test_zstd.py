@@ -10,7 +10,7 @@ from numcodecs import zstd
 from ingot.blosc import streams
 from ingot.blosc.inspection import inspect
 from ingot.blosc.pure import zstd as zstandard
-from ingot.blosc.pure.fse import Bits, StateTable, SymbolTable
+from ingot.blosc.pure.fse import BitReader, StateTable, SymbolTable
 from ingot.errors import CorruptionError, UnsupportedError
 from tests.kernels import load, needs_native
 
@@ -151,7 +151,7 @@ def test_damage_gives_our_errors_or_data_of_the_right_size() -> None:
 
 
 def test_bits_come_from_the_end_and_run_out_as_zeros() -> None:
-    bits = Bits(bytes([0b1011_0001, 0b0000_0110]))
+    bits = BitReader(bytes([0b1011_0001, 0b0000_0110]))
     assert bits.left == 10
     assert [bits.read(3), bits.read(4), bits.read(3)] == [0b101, 0b0110, 0b001]
     assert (bits.peek(4), bits.left) == (0, 0)
@@ -159,7 +159,7 @@ def test_bits_come_from_the_end_and_run_out_as_zeros() -> None:
     assert bits.left == -2
     for nothing in (b"", b"\x05\x00"):
         with pytest.raises(CorruptionError, match="no mark"):
-            Bits(nothing)
+            BitReader(nothing)
 
 
 @pytest.mark.parametrize("counts", [(16, 8, 4, 2, 1, -1), (31, -1), (1,) * 32])

@@ -25,8 +25,8 @@ from ingot.formats.bcolz import literals
 from ingot.formats.bcolz import types as bcolz_types
 from ingot.formats.bcolz.array import BcolzMap, create_array, design, open_array, parse_attrs
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.metadata import Metadata, Storage, default_chunk, parse_sizes
-from ingot.formats.bcolz.table import BcolzTable, open_table
+from ingot.formats.bcolz.metadata import BcolzMetadata, Storage, default_chunk, parse_sizes
+from ingot.formats.bcolz.table import BcolzTableMap, open_table
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -40,7 +40,7 @@ from ingot.formats.format import (
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
-from ingot.stores.local.commit import Transaction
+from ingot.stores.local.commit import CommitRun
 from ingot.stores.versions import copied
 from tests.storage import Place, content, put, store_at
 
@@ -277,11 +277,13 @@ def test_chunks_are_chosen_for_the_size() -> None:
 
 
 def test_an_array_that_was_empty_gets_chunks_for_what_it_is_given() -> None:
-    empty = Metadata.of(Storage.of(design(Request((0,), np.dtype("f8"), 0.0))), (0,), {})
+    empty = BcolzMetadata.of(Storage.of(design(Request((0,), np.dtype("f8"), 0.0))), (0,), {})
     assert empty.resized(10**9).storage.chunklen == 2**20
     assert empty.resized(10).storage.chunklen == 131_072
     assert empty.resized(10).resized(10**9).storage.chunklen == 131_072
-    wished = Metadata.of(Storage.of(design(Request((0,), np.dtype("f8"), 0.0, (100,)))), (0,), {})
+    wished = BcolzMetadata.of(
+        Storage.of(design(Request((0,), np.dtype("f8"), 0.0, (100,)))), (0,), {}
+    )
     assert wished.resized(10**9).storage.chunklen == 100
 
 
@@ -356,7 +358,7 @@ def test_costs_are_told_by_blocks(tmp_path: Path, kernel: str) -> None:
 # Tables
 
 
-def filled(place: Place, schema: dict[str, Any], rows: int = 3) -> BcolzTable:
+def filled(place: Place, schema: dict[str, Any], rows: int = 3) -> BcolzTableMap:
     """Make a table whose columns count from one on."""
     store = store_at(place)
     node, commit = BcolzFormat().create_table(store, schema, {"of": "columns"})
@@ -376,7 +378,7 @@ def _arrays(node: TableNode) -> Iterator[BcolzMap]:
 
 def _counted(chunks: BcolzMap, rows: int) -> tuple[Any, ...]:
     values = np.arange(1, rows + 1).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).written(parse(..., (rows,)), values).edits
+    return Engine(chunks, Options()).assign(parse(..., (rows,)), values).edits
 
 
 def names_in(store: Store) -> dict[str, Any]:
@@ -585,7 +587,7 @@ def test_columns_of_older_layouts_have_the_journal_of_their_table(
     columns = laid_out(layout, folder)
     table = ingot.open(folder, "r+")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             table.update(slice(1), dict.fromkeys(columns, 70))
     assert (folder / ".commit").exists()
@@ -620,14 +622,14 @@ def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel:
     filled(folder, {"a": design(wish(9)), "b": design(wish(9))}, rows=9)
     store = LocalStore(folder, writable=True)
     engine = Engine(open_array(store, "a"), Options())
-    commit = engine.written(parse(slice(2, 7), (9,)), 50)
+    commit = engine.assign(parse(slice(2, 7), (9,)), 50)
     died = RuntimeError("died")
 
-    def die(self: Transaction, journal: object, *, sync: bool) -> None:
+    def die(self: CommitRun, journal: object, *, sync: bool) -> None:
         raise died
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "_apply", die)
+        patch.setattr(CommitRun, "_apply_journal", die)
         with pytest.raises(RuntimeError):
             store.apply(commit)
     assert (folder / ".commit").exists()
@@ -678,7 +680,7 @@ def test_mode_r_changes_nothing(tmp_path: Path, kernel: str, journal: bool) -> N
 
 def died_in_the_middle(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             ingot.open(folder, "r+").update(slice(2), {"a": 70, "b": b"new"})
 

@@ -29,7 +29,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.formats.bcolz.chunk_file import pack_frame
+from ingot.formats.bcolz.chunk_file import pack_head
 from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.format import ArrayNode, TableNode
 from ingot.options import Options
@@ -44,7 +44,7 @@ DATA = np.arange(ROWS, dtype="<i4")
 
 def chunk_file(rows: np.ndarray[Any, Any]) -> bytes:
     """Return a chunk as bcolz writes it: no trailer."""
-    return pack_frame() + blosc.compress(rows, typesize=rows.itemsize)
+    return pack_head() + blosc.compress(rows, typesize=rows.itemsize)
 
 
 def dataset(**documents: Any) -> dict[str, bytes]:

@@ -14,12 +14,13 @@ from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, ExistsError, FormatError, UnsupportedError
 from ingot.formats.bcolz.array import design, open_array
 from ingot.formats.bcolz.format import BcolzFormat
-from ingot.formats.bcolz.row_shards import Shards, fitting_chunk, lengths
+from ingot.formats.bcolz.row_shards import RowShards
+from ingot.formats.bcolz.split import fitting_chunk, shard_rows
 from ingot.formats.format import ArrayNode, ChunkMap, Column, Request, TableMap, TableNode
 from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
-from ingot.stores.local.commit import Transaction
+from ingot.stores.local.commit import CommitRun
 from tests.storage import content, put
 
 
@@ -37,7 +38,7 @@ def array(rows: int, chunk: int) -> MemoryStore:
 
 @given(rows=st.integers(0, 200), chunk=st.integers(1, 60), count=st.integers(1, 12))
 def test_shards_have_all_rows_and_whole_chunks(rows: int, chunk: int, count: int) -> None:
-    parts = lengths(rows, chunk, count)
+    parts = shard_rows(rows, chunk, count)
     assert len(parts) == count
     assert sum(parts) == rows
     unit = fitting_chunk(chunk, parts)
@@ -112,7 +113,7 @@ def _arrays(node: Column) -> list[ChunkMap]:
 def _counted(chunks: ChunkMap) -> tuple[Any, ...]:
     shape = chunks.schema.shape
     values = np.arange(shape[0]).astype(chunks.schema.dtype)
-    return Engine(chunks, Options()).written(parse(..., shape), values).edits
+    return Engine(chunks, Options()).assign(parse(..., shape), values).edits
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -196,7 +197,7 @@ def test_bcolz_opens_a_shard(tmp_path: Path) -> None:
     bcolz = pytest.importorskip("bcolz")
     source: Store = array(25, 5)
     shard(source, 2, tmp_path / "cut")
-    found = bcolz.open(str(tmp_path / "cut" / Shards.folder(1)), mode="r")
+    found = bcolz.open(str(tmp_path / "cut" / RowShards.folder(1)), mode="r")
     assert found[:].tolist() == list(range(15, 25))
 
 
@@ -239,7 +240,7 @@ def test_a_shard_has_the_lock_and_the_journal_of_all(tmp_path: Path, kind: str) 
     part = ingot.open(cut / "shard-00001", "r+")
     column = part["b"] if kind == "table" else part
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transaction, "_apply", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             column[0:12] = 7
     assert (cut / ".commit").exists()

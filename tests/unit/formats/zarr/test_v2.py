@@ -24,8 +24,8 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats.format import ArrayNode, GroupNode
-from ingot.formats.zarr import fills, v2
-from ingot.formats.zarr.v2 import ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
+from ingot.formats.zarr import v2
+from ingot.formats.zarr.v2 import V2ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
@@ -42,7 +42,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def parsed(**changes: Any) -> ArrayMetadata:
+def parsed(**changes: Any) -> V2ArrayMetadata:
     return parse_array(json.dumps(PLAIN | changes).encode())
 
 
@@ -51,7 +51,7 @@ def schema_of(
 ) -> ArraySchema:
     dtype = np.dtype(dtype)
     shape, chunks = more.pop("shape", (5, 7)), more.pop("chunks", (2, 3))
-    item = fills.zero(dtype) if fill is None else fill
+    item = dtypes.zero(dtype) if fill is None else fill
     chain = build_chain(stages, ChunkSpec(chunks, dtype, item), order)
     return ArraySchema(shape, dtype, chunks, chain, item, order, **more)
 
@@ -312,7 +312,7 @@ def test_a_document_is_written_as_zarr_2_wrote_it() -> None:
     "zarr_format": 2
 }"""
     schema = schema_of("<f8", *v2.default_stages(np.dtype("<f8")), fill=np.float64("nan"))
-    assert v2.pack_array(ArrayMetadata.of(schema)) == zarr_2.encode()
+    assert v2.pack_array(V2ArrayMetadata.of(schema)) == zarr_2.encode()
 
 
 DELTA = Delta(np.dtype("<i4"), np.dtype("<i2"))
@@ -337,7 +337,7 @@ each_schema = pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: str(
 @each_schema
 @pytest.mark.parametrize("separator", [".", "/"])
 def test_what_is_packed_is_parsed(schema: ArraySchema, separator: str) -> None:
-    data = v2.pack_array(ArrayMetadata.of(schema, separator))
+    data = v2.pack_array(V2ArrayMetadata.of(schema, separator))
     again = parse_array(data)
     found = again.schema
     assert (found.shape, found.chunks, found.dtype) == (schema.shape, schema.chunks, schema.dtype)
@@ -350,13 +350,13 @@ def test_what_is_packed_is_parsed(schema: ArraySchema, separator: str) -> None:
 def test_rows_as_fill_values_are_packed() -> None:
     stage = VlenArray(np.dtype("<i2"))
     schema = schema_of(object, stage, fill=np.array([1, 2], "<i2"))
-    again = parse_array(v2.pack_array(ArrayMetadata.of(schema))).schema
+    again = parse_array(v2.pack_array(V2ArrayMetadata.of(schema))).schema
     assert again.fill.tolist() == [1, 2]
 
 
 def test_what_compresses_is_the_compressor() -> None:
     def spelled(*stages: Any) -> tuple[Any, Any]:
-        document = ArrayMetadata.of(schema_of("<i4", *stages)).document
+        document = V2ArrayMetadata.of(schema_of("<i4", *stages)).document
         return document["filters"], document["compressor"]
 
     assert spelled() == (None, None)
@@ -371,7 +371,7 @@ def test_axes_in_an_order_that_has_no_name_are_refused() -> None:
     chain = CodecChain((Transpose((1, 2, 0)),))
     schema = ArraySchema((2, 3, 4), np.dtype("u1"), (2, 3, 4), chain, 0, "F")
     with pytest.raises(UnsupportedError, match="order 'F'"):
-        ArrayMetadata.of(schema)
+        V2ArrayMetadata.of(schema)
 
 
 def test_objects_have_no_usual_codec() -> None:

@@ -26,7 +26,7 @@ from ingot.errors import (
 from ingot.formats.format import ArrayNode, GroupNode, Request
 from ingot.formats.zarr import v3_codecs, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, Zarr3Map
-from ingot.formats.zarr.v3_metadata import ArrayMetadata, GroupMetadata
+from ingot.formats.zarr.v3_metadata import V3ArrayMetadata, V3GroupMetadata
 from ingot.formats.zarr.v3_sharding import Sharding
 from ingot.stores import MemoryStore
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
@@ -56,9 +56,9 @@ PLAIN: dict[str, Any] = {
 }
 
 
-def parsed(**changes: Any) -> ArrayMetadata:
+def parsed(**changes: Any) -> V3ArrayMetadata:
     metadata = v3_metadata.parse(json.dumps(PLAIN | changes).encode())
-    assert isinstance(metadata, ArrayMetadata)
+    assert isinstance(metadata, V3ArrayMetadata)
     return metadata
 
 
@@ -130,7 +130,7 @@ class TestDocuments:
         # What another program wrote stays.
         data = json.dumps(PLAIN | {"attributes": {"a": float("nan")}}).encode()
         metadata = v3_metadata.parse(data)
-        assert isinstance(metadata, ArrayMetadata)
+        assert isinstance(metadata, V3ArrayMetadata)
         assert b"NaN" in v3_metadata.pack(metadata.resized((1, 1)))
 
     def test_a_group_is_read_and_written(self) -> None:
@@ -140,7 +140,7 @@ class TestDocuments:
             | {"consolidated_metadata": consolidated}
         ).encode()
         group = v3_metadata.parse(data)
-        assert isinstance(group, GroupMetadata)
+        assert isinstance(group, V3GroupMetadata)
         assert group.attrs == {"a": 1}
         again = json.loads(v3_metadata.pack(group.described({"b": 2})))
         assert again["attributes"] == {"b": 2}
@@ -513,15 +513,15 @@ class TestMap:
     @pytest.mark.parametrize("dtype", [">i4", [("a", ">i2"), ("b", "<f8"), ("c", "S3")]])
     def test_types_are_held_in_one_order_without_gaps(self, dtype: Any) -> None:
         schema = Zarr3Format().design(self.request(np.dtype(dtype)))
-        metadata = ArrayMetadata.of(schema, v3_metadata.KeyEncoding())
+        metadata = V3ArrayMetadata.of(schema, v3_metadata.KeyEncoding())
         again = v3_metadata.parse(v3_metadata.pack(metadata))
-        assert isinstance(again, ArrayMetadata)
+        assert isinstance(again, V3ArrayMetadata)
         assert again.schema.dtype == schema.dtype
         assert again.schema.chain == schema.chain
 
     def test_filters_behind_bytes_have_no_name(self) -> None:
         stages = (*parse_spelling("zlib"), *parse_spelling("packbits"))
-        with pytest.raises(UnsupportedError, match="filters stand in front"):
+        with pytest.raises(UnsupportedError, match="filters stand before the codec"):
             Zarr3Format().design(self.request(stages=stages))
 
     @pytest.mark.parametrize("separator", ["/", "."])
@@ -561,7 +561,7 @@ class TestMap:
         store.apply(commit)
         (data,) = store.read([Extent("zarr.json")])
         assert data is not None
-        group = v3_metadata.pack(GroupMetadata())
+        group = v3_metadata.pack(V3GroupMetadata())
         store.apply(Commit(publish=(Put("zarr.json", group),)))
         with pytest.raises(NotFoundError, match="group"):
             chunks.reopened(store)

@@ -170,7 +170,7 @@ def test_a_stale_journal_is_never_applied(
 def test_a_disk_that_is_too_small_is_noticed_before(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files._Folder, "free_bytes", lambda self: 1_500_000)
+    monkeypatch.setattr(files._LocalDirectory, "free_bytes", lambda self: 1_500_000)
     before = _content(tmp_path)
     with pytest.raises(OSError, match="2000000 bytes to write, 1500000 are free"):
         store.apply(Commit(publish=(Put("d", bytes(2_000_000)),)))

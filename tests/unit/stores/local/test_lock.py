@@ -12,7 +12,7 @@ import pytest
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Delete, Extent, LocalStore, Put, read_state
 from ingot.stores.local import lock
-from ingot.stores.local.lock import State
+from ingot.stores.local.lock import LockState
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> int:
     os.close(descriptor)
 
 
-def _acquire(folder: int, wait: float = 0.05) -> lock.Turn:
+def _acquire(folder: int, wait: float = 0.05) -> lock.WriterLock:
     return lock.acquire(folder, ".lock", wait, "here")
 
 
@@ -39,11 +39,11 @@ def test_there_is_one_writer(folder: int) -> None:
 
 def test_what_is_left_behind_is_found(folder: int) -> None:
     for left, found in (
-        (None, State.NEW),
-        (State.CLEAN, State.BUSY),
-        (State.LOOSE, State.CLEAN),
-        (None, State.LOOSE),
-        (None, State.BUSY),
+        (None, LockState.NEW),
+        (LockState.CLEAN, LockState.BUSY),
+        (LockState.LOOSE, LockState.CLEAN),
+        (None, LockState.LOOSE),
+        (None, LockState.BUSY),
     ):
         turn = _acquire(folder)
         assert turn.found is found
@@ -56,7 +56,7 @@ def test_another_run_of_the_system_leaves_nothing_certain(
     folder: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = _acquire(folder)
-    turn.mark(State.CLEAN)
+    turn.mark(LockState.CLEAN)
     turn.release()
     seen = lock.version(f"{tmp_path}/.lock")
     assert seen is not None
@@ -65,7 +65,7 @@ def test_another_run_of_the_system_leaves_nothing_certain(
     again = lock.version(f"{tmp_path}/.lock")
     assert again == (seen.sequence, False)
     turn = _acquire(folder)
-    assert turn.found is State.UNKNOWN
+    assert turn.found is LockState.UNKNOWN
     turn.release()
 
 
@@ -161,7 +161,7 @@ def test_the_dead_hold_no_lock(tmp_path: Path, folder: int) -> None:
             _acquire(folder)
         process.kill()
     turn = _acquire(folder)
-    assert turn.found is State.BUSY
+    assert turn.found is LockState.BUSY
     turn.release()
 
 
@@ -218,7 +218,7 @@ def test_a_commit_that_cannot_be_built_leaves_the_store_clean(
     with pytest.raises(KeyError):
         refuse()
     turn = _acquire(folder)
-    assert turn.found is State.CLEAN
+    assert turn.found is LockState.CLEAN
     turn.release()
     assert store.read([Extent("a")]) == [b"1"]
 

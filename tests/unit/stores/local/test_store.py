@@ -22,6 +22,8 @@ from ingot.stores import (
     staged_key,
 )
 from ingot.stores.local import beneath, files, lock
+from ingot.stores.local.files import FolderProbe
+from ingot.stores.store import Batch
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -187,48 +189,72 @@ def test_what_is_unusual_takes_the_long_way(store: LocalStore, tmp_path: Path) -
     assert store.read([Extent("large"), Extent("link")]) == [large, b"0123456789"]
     assert store.read([Extent("large", 9, 2**70)]) == [large[9:]]
     for key, text in (("pipe", "a pipe"), ("folder", "a folder"), ("out", "leads out")):
-        assert store.glance([Extent(key)]) is None
-        assert store.glance([Extent(key, 2**64)]) is None
+        assert store.read_settled(FolderProbe([[Extent(key)]])) is None
+        assert store.read_settled(FolderProbe([[Extent(key, 2**64)]])) is None
         with pytest.raises(UnsafeError, match=f"{store.root}: key '{key}': .*{text}"):
             store.read([Extent("a"), Extent(key)])
 
 
-# At a glance
+# One settled state by one call
 
 
-@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no glance")
-def test_a_glance_sees_one_settled_state(store: LocalStore, tmp_path: Path) -> None:
-    wanted = [Extent("a"), Extent("b")]
-    assert store.glance(wanted) == (None, [b"0123456789", None])
+@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no probe")
+def test_a_probe_reads_the_first_group_of_which_a_file_is_there(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    wanted = FolderProbe([[Extent("absent"), Extent("a")], [Extent("a"), Extent("b")]])
+    assert store.read_settled(wanted) == (None, (1, [b"0123456789", None]))
     store.apply(_put(a=b"x", b=b"yz"))
     look = store.version()
     assert look is not None
-    assert store.glance(wanted) == (look.sequence, [b"x", b"yz"])
-    assert LocalStore(tmp_path).glance(wanted, above=("absent",)) == (look.sequence, [b"x", b"yz"])
-    assert store.glance([Extent("large", 0, 2**30)]) == (look.sequence, [None])
+    assert store.read_settled(wanted) == (look.sequence, (1, [b"x", b"yz"]))
+    beside = FolderProbe([[Extent("b", 1)], [Extent("a")]], above=("absent",))
+    assert LocalStore(tmp_path).read_settled(beside) == (look.sequence, (0, [b"z"]))
+    assert store.read_settled(FolderProbe([[Extent("large")], []])) == (look.sequence, None)
 
 
-def test_a_glance_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
+def test_a_probe_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
     inner = LocalStore(tmp_path / "inner", writable=True)
-    usual = native.choice().name == "native"  # The twin leaves everything to the longer way.
-    wanted = [Extent("b")]
-    assert inner.glance(wanted) is None
+    wanted = FolderProbe([[Extent("b")]])
+    assert inner.read_settled(wanted) is None
     inner.apply(_put(b=b"yz"))
-    assert inner.glance(wanted, above=("zarr.json", "a")) is None
-    found = inner.glance([Extent("b"), Extent("c", 0, 1)], above=("zarr.json",))
-    assert (found is not None) == usual
+    groups = [[Extent("b"), Extent("c", 0, 1)]]
+    assert inner.read_settled(FolderProbe(groups, above=("zarr.json", "a"))) is None
+    fine = inner.read_settled(FolderProbe(groups, above=("zarr.json",)))
+    assert (fine is not None) == (native.choice().name == "native")
     with pytest.raises(UnsafeError, match="leaves its folder"):
-        inner.glance([Extent("../a")])
-    for state in (lock.State.BUSY, lock.State.UNKNOWN):
+        FolderProbe([[Extent("../a")]])
+    (tmp_path / "inner" / ".commit").write_bytes(b"not a journal")
+    assert inner.read_settled(wanted) is None
+    (tmp_path / "inner" / ".commit").unlink()
+    for state in (lock.LockState.BUSY, lock.LockState.UNKNOWN):
         with (tmp_path / "inner" / ".lock").open("r+b") as file:
             file.seek(24)
             file.write(bytes([state]))
-        assert inner.glance(wanted) is None
+        assert inner.read_settled(wanted) is None
     # Media that cannot be written have no lock file, and may have a journal all the same.
     (tmp_path / "inner" / ".lock").unlink()
-    assert inner.glance(wanted) == ((None, [b"yz"]) if usual else None)
+    if native.choice().name == "native":
+        assert inner.read_settled(wanted) == (None, (0, [b"yz"]))
     (tmp_path / "inner" / ".commit").symlink_to("nowhere")
-    assert inner.glance(wanted) is None
+    assert inner.read_settled(wanted) is None
+
+
+def test_a_batch_is_read_as_its_extents_are(store: LocalStore, tmp_path: Path) -> None:
+    store.apply(_put(b=b"yz", large=bytes(100_000)))
+    os.mkfifo(tmp_path / "pipe")
+    for extents in (
+        [Extent("a"), Extent("b", 1), Extent("absent")],
+        [Extent("a", 0, 3), Extent("large")],
+        [Extent("a", 2**64), Extent("b")],
+    ):
+        batch = Batch(extents)
+        for _ in range(2):
+            assert store.read(batch) == store.read(extents)
+    with pytest.raises(UnsafeError, match="a pipe"):
+        store.read(Batch([Extent("a"), Extent("pipe")]))
+    with pytest.raises(UnsafeError, match="leaves its folder"):
+        Batch([Extent("../a")])
 
 
 def test_names_that_cannot_be_keys_are_not_listed(store: LocalStore, tmp_path: Path) -> None:
@@ -589,13 +615,13 @@ def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    real = files._Folder.sync_folder
+    real = files._LocalDirectory.sync_folder
 
-    def sync_folder(self: files._Folder, folder: str) -> None:
+    def sync_folder(self: files._LocalDirectory, folder: str) -> None:
         synced.append(folder)
         real(self, folder)
 
-    monkeypatch.setattr(files._Folder, "sync_folder", sync_folder)
+    monkeypatch.setattr(files._LocalDirectory, "sync_folder", sync_folder)
     store, other = (LocalStore(tmp_path, writable=True) for _ in range(2))
 
     def put(key: str) -> list[str]:

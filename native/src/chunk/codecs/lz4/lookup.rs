@@ -1,8 +1,8 @@
 //! Single bytes of a block, found without decoding it.
 //!
-//! Tokens are walked as far as the wanted byte, and now and then it is marked where one
-//! begins. A byte then is a literal, or a copy of an earlier byte, which is looked for in the
-//! same way. Walking costs a third of decoding, since nothing is moved.
+//! Tokens are walked as far as the wanted byte, and the start of one in several is marked. A byte is
+//! a literal, or a copy of an earlier byte, which is looked up in the same way. Walking costs a third
+//! of decoding, since no bytes are moved.
 
 #[cfg(target_arch = "x86_64")]
 use super::ssse3;
@@ -10,10 +10,10 @@ use super::{SHORTEST, extended};
 
 /// One in so many tokens is marked.
 const SPACING: usize = 8;
-/// So many copies of copies are followed; to decode the block is faster then.
+/// So many copies of copies are followed; beyond that, decoding the block is faster.
 const DEEPEST: usize = 2048;
 
-/// A token at byte `at` of the block, in front of which `made` bytes of output lie.
+/// A token at byte `at` of the block, before which there are `made` bytes of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     at: u32,
@@ -30,13 +30,13 @@ struct Token {
     next: usize,
 }
 
-/// What became of a lookup.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     All,
     /// Decode instead.
     TooDeep,
-    /// The block is not one, or ends before the last wanted byte.
+    /// The block is damaged, or ends before the last wanted byte.
     Impossible,
 }
 
@@ -55,7 +55,7 @@ pub fn find(source: &[u8], positions: &[usize], marks: &mut Vec<Mark>, out: &mut
     Found::All
 }
 
-/// Mark tokens until `wanted` bytes would be made. `None` for anything impossible before.
+/// Mark tokens until `wanted` bytes of output are reached. `None` for an impossible block.
 fn walk(source: &[u8], wanted: usize, marks: &mut Vec<Mark>) -> Option<()> {
     marks.clear();
     let mut place = Mark { at: 0, made: 0 };
@@ -67,15 +67,15 @@ fn walk(source: &[u8], wanted: usize, marks: &mut Vec<Mark>) -> Option<()> {
     walk_singly(source, place, wanted, marks)
 }
 
-/// Walk as far as tokens come many at a time and the end is far; returns how far that was.
+/// Walk several tokens at a time, as long as that pays and the end is far; return how far it went.
 ///
-/// Where tokens of another kind stand between is not to be guessed, so there is no branch on it:
-/// of 16 tokens those up to the first other one are taken, however many, and then that one.
+/// Tokens of other kinds cannot be predicted, so there is no branch on them: of 16 tokens, those up
+/// to the first other one are taken, and then that one.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "ssse3")]
 fn walk_together(source: &[u8], wanted: usize, marks: &mut Vec<Mark>) -> Option<Mark> {
-    let (mut at, mut made, mut gain, mut marked) = (0, 0, PATIENCE, 0);
-    // Distances are compared with what was made a round ago: nothing waits for the sum then.
+    let (mut at, mut made, mut gain, mut marked) = (0, 0, MOST_TRIES, 0);
+    // Distances are compared with the output of a round ago, so that they need not wait for the sum.
     let mut surely_made = 0;
     let left = loop {
         if marks.len() < marked + 2 {
@@ -97,7 +97,7 @@ fn walk_together(source: &[u8], wanted: usize, marks: &mut Vec<Mark>) -> Option<
         if made >= wanted {
             break (at + begin, made);
         }
-        gain = (gain + bare.tokens as i32 - 2).min(PATIENCE);
+        gain = (gain + bare.tokens as i32 - 2).min(MOST_TRIES);
         let token = usize::from(next[begin]);
         let (literals, copied) = (token >> 4, token & 15);
         let behind = begin + 1 + literals;
@@ -119,19 +119,19 @@ fn walk_together(source: &[u8], wanted: usize, marks: &mut Vec<Mark>) -> Option<
     Some(Mark { at: left.0 as u32, made: left.1 as u32 })
 }
 
-/// Room for so many marks is made, at the least.
+/// The least number of marks that memory is allocated for.
 #[cfg(target_arch = "x86_64")]
 const ENOUGH: usize = 64;
 
-/// How long it may go on while tokens do not come many at a time.
+/// How long several tokens at a time are tried while that does not pay.
 #[cfg(target_arch = "x86_64")]
-const PATIENCE: i32 = 64;
+const MOST_TRIES: i32 = 64;
 
-/// What 16 tokens and one of any kind may take.
+/// The most bytes of 16 tokens and one of any kind.
 #[cfg(target_arch = "x86_64")]
 const TOGETHER_ROOM: usize = ssse3::TOGETHER_BYTES + 1 + 15 + 2 + 1;
 
-/// Walk on from `place`, token by token.
+/// Continue from `place`, token by token.
 fn walk_singly(source: &[u8], place: Mark, wanted: usize, marks: &mut Vec<Mark>) -> Option<()> {
     let (mut at, mut made) = (place.at as usize, place.made as usize);
     loop {
@@ -140,8 +140,8 @@ fn walk_singly(source: &[u8], place: Mark, wanted: usize, marks: &mut Vec<Mark>)
             if made >= wanted {
                 return Some(());
             }
-            // Most tokens have no literals and a short copy. The next one then lies three
-            // bytes on: the processor need not wait for this one.
+            // Most tokens have no literals and a short copy. The next one then lies three bytes
+            // further, so that the processor need not wait for this one.
             if let Some(&[token, low, high, _]) = source.get(at..)?.first_chunk()
                 && token < 15
             {
@@ -160,8 +160,8 @@ fn walk_singly(source: &[u8], place: Mark, wanted: usize, marks: &mut Vec<Mark>)
     }
 }
 
-/// Where the token at byte `at` ends, and what is made then; nothing when its literals are as
-/// many as wanted.
+/// Where the token at byte `at` ends, and the output up to there; an inner `None` when its literals
+/// reach the wanted bytes.
 fn step(source: &[u8], at: usize, made: usize, wanted: usize) -> Option<Option<(usize, usize)>> {
     let token = parse(source, at)?;
     if made + token.literals >= wanted {
@@ -192,8 +192,8 @@ fn parse(source: &[u8], at: usize) -> Option<Token> {
     Some(Token { literals, literals_at, distance, length, next })
 }
 
-/// The byte at `position`, which lies before what was walked; `None` when it is a copy of too
-/// many copies.
+/// The byte at `position`, which must have been walked over; `None` when it is a copy of too many
+/// copies.
 fn follow(source: &[u8], marks: &[Mark], mut position: usize) -> Option<u8> {
     let mut marks = marks;
     for _ in 0..DEEPEST {
@@ -223,8 +223,8 @@ fn follow(source: &[u8], marks: &[Mark], mut position: usize) -> Option<u8> {
     None
 }
 
-/// How many marks there are up to `position`; most copies come from near by, so the search
-/// goes back from the last one in steps that room.
+/// How many marks lie up to `position`. Most copies have short distances, so that the search goes back
+/// from the last mark in growing steps.
 fn before(marks: &[Mark], position: usize) -> usize {
     let (mut high, mut step) = (marks.len(), 1);
     while step < high && marks[high - step].made as usize > position {

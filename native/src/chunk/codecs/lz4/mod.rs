@@ -1,10 +1,9 @@
 //! LZ4 blocks: decoded as far as wanted, and runs recognised without decoding.
 //!
-//! The C library lets one thing pass that the format forbids: a copy from zero bytes back.
-//! It makes zeros of it, except where only the beginning of a block is decoded: there it
-//! leaves whatever the output held before, memory that is nobody's business. So beginnings
-//! are decoded here, with zeros for such a copy as well: what a slice shows is what the whole
-//! block shows.
+//! The C library accepts one thing that the format forbids: a copy from zero bytes back. It writes
+//! zeros for it, except where only the start of a block is decoded: there it leaves the old contents
+//! of the output. So starts of blocks are decoded here, with zeros for such a copy too: a part of a
+//! block is always equal to that part of the whole block.
 //!
 //! ```text
 //! token: high nibble = literals, low nibble = copied bytes - 4; 15 = bytes follow that add
@@ -21,18 +20,18 @@ use crate::chunk::codecs::lz77::{WIDE, repeat};
 const SHORTEST: usize = 4;
 /// Room for any copy whose length fits its token.
 const STEP: usize = 24;
-/// The last literals of a block, as every encoder leaves them.
+/// The literals at the end of a block, as every encoder writes them.
 const TAIL: usize = 5;
 
 /// Decode all of `source` into `out`, which it must fill exactly. Where short copies follow
 /// each other without literals, as in the bytes of numbers that are rounded, wide steps are
-/// faster than the C library; it does the rest, and all where they are not.
+/// faster than the C library, which decodes the rest, and all of other blocks.
 pub fn decode(source: &[u8], out: &mut [u8]) -> Option<()> {
     #[cfg(target_arch = "x86_64")]
     if ssse3::available() {
         let (at, made) = ssse3::decode_most(source, out, true)?;
         let (before, rest) = out.split_at_mut(made);
-        // What was made is a dictionary that lies where it belongs, in front.
+        // The output so far serves as a dictionary, which lies in front as it must.
         let more = lzzzz::lz4::decompress_with_dict(&source[at..], rest, before).ok()?;
         return (more == rest.len()).then_some(());
     }
@@ -49,7 +48,7 @@ pub fn decode_prefix(source: &[u8], out: &mut [u8]) -> Option<()> {
     decode_rest(source, out, 0, 0)
 }
 
-/// Go on from byte `at` of the block, with `made` bytes made.
+/// Continue from byte `at` of the block, with `made` bytes of output.
 fn decode_rest(source: &[u8], out: &mut [u8], mut at: usize, mut made: usize) -> Option<()> {
     loop {
         let token = *source.get(at)?;
@@ -75,14 +74,14 @@ fn decode_rest(source: &[u8], out: &mut [u8], mut at: usize, mut made: usize) ->
             made += literals;
         }
         let Some(distance) = source.get(at..at + 2) else {
-            // Behind the last literals nothing may be left, not even half a distance.
+            // Nothing may follow the last literals, not even half a distance.
             return (at == source.len() && made == out.len()).then_some(());
         };
         let distance = distance[0] as usize | (distance[1] as usize) << 8;
         at += 2;
         let mut length = (token & 15) as usize + SHORTEST;
         if length < 15 + SHORTEST {
-            // Copies of this kind fit one step: no loop, nothing to guess.
+            // Such copies fit one step: no loop, no branch to predict.
             if distance >= STEP && distance <= made && made + STEP <= out.len() {
                 let from = *out[made - distance..].first_chunk::<STEP>().expect("it lies before `made`");
                 *out[made..].first_chunk_mut::<STEP>().expect("room was checked") = from;
@@ -121,9 +120,9 @@ fn extended(source: &[u8], at: &mut usize) -> Option<usize> {
     }
 }
 
-/// The byte that `stream` repeats `size` times, if it is one literal, one copy of it and
-/// literals alike to the end: the upper bytes of numbers are often all the same, and
-/// knowing that is much faster than decoding.
+/// The byte that `stream` repeats `size` times, if it is one literal, one copy of it and equal literals
+/// to the end: the upper bytes of numbers are often all equal, and to find that out is much faster
+/// than decoding.
 pub fn run(stream: &[u8], size: usize) -> Option<u8> {
     let (&[0x1f, byte, 1, 0], rest) = stream.split_first_chunk::<4>()? else {
         return None;
@@ -138,7 +137,7 @@ pub fn run(stream: &[u8], size: usize) -> Option<u8> {
     (alike && length == size).then_some(byte)
 }
 
-/// The stream that `run` knows, when all of `source` is one byte and `out` has the room.
+/// Encode `source` as the stream that `run` recognises, when it is one repeated byte and fits `out`.
 pub fn encode_run(source: &[u8], out: &mut [u8]) -> Option<usize> {
     let (&byte, rest) = source.split_first()?;
     if source.len() < 64 || source[..rest.len()] != *rest {
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_library_writes_decodes() {
+    fn streams_of_the_library_decode() {
         let mut state = 1u32;
         for (length, mask) in [(1, 255), (12, 255), (13, 0), (100, 3), (5000, 1), (70_000, 7), (70_000, 255)] {
             let source: Vec<u8> = (0..length)
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_from_nowhere_are_zeros_on_every_path() {
+    fn copies_from_distance_zero_are_zeros_on_every_path() {
         // Literals, such a copy, and enough behind it to reach each of the library's loops.
         for length in [4, 5, 7, 8, 9, 12, 17, 18, 19, 20, 35, 64, 100, 273] {
             for behind in [12, 13, 40, 100, 300] {

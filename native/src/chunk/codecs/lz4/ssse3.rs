@@ -1,27 +1,27 @@
 //! LZ4 in steps of 16 bytes: all but the end of a block.
 //!
-//! What makes this fast is what it does not ask. A copy from any distance is one load, one
-//! shuffle and one store (the shuffle repeats what lies less than 16 bytes back), so there
-//! is no branch on the distance; and where tokens come without literals, the next one lies
-//! three bytes on whatever this one says, so the processor need not wait for it.
+//! It is fast because it has few branches. A copy from any distance is one load, one shuffle and one
+//! store (the shuffle repeats bytes that lie less than 16 bytes back), so there is no branch on the
+//! distance; and behind a token without literals the next one lies three bytes further, so that the
+//! processor need not wait for it.
 //!
-//! `unsafe`: bytes are read and written in steps of 16 without asking each time. As long as
-//! `at` and `made` are below `Margins`, `ROOM` bytes follow both; every step says why that
-//! is enough. Steps write more than they should, never beyond that room: what is written too
-//! much is memory of `out` that later steps, or `decode_rest`, write again.
+//! `unsafe`: bytes are read and written in steps of 16 without a check each time. As long as `at` and
+//! `made` are below their limits, `ROOM` bytes follow both; every step says why that is enough. Steps
+//! write more bytes than the copy has, never beyond that room: these bytes of `out` are written again
+//! by later steps, or by `decode_rest`.
 
 use super::{SHORTEST, extended};
 use std::arch::x86_64::*;
 
 /// Bytes per step.
 const STEP: usize = 16;
-/// What no token without extended lengths exceeds: 15 + 2 bytes of the block, 14 + 18 bytes
-/// of output, and a step too many.
+/// No token without extended lengths takes more: 15 + 2 bytes of the block, 14 + 18 bytes of output,
+/// and a further step.
 const ROOM: usize = 64;
-/// So many tokens without literals let expect more of them.
+/// After so many tokens without literals, more of them are expected.
 const STREAK: usize = 4;
-/// After so many tokens of other kinds it is time to ask whether there are any such. (Every
-/// block begins with literals.)
+/// After so many tokens of other kinds it is decided whether to continue. (Every block starts with
+/// literals.)
 const TRIAL: usize = 1024;
 /// The longest copy that one step makes, as a token has it.
 const SHORT: usize = STEP - SHORTEST;
@@ -30,9 +30,8 @@ pub fn available() -> bool {
     std::arch::is_x86_feature_detected!("ssse3")
 }
 
-/// Decode until the block or the output come near their end, or until it turns out, if
-/// `doubtful`, that there is little to gain; returns how far both got, at the beginning of a
-/// token. `None` for anything impossible.
+/// Decode until the block or the output come near their end, or, if `doubtful`, until there is little
+/// to gain; return how far both got, at the start of a token. `None` for an impossible block.
 pub fn decode_most(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize, usize)> {
     if source.len() <= ROOM || out.len() <= ROOM {
         return Some((0, 0));
@@ -41,8 +40,8 @@ pub fn decode_most(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usi
     unsafe { decode_steps(source, out, doubtful) }
 }
 
-/// For each distance below 16, the bytes that repeat what lies so far back; from 16 on a
-/// step never meets its own output. A distance of zero makes zeros.
+/// For each distance below 16, the shuffle that repeats the bytes so far back; from 16 on a step does
+/// not overlap its own output. A distance of zero gives zeros.
 static REPEATED: Masks = {
     let mut masks = [[0x80; STEP]; STEP + 1];
     let mut distance = 1;
@@ -79,7 +78,7 @@ fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize,
             let (short, long) = unsafe { cursor.copy_bare(last_at, last_made)? };
             bare += short;
             usual += 2 * long;
-            // What came often comes again, behind a token of another kind.
+            // Tokens that came often are expected again behind a token of another kind.
             streak = if short >= STREAK { STREAK - 1 } else { 0 };
             if cursor.at >= last_at || cursor.made >= last_made {
                 break;
@@ -88,7 +87,7 @@ fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize,
         // SAFETY: `ROOM` bytes follow `at` and `made`.
         let Some(token) = (unsafe { cursor.step()? }) else { break };
         streak = if token < 16 || streak == STREAK - 1 { streak + 1 } else { 0 };
-        // Long copies are what the C library is best at, so these count twice everywhere.
+        // The C library is best at long copies, so these count twice everywhere.
         usual += if token < 16 && token > SHORT { 2 } else { 1 };
         if usual >= TRIAL {
             if doubtful && bare < usual {
@@ -101,8 +100,8 @@ fn decode_steps(source: &[u8], out: &mut [u8], doubtful: bool) -> Option<(usize,
 }
 
 impl Cursor<'_> {
-    /// Do tokens that have no literals; returns how many with a short copy there were, and how
-    /// many with a long one. One that comes too near to an end is not done.
+    /// Decode tokens that have no literals; return how many had a short copy, and how many a long one.
+    /// A token too near to an end is left.
     ///
     /// # Safety
     /// `ROOM` bytes of the block must follow `last_at`, and as much output `last_made`.
@@ -111,7 +110,7 @@ impl Cursor<'_> {
     unsafe fn copy_bare(&mut self, last_at: usize, last_made: usize) -> Option<(usize, usize)> {
         let (mut short, mut long) = (0, 0);
         while self.at < last_at && self.made < last_made {
-            // A short one takes three bytes and makes no more than a step.
+            // A short one takes three bytes and writes no more than a step.
             let steps = ((last_at - self.at) / 3).min((last_made - self.made) / STEP) + 1;
             // SAFETY: `at` and `made` stay below `last_at + 3` and `last_made + STEP`.
             let done = unsafe { self.copy_short(steps)? };
@@ -140,7 +139,7 @@ impl Cursor<'_> {
         Some((short, long))
     }
 
-    /// Do up to `steps` tokens that have no literals and a short copy; returns how many.
+    /// Decode up to `steps` tokens that have no literals and a short copy; return how many.
     ///
     /// # Safety
     /// 3 * `steps` + 1 bytes of the block and `steps` steps of output must follow.
@@ -170,8 +169,7 @@ impl Cursor<'_> {
         Some(done)
     }
 
-    /// Do one token of any kind, and return it; nothing is done when it comes too near to an
-    /// end.
+    /// Decode one token of any kind, and return it; a token too near to an end is left.
     ///
     /// # Safety
     /// `ROOM` bytes of the block and of output must follow.
@@ -213,7 +211,7 @@ impl Cursor<'_> {
         Some(Some(token))
     }
 
-    /// Repeat `length` bytes, up to a step too many, of what lies `distance` back.
+    /// Repeat `length` bytes, and up to a step more, from `distance` bytes back.
     ///
     /// # Safety
     /// As for `repeat_step`, with `length` and a step more of output behind `made`.
@@ -231,7 +229,7 @@ impl Cursor<'_> {
                 copy_steps(to.sub(distance).add(STEP), to.add(STEP), length - STEP);
                 return;
             }
-            // Whole repetitions of what repeats: nothing is read again.
+            // Whole repetitions are stored again, without further loads.
             let step = STEP - STEP % distance.max(1);
             let mut done = step;
             while done < length {
@@ -241,7 +239,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// One step of what lies `distance` back.
+    /// Repeat one step from `distance` bytes back.
     ///
     /// # Safety
     /// `distance` may not exceed `made`, and a step of output must follow `made`.
@@ -260,7 +258,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Copy `length` bytes, step by step from the front, up to a step too many.
+/// Copy `length` bytes, and up to a step more, step by step from the front.
 ///
 /// # Safety
 /// `length` and a step more must follow both; `to` may lie a step or more behind `from`.
@@ -278,19 +276,19 @@ unsafe fn copy_steps(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// So many tokens are looked at together, and so many bytes of the block that takes.
+/// How many tokens are examined together, and how many bytes of the block that takes.
 pub const TOGETHER: usize = 16;
 pub const TOGETHER_BYTES: usize = 3 * TOGETHER;
 
-/// Tokens without literals and with a short copy of what was made: how many follow each other,
-/// and how many bytes the first eight of them make, and all.
+/// Tokens without literals and with a short copy of earlier output: how many follow each other, and how
+/// many bytes the first eight of them and all of them give.
 pub struct Bare {
     pub tokens: usize,
     pub first_made: usize,
     pub all_made: usize,
 }
 
-/// Look at the next tokens of a block, in front of which `made` bytes lie.
+/// Examine the next tokens of a block, before which there are `made` bytes of output.
 #[inline]
 #[target_feature(enable = "ssse3")]
 pub fn count_bare(next: &[u8; TOGETHER_BYTES], made: usize) -> Bare {
@@ -301,7 +299,7 @@ pub fn count_bare(next: &[u8; TOGETHER_BYTES], made: usize) -> Bare {
     if made < 0xffff {
         let (low, high) = (every_third(next, 1), every_third(next, 2));
         let (made_low, made_high) = (_mm_set1_epi8(made as i8), _mm_set1_epi8((made >> 8) as i8));
-        // What does not exceed leaves nothing when the other is taken away from it.
+        // The saturating difference is zero where the first does not exceed the second.
         let low_fits = _mm_cmpeq_epi8(_mm_subs_epu8(low, made_low), zero);
         let high_fits = _mm_cmpeq_epi8(_mm_subs_epu8(high, made_high), zero);
         let low_counts = _mm_cmpeq_epi8(high, made_high);

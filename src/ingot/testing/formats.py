@@ -1,0 +1,674 @@
+"""The contract of formats: tests that the author of a format runs against it.
+
+The tests use the public API and the contract of `ingot.formats.format`; they know no format. Needs
+pytest (the extra `test`).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingot import api
+from ingot.containers.array import Array
+from ingot.containers.create import ArraySpec
+from ingot.containers.group import Group
+from ingot.containers.table import Table
+from ingot.errors import (
+    ExistsError,
+    IngotError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedError,
+)
+from ingot.formats.format import (
+    ArrayNode,
+    ChunkMap,
+    DocumentFormat,
+    EnclosingFormat,
+    Format,
+    GroupFormat,
+    GroupNode,
+    Kind,
+    Node,
+    TableFormat,
+    TableNode,
+)
+from ingot.formats.paths import prefix
+from ingot.formats.registry import FORMATS, FormatEntry, list_formats
+from ingot.options import Options
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
+
+__all__ = ["FormatContract"]
+
+Place: TypeAlias = Path | Store
+"""What `ingot.open` takes for the same dataset again and again."""
+
+_OPTIONS: Final = Options(durability="process")
+_PLAIN: Final = "<f8"
+_ATTRS: Final = {"units": "m", "scale": 0.5, "levels": [1, 2, 3], "nested": {"a": None}}
+
+# Names, and how they change the bytes of a marker.
+_DAMAGES: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "zeros": lambda data: bytes(len(data)),
+    "junk": lambda data: b"\x93\xff\x00 not a document \x80",
+    "list": lambda data: b"[]",
+    "number": lambda data: b"42",
+    "text": lambda data: b'"text"',
+    "null": lambda data: b"null",
+    "object": lambda data: b"{}",
+}
+
+# Shape, and rows of a chunk: no axes, no rows, one chunk, edge chunks, several axes, empty axes.
+_SHAPES: Final[tuple[tuple[tuple[int, ...], int | None], ...]] = (
+    ((), None),
+    ((0,), 4),
+    ((1,), None),
+    ((8,), 4),
+    ((10,), 4),
+    ((10, 3), 4),
+    ((5, 2, 3), 2),
+    ((0, 3), 2),
+    ((3, 0), 2),
+)
+
+_FILLS: Final[tuple[tuple[str, object], ...]] = (
+    ("<i4", -7),
+    ("|b1", True),
+    ("<f8", float("nan")),
+    ("<f4", -0.0),
+    ("<f8", float("-inf")),
+    ("|S4", b"ab"),
+    ("<U3", "äb"),
+    ("<M8[s]", np.datetime64("NaT")),
+)
+
+
+class FormatContract:
+    """What every format must do. Subclass it and name the format, which must be registered.
+
+    A format may refuse a shape, a type, a fill value or an operation that it cannot store. It then
+    raises `UnsupportedError`, and nothing is written; the tests accept that, except for the
+    plainest arrays. Parts that do not apply to what the format holds are skipped.
+
+    >>> class TestZarr3(FormatContract):
+    ...     format = "zarr3"
+    """
+
+    format: ClassVar[str]
+    """The name of the format."""
+    dtypes: ClassVar[tuple[str, ...]] = (
+        *("|b1", "|i1", "<u2", ">i4", "<i8", "<f2", ">f4", "<f8", "<c16"),
+        *("|S5", "<U4", "<M8[ns]", "<m8[s]", "|V3"),
+    )
+    """The types that arrays are made of; a format may refuse some."""
+
+    @pytest.fixture
+    def entry(self) -> FormatEntry:
+        """Return the entry of the format."""
+        return FORMATS.entries[self.format]
+
+    @pytest.fixture
+    def loaded(self) -> Format:
+        """Return the format itself."""
+        return FORMATS[self.format]
+
+    @pytest.fixture(params=["memory", "local", "zip"])
+    def place(self, request: pytest.FixtureRequest, entry: FormatEntry, tmp_path: Path) -> Place:
+        """Return an empty place: a store in memory, a path, or the path of an archive."""
+        if request.param == "local":
+            return tmp_path / "dataset"
+        if not entry.is_folder:
+            pytest.skip("datasets are single files")
+        return MemoryStore() if request.param == "memory" else tmp_path / "dataset.zip"
+
+    # The entry
+
+    def test_the_class_agrees_with_the_entry(self, entry: FormatEntry, loaded: Format) -> None:
+        assert isinstance(loaded, Format)
+        assert (loaded.name, loaded.holds) == (entry.name, entry.holds)
+        assert entry.name == self.format
+        assert entry.is_folder or entry.is_file
+        assert isinstance(loaded, DocumentFormat) == bool(entry.documents)
+        assert isinstance(loaded, EnclosingFormat) == bool(entry.encloses)
+        assert isinstance(loaded, TableFormat) == (Kind.TABLE in entry.holds)
+        assert isinstance(loaded, GroupFormat) == (Kind.GROUP in entry.holds)
+
+    def test_the_format_is_listed(self, entry: FormatEntry) -> None:
+        kinds = tuple(str(kind.name).lower() for kind in entry.holds)
+        assert list_formats()[self.format] == kinds
+
+    def test_suffixes_belong_to_one_format(self, entry: FormatEntry) -> None:
+        for suffix in entry.suffixes:
+            assert suffix.startswith(".")
+            having = [each.name for each in FORMATS.entries.values() if suffix in each.suffixes]
+            assert having == [self.format]
+
+    # What a format cannot hold
+
+    def test_other_kinds_are_refused_before_anything_is_written(self, entry: FormatEntry) -> None:
+        makers: dict[Kind, Callable[[Store], object]] = {
+            Kind.ARRAY: lambda store: api.array([1, 2], store, format=self.format),
+            Kind.TABLE: lambda store: api.table({"a": [1, 2]}, store, format=self.format),
+            Kind.GROUP: lambda store: api.group(store, format=self.format),
+        }
+        for kind, make in makers.items():
+            if kind in entry.holds:
+                continue
+            store = MemoryStore()
+            with pytest.raises(UnsupportedError, match=self.format):
+                make(store)
+            assert _content(store) == {}
+
+    def test_unknown_settings_are_refused_before_anything_is_written(self, place: Place) -> None:
+        with pytest.raises(TypeError, match="no_such_setting"):
+            _make(place, self.format, no_such_setting=1)
+        assert _content(place) == {}
+
+    # Detection
+
+    def test_content_decides_the_format(self, place: Place, entry: FormatEntry) -> None:
+        for make in self._makers(entry):
+            made = make(place)
+            assert made.format == self.format
+            assert _open(place).format == self.format
+            assert _open(place, format=self.format).format == self.format
+            _clear(place)
+
+    def test_what_exists_is_not_replaced(self, place: Place, entry: FormatEntry) -> None:
+        for make in self._makers(entry):
+            make(place)
+            before = _content(place)
+            with pytest.raises(ExistsError):
+                make(place)
+            assert _content(place) == before
+            _clear(place)
+
+    def test_an_empty_place_holds_nothing(self, place: Place) -> None:
+        with pytest.raises(NotFoundError):
+            _open(place, format=self.format)
+
+    @pytest.mark.parametrize("damage", _DAMAGES)
+    def test_damaged_markers_give_errors_that_name_the_place(
+        self, place: Place, entry: FormatEntry, damage: str
+    ) -> None:
+        damaged = 0
+        for make in self._makers(entry):
+            make(place)
+            content = _content(place)
+            for marker in entry.markers:
+                if marker in content:
+                    _write(place, {marker: _DAMAGES[damage](content[marker])})
+                    for said in (None, self.format):
+                        _assert_refused(place, said, marker)
+                    _write(place, {marker: content[marker]})
+                    damaged += 1
+            _clear(place)
+        assert damaged or not entry.markers
+
+    def test_lost_markers_give_errors(self, place: Place, entry: FormatEntry) -> None:
+        for make in self._makers(entry):
+            make(place)
+            present = [marker for marker in entry.markers if marker in _content(place)]
+            assert present or not entry.markers
+            _delete(place, present)
+            with pytest.raises(IngotError):
+                _open(place, format=self.format)
+            _clear(place)
+
+    def test_documents_say_what_opening_finds(self, entry: FormatEntry, loaded: Format) -> None:
+        if not isinstance(loaded, DocumentFormat):
+            pytest.skip("the format is opened as a whole")
+        for make in self._makers(entry):
+            store = MemoryStore()
+            make(store)
+            content = _content(store)
+            group = next(names for names in entry.documents if names[0] in content)
+            documents = {name: content.get(name) for name in group}
+            found = loaded.from_documents(store, "", documents)
+            assert found is not None
+            assert _described(found) == _described(loaded.open(store))
+            assert loaded.from_documents(store, "", {}) is None
+
+    # Arrays
+
+    @pytest.mark.parametrize(("shape", "rows"), _SHAPES)
+    def test_shapes_come_back(
+        self, place: Place, entry: FormatEntry, shape: tuple[int, ...], rows: int | None
+    ) -> None:
+        _need(entry, Kind.ARRAY)
+        values = _values(shape, np.dtype(_PLAIN))
+        array = _accepted(place, lambda: _make(place, self.format, values, chunks=rows or "auto"))
+        if array is None:
+            assert len(shape) != 1 or 0 in shape, "every format holds arrays of one axis"
+            return
+        for each in (array, _open(place)):
+            assert (each.shape, each.dtype, each.ndim) == (shape, values.dtype, len(shape))
+            assert _same(each[...], values)
+        if shape and rows is not None:
+            assert _open(place).chunks[0] == rows
+
+    def test_types_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.ARRAY)
+        held = 0
+        for name in self.dtypes:
+            values = _values((7, 2), np.dtype(name))
+            made = _accepted(place, partial(_make, place, self.format, values, chunks=3))
+            if made is not None:
+                found = _open(place)
+                assert found.dtype.newbyteorder("=") == values.dtype.newbyteorder("=")
+                assert _same(found[...], values)
+                assert _same(found[2:5, 1], values[2:5, 1])
+                held += 1
+            _clear(place)
+        assert held, "a format holds arrays of some type"
+
+    @pytest.mark.parametrize(("dtype", "fill"), _FILLS)
+    def test_fill_values_come_back(self, entry: FormatEntry, dtype: str, fill: object) -> None:
+        _need(entry, Kind.ARRAY)
+        store = MemoryStore()
+        settings = {"shape": (10,), "dtype": dtype, "chunks": 4, "fill": fill}
+        made = _accepted(store, lambda: _create(store, self.format, **settings))
+        if made is None:
+            return
+        expected = np.full(10, fill, dtype)
+        for array in (made, api.open(store)):
+            assert isinstance(array, Array)
+            assert _same(np.asarray(array.fill, dtype), np.asarray(fill, dtype))
+            assert _same(array[...], expected)
+
+    def test_assignments_are_stored(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.ARRAY)
+        expected = _values((10, 3), np.dtype(_PLAIN))
+        _make(place, self.format, expected, chunks=4)
+        with _open(place, "r+") as array:
+            for key, value in (
+                (3, -1.0),
+                ((slice(2, 9), 1), 7.5),
+                ((slice(None, None, 3), slice(1, None)), np.arange(8.0).reshape(4, 2)),
+                ([1, 8], 0.0),
+            ):
+                array[key] = value
+                expected[key] = value
+                assert _same(array[...], expected)
+                assert _same(_open(place)[...], expected)
+
+    def test_rows_are_appended(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.ARRAY)
+        values = _values((10, 3), np.dtype(_PLAIN))
+        _make(place, self.format, values, chunks=4)
+        more = values[:7] + 100
+
+        def append() -> Array:
+            array: Array = _open(place, "r+")
+            array.append(more)
+            return array
+
+        appended = _unless_unsupported(place, append)
+        if appended is None:
+            return
+        expected = np.concatenate([values, more])
+        assert appended.shape == _open(place).shape == (17, 3)
+        assert _same(_open(place)[...], expected)
+
+    @pytest.mark.parametrize("rows", [0, 1, 6, 8, 11, 25])
+    def test_arrays_are_resized(self, entry: FormatEntry, rows: int) -> None:
+        _need(entry, Kind.ARRAY)
+        store, values = MemoryStore(), _values((10, 2), np.dtype(_PLAIN))
+        _make(store, self.format, values, chunks=4, fill=5)
+
+        def resize() -> Array:
+            array: Array = _open(store, "r+")
+            array.resize((rows, 2))
+            return array
+
+        if _unless_unsupported(store, resize) is None:
+            return
+        expected = np.full((rows, 2), 5.0)
+        expected[: min(rows, 10)] = values[:rows]
+        assert _same(_open(store)[...], expected)
+        # What was cut off stays away.
+        with _open(store, "r+") as array:
+            array.resize((12, 2))
+        again = np.full((12, 2), 5.0)
+        again[: min(rows, 12)] = expected[:12]
+        assert _same(_open(store)[...], again)
+
+    def test_attributes_come_back(self, place: Place, entry: FormatEntry) -> None:
+        for make in self._makers(entry):
+            make(place)
+            with _open(place, "r+") as dataset:
+                assert dict(dataset.attrs) == {}
+                dataset.attrs.update(_ATTRS)
+                assert dict(dataset.attrs) == _ATTRS
+            with _open(place, "r+") as dataset:
+                assert dict(dataset.attrs) == _ATTRS
+                del dataset.attrs["nested"]
+                dataset.attrs["units"] = "km"
+            rest = {name: value for name, value in _ATTRS.items() if name != "nested"}
+            assert dict(_open(place).attrs) == {**rest, "units": "km"}
+            _clear(place)
+
+    # Reading only
+
+    def test_reading_writes_nothing(self, tmp_path: Path, entry: FormatEntry) -> None:
+        for number, make in enumerate(self._makers(entry)):
+            place = tmp_path / str(number)
+            make(place)
+            before = _files(place)
+            dataset = _open(place)
+            _read_all(dataset)
+            with pytest.raises(ReadOnlyError):
+                dataset.attrs["units"] = "m"
+            if isinstance(dataset, Array):
+                with pytest.raises(ReadOnlyError):
+                    dataset[0] = 1
+                with pytest.raises(ReadOnlyError):
+                    dataset.resize((1, *dataset.shape[1:]))
+            if isinstance(dataset, Table):
+                with pytest.raises(ReadOnlyError):
+                    dataset.append({name: [1] for name in dataset.names})
+            dataset.close()
+            assert _files(place) == before
+
+    # Commits
+
+    def test_commits_are_values_and_stay_below_the_path(
+        self, entry: FormatEntry, loaded: Format
+    ) -> None:
+        _need(entry, Kind.ARRAY)
+        for path in ("", "a/b"):
+            store = MemoryStore()
+            schema = ArraySpec((10, 2), _PLAIN, 4).schema(loaded)
+            try:
+                node, commit = loaded.create(store, schema, path)
+            except UnsupportedError:
+                assert path, "every format holds an array at the root of a store"
+                continue
+            assert _content(store) == {}, "a commit is only applied by a store"
+            _assert_below(commit, path, above=isinstance(loaded, GroupFormat))
+            store.apply(commit)
+            assert isinstance(node, ArrayNode)
+            encoded = schema.chain.encode(np.zeros(schema.grid.stored_shape((0, 0)), _PLAIN))
+            for build in _changes(node.chunks, encoded):
+                before = _content(store)
+                try:
+                    commit = build()
+                except UnsupportedError:
+                    continue
+                assert _content(store) == before
+                assert commit.edits
+                _assert_below(commit, path)
+
+    def test_removing_leaves_nothing(self, entry: FormatEntry, loaded: Format) -> None:
+        for make in self._makers(entry):
+            store = MemoryStore()
+            make(store).attrs["units"] = "m"
+            assert _content(store)
+            node = loaded.open(store)
+            if isinstance(node, ArrayNode):
+                store.apply(node.chunks.removed())
+            elif isinstance(node, TableNode):
+                store.apply(node.table.removed())
+            else:
+                assert isinstance(loaded, GroupFormat)
+                store.apply(loaded.removed(store, ""))
+            assert _content(store) == {}
+
+    def test_datasets_are_replaced_on_request(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.ARRAY)
+        _make(place, self.format, _values((10, 3), np.dtype(_PLAIN)), chunks=2)
+        _make(place, self.format, np.arange(3, dtype="<i4"), overwrite=True)
+        assert _same(_open(place)[...], np.arange(3, dtype="<i4"))
+        with_less = _content(place)
+        _clear(place)
+        _make(place, self.format, np.arange(3, dtype="<i4"))
+        assert set(_content(place)) == set(with_less)
+
+    # Tables
+
+    def test_tables_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE)
+        columns = _columns(10)
+        table = api.table(columns, place, chunks=4, format=self.format, options=_OPTIONS)
+        for each in (table, _open(place)):
+            assert isinstance(each, Table)
+            assert each.names == tuple(columns)
+            assert len(each) == 10
+            for name, values in columns.items():
+                assert _same(each[name][...], values)
+            assert each.read("b", where="a >= 3")["b"].tolist() == columns["b"][3:].tolist()
+
+    def test_tables_without_rows_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE)
+        api.table(_columns(0), place, format=self.format, options=_OPTIONS)
+        found = _open(place)
+        assert (len(found), found.names) == (0, tuple(_columns(0)))
+        assert found.dtypes == {name: values.dtype for name, values in _columns(0).items()}
+
+    def test_tables_change_as_one(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE)
+        columns = _columns(10)
+        more = {**_columns(5), "a": np.arange(100, 105)}
+        api.table(columns, place, chunks=4, format=self.format, options=_OPTIONS)
+        with _open(place, "r+") as table:
+            table.append(more)
+            table.update("a < 2", {"b": [-1.0, -2.0]})
+            table.resize(12)
+        expected = {name: np.concatenate([columns[name], more[name]])[:12] for name in columns}
+        expected["b"][:2] = [-1.0, -2.0]
+        found = _open(place)
+        assert len(found) == 12
+        for name, values in expected.items():
+            assert _same(found[name][...], values)
+
+    def test_columns_come_and_go(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE)
+        columns = _columns(10)
+        api.table(columns, place, chunks=4, format=self.format, options=_OPTIONS)
+        with _open(place, "r+") as table:
+            table.add_column("d", np.arange(10))
+            table.rename_column("a", "first")
+            table.drop_column("c")
+        found = _open(place)
+        assert found.names == ("first", "b", "d")
+        assert _same(found["first"][...], columns["a"])
+        assert _same(found["d"][...], np.arange(10))
+        assert not any(key.startswith(("a/", "c/")) for key in _content(place))
+
+    # Groups
+
+    def test_groups_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.GROUP)
+        root = api.group(place, format=self.format, attrs={"title": "ours"}, options=_OPTIONS)
+        root.array("day/temperature", np.arange(4.0), attrs={"units": "K"})
+        root.group("empty")
+        found = _open(place)
+        assert type(found) is Group
+        members: Any = found
+        assert (sorted(found), dict(found.attrs)) == (["day", "empty"], {"title": "ours"})
+        assert _same(members["day/temperature"][...], np.arange(4.0))
+        assert dict(found["day/temperature"].attrs) == {"units": "K"}
+        with _open(place, "r+") as group:
+            del group["day"]
+        assert list(_open(place)) == ["empty"]
+        assert not any(key.startswith("day/") for key in _content(place))
+
+    def _makers(self, entry: FormatEntry) -> Iterator[Callable[[Place], Any]]:
+        """Yield functions that create a small dataset of each kind that the format holds."""
+        if Kind.ARRAY in entry.holds:
+            yield lambda place: _make(place, self.format, chunks=4)
+        if Kind.TABLE in entry.holds:
+            yield lambda place: api.table(
+                _columns(6), place, chunks=4, format=self.format, options=_OPTIONS
+            )
+        if Kind.GROUP in entry.holds:
+            yield lambda place: _make_group(place, self.format)
+
+
+def _make(place: Place, format: str, values: NDArray[Any] | None = None, **settings: Any) -> Any:
+    if values is None:
+        values = _values((10,), np.dtype(_PLAIN))
+    return api.array(values, place, format=format, options=_OPTIONS, **settings)
+
+
+def _create(place: Place, format: str, **settings: Any) -> Array:
+    return api.create(place, format=format, options=_OPTIONS, **settings)
+
+
+def _make_group(place: Place, format: str) -> Group:
+    group = api.group(place, format=format, options=_OPTIONS)
+    group.array("a/b", [1, 2, 3])
+    return group
+
+
+def _open(place: Place, mode: Any = "r", **settings: Any) -> Any:
+    return api.open(place, mode, options=_OPTIONS, **settings)
+
+
+def _need(entry: FormatEntry, kind: Kind) -> None:
+    if kind not in entry.holds:
+        pytest.skip(f"{entry.name} does not hold a {str(kind.name).lower()}")
+
+
+def _values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values of a type, different ones as far as the type allows."""
+    numbers = np.arange(1, 1 + int(np.prod(shape))).reshape(shape)
+    if dtype.kind in "SU":
+        return (numbers % 1000).astype(dtype)
+    if dtype.kind == "V":
+        return (numbers % 200).astype("<u4").view("V4").astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(numbers % 3 == 0)
+    values: NDArray[Any] = (numbers % 100).astype(dtype)
+    return values
+
+
+def _columns(rows: int) -> dict[str, NDArray[Any]]:
+    numbers = np.arange(rows)
+    return {"a": numbers, "b": numbers * 1.5, "c": (numbers % 7).astype("S3")}
+
+
+def _same(found: Any, expected: NDArray[Any]) -> bool:
+    """Return whether two arrays hold the same bytes, so that NaN and -0.0 count as well."""
+    found = np.asarray(found)
+    native = expected.dtype.newbyteorder("=")
+    same_type = found.dtype.newbyteorder("=") == native and found.shape == expected.shape
+    return bool(same_type) and found.astype(native).tobytes() == expected.astype(native).tobytes()
+
+
+def _accepted(place: Place, make: Callable[[], Array]) -> Array | None:
+    """Return what was made; None when it was refused as unsupported, and nothing was written."""
+    try:
+        return make()
+    except UnsupportedError:
+        assert _content(place) == {}
+        return None
+
+
+def _unless_unsupported(place: Place, change: Callable[[], Array]) -> Array | None:
+    """Return what a change returns; None when it was refused, and nothing was written."""
+    before = _content(place)
+    try:
+        return change()
+    except UnsupportedError:
+        assert _content(place) == before
+        return None
+
+
+def _assert_refused(place: Place, format: str | None, marker: str) -> None:
+    """Check that opening, or else reading, reports what is wrong with a marker, and where."""
+    with pytest.raises(IngotError) as caught:
+        _read_all(_open(place, format=format))
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert marker in text or _store(place).location in text, text
+
+
+def _read_all(dataset: Any) -> None:
+    """Read everything that a dataset holds."""
+    if isinstance(dataset, Group):
+        for member in dataset.values():
+            _read_all(member)
+    elif isinstance(dataset, Table):
+        dataset.read()
+    else:
+        dataset[...]
+    dict(dataset.attrs)
+
+
+def _changes(chunks: ChunkMap, encoded: bytes) -> Iterator[Callable[[], Commit]]:
+    """Yield functions that return the commits by which an array changes."""
+    yield lambda: chunks.stage({(0, 0): encoded, (1, 0): None})
+    yield lambda: chunks.resized((3, 2))[1]
+    yield lambda: chunks.described({"units": "m"})[1]
+    yield chunks.removed
+
+
+def _assert_below(commit: Commit, path: str, *, above: bool = False) -> None:
+    """Check that all edits lie below a path; the groups above it may be made along with it."""
+    for edit in commit.edits:
+        folder = edit.key.rpartition("/")[0]
+        below = edit.key.startswith(prefix(path))
+        assert below or (above and path.startswith(prefix(folder))), edit
+
+
+def _described(node: Node) -> object:
+    """Return what a node says of itself, for comparison."""
+    if isinstance(node, ArrayNode):
+        return type(node.chunks), node.chunks.path, repr(node.chunks.schema)
+    if isinstance(node, TableNode):
+        columns = {name: _described(column) for name, column in node.columns.items()}
+        return type(node.table), node.table.path, dict(node.attrs), columns
+    assert isinstance(node, GroupNode)
+    return node.path, node.children, dict(node.attrs)
+
+
+def _store(place: Place) -> Store:
+    if not isinstance(place, Path):
+        return place
+    if place.suffix == ".zip":
+        return ZipStore(place, writable=True)
+    return LocalStore(place, writable=True)
+
+
+def _content(place: Place) -> dict[str, bytes]:
+    """Return all keys of a place with their bytes."""
+    store = _store(place)
+    keys = list(_keys(store, ""))
+    found = store.read([Extent(key) for key in keys])
+    return {key: data for key, data in zip(keys, found, strict=True) if data is not None}
+
+
+def _keys(store: Store, folder: str) -> Iterator[str]:
+    for name in store.names(folder, hidden=True):
+        if name.endswith("/"):
+            yield from _keys(store, folder + name)
+        else:
+            yield folder + name
+
+
+def _write(place: Place, content: dict[str, bytes]) -> None:
+    _store(place).apply(Commit(publish=tuple(Put(key, data) for key, data in content.items())))
+
+
+def _delete(place: Place, keys: list[str]) -> None:
+    _store(place).apply(Commit(publish=tuple(map(Delete, keys))))
+
+
+def _clear(place: Place) -> None:
+    _delete(place, list(_content(place)))
+
+
+def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Return all files below a folder, with their bytes and the times of their last change."""
+    return {
+        str(file.relative_to(folder)): (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
