@@ -133,7 +133,7 @@ def _watch(folder: Path, until: float) -> None:
         stamps = set(items[STAMPED].tolist())
         assert len(stamps) == 1
         count, writer = divmod(stamps.pop(), WRITERS)
-        # Whoever stamps has counted before; nobody counts down.
+        # A writer counts before it stamps; no count goes down.
         assert items[writer] in (count, count + 1)
         assert (items[:WRITERS] >= counts).all()
         counts = items[:WRITERS]

@@ -69,7 +69,7 @@ def test_the_fuzzer_notices_a_failing_kernel() -> None:
         fuzz_chunks.execute(Lying(), fuzz_chunks.bases()[0], random.Random(0))  # type: ignore[arg-type]
 
 
-def test_the_watcher_tells_how_a_child_died() -> None:
+def test_the_watcher_reports_how_a_child_died() -> None:
     executions, finding = fuzz_chunks.fuzz("no such kernel", SEED, executions=1)
     assert finding is not None
     assert finding.what.startswith("exit status 2: ")

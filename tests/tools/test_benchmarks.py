@@ -1,4 +1,4 @@
-"""The benchmarks run, tell the truth about what they ran, and judge by the bars."""
+"""The benchmarks run, report what they ran, and judge by the bars."""
 
 import doctest
 import gc

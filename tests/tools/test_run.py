@@ -222,7 +222,7 @@ class TestCommands:
         ("record", "built"),
         [({"native": True}, True), ({"native": False}, False), ([], False), (None, False)],
     )
-    def test_build_record_tells_whether_the_kernel_is_built(self, run, tmp_path, record, built):
+    def test_build_record_says_whether_the_kernel_is_built(self, run, tmp_path, record, built):
         if record is not None:
             write(tmp_path / "src/ingot/_build.json", json.dumps(record))
         assert run.is_built() is built
