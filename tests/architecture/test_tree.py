@@ -39,7 +39,7 @@ TESTED_ELSEWHERE = {
     "stores/local/scope": "unit/formats/bcolz/test_format.py",
     "testing/crashes": "crash/test_crashes.py",
     "testing/disk": "crash/test_replay.py",
-    "testing/faults": "crash/test_meetings.py",
+    "testing/faults": "crash/test_schedules.py",
     "testing/formats": "contracts/test_formats.py",
 }
 """Modules that no test names, since they are tested through those that use them: the tests."""
