@@ -73,7 +73,7 @@ class ToyMap:
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks."""
-        return keys.staged(self.template, encoded)
+        return keys.stage(self.template, encoded)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[ToyMap, Commit]":
         """Return the map of another shape."""
@@ -93,7 +93,7 @@ class ToyMap:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removed(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
         return Commit(publish=(Delete(DOCUMENT), *chunks))
 
 
@@ -133,7 +133,7 @@ class ToyFormat:
         if path:
             raise UnsupportedError(f"toy: holds one array alone, not one at {path!r}")
         chunks = ToyMap(store, schema)
-        strays = keys.strays(store, chunks.template, len(schema.shape))
+        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, (Put(DOCUMENT, pack(schema)),))
 
 
