@@ -27,7 +27,7 @@ on_each_kernel = pytest.mark.parametrize(
 
 
 def twin_may_refuse(chunk: bytes | bytearray) -> bool:
-    """Tell whether the twin may refuse damaged data that the native kernel reads.
+    """Return whether the twin may refuse damaged data that the native kernel reads.
 
     Zstandard's library lets some damage to the entropy codes of a frame pass, the same in every
     run. The twin uses that library too, but with dictionaries its own decoder, which goes by

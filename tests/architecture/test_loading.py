@@ -1,4 +1,4 @@
-"""What is loaded when: importing the package is free, and who opens an array pays for arrays.
+"""What is loaded when: importing the package is free, and opening an array loads what arrays need.
 
 Times would differ from run to run; the modules that a new process has loaded do not.
 """

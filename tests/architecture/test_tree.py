@@ -1,4 +1,4 @@
-"""The tests mirror the source: a reader who knows a module knows where its tests are."""
+"""The tests mirror the source: the path of a module is the path of its tests."""
 
 import re
 from functools import cache
@@ -39,7 +39,8 @@ TESTED_ELSEWHERE = {
     "stores/local/scope": "unit/formats/bcolz/test_format.py",
     "testing/crashes": "crash/test_crashes.py",
     "testing/disk": "crash/test_replay.py",
-    "testing/faults": "crash/test_meetings.py",
+    "testing/faults": "crash/test_schedules.py",
+    "testing/formats": "contracts/test_formats.py",
 }
 """Modules that no test names, since they are tested through those that use them: the tests."""
 

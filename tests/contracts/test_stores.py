@@ -28,7 +28,7 @@ class TestLocalStoreInMemory(StoreContract):
     def store(self) -> Store:
         return LocalStore(Disk(), writable=True)
 
-    # A disk is for one thread at a time: whoever meets another writer is told so at once.
+    # A disk is for one thread at a time: a second writer gets an error at once.
     test_threads_write_their_own_keys = None  # type: ignore[assignment]
 
 

@@ -115,7 +115,7 @@ def scenario(items: np.ndarray, *operations: Operation, **layout: Any) -> ArrayS
 
     def step(number: int) -> Callable[[Store], None]:
         def perform(store: Store) -> None:
-            # Whoever goes on for a writer that died looks first at what that one has achieved.
+            # The successor of a writer that died first reads what that writer has achieved.
             if read_state(store, judge) == number:
                 operations[number].perform(store, layout)
 
@@ -126,7 +126,7 @@ def scenario(items: np.ndarray, *operations: Operation, **layout: Any) -> ArrayS
 
 
 def created(items: np.ndarray, **layout: Any) -> ArrayScenario:
-    """Return the scenario of an array that comes into being with all of its items."""
+    """Return the scenario of an array that is created with all of its items."""
 
     def judge(store: Store) -> int:
         if not _is_there(store):
@@ -149,7 +149,7 @@ def _state(model: Model) -> object:
 
 
 def _is_there(store: Store) -> bool:
-    """Tell whether there is an array; folders that its chunks lay in, or will, are none."""
+    """Return whether there is an array; the folders of its chunks alone are none."""
     return any(store.size(name) is not None for name in (".zarray", "zarr.json"))
 
 

@@ -99,7 +99,7 @@ def _scenario(
 
     def step(number: int) -> Callable[[Store], None]:
         def apply(store: Store) -> None:
-            # Who takes the place of a dead writer does not do again what that one has done.
+            # The successor of a dead writer does not repeat what that writer has done.
             if not isinstance(store, Versioned) or look(store.view()) != states[number + 1]:
                 store.apply(commits[number](store))
 
@@ -109,7 +109,7 @@ def _scenario(
 
 
 def _automatic() -> dict[str, bytes]:
-    """Return an array whose chunks may become longer: nobody wished them to be this short."""
+    """Return an array whose chunks may become longer: their length was not requested."""
     files = dict(stored(0)._values)
     storage = json.loads(files["meta/storage"]) | {"x_chunklen": "auto"}
     return files | {"meta/storage": json.dumps(storage).encode()}

@@ -46,7 +46,7 @@ def changed(format: Format, start: Change, *changes: Change) -> Scenario:
             if read_state(store, judge) == number:
                 changes[number](ingot.open(store, "r+") if states[number] else store)
             else:
-                # Who comes after a writer that died finds the change made, and has to finish it.
+                # The successor of a writer that died finds the change made, and has to finish it.
                 store.recover()  # type: ignore[attr-defined]
 
         return act
@@ -88,7 +88,7 @@ def array(format: str, *changes: Change) -> Scenario:
 
 
 def created(format: Format, change: Change) -> Scenario:
-    """Return the scenario of a dataset that comes into being."""
+    """Return the scenario of a dataset that is created."""
     return changed(format, lambda store: None, change)
 
 

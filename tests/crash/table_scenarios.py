@@ -49,7 +49,7 @@ def table(
         def take(store: Store) -> None:
             assert isinstance(store, LocalStore)
             store.recover()
-            # Whoever comes after a dead writer takes the step only if that one has not.
+            # The successor of a dead writer takes the step only if that writer has not.
             if judge(store) <= number:
                 change(opened(store, "r+"))
 

@@ -1,4 +1,4 @@
-"""No crash, fault or meeting of writer and reader shows an array in a state nobody committed."""
+"""No crash, fault or schedule of writer and reader shows an array in an uncommitted state."""
 
 import errno
 from typing import Any
@@ -55,6 +55,7 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
     assert set(proof.states.values()) == set(range(len(CRASHES[name].steps) + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_hundred_thousand_states(name: str) -> None:
     # Items differ between the scenarios, so no state is counted twice.
@@ -63,7 +64,7 @@ def test_a_hundred_thousand_states(name: str) -> None:
     assert len(proof.states) >= STATES[name]
 
 
-def test_so_many_are_asked_for() -> None:
+def test_a_hundred_thousand_states_are_asked_for() -> None:
     assert sum(STATES[name] for name in LARGE) >= 100_000
 
 
@@ -105,7 +106,7 @@ def test_one_call_reads_one_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MET)
-def test_so_does_a_call_on_what_was_loaded_before(name: str) -> None:
+def test_a_call_on_a_loaded_array_reads_one_state(name: str) -> None:
     scenario = SCENARIOS[f"zarr2: {name}"]
 
     def read(store: Store) -> int:
@@ -147,7 +148,7 @@ def test_calls_inside_of_a_snapshot_read_one_state(name: str) -> None:
     assert [meeting for meeting in meetings if meeting.fault] == []
 
 
-def test_calls_without_one_do_not() -> None:
+def test_calls_without_a_snapshot_may_read_two_states() -> None:
     scenario = SCENARIOS["zarr2: assign over 2 chunks"]
 
     def read(store: Store) -> int:

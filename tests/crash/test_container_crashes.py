@@ -17,5 +17,5 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
     "name",
     ["zarr0: append", "zarr2 group: a group deleted, and copies", "zarr3 group: a new array"],
 )
-def test_nor_does_one_of_the_writer_after_a_dead_one(name: str) -> None:
+def test_no_crash_of_the_writer_after_a_dead_one_does_either(name: str) -> None:
     assert prove(CONTAINERS[name], deep=True).faults == []

@@ -19,7 +19,7 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["two keys", "three keys", "append", "array: three chunks"])
-def test_nor_does_one_of_the_writer_after_a_dead_one(name: str) -> None:
+def test_no_crash_of_the_writer_after_a_dead_one_does_either(name: str) -> None:
     assert prove(SCENARIOS[name], deep=True).faults == []
 
 
@@ -43,6 +43,7 @@ LARGE: dict[str, Scenario] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_hundred_thousand_states(name: str) -> None:
     # While nothing is synced, each of six new files, most often with the journal among them, is
@@ -61,7 +62,7 @@ def _steps(scenario: Scenario) -> list[str]:
 
 
 def _may_be_left_out(name: str, steps: list[str], number: int) -> bool:
-    """Tell why no crash notices: nobody reads what is removed, or nothing follows to be undone."""
+    """Return why no crash notices: what is removed is not read, or nothing follows to be undone."""
     if steps[number].startswith("unlink"):
         return steps[number] != "unlink .commit"
     if name == "one moved" and number == 4:

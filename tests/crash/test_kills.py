@@ -63,6 +63,7 @@ def _state(folder: Path) -> list[int]:
     return [int(value or b"0") for value in found]
 
 
+@pytest.mark.slow
 def test_a_hundred_kills_of_a_writer(tmp_path: Path) -> None:
     chance = random.Random(1)
     last = 0

@@ -133,7 +133,7 @@ def _watch(folder: Path, until: float) -> None:
         stamps = set(items[STAMPED].tolist())
         assert len(stamps) == 1
         count, writer = divmod(stamps.pop(), WRITERS)
-        # Whoever stamps has counted before; nobody counts down.
+        # A writer counts before it stamps; no count goes down.
         assert items[writer] in (count, count + 1)
         assert (items[:WRITERS] >= counts).all()
         counts = items[:WRITERS]
@@ -146,6 +146,7 @@ def _watch(folder: Path, until: float) -> None:
     assert reads > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format", "seconds"), [("zarr2", 20.0), ("zarr3", 5.0)])
 def test_four_writers_and_four_readers_of_one_array(
     tmp_path: Path, format: str, seconds: float

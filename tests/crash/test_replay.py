@@ -38,12 +38,12 @@ def test_every_crash_leaves_a_committed_state(tmp_path: Path, layout: str, kerne
 
 
 def _may_be_left_out(disk: Disk) -> bool:
-    """Tell whether the sync that is the next step has nothing to do, or nothing that matters."""
+    """Return whether the sync that is the next step has nothing to do, or nothing that matters."""
     if len(disk.steps) > 1 and disk.steps[-2].startswith("unlink"):
         return True  # Nothing follows here that would mind if a removal were undone.
     if not disk.steps[-1].startswith("sync folder"):
         return False
-    # Folders on the way to a chunk are synced for those who may have made them, in other processes.
+    # Folders on the way to a chunk are synced since other processes may have made them.
     pending = disk._pending.get(disk.steps[-1].removeprefix("sync folder ").removeprefix("."), [])
     # The staged names of a document and of the journal need not last: they are renamed, and no
     # journal speaks of them.

@@ -4,11 +4,11 @@
 
 ``both`` also holds the two kernels against each other: the same data, or two refusals.
 
-The work is done in a child process whose memory is limited to what it has after its imports and
-one gibibyte more, so that a crash, a hang or a greedy allocation shows as the death of the child
-and not of whoever watches. Every execution follows from the seed and its number alone; the child
-leaves the number in a shared file before it starts, and the watcher makes the chunk again from
-there and saves it under ``tests/fuzz/corpus``, which ``test_fuzz_chunks`` replays ever after.
+The work is done in a child process whose memory is limited to what it has after its imports and one
+gibibyte more, so that a crash, a hang or a greedy allocation shows as the death of the child and
+not of the process that watches. Every execution follows from the seed and its number alone; the
+child leaves the number in a shared file before it starts, and the watcher makes the chunk again
+from there and saves it under ``tests/fuzz/corpus``, which ``test_fuzz_chunks`` replays ever after.
 """
 
 import argparse

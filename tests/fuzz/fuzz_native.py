@@ -38,23 +38,23 @@ class Request:
     seconds: int | None = None
 
     def variables(self, folder: Path) -> dict[str, str]:
-        """Return what the target is told, with its files in ``folder``."""
-        told = {
+        """Return the variables of the target, with its files in ``folder``."""
+        variables = {
             "INGOT_FUZZ_SEED": str(self.seed),
             "INGOT_FUZZ_EXECUTIONS": str(self.executions),
             "INGOT_FUZZ_BASES": str(folder / "bases"),
             "INGOT_FUZZ_COUNTER": str(folder / "counter"),
         }
         if self.seconds is not None:
-            told["INGOT_FUZZ_SECONDS"] = str(self.seconds)
-        return told
+            variables["INGOT_FUZZ_SECONDS"] = str(self.seconds)
+        return variables
 
 
-def environment(told: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for programs that embed this Python, and ``told``."""
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for programs that embed this Python, and ``more``."""
     folders = [sysconfig.get_config_var("LIBDIR") or "", os.environ.get("LD_LIBRARY_PATH", "")]
     libraries = os.pathsep.join(filter(None, folders))
-    return {**os.environ, "PYO3_PYTHON": sys.executable, "LD_LIBRARY_PATH": libraries, **told}
+    return {**os.environ, "PYO3_PYTHON": sys.executable, "LD_LIBRARY_PATH": libraries, **more}
 
 
 def build() -> Path:
@@ -76,10 +76,10 @@ def fuzz(program: Path, request: Request) -> tuple[int, Finding | None]:
             (folder / "bases" / f"{number:04}.chunk").write_bytes(chunk)
         counter = folder / "counter"
         counter.write_bytes(bytes(8))
-        told = request.variables(folder)
+        variables = request.variables(folder)
         child = subprocess.Popen(
             limited([str(program), "--exact", TARGET]),
-            env=environment(told),
+            env=environment(variables),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,7 +92,7 @@ def fuzz(program: Path, request: Request) -> tuple[int, Finding | None]:
             (execution,) = struct.unpack("<q", seen[:])
         if not message:
             return execution, None
-        return execution, Finding(execution, message, show(program, told, execution, folder))
+        return execution, Finding(execution, message, show(program, variables, execution, folder))
 
 
 def limited(command: list[str]) -> list[str]:
@@ -101,10 +101,10 @@ def limited(command: list[str]) -> list[str]:
     return [prlimit, f"--as={SPARE_MEMORY}", *command] if prlimit else command
 
 
-def show(program: Path, told: Mapping[str, str], execution: int, folder: Path) -> bytes:
+def show(program: Path, variables: Mapping[str, str], execution: int, folder: Path) -> bytes:
     """Let the target make the chunk of one execution again."""
     path = folder / "chunk"
-    variables = {**told, "INGOT_FUZZ_SHOW": str(execution), "INGOT_FUZZ_CHUNK": str(path)}
+    variables = {**variables, "INGOT_FUZZ_SHOW": str(execution), "INGOT_FUZZ_CHUNK": str(path)}
     command = [str(program), "--exact", TARGET]
     subprocess.run(command, env=environment(variables), check=True, stdout=subprocess.DEVNULL)
     return path.read_bytes()

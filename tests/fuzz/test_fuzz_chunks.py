@@ -21,6 +21,7 @@ def report(kernel: str, finding: fuzz_chunks.Finding | None) -> str:
     return f"execution {finding.execution} of seed {SEED} ({path}): {finding.what}"
 
 
+@pytest.mark.slow
 @needs_native
 def test_damaged_chunks_on_the_native_kernel() -> None:
     executions, finding = fuzz_chunks.fuzz("native", SEED, executions=NATIVE_EXECUTIONS)
@@ -28,12 +29,14 @@ def test_damaged_chunks_on_the_native_kernel() -> None:
     assert executions == NATIVE_EXECUTIONS
 
 
+@pytest.mark.slow
 def test_damaged_chunks_on_the_twin() -> None:
     executions, finding = fuzz_chunks.fuzz("python", SEED, seconds=PYTHON_SECONDS)
     assert not report("python", finding)
     assert executions > 100
 
 
+@pytest.mark.slow
 @needs_native
 def test_both_kernels_judge_damaged_chunks_alike() -> None:
     executions, finding = fuzz_chunks.fuzz("both", SEED + 1, seconds=PYTHON_SECONDS)
@@ -66,7 +69,7 @@ def test_the_fuzzer_notices_a_failing_kernel() -> None:
         fuzz_chunks.execute(Lying(), fuzz_chunks.bases()[0], random.Random(0))  # type: ignore[arg-type]
 
 
-def test_the_watcher_tells_how_a_child_died() -> None:
+def test_the_watcher_reports_how_a_child_died() -> None:
     executions, finding = fuzz_chunks.fuzz("no such kernel", SEED, executions=1)
     assert finding is not None
     assert finding.what.startswith("exit status 2: ")

@@ -93,7 +93,7 @@ def test_a_change_of_parts_is_read_back(tmp_path: Path, kernel: None, codec: str
 
 
 @pytest.mark.parametrize("codec", [CODECS[0], CODECS[-1]], ids=["packed", "plain"])
-def test_damage_is_told_of_the_block_that_has_it(tmp_path: Path, kernel: None, codec: str) -> None:
+def test_an_error_names_the_damaged_block(tmp_path: Path, kernel: None, codec: str) -> None:
     wanted = make(tmp_path / "a", codec, legacy=False)
     path = tmp_path / "a/data/__0.blp"
     content = bytearray(path.read_bytes())

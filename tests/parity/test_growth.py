@@ -73,7 +73,7 @@ def test_full_blocks_keep_their_bytes(tmp_path: Path) -> None:
         path = tmp_path / str(level)
         ingot.array(data[:20_000], path, format="bcolz", chunks=40_000, codec=codec)
     (fast,), (small,) = chunk_files(tmp_path / "1"), chunk_files(tmp_path / "9")
-    # Whoever encodes all of it again leaves blocks of another level.
+    # Encoding all of it again would leave blocks of another level.
     assert _blocks(fast)[:19] != _blocks(small)[:19]
     (tmp_path / "9" / "data" / "__0.blp").write_bytes(fast)
     grown = ingot.open(tmp_path / "9", "r+")

@@ -236,8 +236,8 @@ def test_a_damaged_zone_map_is_found_where_it_lies(kernel: str, tmp_path: Path) 
     chunk.write_bytes(data)
     with pytest.raises(CorruptionError, match="CRC-32C of the trailer") as caught:
         table.where("a == 7").rows()
-    told = [str(caught.value), *getattr(caught.value, "__notes__", ())]
-    assert any("__1.blp" in text for text in told)
+    texts = [str(caught.value), *getattr(caught.value, "__notes__", ())]
+    assert any("__1.blp" in text for text in texts)
 
 
 def test_a_query_sees_what_was_changed_since_the_last_one(kernel: str, tmp_path: Path) -> None:

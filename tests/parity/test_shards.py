@@ -256,7 +256,7 @@ def test_a_damaged_chunk_leaves_the_others_readable(
 
 @needs_native
 @pytest.mark.parametrize("spelling", ["none", "blosc:lz4:0:noshuffle", "zstd:1"])
-def test_seals_are_held_against_the_bytes_as_is_wished(spelling: str, tmp_path: Path) -> None:
+def test_checksums_are_verified_as_the_options_say(spelling: str, tmp_path: Path) -> None:
     chunks = make(tmp_path / "a", "<f4", spelling, True, LITTLE, "end")
     data = items("<f4", 1)
     write(Engine(chunks, Options()), parse((), SHAPE), data)

@@ -36,7 +36,7 @@ def items(dtype: Any, shape: Shape, start: int = 1) -> NDArray[Any]:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Tell whether two results are of the same kind, type and shape, and equal to the last bit."""
+    """Return whether results are of one kind, type and shape, and equal to the last bit."""
     return (
         type(found) is type(expected)
         and found.dtype == expected.dtype

@@ -44,7 +44,7 @@ steps = st.one_of(
     st.tuples(st.sampled_from([SHUFFLE, BYTEDELTA]), st.integers(1, 20)),
 )
 
-# C-Blosc2 reads a second delta back wrong, and one behind three other filters: nobody writes them.
+# C-Blosc2 reads a second delta back wrong, and one behind three other filters: no writer uses them.
 pipelines = st.lists(steps, max_size=6).filter(
     lambda chosen: chosen.count((DELTA, 0)) <= 1 and (DELTA, 0) not in chosen[3:]
 )

@@ -17,7 +17,7 @@ from tests.kernels import needs_native
 from tests.property.array_strategies import FIXED, Shape, items, layouts, same
 from tests.property.test_selection import (
     cases,
-    complaint_of_numpy,
+    error_of_numpy,
     numbered,
     orthogonal,
     orthogonal_cases,
@@ -86,7 +86,7 @@ def test_any_key_assigns_as_numpy(
         return
     with somewhere(place_name, kernel_name) as place:
         array = ingot.array(expected, place, **draws.draw(layouts(shape)))
-        if complaint_of_numpy(expected, key, value) is not None:
+        if error_of_numpy(expected, key, value) is not None:
             with pytest.raises(ValueError):
                 array[key] = value
         else:

@@ -1,4 +1,4 @@
-"""A life of an array, step by step beside a NumPy array that lives the same life."""
+"""Any changes of an array, step by step beside a NumPy array."""
 
 import shutil
 import tempfile
@@ -157,7 +157,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
-def test_an_array_lives_as_numpys_does(place_name: str, kernel_name: str) -> None:
+def test_an_array_changes_as_numpys_does(place_name: str, kernel_name: str) -> None:
     machine = type("Life", (Life,), {"place_name": place_name, "kernel_name": kernel_name})
     run_state_machine_as_test(
         machine, settings=settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -1,4 +1,4 @@
-"""Lives of arrays and tables that Ingot and bcolz share: each goes on where the other stopped."""
+"""Ingot and bcolz change the same arrays and tables, each where the other stopped."""
 
 import shutil
 import tempfile
@@ -153,7 +153,7 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("kernel_name", [pytest.param("native", marks=needs_native), "python"])
-def test_a_life_that_two_libraries_share(kernel_name: str) -> None:
+def test_two_libraries_change_one_array(kernel_name: str) -> None:
     machine = type("Machine", (Life,), {"kernel_name": kernel_name})
     run_state_machine_as_test(
         machine, settings=settings(max_examples=40, stateful_step_count=12, deadline=None)

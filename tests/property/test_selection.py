@@ -357,7 +357,7 @@ def values(draw: st.DrawFn, shape: Shape) -> NDArray[np.int64]:
     return 1000 + numbered(tuple(lengths))
 
 
-def complaint_of_numpy(array: NDArray[Any], key: Any, value: NDArray[Any]) -> str | None:
+def error_of_numpy(array: NDArray[Any], key: Any, value: NDArray[Any]) -> str | None:
     """Assign; what NumPy says if it refuses to."""
     excess = value.shape[: max(0, value.ndim - np.ndim(array[key]))]
     # By accident NumPy drops any leading axes when there are no items, not only those of length 1.
@@ -386,7 +386,7 @@ def test_assigning_chunk_by_chunk(
     except (IndexError, OverflowError):
         return
     selection = parse(key, grid.shape)
-    complaint = complaint_of_numpy(expected, key, value)
+    complaint = error_of_numpy(expected, key, value)
     if complaint is not None:
         with pytest.raises(ValueError) as caught:
             selection.prepare(value)

@@ -1,4 +1,4 @@
-"""A life of a table, step by step beside a mapping of NumPy arrays that lives the same life."""
+"""Any changes of a table, step by step beside a mapping of NumPy arrays."""
 
 import contextlib
 import shutil
@@ -207,7 +207,7 @@ class Life(RuleBasedStateMachine):
             named = zip(self.data.items(), more, strict=True)
             self.data = {name: joined(each, new) for (name, each), new in named}
         old.flush()
-        # Nobody but us says that something has changed.
+        # Ingot alone reports that something has changed.
         self.table = ingot.open(self.place, "r+")
 
     @invariant()
@@ -245,7 +245,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
-def test_a_table_lives_as_a_mapping_of_arrays_does(place_name: str, kernel_name: str) -> None:
+def test_a_table_changes_as_a_mapping_of_arrays_does(place_name: str, kernel_name: str) -> None:
     machine = type("Life", (Life,), {"place_name": place_name, "kernel_name": kernel_name})
     run_state_machine_as_test(
         machine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None)

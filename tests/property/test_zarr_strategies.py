@@ -38,7 +38,7 @@ shapes = npst.array_shapes(max_dims=4, min_side=1, max_side=5)
 
 
 def is_safe(name: str) -> bool:
-    """Tell whether our stores take a name."""
+    """Return whether our stores take a name."""
     try:
         check_key(name)
     except UnsafeError:
@@ -159,7 +159,7 @@ def test_documents_that_zarr_draws_say_the_same_to_both(metadata: Any) -> None:
     assert ours.schema.attrs == (metadata.attributes or {})
     assert ours.schema.dimension_names == metadata.dimension_names
     native = metadata.data_type.to_native_dtype()
-    # As zarr itself reads it: not every document tells the sign of what is no number.
+    # As zarr itself reads it: not every document has the sign of what is no number.
     theirs_again = metadata_v3.ArrayV3Metadata.from_dict(json.loads(document.to_bytes()))
     assert_same(ours.schema.fill, np.asarray(theirs_again.fill_value, native)[()])
     canonical = v3_metadata.canonical(json.loads(document.to_bytes()))

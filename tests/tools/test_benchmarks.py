@@ -1,4 +1,4 @@
-"""The benchmarks run, tell the truth about what they ran, and judge by the bars."""
+"""The benchmarks run, report what they ran, and judge by the bars."""
 
 import doctest
 import gc
@@ -432,6 +432,7 @@ class TestCommand:
         assert stop.value.code == 2
         assert "no workload 'speed'" in capsys.readouterr().err
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", WORKLOADS)
     def test_workload_runs(self, name, tmp_path, capsys):
         report, document = tmp_path / "speed.json", tmp_path / "speed.md"

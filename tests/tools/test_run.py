@@ -222,7 +222,7 @@ class TestCommands:
         ("record", "built"),
         [({"native": True}, True), ({"native": False}, False), ([], False), (None, False)],
     )
-    def test_build_record_tells_whether_the_kernel_is_built(self, run, tmp_path, record, built):
+    def test_build_record_says_whether_the_kernel_is_built(self, run, tmp_path, record, built):
         if record is not None:
             write(tmp_path / "src/ingot/_build.json", json.dumps(record))
         assert run.is_built() is built
@@ -269,10 +269,8 @@ def toolchain(run, monkeypatch, tmp_path):
     return calls
 
 
-TWIN = (
-    "pytest -q -n 2 --dist worksteal tests/golden tests/contracts "
-    "INGOT_KERNEL=python INGOT_NATIVE=off"
-)
+PYTEST = "pytest -q -n 2 --dist worksteal"
+PYTHON = "INGOT_KERNEL=python INGOT_NATIVE=off"
 
 
 class TestJobs:
@@ -280,8 +278,8 @@ class TestJobs:
         assert run.main(["test"]) == 0
         assert steps == [
             "cargo test --quiet",
-            f".venv {TWIN}",
-            ".venv pytest -q -n 2 --dist worksteal",
+            f".venv {PYTEST} tests/golden tests/contracts {PYTHON}",
+            f".venv {PYTEST}",
         ]
 
     @pytest.mark.parametrize("how", ["variable", "argument"])
@@ -292,8 +290,16 @@ class TestJobs:
         assert steps == [
             "cargo test --quiet",
             "sanitized",
-            f".venv-python {TWIN}",
-            ".venv pytest -q -n 2 --dist worksteal",
+            f".venv-python {PYTEST} {PYTHON}",
+            f".venv {PYTEST}",
+        ]
+
+    def test_the_fast_tier_leaves_slow_tests_out(self, run, steps):
+        assert run.main(["test", "--fast"]) == 0
+        assert steps == [
+            "cargo test --quiet",
+            f".venv {PYTEST} -m not slow tests/golden tests/contracts {PYTHON}",
+            f".venv {PYTEST} -m not slow",
         ]
 
     def test_the_sanitizer_runs_where_the_toolchain_has_it(self, run, toolchain, tmp_path, capsys):

@@ -361,7 +361,7 @@ def test_settings_that_the_format_does_not_have(
     assert content(place) == {}
 
 
-def test_arrays_are_of_version_3_unless_told_otherwise(place: Place) -> None:
+def test_arrays_are_of_version_3_by_default(place: Place) -> None:
     array = ingot.array([1, 2, 3], place, chunks=2, dimension_names=["x"])
     assert array.format == ingot.open(place).format == "zarr3"
     document = json.loads(content(place)["zarr.json"])
@@ -441,7 +441,7 @@ def test_an_array_whose_data_does_not_fit_does_not_appear(
 # Over what is there -------------------------------------------------------------------------------
 
 
-def test_what_is_there_stays_unless_told(place: Place) -> None:
+def test_existing_data_stay_without_overwrite(place: Place) -> None:
     ingot.array([1, 2, 3], place, attrs={"a": 1}, format="zarr2")
     before = content(place)
     with pytest.raises(FileExistsError, match="zarr2 dataset"):
@@ -517,7 +517,7 @@ def test_what_cannot_be_read_cannot_be_replaced(place: Place) -> None:
     assert content(place) == {".zarray": b"{}", "0": b"mine"}
 
 
-def test_wishes_are_checked_before_the_old_array_is_touched(place: Place) -> None:
+def test_requests_are_checked_before_the_old_array_is_touched(place: Place) -> None:
     ingot.array([1, 2, 3], place, format="zarr2")
     before = content(place)
     for wrong in ({"fill": "x"}, {"codec": "nonsense"}, {"order": "K"}, {"attrs": {"a": object()}}):

@@ -1,4 +1,4 @@
-"""What people are told when something is wrong: the file, the field, the claim and the fact."""
+"""Messages name the file, the field, the claim and the fact."""
 
 import os
 import re

@@ -38,7 +38,7 @@ def make_layout(root: Path, **changes: Any) -> Layout:
 
 
 @pytest.mark.parametrize("kind", ["raw", "blosc", "zlib", "zstd", "lz4"])
-def test_staged_files_have_the_size_and_the_checksum_that_are_told(
+def test_staged_files_have_the_size_and_the_checksum_that_are_reported(
     tmp_path: Path, kind: str
 ) -> None:
     values = np.arange(120, dtype="<i4").reshape(SHAPE)

@@ -6,7 +6,7 @@ stored, changed and read.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from ingot.errors import IngotError
@@ -14,6 +14,7 @@ from ingot.stores.local.lock import LockState
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Store, is_staged
 from ingot.testing.disk import Disk, Image
+from ingot.testing.readers import Operation, RememberedReader, answer
 
 __all__ = ["Proof", "Scenario", "prove"]
 
@@ -78,6 +79,18 @@ def prove(
     return _Prover(scenario, most_faults, deep, contents).run(kills, skip)
 
 
+class _Remains:
+    """A disk that answers a reader; nobody writes to it."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def ask(self, operation: Operation) -> Hashable:
+        return None if operation[0] in ("pin", "release") else answer(self._disk, operation)
+
+
 class _Prover:
     def __init__(self, scenario: Scenario, most_faults: int, deep: bool, contents: int) -> None:
         self.scenario = scenario
@@ -85,6 +98,7 @@ class _Prover:
         self.contents = contents
         self.most_faults = most_faults
         self.proof = Proof()
+        self.reader = RememberedReader(lambda store: scenario.judge(store.view()))
         self.waiting: deque[tuple[Image, str]] = deque()
 
     def run(self, kills: bool, skip: int | None) -> Proof:
@@ -130,11 +144,20 @@ class _Prover:
         for image in disk.images(newest=newest, contents=self.contents):
             found = self.proof.states.get(image)
             if found is None:
-                found = self.read(LocalStore(Disk.of(image)), what)
+                found = self.judge(image, what)
                 self.proof.states[image] = found
                 self.waiting.append((image, what))
             if found not in allowed and not self.full:
                 self.fault(f"{what}: a reader sees {found}, not one of {sorted(allowed)}: {image}")
+
+    def judge(self, image: Image, what: str) -> int:
+        """Return what a reader takes a state for that a power cut left; -1 if for nothing."""
+        outcome, _ = self.reader.outcome(lambda: _Remains(Disk.of(image)))
+        if isinstance(outcome, int):
+            return outcome
+        if not self.full:
+            self.fault(f"{what}: {outcome}")
+        return -1
 
     def read(self, store: LocalStore, what: str) -> int:
         """Return the number that a reader judges a state to be; -1 when it fails."""

@@ -5,17 +5,16 @@ steps, and a reader is run against these states, later and later ones as the sch
 thread is needed, every schedule can be repeated, and ten thousand take seconds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from functools import partial
 
-from ingot.errors import IngotError
-from ingot.stores.local.files import FileSystem
 from ingot.stores.local.store import LocalStore
-from ingot.stores.store import Extent, Store
-from ingot.stores.versions import Version, read_state
+from ingot.stores.store import Store
+from ingot.stores.versions import read_state
 from ingot.testing.crashes import Scenario
 from ingot.testing.disk import Disk
+from ingot.testing.readers import Operation, RememberedReader, answer
 
 __all__ = ["Meeting", "schedules"]
 
@@ -36,21 +35,19 @@ def schedules(
     What the reader sees must have been the committed state at some moment while it read. Without
     `read`, the scenario judges by `read_state`.
     """
-    reader = read or (lambda store: read_state(store, scenario.judge))
+    reader = RememberedReader(read or (lambda store: read_state(store, scenario.judge)))
     moments = _record(scenario)
+    answers: dict[tuple[int, Operation], Hashable] = {}
     truths = [scenario.judge(LocalStore(moment).view()) for moment in moments]
     waiting: list[tuple[tuple[int, int], ...]] = [()]
     while waiting:
         chosen = waiting.pop()
-        replay = _Replay(moments, dict(chosen))
-        store = LocalStore(cast(FileSystem, replay))
+        outcome, replay = reader.outcome(partial(_Replay, moments, answers, dict(chosen)))
         fault = None
-        try:
-            found = reader(store)
-            if found not in truths[replay.first : replay.now + 1]:
-                fault = f"a reader sees {found}"
-        except (AssertionError, ValueError, IngotError, OSError) as error:
-            fault = f"a reader fails: {error!r}"
+        if isinstance(outcome, str):
+            fault = outcome
+        elif outcome not in truths[replay.first : replay.now + 1]:
+            fault = f"a reader sees {outcome}"
         yield Meeting(chosen, fault)
         if len(chosen) < switches:
             begin = chosen[-1][0] + 1 if chosen else 0
@@ -72,9 +69,11 @@ def _record(scenario: Scenario) -> list[Disk]:
 
 @dataclass(slots=True)
 class _Replay:
-    """The file system of a reader: before each operation the writer may have gone on."""
+    """The source of a reader: before each operation the writer may have gone on."""
 
     moments: Sequence[Disk]
+    answers: dict[tuple[int, Operation], Hashable]
+    """What the moments have answered so far: schedules ask the same again and again."""
     switches: dict[int, int]
     now: int = 0
     first: int = 0
@@ -82,44 +81,23 @@ class _Replay:
     room: list[int] = field(default_factory=list)
     """How many steps the writer could have done before each operation."""
 
-    path = "replay"
+    def ask(self, operation: Operation) -> Hashable:
+        if operation[0] == "release":
+            self.held = False
+            return None
+        self._go_on()
+        if operation[0] == "pin":
+            while self.moments[self.now].applying:
+                self.now += 1
+            self.held = True
+            return None
+        key = self.now, operation
+        if key not in self.answers:
+            self.answers[key] = answer(self.moments[self.now], operation)
+        return self.answers[key]
 
-    def open(self) -> "_Replay":
-        return self
-
-    def create(self, *, sync: bool) -> "_Replay":
-        raise AssertionError("a reader writes")
-
-    def transaction(self) -> str:
-        raise AssertionError("a reader writes")
-
-    def close(self) -> None:
-        return
-
-    def version(self, name: str) -> Version:
-        return self._moment().version(name)
-
-    def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
-        return self._moment().read(key, extents)
-
-    def size(self, key: str) -> int | None:
-        return self._moment().size(key)
-
-    def names(self, folder: str, *, follow: bool = True) -> list[str]:
-        return self._moment().names(folder)
-
-    def pin(self, name: str, wait: float) -> "_Replay":
-        self._moment()
-        while self.moments[self.now].applying:
-            self.now += 1
-        self.held = True
-        return self
-
-    def release(self) -> None:
-        self.held = False
-
-    def _moment(self) -> Disk:
-        """Advance the writer as the schedule says, and return the disk as it is then."""
+    def _go_on(self) -> None:
+        """Advance the writer as the schedule says."""
         last = len(self.moments) - 1
         if self.held:
             # A writer that needs the apply lock waits for this reader.
@@ -131,4 +109,3 @@ class _Replay:
         self.now += min(self.switches.get(number, 0), last - self.now)
         if not number:
             self.first = self.now
-        return self.moments[self.now]

@@ -43,7 +43,7 @@ def test_a_split_block_has_a_stream_per_byte_of_the_item() -> None:
     assert block.streams == (Stream(24, 128, 5), Stream(33, 128, 6))
 
 
-def test_only_the_blocks_asked_for_are_looked_at() -> None:
+def test_only_the_blocks_asked_for_are_parsed() -> None:
     header, chunk = chunk_of([-1, 28, 9999], stream(10))
     assert [block.index for block in locate(header, chunk, 1, 2)] == [1]
 

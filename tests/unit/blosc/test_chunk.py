@@ -273,7 +273,7 @@ def test_slices_count_whole_items_only(memcpyed: bool) -> None:
 
 @on_each_kernel
 def test_a_slice_reads_only_the_blocks_that_hold_it() -> None:
-    """A damaged block is noticed by who reads it and by nobody else."""
+    """A damaged block fails the calls that read it, and no others."""
     chunk = bytearray(blosc.compress(RAW, typesize=4, blocksize=4000))
     chunk[16 + 4 * 2 : 16 + 4 * 3] = b"\xff\xff\xff\xff"
     assert blosc.decompress_slice(chunk, 0, 2000) == RAW[:8000]

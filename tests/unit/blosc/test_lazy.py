@@ -122,7 +122,7 @@ def test_close_neighbours_are_fetched_at_once() -> None:
     assert chunk.read(Source(stored).read, 5000, 15_000) == noise[1] + noise[2]
 
 
-def test_special_values_need_no_second_look() -> None:
+def test_special_values_need_no_second_read() -> None:
     stored, _ = CHUNKS["a value"]
     chunk = LazyChunk.build(Source(stored).read)
     assert chunk.explain(0, 20_000) == ()

@@ -66,7 +66,7 @@ def test_bits_that_were_left_out_are_those_of_the_sign() -> None:
     ("padding", "packed"),
     [("none", "ff01"), ("first_byte", "07ff01"), ("last_byte", "ff0107")],
 )
-def test_padding_is_told(padding: Any, packed: str) -> None:
+def test_padding_is_stored(padding: Any, packed: str) -> None:
     stage, spec = PackedBits(padding), ChunkSpec((9,), np.dtype(bool))
     assert bytes(stage.encode(np.ones(9, bool))).hex() == packed
     assert stage.decode(bytes.fromhex(packed), spec).all()
@@ -100,7 +100,7 @@ def test_narrow_floats(name: str) -> None:
     np.testing.assert_array_equal(found.astype(float), numbers.astype(float))
 
 
-def test_many_items_are_taken_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_items_are_packed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "_SLAB_ITEMS", 8)
     numbers = np.arange(1000, dtype=np.uint16) % 4096
     stage = PackedBits(last_bit=11)
@@ -128,12 +128,12 @@ def test_bits_that_items_do_not_have(stage: PackedBits, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("padding", ["first_byte", "last_byte"])
-@pytest.mark.parametrize("told", [0, 1, 6, 8, 255])
-def test_padding_that_lies(padding: Any, told: int) -> None:
+@pytest.mark.parametrize("claimed", [0, 1, 6, 8, 255])
+def test_padding_that_lies(padding: Any, claimed: int) -> None:
     stage, spec = PackedBits(padding), ChunkSpec((9,), np.dtype(bool))
     packed = b"\xff\x01"
-    stored = bytes([told]) + packed if padding == "first_byte" else packed + bytes([told])
-    with pytest.raises(CorruptionError, match=f"packbits: {told} bits of padding, 7 are due"):
+    stored = bytes([claimed]) + packed if padding == "first_byte" else packed + bytes([claimed])
+    with pytest.raises(CorruptionError, match=f"packbits: {claimed} bits of padding, 7 are due"):
         CodecChain((), stage).decode(stored, spec)
 
 

@@ -220,7 +220,7 @@ def test_raw_chunks_of_another_size_are_corrupt(stored: bytes) -> None:
         CodecChain().decode(stored, INTS)
 
 
-def test_a_chunk_above_the_limit_is_refused_before_it_is_looked_at() -> None:
+def test_a_chunk_above_the_limit_is_refused_before_it_is_parsed() -> None:
     spec = ChunkSpec((2**40,), np.dtype("<i8"))
     with pytest.raises(LimitError, match="limit"):
         CodecChain().decode(b"x", spec)

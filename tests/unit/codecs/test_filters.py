@@ -240,7 +240,7 @@ def test_unknown_fields_are_refused(name: str) -> None:
         ([[0], -1], (2, 3, 4), (2, 12)),
         ([1, [0], 1, [1, 2], 1], (2, 3, 4), (1, 2, 1, 12, 1)),
         ([[]], (1, 1), (1,)),
-        # Axes of one item are in nobody's way.
+        # Axes of one item make no difference.
         ([[0], [2]], (2, 1, 3), (2, 3)),
         ([], (), ()),
         ([1, 1], (), (1, 1)),

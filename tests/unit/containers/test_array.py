@@ -378,7 +378,7 @@ def test_shrinking_removes_chunks(place: Place) -> None:
     assert sorted(content(place)) == [".zarray", "0.0", "1.0"]
 
 
-def test_what_others_left_does_not_come_back_to_life(place: Place) -> None:
+def test_stray_chunks_do_not_appear_when_an_array_grows(place: Place) -> None:
     """Other programs shrink an array without clearing edge chunks, or leave chunks behind."""
     data = numbered(7)
     ingot.array(data, place, chunks=3, format="zarr2")

@@ -246,7 +246,7 @@ def test_other_handles_see_changes(place: Place) -> None:
     root.flush()
 
 
-def test_a_closed_group_complains(place: Place) -> None:
+def test_a_closed_group_raises(place: Place) -> None:
     with sample(place) as root:
         member = root["a"]
     for use in (lambda: list(root), lambda: root.attrs["title"], root.flush):
@@ -733,7 +733,9 @@ SHAPES = [((4, 4), (4,)), ((2, 2, 2), (4,)), ((2, 2, 2), (3, 3)), ((4,), (4, 4))
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
-def test_empty_folders_are_in_nobodys_way(tmp_path: Path, shapes: Any, each_format: None) -> None:
+def test_empty_folders_do_not_prevent_creation(
+    tmp_path: Path, shapes: Any, each_format: None
+) -> None:
     old, new = shapes
     for number, create in enumerate((_delete_then_fill, _delete_then_read, _replace)):
         root = ingot.group(tmp_path / str(number), format=FORMAT)

@@ -1,4 +1,4 @@
-"""A handle is on the committed state, whoever commits, and stays on one when told so."""
+"""A handle is on the committed state, and stays on one state inside a snapshot."""
 
 import errno
 import os
@@ -223,7 +223,7 @@ def test_snapshots_of_several_threads_end_with_the_last(store: MemoryStore | Loc
     with handle.snapshot():
         leave.set()
         other.join(10)
-        # The first one has ended; nobody may write before this one does.
+        # The first one has ended; no writer may write before this one does.
         writer = threading.Thread(target=lambda: suppressed(lambda: put(store, a=b"2")))
         writer.start()
         writer.join(0.2)

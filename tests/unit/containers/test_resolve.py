@@ -45,7 +45,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def _strip(folder: Path) -> None:
-    """Make a dataset one that nobody wrote to: others have no lock file."""
+    """Remove the lock file, as in the datasets of other programs."""
     (folder / ".lock").unlink()
 
 
@@ -253,7 +253,7 @@ def test_folders_between_a_table_and_its_columns(
 
 
 @fast
-def test_formats_are_told_apart_by_their_order(place: Path) -> None:
+def test_formats_are_distinguished_by_their_order(place: Path) -> None:
     """Whatever else lies in a folder, the probe decides as the complete way does."""
     orders = [["zarr2", "bcolz"], ["bcolz", "zarr0"], ["zarr0", "zarr2"], ["bcolz", "zarr2"]]
     for number, (first, second) in enumerate(orders):

@@ -61,7 +61,7 @@ def fail_inside(table: ingot.Table) -> None:
         raise ZeroDivisionError
 
 
-def test_a_transaction_that_fails_when_it_is_decided_keeps_what_was_put_aside(
+def test_a_transaction_that_fails_to_commit_keeps_what_is_staged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ingot.table({"a": np.arange(10), "b": np.arange(10.0)}, tmp_path / "t", chunks=4)
@@ -140,7 +140,7 @@ def test_a_transaction_does_not_undo_what_others_did(place: Place) -> None:
     assert_holds(table, joined(data(), data(1)))
 
 
-def test_a_transaction_that_was_overtaken_is_told_so_at_once(place: Place) -> None:
+def test_a_transaction_overtaken_by_another_writer_fails_at_once(place: Place) -> None:
     table, other = make(place), ingot.open(place, "r+")
     calls: list[Callable[[], object]] = [
         lambda: table["i"][:],

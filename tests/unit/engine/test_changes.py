@@ -81,7 +81,7 @@ def test_what_an_earlier_array_left_is_not_merged_into_what_grows() -> None:
     assert store.read([Extent("1")]) == [b"\x01\0\0\0"]
 
 
-def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_what_does_not_fit_the_window_is_staged(tmp_path) -> None:  # type: ignore[no-untyped-def]
     store = LocalStore(tmp_path, writable=True)
     ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none", format="zarr2")
     small = engine(store, window_bytes=10)
@@ -95,7 +95,7 @@ def test_what_does_not_fit_the_window_is_put_aside(tmp_path) -> None:  # type: i
     assert small.read(parse(..., (40,))).tolist() == [n + 1 for n in range(10) for _ in range(4)]
 
 
-def test_a_failure_on_the_way_leaves_nothing_aside(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_on_the_way_leaves_nothing_staged(tmp_path) -> None:  # type: ignore[no-untyped-def]
     store = LocalStore(tmp_path, writable=True)
     ingot.create(store, shape=40, dtype="u1", chunks=4, codec="none", format="zarr2")
 
@@ -125,7 +125,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_shards_are_put_aside_one_by_one_and_each_once(tmp_path: Path, name: str) -> None:
+def test_shards_are_staged_one_by_one_and_each_once(tmp_path: Path, name: str) -> None:
     layout = {"chunks": (4, 1 << 10), "shards": (16, 1 << 12), "codec": "none", "format": "zarr3"}
     store = LocalStore(tmp_path, writable=True)
     expected = np.random.default_rng(4).integers(1, 255, (64, 1 << 13), dtype="u1")

@@ -30,34 +30,37 @@ def engine(spelling: str) -> Engine:
 
 def test_blocks_and_bytes_are_those_of_the_chunk() -> None:
     made = engine("blosc:lz4:5:shuffle:65536")
-    told = made.explain(parse((3, slice(0, 100)), (128, 2048)))
+    explanation = made.explain(parse((3, slice(0, 100)), (128, 2048)))
     (chunk,) = made.chunks.store.read(list(made.chunks.locate(np.array([[0, 0]]))))
     inspection = blosc.inspect(chunk)
     assert len(inspection.blocks) == 4
-    (cost,) = told.costs
+    (cost,) = explanation.costs
     assert (cost.key, cost.stored, cost.items) == ("0.0", len(chunk), 100)
     assert cost.blocks == (1, 4)
     assert cost.read == 16 + 4 * 4 + inspection.blocks[0].cbytes
-    assert told.to_dict()["costs"][0]["blocks"] == [1, 4]
-    assert "1 of 4 blocks" in str(told)
+    assert explanation.to_dict()["costs"][0]["blocks"] == [1, 4]
+    assert "1 of 4 blocks" in str(explanation)
 
 
 def test_absent_chunks_are_constant() -> None:
-    told = engine("zlib:1").explain(parse((slice(60, 70),), (128, 2048)))
-    assert (told.chunks, told.constants, told.files) == (4, 2, 2)
-    assert told.read == sum(cost.stored for cost in told.costs)
-    assert "constant" in str(told)
+    explanation = engine("zlib:1").explain(parse((slice(60, 70),), (128, 2048)))
+    assert (explanation.chunks, explanation.constants, explanation.files) == (4, 2, 2)
+    assert explanation.read == sum(cost.stored for cost in explanation.costs)
+    assert "constant" in str(explanation)
 
 
 def test_nothing_costs_nothing() -> None:
-    told = engine("zlib:1").explain(parse((slice(3, 3),), (128, 2048)))
-    assert (told.chunks, told.read, told.costs) == (0, 0, ())
-    assert str(told).startswith("0 bytes")
+    explanation = engine("zlib:1").explain(parse((slice(3, 3),), (128, 2048)))
+    assert (explanation.chunks, explanation.read, explanation.costs) == (0, 0, ())
+    assert str(explanation).startswith("0 bytes")
 
 
 def test_index_arrays_are_explained_by_chunk() -> None:
-    told = engine("zlib:1").explain(parse(([0, 127, 1], [0, 2047, 1]), (128, 2048)))
-    assert sorted((cost.coords, cost.items) for cost in told.costs) == [((0, 0), 2), ((1, 1), 1)]
+    explanation = engine("zlib:1").explain(parse(([0, 127, 1], [0, 2047, 1]), (128, 2048)))
+    assert sorted((cost.coords, cost.items) for cost in explanation.costs) == [
+        ((0, 0), 2),
+        ((1, 1), 1),
+    ]
 
 
 @pytest.mark.parametrize("place", [4, 8, 16, 28])

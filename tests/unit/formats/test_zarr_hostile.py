@@ -257,7 +257,7 @@ def test_arrays_larger_than_memory_open(layout: str, tmp_path: Path) -> None:
 
 @on_each_kernel
 @in_each_layout
-def test_chunks_larger_than_the_limit_are_not_looked_at(
+def test_chunks_larger_than_the_limit_are_not_read(
     kernel_name: str, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_kernel(kernel_name, monkeypatch)

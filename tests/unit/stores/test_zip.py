@@ -133,7 +133,7 @@ def test_large_archives_use_wide_fields(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_members_beyond_32_bits(path: Path) -> None:
-    # A sparse file: nobody has to write 5 GB for this.
+    # A sparse file: 5 GB need not be written for this.
     size = 5 * 2**30
     small = Member("last", 3, 3, zlib.crc32(b"end"))
     large = Member("large", size, size, 0)
@@ -272,7 +272,7 @@ def entry(name: bytes = b"a", **changes: Any) -> tuple[bytes, dict[str, Any]]:
 
 
 def built(*entries: tuple[bytes, dict[str, Any]], gap: int = 0, count: int | None = None) -> bytes:
-    """Return an archive whose members say what they are told to say."""
+    """Return an archive whose members have the given headers."""
     data, directory = bytearray(), bytearray()
     for name, changes in entries:
         value = changes.get("data", b"12345")

@@ -47,16 +47,16 @@ from tests.storage import Place, content, put, store_at
 
 def test_the_contracts_are_kept() -> None:
     store = MemoryStore()
-    node, _ = create_array(store, design(wish(3)))
+    node, _ = create_array(store, design(requested(3)))
     assert isinstance(BcolzFormat(), Format)
     assert isinstance(BcolzFormat(), TableFormat)
     assert isinstance(node.chunks, ChunkMap)
     assert isinstance(node.chunks, ZoneMapped)
-    table, _ = BcolzFormat().create_table(store, {"a": design(wish(3))}, {})
+    table, _ = BcolzFormat().create_table(store, {"a": design(requested(3))}, {})
     assert isinstance(table.table, TableMap)
 
 
-def wish(rows: int, dtype: Any = "<i4", **settings: Any) -> Request:
+def requested(rows: int, dtype: Any = "<i4", **settings: Any) -> Request:
     shape = rows if isinstance(rows, tuple) else (rows,)
     settings.setdefault("chunks", (4, *shape[1:]))
     return Request(shape, np.dtype(dtype), np.zeros((), dtype)[()], **settings)
@@ -344,7 +344,7 @@ def test_stray_rows_do_not_come_back(place: Place) -> None:
     np.testing.assert_array_equal(ingot.open(place)[...], [1, 2, 3, 4, 5, 0, 0, 0, 0, 0])
 
 
-def test_costs_are_told_by_blocks(tmp_path: Path, kernel: str) -> None:
+def test_costs_are_explained_by_blocks(tmp_path: Path, kernel: str) -> None:
     data = np.random.default_rng(0).integers(0, 1000, 40_000)
     array = ingot.array(
         data, tmp_path / "a", format="bcolz", chunks=20_000, codec="blosc:lz4:5:shuffle:16384"
@@ -389,7 +389,7 @@ def names_in(store: Store) -> dict[str, Any]:
 
 
 def test_tables_have_columns_in_their_order(place: Place) -> None:
-    table = filled(place, {"b": design(wish(3)), "a": design(wish(3, "<f8"))})
+    table = filled(place, {"b": design(requested(3)), "a": design(requested(3, "<f8"))})
     assert table.names == ("b", "a")
     assert dict(table.attrs) == {"of": "columns"}
     assert names_in(store_at(place)) == {"names": ["b", "a"]}
@@ -399,8 +399,8 @@ def test_tables_have_columns_in_their_order(place: Place) -> None:
 
 
 def test_nested_columns(place: Place) -> None:
-    inner = {"x": design(wish(3)), "deep": {"y": design(wish(3, "S3"))}}
-    table = filled(place, {"a": design(wish(3)), "n": inner})
+    inner = {"x": design(requested(3)), "deep": {"y": design(requested(3, "S3"))}}
+    table = filled(place, {"a": design(requested(3)), "n": inner})
     assert names_in(store_at(place)) == {"names": ["a"], "x_names": ["a", "n"]}
     nested = table.columns["n"]
     assert isinstance(nested, TableNode)
@@ -411,9 +411,9 @@ def test_nested_columns(place: Place) -> None:
 
 
 def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
-    table = filled(place, {"a": design(wish(3)), "b": design(wish(3))})
+    table = filled(place, {"a": design(requested(3)), "b": design(requested(3))})
     store = store_at(place)
-    added, column, commit = table.added("c", design(wish(3)), 1)
+    added, column, commit = table.added("c", design(requested(3)), 1)
     assert added.names == ("a", "c", "b")
     assert isinstance(column, ArrayNode)
     edits = _counted(column.chunks, 3)  # type: ignore[arg-type]
@@ -433,10 +433,10 @@ def test_columns_are_added_dropped_and_renamed(place: Place) -> None:
 
 
 def test_a_column_under_the_name_of_what_was_left_there(place: Place) -> None:
-    table = filled(place, {"a": design(wish(3))})
+    table = filled(place, {"a": design(requested(3))})
     put(place, {"old/data/__9.blp": b"stray", "old/meta/sizes": b"{}"})
     store = store_at(place)
-    _, column, commit = table.added("old", design(wish(3)))
+    _, column, commit = table.added("old", design(requested(3)))
     edits = _counted(column.chunks, 3)  # type: ignore[union-attr, arg-type]
     store.apply(Commit((*commit.prepare, *edits), commit.publish))
     assert "old/data/__9.blp" not in content(place)
@@ -444,8 +444,8 @@ def test_a_column_under_the_name_of_what_was_left_there(place: Place) -> None:
 
 
 def test_names_that_cannot_be_given() -> None:
-    table = filled(MemoryStore(), {"a": design(wish(3))})
-    schema = design(wish(3))
+    table = filled(MemoryStore(), {"a": design(requested(3))})
+    schema = design(requested(3))
     for name in ("a", "__attrs__", ".lock", ".g-1-x", "a.b"):
         with pytest.raises(ValueError, match=r"already|cannot be"):
             table.added(name, schema)
@@ -453,7 +453,7 @@ def test_names_that_cannot_be_given() -> None:
         with pytest.raises(UnsafeError):
             table.added(name, schema)
     with pytest.raises(ValueError, match="has 4 rows"):
-        table.added("b", design(wish(4)))
+        table.added("b", design(requested(4)))
     with pytest.raises(NotFoundError):
         table.dropped("b")
     with pytest.raises(NotFoundError):
@@ -461,7 +461,7 @@ def test_names_that_cannot_be_given() -> None:
 
 
 def test_a_commit_of_many_columns_ends_with_the_length_of_the_first() -> None:
-    table = filled(MemoryStore(), {name: design(wish(3)) for name in ("a", "b", "c")})
+    table = filled(MemoryStore(), {name: design(requested(3)) for name in ("a", "b", "c")})
     commits = {name: table.columns[name].chunks.resized((5,))[1] for name in ("b", "a", "c")}  # type: ignore[union-attr]
     joined = table.joined(commits)
     assert [edit.key for edit in joined.publish] == [f"{n}/meta/sizes" for n in ("c", "b", "a")]
@@ -481,7 +481,7 @@ def moved(files: dict[str, bytes], **folders: str) -> dict[str, bytes]:
 def test_columns_below_data(place: Place) -> None:
     """As the description of bcolz 1.x draws tables, with and without a list of names."""
     source = MemoryStore()
-    filled(source, {"z": design(wish(3)), "y": design(wish(3))})
+    filled(source, {"z": design(requested(3)), "y": design(requested(3))})
     files = moved(content(source), z="data/z", y="data/y")
     put(place, files)
     assert open_table(store_at(place)).names == ("z", "y")
@@ -489,7 +489,10 @@ def test_columns_below_data(place: Place) -> None:
 
 def test_columns_below_data_without_names(place: Place) -> None:
     source = MemoryStore()
-    filled(source, {"z": design(wish(3)), "y": design(wish(3)), "n": {"s": design(wish(3))}})
+    filled(
+        source,
+        {"z": design(requested(3)), "y": design(requested(3)), "n": {"s": design(requested(3))}},
+    )
     files = moved(content(source), z="data/z", y="data/y", n="data/n")
     put(place, {key: data for key, data in files.items() if "__rootdirs__" not in key})
     node = BcolzFormat().open(store_at(place))
@@ -504,9 +507,9 @@ def test_columns_below_data_without_names(place: Place) -> None:
 
 def test_columns_where_old_versions_say_that_they_are(place: Place) -> None:
     source = MemoryStore()
-    filled(source, {"a": design(wish(3))})
+    filled(source, {"a": design(requested(3))})
     files = moved(content(source), a="col_a")
-    rootdirs = {"names": ["a"], "dirs": {"a": "/home/somebody/table/col_a"}}
+    rootdirs = {"names": ["a"], "dirs": {"a": "/home/user/table/col_a"}}
     put(place, files | {"__rootdirs__": json.dumps(rootdirs).encode()})
     table = open_table(store_at(place))
     assert table.columns["a"].chunks.path == "col_a"  # type: ignore[union-attr]
@@ -517,7 +520,7 @@ def test_columns_where_old_versions_say_that_they_are(place: Place) -> None:
 
 
 def test_strange_files_are_ignored(place: Place) -> None:
-    filled(place, {"a": design(wish(3))})
+    filled(place, {"a": design(requested(3))})
     put(place, {"._a": b"x", "a/._meta": b"x", "a/data/.___0.blp": b"x", "a.factor/x": b"y"})
     assert open_table(store_at(place)).names == ("a",)
 
@@ -526,7 +529,7 @@ def test_a_column_by_itself_has_the_journal_and_the_lock_of_its_table(
     tmp_path: Path, kernel: str
 ) -> None:
     folder = tmp_path / "table"
-    filled(folder, {"a": design(wish(9)), "n": {"x": design(wish(9))}}, rows=9)
+    filled(folder, {"a": design(requested(9)), "n": {"x": design(requested(9))}}, rows=9)
     (folder / ".lock").unlink(missing_ok=True)
     column = ingot.open(folder / "n" / "x", "r+")
     column[2:7] = 50
@@ -545,10 +548,10 @@ def test_a_column_by_itself_has_the_journal_and_the_lock_of_its_table(
 def laid_out(layout: str, folder: Path) -> dict[str, Path]:
     """Make a table of nine rows as an older layout has it; return the folders of its columns."""
     source = MemoryStore()
-    filled(source, {"a": design(wish(9)), "n": {"x": design(wish(9))}}, rows=9)
+    filled(source, {"a": design(requested(9)), "n": {"x": design(requested(9))}}, rows=9)
     files = content(source)
     if layout == "dirs":
-        rootdirs = {"names": ["a", "n"], "dirs": {"a": "/home/somebody/table/col_a"}}
+        rootdirs = {"names": ["a", "n"], "dirs": {"a": "/home/user/table/col_a"}}
         put(folder, moved(files, a="col_a") | {"__rootdirs__": json.dumps(rootdirs).encode()})
         return {"a": folder / "col_a", "n.x": folder / "n" / "x"}
     files = moved(files, a="data/a", n="data/n")
@@ -597,7 +600,7 @@ def test_columns_of_older_layouts_have_the_journal_of_their_table(
 
 
 def test_arrays_in_a_folder_called_data_are_on_their_own(tmp_path: Path, kernel: str) -> None:
-    """They look like the columns of a table, and are none unless somebody used them so."""
+    """They look like the columns of a table, and are none unless a table names them."""
     for name in "ab":
         ingot.array(np.arange(9), tmp_path / "data" / name, format="bcolz")
     array = ingot.open(tmp_path / "data" / "a", "r+")
@@ -610,8 +613,8 @@ def test_a_table_below_another_that_does_not_name_it_is_on_its_own(
     tmp_path: Path, kernel: str
 ) -> None:
     outer, inner = tmp_path / "outer", tmp_path / "outer" / "left"
-    filled(outer, {"a": design(wish(9))}, rows=9)
-    filled(inner, {"b": design(wish(3))}, rows=3)
+    filled(outer, {"a": design(requested(9))}, rows=9)
+    filled(inner, {"b": design(requested(3))}, rows=3)
     (inner / ".lock").unlink()
     ingot.open(inner / "b", "r+")[0] = 5
     assert (inner / ".lock").exists()
@@ -619,7 +622,7 @@ def test_a_table_below_another_that_does_not_name_it_is_on_its_own(
 
 def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel: str) -> None:
     folder = tmp_path / "table"
-    filled(folder, {"a": design(wish(9)), "b": design(wish(9))}, rows=9)
+    filled(folder, {"a": design(requested(9)), "b": design(requested(9))}, rows=9)
     store = LocalStore(folder, writable=True)
     engine = Engine(open_array(store, "a"), Options())
     commit = engine.assign(parse(slice(2, 7), (9,)), 50)
@@ -657,7 +660,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int, str]]:
 @pytest.mark.parametrize("journal", [False, True])
 def test_mode_r_changes_nothing(tmp_path: Path, kernel: str, journal: bool) -> None:
     folder = tmp_path / "table"
-    filled(folder, {"a": design(wish(9)), "b": design(wish(9, "S3"))}, rows=9)
+    filled(folder, {"a": design(requested(9)), "b": design(requested(9, "S3"))}, rows=9)
     if journal:
         os.link(folder / "a/data/__0.blp", folder / "a/data/.g-1-__0.blp")
     before = tree(folder)
@@ -696,7 +699,11 @@ LEFT: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("left", LEFT)
 def test_mode_r_changes_nothing_of_a_table(tmp_path: Path, kernel: str, left: str) -> None:
     folder = tmp_path / "table"
-    schema = {"a": design(wish(9)), "b": design(wish(9, "S3")), "n": {"x": design(wish(9))}}
+    schema = {
+        "a": design(requested(9)),
+        "b": design(requested(9, "S3")),
+        "n": {"x": design(requested(9))},
+    }
     filled(folder, schema, rows=9)
     LEFT[left](folder)
     before = tree(folder)

@@ -315,7 +315,7 @@ class TestHostile:
         outer = IndexForm((1, 1), INDEX, "start")
         entries = np.full((4, 2), 2**64 - 1, np.uint64)
         entries[0] = 0, 5
-        # The bytes are there, but they belong to nobody's inner shard.
+        # The bytes are there, but they belong to no inner shard.
         body = inner.pack(entries)
         shard = build_shard(outer, {0: body})
         assert shard is not None

@@ -110,7 +110,7 @@ class TestDocuments:
         shuffled = [named("numcodecs.delta", dtype="<i4"), named("bytes", endian="big")]
         assert parsed(codecs=shuffled).schema.dtype == np.dtype("=i4")
 
-    def test_the_order_of_axes_is_told(self) -> None:
+    def test_the_order_of_axes_is_stored(self) -> None:
         assert parsed(codecs=[named("transpose", order=[1, 0]), LITTLE]).schema.order == "F"
         assert parsed(codecs=[named("transpose", order=[0, 1]), LITTLE]).schema.order == "C"
         assert parsed(codecs=["bytes"], data_type="int8").schema.order == "C"
@@ -224,7 +224,7 @@ def test_a_field_that_must_be_there_is_missed(key: str) -> None:
         v3_metadata.parse(json.dumps(values).encode())
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     with pytest.raises(UnsupportedError, match=r"shape.*float31.*hexagons"):
         parsed(shape=[-1], data_type="float31", chunk_key_encoding="hexagons")
 

@@ -89,7 +89,7 @@ def test_two_entries_about_one_key_are_corrupt() -> None:
 def store(tmp_path: Path) -> LocalStore:
     store = LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("f/a", b"old"), Put("b", b"0123"), Put("c", b"gone soon"))))
-    (tmp_path / ".lock").write_bytes(b"")  # As after a power cut: nobody knows what was.
+    (tmp_path / ".lock").write_bytes(b"")  # As after a power cut: the state is unknown.
     return store
 
 

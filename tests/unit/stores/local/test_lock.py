@@ -1,4 +1,4 @@
-"""Writers take turns, readers notice, and nobody waits for the dead."""
+"""One writer at a time, readers notice each commit, and killed processes hold no lock."""
 
 import os
 import subprocess
@@ -69,11 +69,11 @@ def test_another_run_of_the_system_leaves_nothing_certain(
     turn.release()
 
 
-def test_a_lock_file_of_somebody_else_is_refused(folder: int, tmp_path: Path) -> None:
-    (tmp_path / ".lock").write_bytes(b"12345 somebody")
+def test_a_foreign_lock_file_is_refused(folder: int, tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_bytes(b"12345 foreign")
     with pytest.raises(FormatError, match="not made by Ingot"):
         _acquire(folder)
-    assert (tmp_path / ".lock").read_bytes() == b"12345 somebody"
+    assert (tmp_path / ".lock").read_bytes() == b"12345 foreign"
     assert lock.version(f"{tmp_path}/.lock") is None
     (tmp_path / ".lock").unlink()
     (tmp_path / "target").write_bytes(b"")
@@ -142,7 +142,7 @@ def test_a_writer_waits_for_another(tmp_path: Path, folder: int) -> None:
     assert 0.05 < time.monotonic() - began < 4
 
 
-def test_the_dead_hold_no_lock(tmp_path: Path, folder: int) -> None:
+def test_a_killed_process_holds_no_lock(tmp_path: Path, folder: int) -> None:
     program = (
         "import os, sys\n"
         "from ingot.stores.local import lock\n"
@@ -223,7 +223,7 @@ def test_a_commit_that_cannot_be_built_leaves_the_store_clean(
     assert store.read([Extent("a")]) == [b"1"]
 
 
-def test_what_was_put_aside_stays_as_long_as_its_owner_lives(tmp_path: Path) -> None:
+def test_staged_files_stay_as_long_as_their_owner_runs(tmp_path: Path) -> None:
     store, owner = LocalStore(tmp_path, writable=True), LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("f/a", b"a"),)))
     owner.stage("f/a", b"b")
@@ -235,7 +235,7 @@ def test_what_was_put_aside_stays_as_long_as_its_owner_lives(tmp_path: Path) -> 
     assert list(store.names("f", hidden=True)) == ["a"]
 
 
-def test_a_staged_name_that_nobody_told_of_is_removed_when_asked(tmp_path: Path) -> None:
+def test_a_staged_name_without_an_owner_is_removed_when_asked(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("f/a", b"c"),)))
     (tmp_path / "f/.g-0123456789abcdef-a").write_bytes(b"b")

@@ -311,7 +311,7 @@ def _writes_new(file: int, data: bytes, at: int) -> bool:
     return bytes(data) == b"new"
 
 
-def test_a_full_disk_leaves_the_old_values_and_no_litter(
+def test_a_full_disk_leaves_the_old_values_and_nothing_staged(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.apply(_put(b=b"old", c=b"old"))
@@ -659,7 +659,7 @@ def test_a_folder_in_the_way_is_noticed_before_anything_is_decided(tmp_path: Pat
     assert list(store.names(hidden=True)) == ["full/", "link", "x"]
 
 
-# What was put aside
+# Staged files
 
 
 def _asides(store: LocalStore, folder: Path) -> tuple[Commit, list[str]]:
@@ -670,7 +670,7 @@ def _asides(store: LocalStore, folder: Path) -> tuple[Commit, list[str]]:
     return Commit(publish=moves), before
 
 
-def test_a_commit_that_fails_removes_what_was_put_aside_for_it(
+def test_a_commit_that_fails_removes_what_is_staged_for_it(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, before = _asides(store, tmp_path)

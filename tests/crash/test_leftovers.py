@@ -1,4 +1,4 @@
-"""The next writer sweeps what somebody put aside who was killed, and nothing of the living."""
+"""The next writer sweeps what killed processes have staged, and nothing of running ones."""
 
 import os
 import signal
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 class Child:
-    """A process that acts once, says so, and acts again when it is told to."""
+    """A process that acts once, reports it, and acts again on request."""
 
     def __init__(self, act: Callable[[], Callable[[], None]]) -> None:
         said, self._done = os.pipe()
-        told, self._tell = os.pipe()
+        request, self._tell = os.pipe()
         self.process = os.fork()
         if self.process == 0:
             status = 1
@@ -32,13 +32,13 @@ class Child:
                 os.close(self._tell)
                 following = act()
                 os.write(self._done, b"1")
-                if os.read(told, 1):
+                if os.read(request, 1):
                     following()
                     status = 0
             finally:
                 os._exit(status)
         os.close(self._done)
-        os.close(told)
+        os.close(request)
         assert os.read(said, 1) == b"1"
         os.close(said)
 
@@ -56,7 +56,7 @@ class Child:
 
 
 def _stager(folder: Path, key: str) -> Child:
-    """Return a process that has put a value aside, and commits it when it is told to."""
+    """Return a process that has staged a value, and commits it on request."""
 
     def act() -> Callable[[], None]:
         store = LocalStore(folder, writable=True)
@@ -78,7 +78,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 @pytest.mark.parametrize("durability", ["full", "process"])
-def test_the_next_writer_sweeps_what_a_killed_one_put_aside(
+def test_the_next_writer_sweeps_what_a_killed_one_has_staged(
     store: LocalStore, tmp_path: Path, durability: Durability
 ) -> None:
     _stager(tmp_path, "x/y/b").kill()
@@ -94,9 +94,7 @@ def test_also_where_there_was_no_writer_before(tmp_path: Path) -> None:
     assert _staged(tmp_path) == []
 
 
-def test_a_writer_that_put_values_aside_itself_sweeps_all_others(
-    store: LocalStore, tmp_path: Path
-) -> None:
+def test_a_writer_with_staged_values_sweeps_all_others(store: LocalStore, tmp_path: Path) -> None:
     _stager(tmp_path, "x/b").kill()
     move = store.stage("x/c", b"1")
     assert len(_staged(tmp_path)) == 2
@@ -120,7 +118,7 @@ def test_chunks_that_a_killed_process_encoded_are_swept(tmp_path: Path) -> None:
     np.testing.assert_array_equal(array[:40], values)
 
 
-def test_what_the_living_put_aside_stays(store: LocalStore, tmp_path: Path) -> None:
+def test_staged_files_of_a_running_process_stay(store: LocalStore, tmp_path: Path) -> None:
     living = _stager(tmp_path, "x/b")
     _stager(tmp_path, "x/c").kill()
     store.apply(Commit(publish=(Put("a", b"1"),)))
@@ -130,7 +128,7 @@ def test_what_the_living_put_aside_stays(store: LocalStore, tmp_path: Path) -> N
     assert _staged(tmp_path) == []
 
 
-def test_nor_does_the_death_of_a_writer_in_its_turn_cost_the_living_anything(
+def test_a_writer_that_dies_with_the_lock_costs_running_processes_nothing(
     store: LocalStore, tmp_path: Path
 ) -> None:
     def act() -> Callable[[], None]:
@@ -163,7 +161,7 @@ def test_what_is_discarded_is_announced_no_more(store: LocalStore, tmp_path: Pat
     assert _staged(tmp_path) == []
 
 
-def test_nobody_looks_for_litter_where_nobody_died(
+def test_leftovers_are_searched_only_after_a_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     array = ingot.array(np.arange(40, dtype="i4"), tmp_path / "a.zarr", chunks=4)
@@ -185,7 +183,7 @@ def _no_listing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_threads_of_one_store_keep_what_each_put_aside(store: LocalStore, tmp_path: Path) -> None:
+def test_threads_of_one_store_keep_what_each_has_staged(store: LocalStore, tmp_path: Path) -> None:
     first, second = store.stage("b", b"1"), store.stage("c", b"2")
     _stager(tmp_path, "d").kill()
     store.apply(Commit(publish=(first,)))

@@ -28,13 +28,13 @@ def test_a_reader_sees_one_committed_state(name: str) -> None:
     assert [meeting for meeting in meetings if meeting.fault] == []
 
 
-def test_a_reader_that_meets_many_writers_sees_one_state_too() -> None:
+def test_a_reader_beside_many_writers_sees_one_state() -> None:
     meetings = list(schedules(SCENARIOS["append, then trim"], switches=1))
     assert [meeting for meeting in meetings if meeting.fault] == []
 
 
 @pytest.mark.parametrize("name", ["two keys", "append, then trim", "array: chunks, then one"])
-def test_reading_without_a_second_look_is_noticed(name: str) -> None:
+def test_reading_without_checking_the_version_again_is_noticed(name: str) -> None:
     def read(store: LocalStore) -> int:
         return SCENARIOS[name].judge(store.view())
 
@@ -42,7 +42,9 @@ def test_reading_without_a_second_look_is_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["two keys", "append, then trim"])
-def test_a_writer_that_does_not_tell_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_keeps_the_version_is_noticed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def silent(disk: Disk, what: str) -> bool:
         disk.steps.append(what)
         return what not in ("switch", "bump")
