@@ -4,9 +4,12 @@ Both are source text, so that a reproduction can make them again without this pa
 joins by being listed in `ingot.formats()`, a store by a row of `STORES`.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 import ingot
 
@@ -95,7 +98,20 @@ def samples(*holds: str) -> Iterator[Sample]:
             if holds and kind not in holds:
                 continue
             for title, source in MAKERS.get(kind, ()):
-                yield Sample(name, kind, title, "h = " + source.format(format=name))
+                sample = Sample(name, kind, title, "h = " + source.format(format=name))
+                if is_held(sample):
+                    yield sample
+
+
+@functools.cache
+def is_held(sample: Sample) -> bool:
+    """Return whether the format holds the sample; bcolz, for instance, holds no scalars."""
+    space = {"ingot": ingot, "np": np, "place": ingot.stores.MemoryStore()}
+    try:
+        exec(sample.source, space)
+    except ingot.errors.UnsupportedError:
+        return False
+    return True
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -9,9 +9,9 @@ import inspect
 import itertools
 import json
 import os
-from random import Random
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,8 @@ def prelude(*functions: Any) -> str:
 
 DTYPES = (
     "<i4", ">i8", "|u1", "<u2", "|b1", "<f2", "<f4", ">f8", "<c8", ">c16", "|S5", "<U3", "<M8[s]",
-    "<m8[ms]", "|V3", "<i8", "<f8", [("a", "<i4"), ("b", "|S3")], [("x", ">f4"), ("y", "<u2", (2,))],
+    "<m8[ms]", "|V3", "<i8", "<f8", [("a", "<i4"), ("b", "|S3")],
+    [("x", ">f4"), ("y", "<u2", (2,))],
 )  # fmt: skip
 """Types of items, as NumPy spells them."""
 
@@ -429,7 +430,7 @@ class Program:
             value = self.value((), self._spelled(model[name].dtype))
             return Step(f"h[{name!r}][...] = {value}", f"m[{name!r}][...] = {value}")
         if choice < 0.6 and model:
-            top = rng.choice([name for name in model]).split("/")[0]
+            top = rng.choice(list(model)).split("/")[0]
             gone = f"m = {{n: v for n, v in m.items() if n.split('/')[0] != {top!r}}}"
             return Step(f"del h[{top!r}]", gone)
         if choice < 0.65:
