@@ -1,7 +1,7 @@
 """The attack `claims`: metadata that claims the absurd, read with 1 GiB of memory.
 
 No claim may end the process, take more than ten seconds, or raise anything but an `IngotError` or
-an `OSError`. A result that does not fit into memory may be a `MemoryError`, for the caller asked for
+an `OSError`. A result that does not fit into memory may be a `MemoryError`: the caller asked for
 it.
 """
 

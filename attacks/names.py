@@ -21,15 +21,15 @@ __all__ = ["names"]
 NAMES = (
     ".commit", ".lock", ".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", ".g-x-y",
     ".g-0123456789abcdef-zarr.json", ".g-", "meta", "data", "attrs", "sizes", "storage",
-    "__attrs__", "__rootdirs__", "__zmeta__", "__zdata__", "c", "0", "0.0", "c/0", "x/.commit", "x/.zarray",
-    "x/zarr.json", ".commit/x", ".lock/x", ".g-x-y/z", "__0.blp", "..", ".", "...", "a..", "../x",
-    "x/..", "x/../y", "/x", "x/", "/", "", "x//y", "a.", "a ", " a", " ", "a\\b", "C:", "C:\\x",
-    "a:b", "CON", "con", "NUL", "nul.txt", "COM1", "aux", "a\0b", "\n", "a\nb", "\x7f", "\x1b[31m",
-    "é", "e\u0301", "ß", "İ", "日本語", "\U0001f600", "\u202e", "\ufeff", "\ud800",
-    "a" * 255, "a" * 256, "é" * 128, "a" * 5000, "/".join("abcdefgh"), "/".join("a" * 90),
-    "-", "--help", "*", "?", "<", "|", "~", "$HOME", "%00",
-    "a=b", "'", '"', "`", "[0]", "{}", "x[0]", "index", "names", "True", "None", "1", "-1", "1e5",
-    "and", "a.b", "a.b.c", ".hidden", ".nfs0001", ".zarr", "x.zip", "__pycache__", "Z", "z",
+    "__attrs__", "__rootdirs__", "__zmeta__", "__zdata__", "c", "0", "0.0", "c/0", "x/.commit",
+    "x/.zarray", "x/zarr.json", ".commit/x", ".lock/x", ".g-x-y/z", "__0.blp", "..", ".", "...",
+    "a..", "../x", "x/..", "x/../y", "/x", "x/", "/", "", "x//y", "a.", "a ", " a", " ", "a\\b",
+    "C:", "C:\\x", "a:b", "CON", "con", "NUL", "nul.txt", "COM1", "aux", "a\x00b", "\n", "a\nb",
+    "\x7f", "\x1b[31m", "é", "e\u0301", "ß", "\u0130", "日本語", "\U0001f600", "\u202e", "\ufeff",
+    "\ud800", "a" * 255, "a" * 256, "é" * 128, "a" * 5000, "a/b/c/d/e/f/g/h", "/".join("a" * 90),
+    "-", "--help", "*", "?", "<", "|", "~", "$HOME", "%00", "a=b", "'", "\"", "`", "[0]", "{}",
+    "x[0]", "index", "names", "True", "None", "1", "-1", "1e5", "and", "a.b", "a.b.c", ".hidden",
+    ".nfs0001", ".zarr", "x.zip", "__pycache__", "Z", "z",
 )  # fmt: skip
 
 USES = {
