@@ -35,7 +35,7 @@ FLIPPED = (6, 40)
 """The shape of the array whose bits are flipped, in chunks of two rows."""
 BLOCK = 10
 """Rows of one append."""
-APPENDS = 40
+APPENDS = 150
 """How often each of two processes appends."""
 
 
@@ -347,13 +347,16 @@ def appended(library: Library, folder: Path) -> Counter[str]:
     place = str(folder / "appended")
     in_child(lambda: library.make(place, np.zeros(0, "i8"), 64))
     children = []
+    wait, start = os.pipe()
     for number in (1, 2):
         receive, send = os.pipe()
         child = os.fork()
         if not child:
             silence()
             done = 0
-            array = None
+            array = library.open(place)
+            # Both begin at the same time.
+            os.read(wait, 1)
             for count in range(APPENDS):
                 rows = np.full(BLOCK, number * 1000 + count, "i8")
                 try:
@@ -368,6 +371,8 @@ def appended(library: Library, folder: Path) -> Counter[str]:
             os._exit(0)
         os.close(send)
         children.append((child, receive))
+    time.sleep(1)
+    os.write(start, b"xx")
     acknowledged = 0
     for child, receive in children:
         answer = read_one(receive, 60)
@@ -375,6 +380,8 @@ def appended(library: Library, folder: Path) -> Counter[str]:
         os.waitpid(child, 0)
         os.close(receive)
         acknowledged += answer[0] if answer else 0
+    os.close(wait)
+    os.close(start)
     found = Counter({"acknowledged rows": acknowledged * BLOCK})
     kind, answer = in_child(lambda: library.read(place))
     if kind != "ok":
@@ -413,6 +420,17 @@ def flipped(library: Library, folder: Path, flips: int, rng: random.Random) -> C
     return found
 
 
+def load_ingot() -> None:
+    """Import what Ingot would import on first use, by arrays in memory."""
+    ingot = module("ingot")
+    for format in ("zarr3", "zarr2", "bcolz"):
+        array = ingot.array(np.arange(9), ingot.stores.MemoryStore(), format=format)
+        array[2:4] = 1
+        array[...]
+    with tempfile.TemporaryDirectory() as name:
+        ingot.array(np.arange(9), f"{name}/x").append(np.arange(3))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print the card."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
@@ -432,6 +450,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             # Imported once, here; used in children only.
             importlib.import_module(library.module)
+            if library.module == "ingot":
+                load_ingot()
         except ImportError:
             print(f"| {library.name} | not installed | | | | | |", flush=True)
             continue

@@ -5,6 +5,7 @@ does. So a program that fails is printed as it is, and becomes shorter by leavin
 functions of the first part are copied into reproductions, and use only NumPy and Ingot.
 """
 
+import functools
 import inspect
 import itertools
 import json
@@ -99,6 +100,7 @@ import ingot
 """
 
 
+@functools.cache
 def prelude(*functions: Any) -> str:
     """Return the source of the functions, with the imports that they need."""
     return "\n\n".join([IMPORTS, *(inspect.getsource(each) for each in functions)])
