@@ -260,9 +260,15 @@ def source(scenario: Scenario, line: int) -> str:
         Interrupt, interrupted, content, state
     )
     body = f"""
-folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-{scenario.setup()}
+memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
 code = compile({scenario.source!r}, "operation", "exec")
+# Once to the end, so that all modules are loaded and lines are counted as in the attack.
+for _ in range(3):
+    folder = tempfile.mkdtemp(dir=memory)
+{indented(scenario.setup())}
+    exec(code, globals())
+folder = tempfile.mkdtemp(dir=memory)
+{scenario.setup()}
 notes, trace = interrupted(lambda: exec(code, globals()), {line})
 print("interrupted at", trace.place, "notes", notes)
 """
@@ -292,8 +298,12 @@ timer.join()
 """ + inspect.cleandoc(AFTER).format(
         place=IMPATIENT[scenario.store], again=AGAIN, path=scenario.path(Path("x")).name
     )
-    indented = "\n".join("    " + line for line in lines.splitlines())
-    return f"{head}\nfor _ in range(300):\n    folder = tempfile.mkdtemp()\n{indented}\n"
+    return f"{head}\nfor _ in range(300):\n    folder = tempfile.mkdtemp()\n{indented(lines)}\n"
+
+
+def indented(text: str) -> str:
+    """Return the lines of a block."""
+    return "\n".join("    " + line for line in text.splitlines())
 
 
 AFTER = """
