@@ -129,7 +129,9 @@ def zarr_library(name: str, format: int) -> Library:
 
 def tensorstore_open(place: str, **options: Any) -> Any:
     """Open an array with tensorstore."""
-    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": place}}
+    spec: dict[str, Any] = {"driver": "zarr3", "kvstore": {"driver": "file", "path": place}}
+    # Without this an open array never sees that another process has resized it.
+    spec["recheck_cached_metadata"] = True
     return module("tensorstore").open(spec, **options).result()
 
 
@@ -354,18 +356,18 @@ def appended(library: Library, folder: Path) -> Counter[str]:
         if not child:
             silence()
             done = 0
-            array = library.open(place)
+            library.open(place)
             # Both begin at the same time.
             os.read(wait, 1)
             for count in range(APPENDS):
                 rows = np.full(BLOCK, number * 1000 + count, "i8")
                 try:
-                    array = library.open(place) if array is None else array
-                    library.append(array, rows)
+                    # Opened anew each time: an open handle of some libraries never sees
+                    # what other processes have appended.
+                    library.append(library.open(place), rows)
                     done += 1
                 except Exception:
                     # A refusal is honest: these rows are not counted as stored.
-                    array = None
                     time.sleep(0.002)
             os.write(send, bytes([done]))
             os._exit(0)
