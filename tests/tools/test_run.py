@@ -75,7 +75,7 @@ class TestScript:
         assert run.main(["--help"]) == 0
         printed = capsys.readouterr().out
         assert all(f"./run {job}" in printed for job in run.JOBS)
-        assert set(run.JOBS) == {"demo", "test", "check", "bench", "fuzz"}
+        assert set(run.JOBS) == {"demo", "test", "check", "bench", "fuzz", "attack"}
 
     def test_new_python_stays(self, run, monkeypatch):
         monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("handed over"))
@@ -363,6 +363,10 @@ class TestJobs:
         monkeypatch.setattr(shutil, "which", lambda name: None)
         assert run.main(["check"]) == status
         assert not [step for step in steps if step.startswith("cargo")]
+
+    def test_attack_runs_the_attacks_with_the_arguments(self, run, steps):
+        assert run.main(["attack", "claims", "--minutes", "5"]) == 0
+        assert steps == [".venv attacks claims --minutes 5"]
 
     def test_fuzz_runs_every_fuzzer_with_the_arguments(self, run, steps, tmp_path):
         write(tmp_path / "tests/fuzz/fuzz_chunks.py")
