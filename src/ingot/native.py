@@ -17,6 +17,7 @@ import importlib
 import importlib.util
 import json
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +51,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 12
+ABI = 13
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -307,6 +308,15 @@ def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | N
     if compiled is None:
         return None
     return cast("list[bytes | None] | None", compiled.read_pieces(root, pieces))
+
+
+def is_checking_signals() -> bool:
+    """Return whether a native call of this thread runs signal handlers now.
+
+    What a handler raises then ends the call, and nothing else.
+    """
+    compiled = sys.modules.get(_MODULES["native"])
+    return compiled is not None and bool(compiled.is_checking_signals())
 
 
 def _compiled() -> Any:

@@ -7,8 +7,10 @@ committed, and commits changes under the lock. What the value is, its `load` dec
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
+from ingot import signals
 from ingot.errors import LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Durability, Store
@@ -64,6 +66,7 @@ class Handle(Generic[Value]):
 
     __slots__ = (
         "_closed",
+        "_forks",
         "_load",
         "_loaded",
         "_pinned",
@@ -95,7 +98,8 @@ class Handle(Generic[Value]):
         self._pinned: tuple[Value] | None = None
         self._closed: str | None = None
         self._write_lock = threading.RLock()
-        self._snapshots = 0
+        self._forks = signals.forks()
+        self._snapshots: set[int] = set()
         self._snapshot_lock = threading.Lock()
         self._release = ExitStack()
 
@@ -112,6 +116,9 @@ class Handle(Generic[Value]):
         if self._versioned is None or self._probe is None:
             return use(self._unversioned())
         pinned = self._pinned
+        if pinned is not None and self._forks != signals.forks():
+            self._check_fork()
+            pinned = None
         if pinned is not None:
             try:
                 result = use(pinned[0])
@@ -136,12 +143,16 @@ class Handle(Generic[Value]):
                     return result
         return self._read_anew(use)
 
-    @contextmanager
-    def writing(self) -> Iterator["ValueTurn[Value]"]:
+    def writing(self) -> AbstractContextManager["ValueTurn[Value]"]:
         """Take the lock and give a turn to write, with the value of the committed state.
 
         Leaving the block without a commit changes nothing.
         """
+        return _Writing(self)
+
+    @contextmanager
+    def _locked(self) -> Iterator["ValueTurn[Value]"]:
+        self._check_fork()
         if self._pinned is not None:
             raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
         with self._write_lock:
@@ -149,24 +160,37 @@ class Handle(Generic[Value]):
             with writing(self.store, durability=self.durability) as turn:
                 yield ValueTurn(self, turn, self._committed(turn.store))
 
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state, for all threads; writers of all processes wait until the block ends.
 
         Snapshots that overlap are of the same state, until the last of them ends.
         """
-        with self._snapshot_lock:
+        return _Snapshot(self)
+
+    def _begin_snapshot(self, snapshot: "_Snapshot[Value]") -> None:
+        self._check_fork()
+        with signals.Deferred(), self._snapshot_lock:
             if not self._snapshots:
                 self._pin()
-            self._snapshots += 1
-        try:
-            yield
-        finally:
-            with self._snapshot_lock:
-                self._snapshots -= 1
+            self._snapshots.add(id(snapshot))
+
+    def _end_snapshot(self, snapshot: "_Snapshot[Value]") -> None:
+        with signals.Deferred(), self._snapshot_lock:
+            if id(snapshot) in self._snapshots:
+                self._snapshots.discard(id(snapshot))
                 if not self._snapshots:
                     self._pinned = None
                     self._release.close()
+
+    def _check_fork(self) -> None:
+        """Begin anew in a forked child: locks and snapshots are those of the parent's threads."""
+        if self._forks != signals.forks():
+            self._forks = signals.forks()
+            self._pinned = None
+            self._snapshots = set()
+            self._release = ExitStack()
+            self._write_lock = threading.RLock()
+            self._snapshot_lock = threading.Lock()
 
     def refresh(self) -> None:
         """Load the value again."""
@@ -275,6 +299,57 @@ class Handle(Generic[Value]):
     def _check_open(self) -> None:
         if self._closed is not None:
             raise ValueError(f"{self._closed} is closed")
+
+
+class _Writing(Generic[Value]):
+    """The block of a turn: Ctrl-C is held back from its beginning to its end."""
+
+    __slots__ = ("_deferred", "_handle", "_locked")
+
+    def __init__(self, handle: Handle[Value]) -> None:
+        self._handle = handle
+        self._deferred = signals.Deferred()
+        self._locked: AbstractContextManager[ValueTurn[Value]] | None = None
+
+    def __enter__(self) -> "ValueTurn[Value]":
+        self._deferred.__enter__()
+        try:
+            self._locked = self._handle._locked()
+            return self._locked.__enter__()
+        except BaseException:
+            self._deferred.__exit__()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._locked is not None
+        try:
+            return self._locked.__exit__(kind, error, trace)
+        finally:
+            self._deferred.__exit__()
+
+
+class _Snapshot(Generic[Value]):
+    """The block of a snapshot, which ends at the latest when nothing refers to it any more."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Handle[Value]) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        self._handle._begin_snapshot(self)
+
+    def __exit__(self, *error: object) -> None:
+        self._handle._end_snapshot(self)
+
+    def __del__(self) -> None:
+        # Ctrl-C may come between the block and its end.
+        self._handle._end_snapshot(self)
 
 
 class HandleTurn(Protocol[Value]):
@@ -476,7 +551,7 @@ class TransactionalHandle(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_begun", "_buffered", "_handle", "_load", "_owner", "_transactions")
+    __slots__ = ("_begun", "_buffered", "_forks", "_handle", "_load", "_owner", "_transactions")
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
@@ -484,6 +559,7 @@ class TransactionalHandle(Generic[Value]):
         self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
+        self._forks = signals.forks()
         self._transactions = threading.Lock()
 
     @property
@@ -533,13 +609,14 @@ class TransactionalHandle(Generic[Value]):
         if self._is_inside():
             yield
             return
+        self._check_fork()
         with self._transactions:
             self._begun = self._settled_number()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
-            self._buffered = Handle(store, self._load, durability=self._handle.durability)
-            self._owner = threading.get_ident()
             try:
+                self._buffered = Handle(store, self._load, durability=self._handle.durability)
+                self._owner = threading.get_ident()
                 yield
                 after = begun
                 if store.commit().edits:
@@ -615,7 +692,17 @@ class TransactionalHandle(Generic[Value]):
         )
 
     def _is_inside(self) -> bool:
+        if self._buffered is None:
+            return False
+        self._check_fork()
         return self._buffered is not None and self._owner == threading.get_ident()
+
+    def _check_fork(self) -> None:
+        """Begin anew in a forked child: a transaction is the parent's."""
+        if self._forks != signals.forks():
+            self._forks = signals.forks()
+            self._owner = self._buffered = None
+            self._transactions = threading.Lock()
 
     def _current(self) -> Handle[Value]:
         buffered = self._buffered
