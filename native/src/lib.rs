@@ -6,12 +6,13 @@
 //!   caller's memory.
 //! - `python`: the boundary to Python. Every other module is plain Rust.
 //! - `error` and `interrupt`: why a call failed, and how a long call is interrupted and shared out
-//!   over threads.
+//!   over threads. `fork`: locks that a fork may copy.
 
 mod array;
 mod chunk;
 mod error;
 mod files;
+mod fork;
 mod interrupt;
 mod memory;
 mod python;

@@ -13,12 +13,14 @@ and import directions are checked:
 """
 
 import importlib
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["deferred", "lazy_names"]
+__all__ = ["deferred", "lazy_names", "load"]
 
 
 def deferred(module: str) -> Any:
@@ -39,8 +41,29 @@ class _Deferred:
 
     def __getattr__(self, name: str) -> Any:
         if self._loaded is None:
-            self._loaded = importlib.import_module(self._module)
+            self._loaded = load(self._module)
         return getattr(self._loaded, name)
+
+
+_LOADING: Final = threading.RLock()
+
+if hasattr(os, "register_at_fork"):
+    # A child that is forked while another thread imports would wait for that module for ever.
+    os.register_at_fork(
+        before=_LOADING.acquire,
+        after_in_parent=_LOADING.release,
+        after_in_child=_LOADING.release,
+    )
+
+
+def load(module: str) -> ModuleType:
+    """Import a module by its name; a fork in another thread waits until it is imported.
+
+    >>> load("ingot.errors").__name__
+    'ingot.errors'
+    """
+    with _LOADING:
+        return importlib.import_module(module)
 
 
 def lazy_names(
@@ -58,9 +81,9 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name in homes:
-            value = getattr(importlib.import_module(homes[name]), name)
+            value = getattr(load(homes[name]), name)
         elif name in submodules:
-            value = importlib.import_module(f"{package}.{name}")
+            value = load(f"{package}.{name}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)

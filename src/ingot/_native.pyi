@@ -139,6 +139,8 @@ class Layout:
         threads: int,
     ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]: ...
 
+def is_checking_signals() -> bool: ...
+
 class VersionProbe:
     def __new__(
         cls, path: str | PathLike[str], magic: bytes, system: bytes, settled: bytes

@@ -17,11 +17,13 @@ import importlib
 import importlib.util
 import json
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, cast
 
+from ingot._lazy import load
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 12
+ABI = 13
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -309,6 +311,15 @@ def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | N
     return cast("list[bytes | None] | None", compiled.read_pieces(root, pieces))
 
 
+def is_checking_signals() -> bool:
+    """Return whether a native call of this thread runs signal handlers now.
+
+    What a handler raises then ends the call, and nothing else.
+    """
+    compiled = sys.modules.get(_MODULES["native"])
+    return compiled is not None and bool(compiled.is_checking_signals())
+
+
 def _compiled() -> Any:
     """Return the compiled module, which has more than `Kernel` says; None when the twin runs."""
     chosen = choice()
@@ -368,7 +379,7 @@ def choose(preference: str | None) -> Choice:
 
 
 def _load(name: Literal["native", "python"], why: str) -> Choice:
-    return Choice(name, cast(Kernel, importlib.import_module(_MODULES[name])), why)
+    return Choice(name, cast(Kernel, load(_MODULES[name])), why)
 
 
 def _load_native(why: str) -> Choice:

@@ -14,7 +14,7 @@ from tests.architecture.source import ROOT, Module, package_modules
 # of its folder. ``ingot`` is the package. docs/decisions/0010-the-house.md has the same table.
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("errors", "_lazy"),
-    ("options", "fields", "native", "dtypes", "grid", "selection"),
+    ("options", "fields", "native", "signals", "dtypes", "grid", "selection"),
     ("codecs.codec", "stores.store", "stores.versions", "query.expr", "query.parse"),
     ("blosc.*", "stores.*", "schema", "formats.addresses", "formats.shard_index"),
     ("codecs.*", "formats.format", "formats.json", "formats.keys"),
@@ -175,7 +175,7 @@ def dynamic(modules: Iterable[Module]) -> list[str]:
         if module.name not in DYNAMIC
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+        and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__", "load")
     ]
 
 

@@ -101,12 +101,7 @@ impl VersionProbe {
     /// `None` where that takes more than one call: a commit is not settled, the name `journal` is
     /// taken, a file is large or no regular file, or one of the names `above` of `files` is taken in
     /// the folder above, to which this one may belong.
-    pub fn read_settled(
-        &self,
-        root: &Path,
-        journal: &str,
-        files: &SmallFiles,
-    ) -> Option<(Option<u64>, Option<Group>)> {
+    pub fn read_settled(&self, root: &Path, journal: &str, files: &SmallFiles) -> Option<(Option<u64>, Option<Group>)> {
         let root = Root::open(root).ok()??;
         let name = Path::new(self.path.file_name()?);
         let read = || self.format.parse(&self.read_head(root.folder(), name)?);
@@ -119,7 +114,10 @@ impl VersionProbe {
     }
 
     fn read_head(&self, folder: BorrowedFd<'_>, path: &Path) -> Option<[u8; HEAD_BYTES]> {
-        let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Never waited for: after a fork, the thread that held the lock may not exist.
+        let Ok(mut open) = self.open.try_lock() else {
+            return read_head(&openat(folder, path, READING, Mode::empty()).ok()?);
+        };
         if let Some(kept) = open.as_ref() {
             // As long as it is open, no other file gets its number.
             match statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {

@@ -25,6 +25,7 @@ pub struct Kept {
 }
 
 thread_local! {
+    static CHECKING: Cell<bool> = const { Cell::new(false) };
     static KEPT: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
 }
 
@@ -33,7 +34,13 @@ thread_local! {
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt) -> Outcome<T> + Send) -> PyResult<T> {
     let raised = Mutex::new(None);
     let outcome = py.detach(|| {
-        let interrupted = || match Python::attach(|py| py.check_signals()) {
+        let check = |py: Python<'_>| {
+            CHECKING.set(true);
+            let result = py.check_signals();
+            CHECKING.set(false);
+            result
+        };
+        let interrupted = || match Python::attach(check) {
             Ok(()) => false,
             Err(error) => {
                 *raised.lock().expect("no thread panics") = Some(error);
@@ -52,6 +59,13 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt
         Some(error) => Err(error),
         None => Ok(outcome?),
     }
+}
+
+/// Return whether a call of this thread checks for signals now: what a signal handler raises then
+/// ends the call, and nothing else.
+#[pyfunction]
+pub fn is_checking_signals() -> bool {
+    CHECKING.get()
 }
 
 /// Fill `out`, or a new `bytes` object of `size` bytes, by `work`.

@@ -51,13 +51,14 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 12)?;
+    module.add("ABI", 13)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;
+    module.add_function(wrap_pyfunction!(call::is_checking_signals, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;

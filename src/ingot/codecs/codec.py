@@ -11,7 +11,6 @@ Stages are found by the names that files give them (`register`, `find`). This mo
 plainest serializer; the other modules of the package hold the codecs themselves.
 """
 
-import importlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
+from ingot._lazy import load
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
 from ingot.fields import FieldReader, shown
@@ -511,10 +511,10 @@ def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
 
 def _load(name: str) -> None:
     if name in _MODULES:
-        importlib.import_module(_MODULES[name])
+        load(_MODULES[name])
         return
     # Imported by name: most programs never need it, and it imports the `email` package.
-    metadata = importlib.import_module("importlib.metadata")
+    metadata = load("importlib.metadata")
     for entry_point in metadata.entry_points(group=_ENTRY_POINTS, name=name):
         stage = entry_point.load()
         _STAGES.setdefault(name, stage)

@@ -31,6 +31,7 @@ from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
+from ingot.signals import Deferred
 from ingot.stores.store import Store
 from ingot.stores.versions import NO_VERSION
 
@@ -344,22 +345,24 @@ class Array:
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
-        # Whole chunks are replaced, so they are encoded before the lock is taken.
-        encoded = engine.assign(selection, items) if engine.replaces(selection) else None
-        try:
-            with handle.writing() as turn:
-                if encoded is not None and turn.value is engine:
-                    commit, encoded = encoded, None
-                    turn.commit(engine.committed(), commit)
-                else:
+        # Ctrl-C ends native calls only, so that nothing that was staged is lost sight of.
+        with Deferred():
+            # Whole chunks are replaced, so they are encoded before the lock is taken.
+            encoded = engine.assign(selection, items) if engine.replaces(selection) else None
+            try:
+                with handle.writing() as turn:
+                    if encoded is not None and turn.value is engine:
+                        commit, encoded = encoded, None
+                        turn.commit(engine.committed(), commit)
+                    else:
+                        turn.commit(*assigned(turn.value))
+            except NotFoundError:
+                # A writer that cleaned up after a dead one has removed the staged files.
+                with handle.writing() as turn:
                     turn.commit(*assigned(turn.value))
-        except NotFoundError:
-            # A writer that cleaned up after a dead one has removed the staged files.
-            with handle.writing() as turn:
-                turn.commit(*assigned(turn.value))
-        finally:
-            if encoded is not None:  # Another writer came first, or the lock was not taken.
-                engine.discard(encoded)
+            finally:
+                if encoded is not None:  # Another writer came first, or the lock was not taken.
+                    engine.discard(encoded)
 
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:

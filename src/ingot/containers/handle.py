@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
+from ingot import signals
 from ingot.errors import LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Durability, Store
@@ -65,6 +66,7 @@ class Handle(Generic[Value]):
 
     __slots__ = (
         "_closed",
+        "_forks",
         "_load",
         "_loaded",
         "_pinned",
@@ -96,7 +98,8 @@ class Handle(Generic[Value]):
         self._pinned: tuple[Value] | None = None
         self._closed: str | None = None
         self._write_lock = threading.RLock()
-        self._snapshots = 0
+        self._forks = signals.forks()
+        self._snapshots: set[int] = set()
         self._snapshot_lock = threading.Lock()
         self._release = ExitStack()
 
@@ -113,6 +116,9 @@ class Handle(Generic[Value]):
         if self._versioned is None or self._probe is None:
             return use(self._unversioned())
         pinned = self._pinned
+        if pinned is not None and self._forks != signals.forks():
+            self._check_fork()
+            pinned = None
         if pinned is not None:
             try:
                 result = use(pinned[0])
@@ -142,28 +148,42 @@ class Handle(Generic[Value]):
 
         Leaving the block without a commit changes nothing.
         """
+        self._check_fork()
         if self._pinned is not None:
             raise ReadOnlyError(f"{self.store.location}: cannot be changed inside a snapshot")
         return ValueTurn(self)
 
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state, for all threads; writers of all processes wait until the block ends.
 
         Snapshots that overlap are of the same state, until the last of them ends.
         """
-        with self._snapshot_lock:
+        return _Snapshot(self)
+
+    def _begin_snapshot(self, snapshot: "_Snapshot[Value]") -> None:
+        self._check_fork()
+        with signals.Deferred(), self._snapshot_lock:
             if not self._snapshots:
                 self._pin()
-            self._snapshots += 1
-        try:
-            yield
-        finally:
-            with self._snapshot_lock:
-                self._snapshots -= 1
+            self._snapshots.add(id(snapshot))
+
+    def _end_snapshot(self, snapshot: "_Snapshot[Value]") -> None:
+        with signals.Deferred(), self._snapshot_lock:
+            if id(snapshot) in self._snapshots:
+                self._snapshots.discard(id(snapshot))
                 if not self._snapshots:
                     self._pinned = None
                     self._release.close()
+
+    def _check_fork(self) -> None:
+        """Begin anew in a forked child: locks and snapshots are those of the parent's threads."""
+        if self._forks != signals.forks():
+            self._forks = signals.forks()
+            self._pinned = None
+            self._snapshots = set()
+            self._release = ExitStack()
+            self._write_lock = threading.RLock()
+            self._snapshot_lock = threading.Lock()
 
     def refresh(self) -> None:
         """Load the value again."""
@@ -274,6 +294,25 @@ class Handle(Generic[Value]):
             raise ValueError(f"{self._closed} is closed")
 
 
+class _Snapshot(Generic[Value]):
+    """The block of a snapshot, which ends at the latest when nothing refers to it any more."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Handle[Value]) -> None:
+        self._handle = handle
+
+    def __enter__(self) -> None:
+        self._handle._begin_snapshot(self)
+
+    def __exit__(self, *error: object) -> None:
+        self._handle._end_snapshot(self)
+
+    def __del__(self) -> None:
+        # Ctrl-C may come between the block and its end.
+        self._handle._end_snapshot(self)
+
+
 class HandleTurn(Protocol[Value]):
     """A turn to change a dataset, or a part of one, by one commit."""
 
@@ -293,9 +332,12 @@ class HandleTurn(Protocol[Value]):
 
 
 class ValueTurn(Generic[Value]):
-    """A turn of a `Handle`: a turn of its store, with the value of the committed state."""
+    """A turn of a `Handle`: a turn of its store, with the value of the committed state.
 
-    __slots__ = ("_block", "_handle", "_turn", "value")
+    Ctrl-C is held back from its beginning to its end.
+    """
+
+    __slots__ = ("_block", "_deferred", "_handle", "_turn", "value")
 
     value: Value
     _turn: WriteTurn
@@ -303,10 +345,16 @@ class ValueTurn(Generic[Value]):
     def __init__(self, handle: Handle[Value]) -> None:
         self._handle = handle
         self._block = writing(handle.store, durability=handle.durability)
+        self._deferred = signals.Deferred()
 
     def __enter__(self) -> Self:
         handle = self._handle
-        handle._write_lock.acquire()
+        self._deferred.__enter__()
+        try:
+            handle._write_lock.acquire()
+        except BaseException:
+            self._deferred.__exit__()
+            raise
         try:
             handle._check_open()
             self._turn = self._block.__enter__()
@@ -317,6 +365,7 @@ class ValueTurn(Generic[Value]):
                 raise
         except BaseException:
             handle._write_lock.release()
+            self._deferred.__exit__()
             raise
         return self
 
@@ -330,6 +379,7 @@ class ValueTurn(Generic[Value]):
             self._block.__exit__(kind, error, trace)
         finally:
             self._handle._write_lock.release()
+            self._deferred.__exit__()
 
     @property
     def store(self) -> Store:
@@ -502,7 +552,7 @@ class TransactionalHandle(Generic[Value]):
     (b'2', b'2')
     """
 
-    __slots__ = ("_begun", "_buffered", "_handle", "_load", "_owner", "_transactions")
+    __slots__ = ("_begun", "_buffered", "_forks", "_handle", "_load", "_owner", "_transactions")
 
     def __init__(self, handle: Handle[Value], load: Callable[[Store], Value]) -> None:
         self._handle = handle
@@ -510,6 +560,7 @@ class TransactionalHandle(Generic[Value]):
         self._buffered: Handle[Value] | None = None
         self._owner: int | None = None
         self._begun: int | None = None
+        self._forks = signals.forks()
         self._transactions = threading.Lock()
 
     @property
@@ -559,13 +610,14 @@ class TransactionalHandle(Generic[Value]):
         if self._is_inside():
             yield
             return
+        self._check_fork()
         with self._transactions:
             self._begun = self._settled_number()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
-            self._buffered = Handle(store, self._load, durability=self._handle.durability)
-            self._owner = threading.get_ident()
             try:
+                self._buffered = Handle(store, self._load, durability=self._handle.durability)
+                self._owner = threading.get_ident()
                 yield
                 after = begun
                 if store.commit().edits:
@@ -641,7 +693,17 @@ class TransactionalHandle(Generic[Value]):
         )
 
     def _is_inside(self) -> bool:
+        if self._buffered is None:
+            return False
+        self._check_fork()
         return self._buffered is not None and self._owner == threading.get_ident()
+
+    def _check_fork(self) -> None:
+        """Begin anew in a forked child: a transaction is the parent's."""
+        if self._forks != signals.forks():
+            self._forks = signals.forks()
+            self._owner = self._buffered = None
+            self._transactions = threading.Lock()
 
     def _current(self) -> Handle[Value]:
         buffered = self._buffered

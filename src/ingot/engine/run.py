@@ -41,7 +41,7 @@ from ingot.stores.store import (
     Store,
     check_commit,
 )
-from ingot.stores.versions import announce_staging, discard, versioned
+from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
 
 __all__ = ["Engine"]
 
@@ -311,9 +311,9 @@ class Engine:
             values = np.ascontiguousarray(values).view(self._plain)
         box = selection.starts, selection.steps
         transaction = os.urandom(8).hex()
-        announce_staging(store, transaction)
         edits: list[Edit] = []
         try:
+            announce_staging(store, transaction)
             count = _count_chunks(selection, stored_map(self.chunks).schema.grid)
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
@@ -326,6 +326,7 @@ class Engine:
                 self.raise_first(failures)
         except BaseException:
             discard(store, edits)
+            withdraw_staging(store, transaction)
             raise
         return edits
 

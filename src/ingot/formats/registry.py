@@ -4,12 +4,12 @@ An entry says all that is needed to recognise a dataset of its format, so that d
 code of any format. The code is loaded when a dataset of the format is opened or created.
 """
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, cast
 
+from ingot._lazy import load
 from ingot.errors import UnsafeError, UnsupportedError
 from ingot.formats.format import Format, Kind
 from ingot.formats.paths import prefix
@@ -349,4 +349,4 @@ def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> F
 
 def _load(code: str) -> Any:
     module, _, name = code.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(load(module), name)

@@ -9,13 +9,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ingot import signals
 from ingot.errors import LockedError, NotFoundError
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
     Buffer,
     Commit,
-    Delete,
     Durability,
     Edit,
     Extent,
@@ -53,7 +53,10 @@ class MemoryStore:
     def __init__(
         self, content: Mapping[str, bytes] | None = None, *, writable: bool = True
     ) -> None:
-        self._values = {check_key(key): bytes(value) for key, value in (content or {}).items()}
+        # None for a key that a commit has just removed.
+        self._values: dict[str, bytes | None] = {
+            check_key(key): bytes(value) for key, value in (content or {}).items()
+        }
         self._writable = writable
         self._begin()
 
@@ -86,7 +89,8 @@ class MemoryStore:
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
         folder = f"{check_key(prefix.removesuffix('/'))}/" if prefix else ""
-        below = (key[len(folder) :] for key in list(self._values) if key.startswith(folder))
+        keys = [key for key, value in list(self._values.items()) if value is not None]
+        below = (key[len(folder) :] for key in keys if key.startswith(folder))
         names = {"".join(rest.partition("/")[:2]) for rest in below}
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
@@ -96,11 +100,12 @@ class MemoryStore:
         Of a phase that fails, or is interrupted, nothing takes effect.
         """
         check_commit(self, commit)
-        with self._locked():
+        with signals.Deferred() as deferred, self._locked():
             self._sequence += 1
             try:
                 for phase in (commit.prepare, commit.publish, commit.cleanup):
-                    self._carry_out(phase)
+                    self._apply_phase(phase)
+                deferred.note = "the commit is done: readers see it"
             finally:
                 self._sequence += 1
 
@@ -108,6 +113,7 @@ class MemoryStore:
 
     def version(self) -> Version:
         """Return the version of the committed state, once no commit is half done."""
+        self._check_fork()
         sequence = self._sequence
         if sequence % 2:
             with self._writing:
@@ -124,14 +130,20 @@ class MemoryStore:
 
         It may end in another thread than it began in.
         """
-        with self._writing:
-            self._pins += 1
+        self._check_fork()
+        pinned = False
         try:
+            with signals.Deferred(), self._writing:
+                self._pins += 1
+                pinned = True
             yield self
         finally:
-            with self._writing:
-                self._pins -= 1
-                self._writing.notify_all()
+            with signals.Deferred():
+                # The pins of a forked child are its own.
+                if pinned and self._pins:
+                    with self._writing:
+                        self._pins -= 1
+                        self._writing.notify_all()
 
     @contextmanager
     def writing(self, *, durability: Durability = "full") -> Iterator["MemoryTurn"]:
@@ -151,65 +163,75 @@ class MemoryStore:
         return f"MemoryStore({len(self._values)} keys)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_values": dict(self._values), "_writable": self._writable}
+        values = {key: value for key, value in list(self._values.items()) if value is not None}
+        return {"_values": values, "_writable": self._writable}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
 
     def _begin(self) -> None:
+        self._forks = signals.forks()
         self._writing = threading.Condition()
         self._pins = 0
         self._sequence = 0
         self._change_count = 0
         self._changes: dict[str, int | None] = {}
 
+    def _check_fork(self) -> None:
+        """Begin anew in a forked child: the lock and the pins are those of the parent's threads.
+
+        A phase takes effect by one call, so the values are those before or after one.
+        """
+        if self._forks != signals.forks():
+            self._forks = signals.forks()
+            self._writing = threading.Condition()
+            self._pins = 0
+            self._sequence += self._sequence % 2
+
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Wait for other writers, and until no reader pins the state."""
+        self._check_fork()
         with self._writing:
             if not self._writing.wait_for(lambda: not self._pins, _WAIT):
                 text = f"memory: held by a reader, in a snapshot perhaps; waited {_WAIT:g} s"
                 raise LockedError(errno.EAGAIN, text)
             yield
 
-    def _carry_out(self, edits: Sequence[Edit]) -> None:
-        changed = {edit.key for edit in edits}
-        changed |= {edit.source for edit in edits if isinstance(edit, Move)}
-        before = {key: self._values[key] for key in changed if key in self._values}
-        self._changes.update(dict.fromkeys(changed))
+    def _apply_phase(self, edits: Sequence[Edit]) -> None:
+        if not edits:
+            return
+        after: dict[str, bytes | None] = {}
+        for edit in edits:
+            if isinstance(edit, Move):
+                after[edit.key] = _moved(self._latest(edit.source, after), edit)
+                after[edit.source] = None
+            elif isinstance(edit, Patch):
+                after[edit.key] = _patched(self._latest(edit.key, after), edit)
+            else:
+                after[edit.key] = bytes(edit.data) if isinstance(edit, Put) else None
+        self._changes.update(dict.fromkeys(after))
         try:
-            for edit in edits:
-                self._perform(edit)
-        except BaseException:
-            for key in changed:
-                self._values.pop(key, None)
-            self._values.update(before)
-            raise
+            # One call, which neither a fork nor an exception cuts in half.
+            self._values.update(after)
         finally:
-            self._number(changed)
+            self._number(after)
+
+    def _latest(self, key: str, after: Mapping[str, bytes | None]) -> bytes | None:
+        return after[key] if key in after else self._values.get(key)
 
     def _number(self, changed: Iterable[str]) -> None:
         self._change_count += 1
         for key in changed:
-            if key in self._values:
+            if self._values.get(key) is not None:
                 self._changes[key] = self._change_count
             else:
+                self._values.pop(key, None)
                 self._changes.pop(key, None)
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))
-
-    def _perform(self, edit: Edit) -> None:
-        if isinstance(edit, Put):
-            self._values[edit.key] = bytes(edit.data)
-        elif isinstance(edit, Patch):
-            self._values[edit.key] = _patched(self._values.get(edit.key), edit)
-        elif isinstance(edit, Delete):
-            self._values.pop(edit.key, None)
-        else:
-            self._values[edit.key] = _moved(self._values.get(edit.source), edit)
-            del self._values[edit.source]
 
 
 class MemoryTurn:

@@ -32,6 +32,7 @@ __all__ = [
     "version_number",
     "version_probe",
     "versioned",
+    "withdraw_staging",
     "writing",
 ]
 
@@ -164,6 +165,10 @@ class StagingStore(Protocol):
         """Keep other writers from removing what is staged under that name from now on."""
         ...
 
+    def withdraw_staging(self, transaction: str) -> None:
+        """Take back an announcement, of a transaction that failed."""
+        ...
+
 
 def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
     """Return what `read` returns, given one committed state to read from.
@@ -270,6 +275,16 @@ def announce_staging(store: Store, transaction: str) -> None:
     """
     if _is_announcing(type(store)):
         cast(StagingStore, store).announce_staging(transaction)
+
+
+def withdraw_staging(store: Store, transaction: str) -> None:
+    """Take back an announcement, of a transaction that failed; some stores need no such call.
+
+    >>> from ingot.stores import MemoryStore
+    >>> withdraw_staging(MemoryStore(), "2f81")
+    """
+    if _is_announcing(type(store)):
+        cast(StagingStore, store).withdraw_staging(transaction)
 
 
 def discard(store: Store, edits: Iterable[Edit]) -> None:

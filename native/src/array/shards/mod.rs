@@ -18,6 +18,7 @@ use crate::error::{Outcome, corrupt};
 use crate::files::identity::Identity;
 use crate::files::verified::CHECKSUM_BYTES;
 use crate::files::{Extent, Root};
+use crate::fork;
 use crate::memory::grow;
 use std::collections::HashMap;
 use std::fs::File;
@@ -272,11 +273,13 @@ struct Generations {
 
 impl IndexCache {
     fn find(&self, coords: &[usize], identity: Identity) -> Option<Arc<Index>> {
-        self.0.lock().expect("no thread panics").find(coords, identity)
+        fork::lock(&self.0)?.find(coords, identity)
     }
 
     fn keep(&self, coords: &[usize], identity: Identity, index: Arc<Index>) {
-        self.0.lock().expect("no thread panics").keep(coords, identity, index);
+        if let Some(mut kept) = fork::lock(&self.0) {
+            kept.keep(coords, identity, index);
+        }
     }
 }
 

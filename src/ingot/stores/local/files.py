@@ -463,9 +463,16 @@ class _LocalDirectory:
         return lock.pin(self._directory, name, wait, self._root.path)
 
     def close(self) -> None:
-        for file in (*self._keys, *self._places.values()):
-            with suppress(OSError):
-                os.close(file)
+        # Each descriptor leaves its dictionary before it is closed, so none is closed twice.
+        for opened in (self._keys, self._places):
+            while opened:
+                entry = opened.popitem()
+                with suppress(OSError):
+                    os.close(entry[0] if isinstance(entry[0], int) else entry[1])
+
+    def __del__(self) -> None:
+        # An exception may come before the directory reached the variable that would close it.
+        self.close()
 
     def _beside(self, key: str, act: Callable[[str, int], Result]) -> Result:
         """Call `act` with the name of a key and the descriptor of its folder."""

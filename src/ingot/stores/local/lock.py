@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from ingot import native
+from ingot import native, signals
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores.versions import SWITCHING, Version
 
@@ -261,6 +261,11 @@ class _LockFile:
         self._place = place
         _locked_files.add(self)
 
+    def __del__(self) -> None:
+        # An exception may come before the lock reached the variable that would release it.
+        if self._file >= 0 or self._place >= 0:
+            self.forget()
+
     def forget(self) -> None:
         """Close the files without unlocking: the locks are the parent's."""
         file, place, self._file, self._place = self._file, self._place, -1, -1
@@ -285,7 +290,9 @@ class _FileReaderLock(_LockFile):
 
     def release(self) -> None:
         if self._file >= 0:
-            drop(self._file, self._place, APPLY)
+            # Closing releases the lock as well, unless a forked child has the file open.
+            with contextlib.suppress(OSError):
+                drop(self._file, self._place, APPLY)
             self.forget()
 
 
@@ -306,7 +313,8 @@ class StagingLock(_LockFile):
     def release(self) -> None:
         """Release the lock: nothing is staged any more, or this process is the writer now."""
         if self._file >= 0:
-            drop(self._file, -1, STAGING)
+            with contextlib.suppress(OSError):
+                drop(self._file, -1, STAGING)
             self.forget()
 
 
@@ -314,6 +322,7 @@ class _FileWriterLock(_LockFile):
     __slots__ = ("_applying", "_stager", "_sweeping", "_wait", "_where", "found", "sequence")
 
     def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
+        self._file = self._place = -1
         self._applying = self._sweeping = False
         self._wait = wait
         self._where = where
@@ -359,7 +368,8 @@ class _FileWriterLock(_LockFile):
     def release(self) -> None:
         if self._file >= 0:
             # Explicitly: closing is not enough while a forked child has the file open, too.
-            drop_all(self._file, self._place)
+            with contextlib.suppress(OSError):
+                drop_all(self._file, self._place)
             self.forget()
 
     def begin_sweep(self, stager: int) -> bool:
@@ -453,6 +463,7 @@ def _wait(
 ) -> None:
     nap = _SHORTEST_NAP
     while not take(file, place, which, exclusive):
+        signals.check()
         if time.monotonic() >= deadline:
             holder = "a reader or a writer" if which == APPLY and exclusive else _last_holder(file)
             raise LockedError(errno.EAGAIN, f"{where}: locked by {holder}; waited {wait:g} s")
@@ -649,12 +660,21 @@ class StagedTransactions:
     (0, 0)
     """
 
-    __slots__ = ("_guard", "_lock", "_names")
+    __slots__ = ("_forks", "_guard", "_lock", "_names")
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._forks = signals.forks()
         self._lock: StagingLock | None = None
         self._guard = threading.Lock()
         self._names: set[str] = set()
+
+    def _check_fork(self) -> None:
+        # The guard may be held by a thread of the parent, and what it staged is the parent's.
+        if self._forks != signals.forks():
+            self._begin()
 
     def __reduce__(self) -> tuple[type["StagedTransactions"], tuple[()]]:
         return StagedTransactions, ()  # What one process staged is not another's.
@@ -665,10 +685,20 @@ class StagedTransactions:
 
     def begin(self, name: str, take_lock: Callable[[], StagingLock | None]) -> None:
         """Add a transaction that is going to stage files; `take_lock` takes the staging lock."""
+        self._check_fork()
         with self._guard:
             if self._lock is None or not self._lock.is_held:
                 self._lock = take_lock()
             self._names.add(name)
+
+    def withdraw(self, name: str) -> None:
+        """Remove a transaction that failed; the next writer looks for what it may have staged."""
+        self._check_fork()
+        with self._guard:
+            self._names.discard(name)
+            if not self._names and self._lock is not None:
+                self._lock.release()
+                self._lock = None
 
     def end(self, sources: Iterable[str]) -> int:
         """Remove the transactions of staged keys; return the stager number if none are left.
@@ -677,6 +707,7 @@ class StagedTransactions:
         """
         if not self._names:
             return 0
+        self._check_fork()
         with self._guard:
             self._names.difference_update(map(_transaction, sources))
             if self._names or self._lock is None:

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Self
 
+from ingot import signals
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
@@ -207,18 +208,21 @@ class LocalStore:
         directory = self._files.create(sync=False)
         try:
             directory.make_folder(key.rpartition("/")[0])
-            file = directory.open_new(source)
             try:
-                for piece in pieces:
-                    directory.write(file, size, piece)
-                    size += memoryview(piece).nbytes
-                    sum_of_all = checksum(piece, sum_of_all)
+                file = directory.open_new(source)
+                try:
+                    for piece in pieces:
+                        signals.check()
+                        directory.write(file, size, piece)
+                        size += memoryview(piece).nbytes
+                        sum_of_all = checksum(piece, sum_of_all)
+                finally:
+                    directory.close_file(file)
             except BaseException:
                 with suppress(OSError):
                     directory.unlink(source)
+                self.withdraw_staging(transaction)
                 raise
-            finally:
-                directory.close_file(file)
         finally:
             directory.close()
         return Move(source, key, size, sum_of_all)
@@ -248,6 +252,10 @@ class LocalStore:
         """
         if self._locking and self._writer != threading.get_ident():
             self._staging.begin(transaction, self._announced)
+
+    def withdraw_staging(self, transaction: str) -> None:
+        """Take back an announcement, of a transaction that failed."""
+        self._staging.withdraw(transaction)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that will not be applied."""
@@ -326,9 +334,10 @@ class LocalStore:
         """
         with self._opened() as directory:
             pinned = None
-            if directory is not None and self._locking:
-                pinned = directory.pin(self._scope.lock, self._wait)
             try:
+                with signals.Deferred():
+                    if directory is not None and self._locking:
+                        pinned = directory.pin(self._scope.lock, self._wait)
                 yield self.view()
             finally:
                 if pinned is not None:
@@ -369,14 +378,28 @@ class LocalStore:
             )
 
 
+COMMITTED: Final = "the commit is done: readers see it"
+"""The note on a Ctrl-C that came during a commit, or after it, before the call returned."""
+
+
 class LocalTurn:
     """A turn to write to a `LocalStore`: an open directory, its lock, and one commit at most.
 
     Each resource is assigned as soon as it is taken, and `_release` releases what is assigned,
-    once: an exception at any point leaves nothing open and nothing locked.
+    once: an exception at any point leaves nothing open and nothing locked. Ctrl-C is held back
+    until the turn ends, except in native calls and while the turn waits for the lock.
     """
 
-    __slots__ = ("_directory", "_lock", "_owner", "_run", "_sync", "_thorough", "store")
+    __slots__ = (
+        "_deferred",
+        "_directory",
+        "_lock",
+        "_owner",
+        "_run",
+        "_sync",
+        "_thorough",
+        "store",
+    )
 
     def __init__(
         self, owner: LocalStore, store: Store, *, sync: bool, thorough: bool = False
@@ -385,6 +408,7 @@ class LocalTurn:
         self._owner = owner
         self._sync = sync
         self._thorough = thorough
+        self._deferred: Final = signals.Deferred()
         self._directory: OpenDirectory | None = None
         self._lock: WriterLock | None = None
         self._run: CommitRun | None = None
@@ -392,6 +416,7 @@ class LocalTurn:
     def __enter__(self) -> Self:
         owner = self._owner
         owner._check_writable()
+        self._deferred.__enter__()
         try:
             self._directory = directory = owner._files.create(sync=self._sync)
             if owner._locking:
@@ -400,7 +425,10 @@ class LocalTurn:
                 self._lock = owner._no_lock
             self._recover(directory, self._lock)
         except BaseException:
-            self._release()
+            try:
+                self._release()
+            finally:
+                self._deferred.__exit__()
             raise
         return self
 
@@ -412,7 +440,10 @@ class LocalTurn:
                 if error is not None:
                     self._owner._known.clear()
         finally:
-            self._release()
+            try:
+                self._release()
+            finally:
+                self._deferred.__exit__()
 
     def commit(self, commit: Commit) -> int | None:
         """Apply a commit and return the number of the new version; None without a lock file."""
@@ -460,6 +491,7 @@ class LocalTurn:
         except BaseException as error:
             self._record_failure(error, run)
             raise
+        self._deferred.note = COMMITTED
         owner._left = lock.sequence
         return lock.sequence
 

@@ -1,0 +1,111 @@
+"""Ctrl-C and forks: what happens to locks and snapshots when either comes at a bad moment.
+
+`Deferred` holds Ctrl-C back while a lock is taken, a commit is applied or a lock is released; it is
+raised when the block ends. `forks` counts the forks between this process and the first one, so that
+an object can tell that it was copied into a child and that the threads that held its locks do not
+exist there.
+"""
+
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any, Final, Self
+
+from ingot import native
+
+__all__ = ["Deferred", "check", "forks"]
+
+
+class _State:
+    """The state of the main thread, the only one in which signal handlers run."""
+
+    __slots__ = ("depth", "forks", "note", "pending", "previous")
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.forks = 0
+        self.note: str | None = None
+        self.pending: FrameType | bool | None = None
+        self.previous: Any = signal.default_int_handler
+
+
+_STATE: Final = _State()
+
+
+def forks() -> int:
+    """Return how many forks lie between the first process and this one."""
+    return _STATE.forks
+
+
+def _forked() -> None:
+    _STATE.forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    # A native call that checks for signals ends with what the handler raises: a good place.
+    if _STATE.depth and not native.is_checking_signals():
+        _STATE.pending = True if frame is None else frame
+    else:
+        _STATE.previous(number, frame)
+
+
+def check() -> None:
+    """Raise what Ctrl-C raises, if it was held back; called between pieces of a long work."""
+    if _STATE.pending is not None and threading.current_thread() is threading.main_thread():
+        frame, _STATE.pending = _STATE.pending, None
+        _STATE.previous(signal.SIGINT, None if isinstance(frame, bool) else frame)
+
+
+class Deferred:
+    """A block during which Ctrl-C is held back; it is raised when the outermost block ends.
+
+    `note` is added to the exception that is raised then.
+
+    >>> with Deferred():
+    ...     signal.raise_signal(signal.SIGINT)
+    ...     print("done")
+    Traceback (most recent call last):
+    KeyboardInterrupt
+    """
+
+    __slots__ = ("_entered", "note")
+
+    def __init__(self) -> None:
+        self._entered = False
+        self.note: str | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            current = signal.getsignal(signal.SIGINT)
+            if current is not _handle and callable(current):
+                # Until the depth is raised the handler only calls the previous one.
+                _STATE.previous = current
+                signal.signal(signal.SIGINT, _handle)
+            # No call below: nothing can be raised between these two and the block.
+            _STATE.depth += 1
+            self._entered = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._entered:
+            return
+        self._entered = False
+        if self.note is not None:
+            _STATE.note = self.note
+        _STATE.depth -= 1
+        if _STATE.depth:
+            return
+        note, _STATE.note = _STATE.note, None
+        try:
+            if signal.getsignal(signal.SIGINT) is _handle:
+                signal.signal(signal.SIGINT, _STATE.previous)
+            check()
+        except BaseException as raised:
+            if note is not None:
+                raised.add_note(note)
+            raise
