@@ -15,7 +15,7 @@ and import directions are checked:
 import importlib
 import os
 import sys
-import threading
+from _thread import RLock
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
@@ -45,7 +45,7 @@ class _Deferred:
         return getattr(self._loaded, name)
 
 
-_LOADING: Final = threading.RLock()
+_LOADING: Final = RLock()
 
 if hasattr(os, "register_at_fork"):
     # A child that is forked while another thread imports would wait for that module for ever.

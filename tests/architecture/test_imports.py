@@ -175,7 +175,10 @@ def dynamic(modules: Iterable[Module]) -> list[str]:
         if module.name not in DYNAMIC
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__", "load")
+        and (
+            ast.unparse(node.func) == "load"
+            or ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__")
+        )
     ]
 
 

@@ -40,7 +40,6 @@ TESTED_ELSEWHERE = {
     "testing/crashes": "crash/test_crashes.py",
     "testing/disk": "crash/test_replay.py",
     "testing/faults": "crash/test_schedules.py",
-    "testing/formats": "contracts/test_formats.py",
 }
 """Modules that no test names, since they are tested through those that use them: the tests."""
 
