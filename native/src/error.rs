@@ -23,6 +23,8 @@ pub enum Kind {
     Unsafe,
     /// A system call failed; the code is `errno`.
     System(i32),
+    /// The kernel itself is at fault.
+    Kernel,
     /// A signal handler raised while the call ran.
     Interrupted,
 }

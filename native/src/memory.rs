@@ -21,6 +21,69 @@ pub fn grow_aligned(buffer: &mut Vec<u8>, size: usize) -> Outcome<&mut [u8]> {
     Ok(&mut memory[skip..skip + size])
 }
 
+/// An empty vector with room for `length` items.
+pub fn reserved<T>(length: usize) -> Outcome<Vec<T>> {
+    let mut items = Vec::new();
+    items.try_reserve_exact(length).map_err(|_| out_of_memory(length.saturating_mul(size_of::<T>())))?;
+    Ok(items)
+}
+
+/// Append an item to a vector whose length a file decides.
+pub fn push<T>(items: &mut Vec<T>, item: T) -> Outcome<()> {
+    if items.len() == items.capacity() {
+        items.try_reserve(1).map_err(|_| out_of_memory(2 * items.len() * size_of::<T>()))?;
+    }
+    items.push(item);
+    Ok(())
+}
+
 pub fn out_of_memory(size: usize) -> Error {
     Error::new(Kind::Limit, format!("{size} bytes of memory cannot be allocated"))
+}
+
+/// Fill `out` with a repeated value, from byte `phase` of the value on.
+pub fn repeat(value: &[u8], phase: usize, out: &mut [u8]) {
+    /// What is copied stays in the cache.
+    const MOST_COPIED: usize = 16 << 10;
+    if value.iter().all(|byte| *byte == value[0]) {
+        return out.fill(value[0]);
+    }
+    // One repetition, then copies of all that is written, twice as much each time.
+    let mut done = out.len().min(value.len());
+    for (offset, place) in out[..done].iter_mut().enumerate() {
+        *place = value[(phase + offset) % value.len()];
+    }
+    let most = (MOST_COPIED / value.len()).max(1) * value.len();
+    while done < out.len() {
+        let step = done.min(most).min(out.len() - done);
+        out.copy_within(..step, done);
+        done += step;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_gives_an_error() {
+        assert_eq!(reserved::<u64>(usize::MAX).err().map(|error| error.kind), Some(Kind::Limit));
+        assert_eq!(grow(&mut Vec::new(), isize::MAX as usize).err().map(|error| error.kind), Some(Kind::Limit));
+    }
+
+    #[test]
+    fn values_repeat_from_any_of_their_bytes_on() {
+        for width in [1, 2, 3, 7, 16, 300] {
+            let value: Vec<u8> = (0..width).map(|byte| (byte * 3 + 1) as u8).collect();
+            for length in [0, 1, width, width + 1, 5 * width + 2, 1000, 70_001] {
+                for phase in [0, width / 2, width - 1] {
+                    let mut out = vec![0xee; length];
+                    repeat(&value, phase, &mut out);
+                    for (place, byte) in out.iter().enumerate() {
+                        assert_eq!(*byte, value[(phase + place) % width]);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -34,8 +34,8 @@ DType: TypeAlias = np.dtype[Any]
 TEXT: DType = np.dtypes.StringDType()
 """The type of variable-length strings: text of any length."""
 
-LARGEST_ITEM = 2**31 - 1
-"""The most bytes of an item: NumPy counts them in 31 bits."""
+LARGEST_ITEM = 2**24
+"""The most bytes of an item: opening an array takes the memory of a few, for its fill value."""
 
 _TYPE = re.compile(
     r"([<>|]?)([biufcmMSUVO])([0-9]{0,10})(?:\[([0-9]{0,9})([A-Za-z]{1,7})\])?", re.A

@@ -37,6 +37,7 @@ __all__ = [
     "count_parts",
     "cut_range",
     "cut_range_columns",
+    "each_part",
     "group_points",
 ]
 
@@ -211,6 +212,16 @@ class ChunkGrid:
             for position, size, step in zip(coords, self.shape, self.chunk, strict=True)
         )
 
+    def box(self, coords: Sequence[int]) -> tuple[slice, ...]:
+        """Return the key of the items of a chunk that lie inside the array.
+
+        >>> ChunkGrid((10, 10), (4, 4), padded=True).box((1, 2))
+        (slice(4, 8, None), slice(8, 10, None))
+        """
+        starts = [_place(each, axis)[0] for each, axis in zip(coords, self.axes, strict=True)]
+        lengths = self.valid_shape(coords)
+        return tuple(slice(a, a + length) for a, length in zip(starts, lengths, strict=True))
+
     def stored_shape(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Return the shape in which a chunk is stored.
 
@@ -334,17 +345,27 @@ def cut_range(
     >>> cut_range(7, 4, -2, chunk=5)
     [(1, 2, 2, 0), (0, 3, 2, 2)]
     """
+    return list(each_part(start, count, step, chunk))
+
+
+def each_part(
+    start: int, count: int, step: int, chunk: int | RectilinearAxis
+) -> Iterator[tuple[int, int, int, int]]:
+    """Yield what `cut_range` returns, without holding all of it: a file may claim 2**62 chunks.
+
+    >>> next(each_part(2**62, 2**60, -1, chunk=3))
+    (1537228672809129301, 1, 2, 0)
+    """
     if not isinstance(chunk, int):
-        return chunk.cut(start, count, step)
-    parts = []
+        yield from chunk.cut(start, count, step)
+        return
     position = 0
     while position < count:
         number, offset = divmod(start + position * step, chunk)
         room = (chunk - 1 - offset) // step if step > 0 else offset // -step
         items = min(room + 1, count - position)
-        parts.append((number, offset, items, position))
+        yield number, offset, items, position
         position += items
-    return parts
 
 
 class RangeParts(NamedTuple):

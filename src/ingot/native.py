@@ -154,8 +154,13 @@ class Layout(Protocol):
         starts: "Sequence[int]",
         steps: "Sequence[int]",
         threads: int,
+        only: "Sequence[int] | None" = None,
     ) -> "tuple[int, list[Trouble]] | None":
-        """Read a box into ``out``; return None on success, else the absent chunks and troubles."""
+        """Read a box into ``out``; return None on success, else the absent chunks and troubles.
+
+        ``only`` has the numbers of the files to read, among all that the box touches, in C order;
+        the items of other files are left as they are in ``out``.
+        """
 
     def resized(self, shape: "Sequence[int]", short: tuple[int, int] | None) -> "Layout":
         """Return the layout in another shape, ``short`` as in the constructor. Not for shards."""
@@ -167,6 +172,7 @@ class Layout(Protocol):
         steps: "Sequence[int]",
         indices: "Sequence[NDArray[np.int64] | None]",
         threads: int,
+        only: "Sequence[int] | None" = None,
     ) -> "tuple[int, list[Trouble]] | None":
         """Read like ``read``, by an index array along the axes that have one."""
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
-from ingot.dtypes import DType
+from ingot.dtypes import LARGEST_ITEM, DType
+from ingot.errors import LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
 
 __all__ = ["ArraySchema"]
@@ -48,6 +49,8 @@ class ArraySchema:
     """The chunks that the shape is cut into."""
 
     def __post_init__(self) -> None:
+        if self.dtype.itemsize > LARGEST_ITEM:
+            raise LimitError(f"items of {self.dtype} are larger than {LARGEST_ITEM} bytes")
         grid = ChunkGrid(self.shape, self.chunks, self.padded, self.rectilinear)
         object.__setattr__(self, "grid", grid)
         if self.rectilinear:

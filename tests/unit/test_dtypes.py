@@ -1,7 +1,6 @@
 """Data types in JSON: read strictly, written back the same."""
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -155,5 +154,7 @@ def test_a_type_in_a_field() -> None:
             dtypes.read_field(fields, key)
 
 
-def test_the_largest_items_are_numpys_own() -> None:
-    assert dtypes.parse(f"|V{dtypes.LARGEST_ITEM}").itemsize == math.floor(2**31 - 1)
+def test_the_largest_items_are_read() -> None:
+    assert dtypes.parse(f"|V{dtypes.LARGEST_ITEM}").itemsize == dtypes.LARGEST_ITEM == 2**24
+    with pytest.raises(LimitError, match=str(dtypes.LARGEST_ITEM)):
+        dtypes.parse(f"|V{dtypes.LARGEST_ITEM + 1}")

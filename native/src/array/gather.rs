@@ -5,7 +5,7 @@
 
 use crate::array::chunk_file::OpenChunk;
 use crate::array::grid::Grid;
-use crate::array::layout::{Failure, Layout};
+use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::rows::RowChunks;
 use crate::array::scatter::{Axis, Region};
 use crate::array::workspace::Workspace;
@@ -13,7 +13,7 @@ use crate::chunk::header::{Filter, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, grow_aligned};
+use crate::memory::{grow, grow_aligned, push};
 use std::sync::Mutex;
 
 /// With fewer chunks for each, a second thread costs more than it brings.
@@ -46,13 +46,13 @@ pub fn gather(
     let mut rest = out;
     for wanted in rows.chunk_by(|one, next| one / length == next / length) {
         let (out, behind) = rest.split_at_mut(wanted.len() * size);
-        parts.push(Part { number: (wanted[0] / length) as usize, wanted, out });
+        push(&mut parts, Part { number: (wanted[0] / length) as usize, wanted, out })?;
         rest = behind;
     }
     let chunks = RowChunks::open(layout)?;
     let threads = threads.min(parts.len() / CHUNKS_PER_THREAD).max(1);
     let queue = Mutex::new(parts.into_iter());
-    let failures = Mutex::new(Vec::new());
+    let failures = Failures::default();
     interrupt.share(threads, workspace, |workspace| {
         let Some(Part { number, wanted, out }) = queue.lock().expect("no thread panics").next() else {
             return Ok(false);
@@ -62,12 +62,9 @@ pub fn gather(
         let row = |index: usize| (wanted[index] - first) as usize;
         let done = chunks
             .visit(number, out.len(), buffers, |open| gather_rows(open, row, wanted.len(), size, out, scratch, chunk));
-        if let Err(failure) = done {
-            failures.lock().expect("no thread panics").push(failure);
-        }
-        Ok(true)
+        Ok(done.map_or_else(|failure| failures.note(failure), |()| true))
     })?;
-    Ok(failures.into_inner().expect("no thread panics"))
+    Ok(failures.into_inner())
 }
 
 fn check_rows(grid: &Grid, rows: &[i64], bytes: usize) -> Outcome<()> {

@@ -79,16 +79,117 @@ pub struct Part {
     pub list: Option<usize>,
 }
 
-/// Cut `count` indices from `start` on, `step` apart, by chunks of `chunk` items.
-pub fn cut(start: usize, count: usize, step: usize, chunk: usize) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut position = 0;
-    while position < count {
-        let index = start + position * step;
-        let inside = index % chunk;
-        let items = ((chunk - 1 - inside) / step + 1).min(count - position);
-        parts.push(Part { chunk: index / chunk, start: inside, count: items, position, list: None });
-        position += items;
+/// The parts of an axis, one for each chunk that is touched. Part number n is computed when it is asked
+/// for: a file may claim more chunks than memory could hold parts.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeParts {
+    start: usize,
+    count: usize,
+    step: usize,
+    chunk: usize,
+    parts: usize,
+}
+
+impl RangeParts {
+    /// Cut `count` indices from `start` on, `step` apart, by chunks of `chunk` items. None of the
+    /// numbers is 0, and the last index fits `usize`.
+    pub fn new(start: usize, count: usize, step: usize, chunk: usize) -> Self {
+        let last = start + (count - 1) * step;
+        let parts = if step >= chunk { count } else { last / chunk - start / chunk + 1 };
+        Self { start, count, step, chunk, parts }
     }
-    parts
+
+    pub fn len(&self) -> usize {
+        self.parts
+    }
+
+    /// The same indices, cut by chunks that are `times` as long.
+    pub fn coarser(&self, times: usize) -> Self {
+        Self::new(self.start, self.count, self.step, self.chunk.saturating_mul(times))
+    }
+
+    pub fn part(&self, number: usize) -> Part {
+        let Self { start, count, step, chunk, .. } = *self;
+        if step >= chunk {
+            let index = start + number * step;
+            return Part { chunk: index / chunk, start: index % chunk, count: 1, position: number, list: None };
+        }
+        let touched = start / chunk + number;
+        let begin = touched * chunk;
+        let position = begin.saturating_sub(start).div_ceil(step);
+        let end = (begin.saturating_add(chunk) - start).div_ceil(step).min(count);
+        let inside = start + position * step - begin;
+        Part { chunk: touched, start: inside, count: end - position, position, list: None }
+    }
+
+    /// The number of the part that holds index `position` of the selection.
+    pub fn number(&self, position: usize) -> usize {
+        if self.step >= self.chunk {
+            return position;
+        }
+        (self.start + position * self.step) / self.chunk - self.start / self.chunk
+    }
+}
+
+/// The parts of an axis that is a range, or of one with an index array.
+pub enum AxisParts {
+    Range(RangeParts),
+    Listed(Vec<Part>),
+}
+
+impl AxisParts {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Range(parts) => parts.len(),
+            Self::Listed(parts) => parts.len(),
+        }
+    }
+
+    pub fn part(&self, number: usize) -> Part {
+        match self {
+            Self::Range(parts) => parts.part(number),
+            Self::Listed(parts) => parts[number],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_those_of_cutting_step_by_step() {
+        for start in [0, 1, 4, 5, 17] {
+            for count in 1..20 {
+                for step in 1..14 {
+                    for chunk in 1..9 {
+                        let parts = RangeParts::new(start, count, step, chunk);
+                        let (mut position, mut number) = (0, 0);
+                        while position < count {
+                            let (index, part) = (start + position * step, parts.part(number));
+                            let items = ((chunk - 1 - index % chunk) / step + 1).min(count - position);
+                            let found = (part.chunk, part.start, part.count, part.position);
+                            assert_eq!(found, (index / chunk, index % chunk, items, position));
+                            for inside in position..position + items {
+                                assert_eq!(parts.number(inside), number);
+                            }
+                            position += items;
+                            number += 1;
+                        }
+                        assert_eq!(parts.len(), number);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_axis_of_the_largest_length_is_cut() {
+        let length = isize::MAX as usize;
+        let parts = RangeParts::new(0, length, 1, 1);
+        assert_eq!((parts.len(), parts.part(length - 1).chunk), (length, length - 1));
+        let parts = RangeParts::new(5, length - 5, 1, length);
+        assert_eq!((parts.len(), parts.part(0).count), (1, length - 5));
+        assert_eq!(parts.coarser(7).part(0).start, 5);
+    }
 }

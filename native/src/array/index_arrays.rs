@@ -7,6 +7,7 @@
 use crate::array::grid::Part;
 use crate::array::scatter::Destination;
 use crate::error::{Error, Kind, Outcome};
+use crate::memory::{push, reserved};
 
 /// Some items of a chunk along one axis: their positions in the box around them, and the positions
 /// in the result that they go to.
@@ -25,7 +26,8 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
         return Err(Error::new(Kind::Selection, format!("index {bad} of an axis of {length} items")));
     }
     let number = |position: usize| indices[position] as usize / chunk;
-    let mut order: Vec<usize> = (0..indices.len()).collect();
+    let mut order: Vec<usize> = reserved(indices.len())?;
+    order.extend(0..indices.len());
     if !order.is_sorted_by_key(|position| number(*position)) {
         order.sort_by_key(|position| number(*position));
     }
@@ -38,10 +40,12 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
         let mut list = None;
         if !group.windows(2).all(neighbours) {
             list = Some(lists.len());
-            let sources = group.iter().map(|position| offset(position) - start).collect();
-            lists.push(IndexList { sources, targets: group.to_vec() });
+            let (mut sources, mut targets) = (reserved(group.len())?, reserved(group.len())?);
+            sources.extend(group.iter().map(|position| offset(position) - start));
+            targets.extend_from_slice(group);
+            push(&mut lists, IndexList { sources, targets })?;
         }
-        parts.push(Part { chunk: number(group[0]), start, count: end - start, position: group[0], list });
+        push(&mut parts, Part { chunk: number(group[0]), start, count: end - start, position: group[0], list })?;
     }
     Ok((parts, lists))
 }

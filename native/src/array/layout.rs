@@ -11,7 +11,7 @@ use crate::array::grid::Grid;
 use crate::array::shards::IndexCache;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::verified::Verified;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub struct Layout {
     /// Where.
@@ -29,6 +29,31 @@ pub struct Failure {
     pub coords: Vec<usize>,
     pub key: String,
     pub error: Error,
+}
+
+/// The failures of a call. A call ends when there are very many: chunks are visited in order, so that
+/// the first one that fails is among them, and an array may claim more chunks than memory holds.
+#[derive(Default)]
+pub struct Failures(Mutex<Vec<Failure>>);
+
+impl Failures {
+    pub const MOST: usize = 1000;
+
+    /// Note a failure and return whether the call goes on.
+    pub fn note(&self, failure: Failure) -> bool {
+        let mut failures = self.0.lock().expect("no thread panics");
+        failures.push(failure);
+        failures.len() < Self::MOST
+    }
+
+    /// Whether the call goes on.
+    pub fn are_few(&self) -> bool {
+        self.0.lock().expect("no thread panics").len() < Self::MOST
+    }
+
+    pub fn into_inner(self) -> Vec<Failure> {
+        self.0.into_inner().expect("no thread panics")
+    }
 }
 
 impl Layout {

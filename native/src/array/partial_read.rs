@@ -8,7 +8,7 @@ use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
 use crate::files::Extent;
-use crate::memory::grow;
+use crate::memory::{grow, push, reserved};
 use std::ops::Range;
 
 /// The first read of a part: header and block starts of all but huge chunks.
@@ -90,11 +90,12 @@ pub fn reads(
         return Ok(vec![(blocks, first * size + head..end * size + head)]);
     }
     // Blocks may lie in any order: one ends where the next one in the file starts.
-    let mut starts = Vec::with_capacity(header.block_count());
+    let mut starts = reserved(header.block_count())?;
     for index in 0..header.block_count() {
         starts.push(header.block_start(decoder.starts, index)?);
     }
-    let mut sorted = starts.clone();
+    let mut sorted = reserved(starts.len())?;
+    sorted.extend_from_slice(&starts);
     sorted.sort_unstable();
     let end = |start: usize| {
         let next = sorted.partition_point(|other| *other <= start);
@@ -108,7 +109,7 @@ pub fn reads(
                 served.end = index + 1;
                 read.end = span.end;
             }
-            _ => reads.push((index..index + 1, span)),
+            _ => push(&mut reads, (index..index + 1, span))?,
         }
     }
     Ok(reads)

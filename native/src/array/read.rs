@@ -5,15 +5,14 @@
 //! knows what an absent chunk means.
 
 use crate::array::addresses::Addresses;
-use crate::array::layout::Failure;
+use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::Destination;
-use crate::array::selection::{ChunkPart, Selection};
+use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
 use crate::error::{Kind, Outcome};
 use crate::files::{Extent, Root};
 use crate::interrupt::Interrupt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The result of a read.
@@ -24,9 +23,10 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
-/// Read all chunks of a selection into its memory.
+/// Read a selection into its memory: all chunks, or those in the files of the numbers `only`.
 pub fn read(
     selection: &Selection<'_, Destination<'_>>,
+    only: Option<&[usize]>,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
@@ -34,19 +34,19 @@ pub fn read(
     let keys = match &*selection.layout.addresses {
         Addresses::Keyed(keys) => keys,
         Addresses::Indexed(keys, format) => {
-            return shards::read(selection, keys, format, threads, workspace, interrupt);
+            return shards::read(selection, only, keys, format, threads, workspace, interrupt);
         }
     };
     let alone = selection.count() == 1;
+    let files = Files::new(only, selection.count(), 0..usize::MAX)?;
     let root = if alone { None } else { Root::open(&keys.root)? };
     let absent = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
+    let failures = Failures::default();
     let next = AtomicUsize::new(0);
     let work = |workspace: &mut Workspace| {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= selection.count() {
+        let Some(number) = files.number(next.fetch_add(1, Ordering::Relaxed)) else {
             return Ok(false);
-        }
+        };
         let part = selection.chunk(number);
         let coords = part.coords();
         let key = keys.key(&coords);
@@ -61,13 +61,13 @@ pub fn read(
                 absent.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) if error.kind == Kind::Argument => return Err(error),
-            Err(error) => failures.lock().expect("no thread panics").push(Failure { coords, key, error }),
+            Err(error) => return Ok(failures.note(Failure { coords, key, error })),
         }
         Ok(true)
     };
-    let threads = if alone { 1 } else { selection.threads(threads, selection.work()?) };
+    let threads = if alone { 1 } else { selection.threads(threads, selection.work(files.len())?) };
     interrupt.share(threads, workspace, work)?;
-    Ok(Report { absent: absent.into_inner(), failures: failures.into_inner().expect("no thread panics") })
+    Ok(Report { absent: absent.into_inner(), failures: failures.into_inner() })
 }
 
 /// Read what is wanted of a chunk, or fill it; return whether the chunk is stored.

@@ -6,7 +6,6 @@ use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
 use crate::array::scatter::{Axis, Region, Source};
-use crate::array::staging::repeat_item;
 use crate::array::workspace::{Buffers, Workspace};
 use crate::chunk::decode::Window;
 use crate::chunk::encode::{self, Packer};
@@ -15,7 +14,7 @@ use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::files::{Extent, Root};
 use crate::interrupt::Interrupt;
-use crate::memory::grow;
+use crate::memory::{grow, repeat};
 
 /// What the file of chunk `number` must hold.
 pub fn expected(grid: &Grid, number: usize) -> Expected {
@@ -155,7 +154,7 @@ fn decode(
     };
     let rows = chunk_file::decode(extent, &expected, bytes, |rows| region(rows, memory), scratch, buffers)?;
     if rows < wanted {
-        repeat_item(&mut out[rows * expected.row_bytes..], &grid.fill);
+        repeat(&grid.fill, 0, &mut out[rows * expected.row_bytes..]);
     }
     Ok(())
 }

@@ -16,6 +16,7 @@
 
 use crate::chunk::decode::Window;
 use crate::error::{Error, Kind, Outcome};
+use crate::memory::repeat;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
@@ -389,10 +390,9 @@ impl<'m> Region<'m> {
     pub fn fill(&mut self, item: &[u8]) {
         let Self { geometry, memory } = self;
         let size = geometry.itemsize;
-        let alike = item.iter().all(|byte| *byte == item[0]);
         geometry.for_each_run(0..geometry.count(), |run| {
-            if alike && run.is_dense(size) {
-                return memory.slice(run.offset, run.items * size).fill(item[0]);
+            if run.is_dense(size) {
+                return repeat(item, 0, memory.slice(run.offset, run.items * size));
             }
             for index in 0..run.items {
                 memory.slice(run.offset + index as isize * run.stride, size).copy_from_slice(item);

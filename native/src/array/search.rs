@@ -6,7 +6,7 @@
 use crate::array::chunk_file::OpenChunk;
 use crate::array::comparison::Test;
 use crate::array::gather::{argument, decode_all, is_simple};
-use crate::array::layout::{Failure, Layout};
+use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::rows::RowChunks;
 use crate::array::workspace::Workspace;
 use crate::array::zones::Items;
@@ -15,7 +15,7 @@ use crate::chunk::header::Filter;
 use crate::chunk::scratch::Scratch;
 use crate::error::Outcome;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, grow_aligned};
+use crate::memory::{grow, grow_aligned, push, reserved};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,9 +57,14 @@ pub fn find(
         columns.push(Column::of(condition, spans.last().map_or(0, |span| span.end))?);
     }
     let longest = columns.iter().map(|column| column.chunks.layout.grid.chunk[0]).max().unwrap_or(1);
-    let units: Vec<_> = spans.iter().flat_map(|span| cut(span.clone(), longest)).collect();
+    let mut units = Vec::new();
+    for unit in spans.iter().flat_map(|span| cut(span.clone(), longest)) {
+        push(&mut units, unit)?;
+    }
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(Matches { numbers: vec![Vec::new(); units.len()], ..Matches::default() });
+    let mut parts = reserved(units.len())?;
+    parts.resize_with(units.len(), Vec::new);
+    let found = Mutex::new(Matches { numbers: parts, ..Matches::default() });
     interrupt.share(threads.min(units.len()).max(1), workspace, |workspace| {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(unit) = units.get(index) else { return Ok(false) };
@@ -82,7 +87,7 @@ pub fn find(
         found.count += count;
         found.numbers[index] = rows;
         found.failures.extend(wrong);
-        Ok(true)
+        Ok(found.failures.len() < Failures::MOST)
     })?;
     Ok(found.into_inner().expect("no thread panics"))
 }
@@ -103,22 +108,19 @@ pub fn compare(
     let mut rest = out;
     for rows in cut(start..start + rest.len(), layout.grid.chunk[0]) {
         let (marks, behind) = rest.split_at_mut(rows.len());
-        parts.push((rows, marks));
+        push(&mut parts, (rows, marks))?;
         rest = behind;
     }
     let threads = threads.min(parts.len()).max(1);
     let queue = Mutex::new(parts.into_iter());
-    let failures = Mutex::new(Vec::new());
+    let failures = Failures::default();
     interrupt.share(threads, workspace, |workspace| {
         let Some((rows, marks)) = queue.lock().expect("no thread panics").next() else {
             return Ok(false);
         };
-        if let Err(failure) = column.mark(&rows, marks, false, workspace) {
-            failures.lock().expect("no thread panics").push(failure);
-        }
-        Ok(true)
+        Ok(column.mark(&rows, marks, false, workspace).map_or_else(|failure| failures.note(failure), |()| true))
     })?;
-    Ok(failures.into_inner().expect("no thread panics"))
+    Ok(failures.into_inner())
 }
 
 /// Rows cut at multiples of `length`.

@@ -5,12 +5,13 @@
 //! the parts of two chunks are disjoint, and each part can be claimed by one region at a time;
 //! otherwise (memory that was broadcast) there is one claim for all of the destination.
 
-use crate::array::grid::{self, Part};
+use crate::array::grid::{AxisParts, Part, RangeParts};
 use crate::array::index_arrays::{self, IndexList};
 use crate::array::layout::Layout;
 use crate::array::scatter::{Axis, Destination, Geometry, Memory, Region, Source, SourceMemory};
 use crate::error::{Error, Kind, Outcome};
 use crate::memory::{grow, out_of_memory};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Below this much decoded data a second thread costs more than it brings.
@@ -32,7 +33,7 @@ pub struct Strided<'a, M> {
 pub struct Selection<'a, M> {
     pub layout: &'a Layout,
     /// Per axis of the array.
-    parts: Vec<Vec<Part>>,
+    parts: Vec<AxisParts>,
     steps: Vec<usize>,
     /// Per axis of the array; empty when all axes are ranges.
     lists: Vec<Vec<IndexList>>,
@@ -75,7 +76,7 @@ impl<'a, M: Memory> Selection<'a, M> {
                 let (cut, cut_lists) = index_arrays::cut(indices, length, chunk)?;
                 lists[axis] = cut_lists;
                 absolute_steps.push(1);
-                cut
+                AxisParts::Listed(cut)
             } else {
                 let (mut start, count, step) = (starts[axis], counts[axis], steps[axis]);
                 let last = start as i128 + (count as i128 - 1) * step as i128;
@@ -90,7 +91,7 @@ impl<'a, M: Memory> Selection<'a, M> {
                     start = last as usize;
                 }
                 absolute_steps.push(step.unsigned_abs());
-                grid::cut(start, count, step.unsigned_abs(), chunk)
+                AxisParts::Range(RangeParts::new(start, count, step.unsigned_abs(), chunk))
             };
             count = count.saturating_mul(cut.len());
             parts.push(cut);
@@ -108,7 +109,7 @@ impl<'a, M: Memory> Selection<'a, M> {
     }
 
     /// The parts of an axis.
-    pub fn parts(&self, axis: usize) -> &[Part] {
+    pub fn parts(&self, axis: usize) -> &AxisParts {
         &self.parts[axis]
     }
 
@@ -120,10 +121,10 @@ impl<'a, M: Memory> Selection<'a, M> {
     pub fn chunk(&self, number: usize) -> ChunkPart<'_, M> {
         assert!(number < self.count, "a chunk outside the selection");
         let mut rest = number;
-        let digit = |parts: &Vec<Part>| {
-            let part = parts[rest % parts.len()];
-            rest /= parts.len();
-            part
+        let digit = |parts: &AxisParts| {
+            let (length, number) = (parts.len(), rest);
+            rest /= length;
+            parts.part(number % length)
         };
         let mut parts: Vec<Part> = self.parts.iter().rev().map(digit).collect();
         parts.reverse();
@@ -135,22 +136,50 @@ impl<'a, M: Memory> Selection<'a, M> {
         self.parts.iter().zip(numbers).fold(0, |number, (parts, part)| number * parts.len() + part)
     }
 
-    /// About how many bytes have to be decoded: of each chunk all between the first and the
-    /// last wanted item, and no less than a block.
-    pub fn work(&self) -> Outcome<usize> {
+    /// About how many bytes have to be decoded of `chunks` chunks: of each all between the first
+    /// and the last wanted item, and no less than a block.
+    pub fn work(&self, chunks: usize) -> Outcome<usize> {
         let grid = &self.layout.grid;
         if !self.lists.is_empty() {
-            return Ok(self.count.saturating_mul(grid.chunk_bytes));
+            return Ok(chunks.saturating_mul(grid.chunk_bytes));
         }
         let (first, end) = self.chunk(0).geometry()?.span();
         let each = ((end - first) * grid.itemsize).max(BLOCK_BYTES).min(grid.chunk_bytes);
-        Ok(self.count.saturating_mul(each))
+        Ok(chunks.saturating_mul(each))
     }
 
     /// How many threads are worth having for this much work; one, where they would write the same bytes.
     pub fn threads(&self, allowed: usize, bytes: usize) -> usize {
         let allowed = if M::WRITTEN && self.claims.is_single { 1 } else { allowed };
         allowed.min(self.count).min(bytes / WORTH_A_THREAD + 1).max(1)
+    }
+}
+
+/// The files that a call visits, of those that a selection touches: all, or those of given numbers. A
+/// file is a chunk or a shard; numbers are in C order.
+pub struct Files<'a> {
+    only: Option<&'a [usize]>,
+    visited: Range<usize>,
+}
+
+impl<'a> Files<'a> {
+    /// Number `range` of the files in `only`, or of all `touched` files.
+    pub fn new(only: Option<&'a [usize]>, touched: usize, range: Range<usize>) -> Outcome<Self> {
+        if only.is_some_and(|numbers| numbers.iter().any(|number| *number >= touched)) {
+            return Err(Error::new(Kind::Argument, format!("the selection touches {touched} files only")));
+        }
+        let end = range.end.min(only.map_or(touched, <[usize]>::len));
+        Ok(Self { only, visited: range.start.min(end)..end })
+    }
+
+    pub fn len(&self) -> usize {
+        self.visited.len()
+    }
+
+    /// The number of visited file `index` among those that the selection touches.
+    pub fn number(&self, index: usize) -> Option<usize> {
+        let place = self.visited.start.checked_add(index).filter(|place| *place < self.visited.end)?;
+        Some(self.only.map_or(place, |numbers| numbers[place]))
     }
 }
 
@@ -294,6 +323,18 @@ mod tests {
         assert!(!is_disjoint(&[2, 10], &[0, 4], 4), "broadcast");
         assert!(!is_disjoint(&[9, 3], &[4, 4], 4), "windows that slide");
         assert!(!is_disjoint(&[10], &[3], 4));
+    }
+
+    #[test]
+    fn files_are_visited_in_ranges() {
+        let found = |only: Option<&[usize]>, range| {
+            let files = Files::new(only, 10, range).unwrap();
+            (0..files.len() + 1).map_while(|index| files.number(index)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(None, 8..20), [8, 9]);
+        assert_eq!(found(Some(&[1, 5, 9]), 1..20), [5, 9]);
+        assert!(found(Some(&[]), 0..20).is_empty() && found(None, 30..40).is_empty());
+        assert!(Files::new(Some(&[10]), 10, 0..1).is_err());
     }
 
     #[test]

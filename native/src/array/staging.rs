@@ -3,9 +3,9 @@
 
 use crate::array::addresses::Addresses;
 use crate::array::coding::Compression;
-use crate::array::layout::{Failure, Layout};
+use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::scatter::{Geometry, Source, SourceMemory};
-use crate::array::selection::{ChunkPart, Selection};
+use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
 use crate::chunk::encode;
@@ -14,7 +14,7 @@ use crate::chunk::header::Filter;
 use crate::error::{Kind, Outcome};
 use crate::files::{Extent, Root};
 use crate::interrupt::Interrupt;
-use crate::memory::grow;
+use crate::memory::{grow, repeat};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,11 +36,11 @@ pub struct Image {
     pub checksum: u32,
 }
 
-/// Encode the files number `files` that the selection touches, each into a new file of
+/// Encode the files number `range` that the selection touches, each into a new file of
 /// `transaction`; a file is a chunk or a shard.
 pub fn stage(
     selection: &Selection<'_, SourceMemory<'_>>,
-    files: Range<usize>,
+    range: Range<usize>,
     threads: usize,
     transaction: &str,
     workspace: &mut Workspace,
@@ -49,19 +49,18 @@ pub fn stage(
     let keys = match &*selection.layout.addresses {
         Addresses::Keyed(keys) => keys,
         Addresses::Indexed(keys, format) => {
-            return shards::stage(selection, keys, format, files, threads, transaction, workspace, interrupt);
+            return shards::stage(selection, keys, format, range, threads, transaction, workspace, interrupt);
         }
     };
     let root = keys.create()?;
-    let chunks = files.start..files.end.min(selection.count());
+    let files = Files::new(None, selection.count(), range)?;
     let staged = Mutex::new(Vec::new());
-    let failures = Mutex::new(Vec::new());
-    let next = AtomicUsize::new(chunks.start);
+    let failures = Failures::default();
+    let next = AtomicUsize::new(0);
     let work = |workspace: &mut Workspace| {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= chunks.end {
+        let Some(number) = files.number(next.fetch_add(1, Ordering::Relaxed)) else {
             return Ok(false);
-        }
+        };
         let part = selection.chunk(number);
         let coords = part.coords();
         let write = |bytes: &[u8]| {
@@ -73,14 +72,14 @@ pub fn stage(
         match encode_chunk(selection, &part, || root.extent(&key), workspace, write) {
             Ok(image) => staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
             Err(error) if error.kind == Kind::Argument => return Err(error),
-            Err(error) => failures.lock().expect("no thread panics").push(Failure { coords, key, error }),
+            Err(error) => return Ok(failures.note(Failure { coords, key, error })),
         }
         Ok(true)
     };
-    let bytes = chunks.len().saturating_mul(selection.layout.grid.chunk_bytes);
-    let outcome = interrupt.share(selection.threads(threads, bytes).min(chunks.len()), workspace, work);
+    let bytes = files.len().saturating_mul(selection.layout.grid.chunk_bytes);
+    let outcome = interrupt.share(selection.threads(threads, bytes).min(files.len()), workspace, work);
     let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
-    Ok((staged, failures.into_inner().expect("no thread panics")))
+    Ok((staged, failures.into_inner()))
 }
 
 /// Encode one chunk and hand its bytes to `keep`; `None` when it holds nothing but the fill value.
@@ -122,10 +121,10 @@ pub fn encode_chunk<'f, T>(
     if !whole {
         match old()? {
             Some(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
-            None => repeat_item(chunk, &grid.fill),
+            None => repeat(&grid.fill, 0, chunk),
         }
     } else if padded {
-        repeat_item(chunk, &grid.fill);
+        repeat(&grid.fill, 0, chunk);
     }
     source.gather(chunk);
     if is_all(chunk, &grid.fill) {
@@ -170,17 +169,6 @@ fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
     source.for_each_dense_run(first..first + count, |start, items| {
         filters::shuffle(items, size, &mut planes[start - first..], count);
     });
-}
-
-/// Fill `chunk` with copies of `item`.
-pub fn repeat_item(chunk: &mut [u8], item: &[u8]) {
-    if item.iter().all(|byte| *byte == item[0]) {
-        chunk.fill(item[0]);
-        return;
-    }
-    for place in chunk.chunks_exact_mut(item.len()) {
-        place.copy_from_slice(item);
-    }
 }
 
 /// Whether `chunk` holds only copies of `item`, byte for byte.

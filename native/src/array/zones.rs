@@ -7,6 +7,7 @@ use crate::array::{chunk_file, rows};
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
+use crate::memory::reserved;
 use std::cmp::Ordering;
 
 /// Read the zone maps of chunks, empty for those that have none.
@@ -18,7 +19,7 @@ pub fn read(
 ) -> Outcome<Vec<Vec<u8>>> {
     let (keys, grid) = (layout.addresses.keys(), &layout.grid);
     let root = Root::open(&keys.root)?;
-    let mut zones = Vec::with_capacity(numbers.len());
+    let mut zones = reserved(numbers.len())?;
     for number in numbers {
         interrupt.check()?;
         if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
@@ -105,7 +106,7 @@ impl Items {
         }
         let word = |zone: &[u8], at: usize| zone[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let (nulls, ascending) = (word(zone, 2 * width), word(zone, 2 * width + 8) == 1);
-        let mut items = Vec::with_capacity(added.len() + 2 * self.size);
+        let mut items = reserved(added.len() + 2 * self.size).ok()?;
         if nulls < held as u64 {
             items.extend_from_slice(&zone[..self.size]);
             items.extend_from_slice(&zone[width..width + self.size]);

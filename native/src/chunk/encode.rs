@@ -11,7 +11,7 @@ use crate::chunk::header::{
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, grow_aligned, out_of_memory};
+use crate::memory::{grow, grow_aligned, out_of_memory, reserved};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -238,7 +238,9 @@ pub fn encode_blocks(
         return Ok(());
     }
     let next = AtomicUsize::new(0);
-    let blocks = Mutex::new(vec![Vec::new(); count]);
+    let mut blocks = reserved(count)?;
+    blocks.resize_with(count, Vec::new);
+    let blocks = Mutex::new(blocks);
     interrupt.share(threads.min(count), scratch, |scratch| {
         let index = next.fetch_add(1, Ordering::Relaxed);
         if index >= count {

@@ -16,7 +16,7 @@ use crate::chunk::scratch::Scratch;
 use crate::chunk::special::{NAN_32, NAN_64};
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, grow_aligned};
+use crate::memory::{grow, grow_aligned, reserved};
 use std::borrow::Cow;
 
 const VERSION: u8 = 5;
@@ -230,8 +230,9 @@ impl Settled<'_> {
         if !self.pipeline.truncates() {
             return Ok(Some(Cow::Borrowed(plain)));
         }
-        let mut block = self.filter(plain, None, scratch)?.0.to_vec();
-        let mut second = block.clone();
+        let (mut block, mut second) = (reserved(plain.len())?, reserved(plain.len())?);
+        block.extend_from_slice(self.filter(plain, None, scratch)?.0);
+        second.extend_from_slice(&block);
         self.pipeline.undo(&mut block, &mut second, grow(&mut scratch.planes, plain.len())?, None);
         Ok(Some(Cow::Owned(block)))
     }

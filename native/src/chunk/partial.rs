@@ -47,7 +47,7 @@ impl Decoder<'_> {
             return Ok(());
         }
         if let Some(special) = self.header.special {
-            special::fill_region(special, self.header, window, region);
+            special::fill_region(special, self.header, window, region)?;
             return Ok(());
         }
         if self.header.variable {

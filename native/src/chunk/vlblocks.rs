@@ -10,7 +10,7 @@ use crate::chunk::header::Filter;
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
 use crate::interrupt::Interrupt;
-use crate::memory::grow;
+use crate::memory::{grow, reserved};
 use std::ops::Range;
 
 /// A block: its stream, and the bytes of the chunk that it decodes to.
@@ -60,7 +60,7 @@ pub fn decode_region(
 fn parts<'a>(decoder: &Decoder<'_>, chunk: &'a [u8]) -> Outcome<Vec<Part<'a>>> {
     let header = decoder.header;
     let count = header.block_count();
-    let mut parts = Vec::with_capacity(count);
+    let mut parts = reserved(count)?;
     let mut made = 0;
     for index in 0..count {
         let start = decoder.block_start(index)?;

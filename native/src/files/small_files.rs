@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
+use crate::memory::reserved;
 
 /// The most bytes of one piece.
 const MOST: usize = 64 << 10;
@@ -64,7 +65,8 @@ fn read_one(root: &Root, (key, start, length): &Piece) -> Outcome<Option<Vec<u8>
     if length > MOST {
         return Err(Error::new(Kind::Limit, format!("{key}: {length} bytes are more than a small piece")));
     }
-    let mut bytes = vec![0; length];
+    let mut bytes = reserved(length)?;
+    bytes.resize(length, 0);
     extent.narrowed(*start, Some(length))?.read(0, &mut bytes)?;
     Ok(Some(bytes))
 }

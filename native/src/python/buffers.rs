@@ -9,6 +9,7 @@
 
 use crate::array::scatter::{Destination, SourceMemory};
 use crate::array::selection::Strided;
+use crate::memory::reserved;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,7 +29,9 @@ impl<'py> Input<'py> {
         }
         let buffer = PyUntypedBuffer::get(object)?;
         let data = contiguous(&buffer)?;
-        Ok(Self::Copied(data.to_vec()))
+        let mut copied = reserved(data.len())?;
+        copied.extend_from_slice(data);
+        Ok(Self::Copied(copied))
     }
 
     pub fn bytes(&self) -> &[u8] {

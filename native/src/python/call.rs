@@ -4,7 +4,7 @@
 use crate::array::scatter::Destination;
 use crate::array::workspace::Workspace;
 use crate::chunk::encode;
-use crate::error::Outcome;
+use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
 use crate::memory;
 use crate::python::buffers;
@@ -12,7 +12,9 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 /// The most memory that a thread keeps between calls.
@@ -49,7 +51,13 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt
         };
         // Taken, not borrowed: a signal handler may itself call into this module.
         let mut kept = KEPT.take().unwrap_or_default();
-        let outcome = work(&mut kept, &Interrupt::new(&interrupted));
+        // A panic, also one of a thread of the call, is a fault of the kernel; it must not end the
+        // program. The memory of the call is dropped, since it may be half changed.
+        let interrupt = Interrupt::new(&interrupted);
+        let outcome = match catch_unwind(AssertUnwindSafe(|| work(&mut kept, &interrupt))) {
+            Ok(outcome) => outcome,
+            Err(panic) => return Err(Error::new(Kind::Kernel, message(&*panic))),
+        };
         if kept.workspace.kept_bytes() <= KEPT_BYTES {
             KEPT.set(Some(kept));
         }
@@ -66,6 +74,13 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt
 #[pyfunction]
 pub fn is_checking_signals() -> bool {
     CHECKING.get()
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the native kernel failed: {}", text.unwrap_or("for an unknown reason"))
 }
 
 /// Fill `out`, or a new `bytes` object of `size` bytes, by `work`.

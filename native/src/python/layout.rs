@@ -156,7 +156,9 @@ impl PyLayout {
 
     /// Read the box that starts at `starts` and goes on by `steps` into `out`, whose shape it has.
     /// Return `None` when every chunk was stored and sound; else how many chunks were absent
-    /// (their part holds the fill value), and the chunks that failed.
+    /// (their part holds the fill value), and the chunks that failed. `only` has the numbers, in C
+    /// order, of those files that are read; what lies in others is left as it is in `out`.
+    #[pyo3(signature = (out, starts, steps, threads, only=None))]
     fn read(
         &self,
         py: Python<'_>,
@@ -164,12 +166,15 @@ impl PyLayout {
         starts: Vec<usize>,
         steps: Vec<isize>,
         threads: usize,
+        only: Option<Vec<usize>>,
     ) -> PyResult<Option<(usize, Failures)>> {
-        self.read_selection(py, out, &starts, &steps, &[], threads)
+        self.read_selection(py, out, &starts, &steps, &[], threads, only.as_deref())
     }
 
     /// The same with index arrays along some axes: `indices` has one, or `None` for an axis that is
     /// a range.
+    #[pyo3(signature = (out, starts, steps, indices, threads, only=None))]
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn read_outer(
         &self,
         py: Python<'_>,
@@ -178,10 +183,11 @@ impl PyLayout {
         steps: Vec<isize>,
         indices: Vec<Option<PyBuffer<i64>>>,
         threads: usize,
+        only: Option<Vec<usize>>,
     ) -> PyResult<Option<(usize, Failures)>> {
         let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
         let indices = indices.collect::<PyResult<Vec<_>>>()?;
-        self.read_selection(py, out, &starts, &steps, &indices, threads)
+        self.read_selection(py, out, &starts, &steps, &indices, threads, only.as_deref())
     }
 
     /// The zone maps of the chunks of these numbers, empty for those without one.
@@ -291,6 +297,7 @@ impl PyLayout {
 }
 
 impl PyLayout {
+    #[allow(clippy::too_many_arguments, reason = "as of its callers")]
     fn read_selection(
         &self,
         py: Python<'_>,
@@ -299,13 +306,14 @@ impl PyLayout {
         steps: &[isize],
         indices: &[Option<Vec<i64>>],
         threads: usize,
+        only: Option<&[usize]>,
     ) -> PyResult<Option<(usize, Failures)>> {
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::strided(&buffer)?;
         self.check_itemsize(&buffer)?;
         let Report { absent, failures: found } = detached(py, |kept, interrupt| {
             let selection = Selection::new(&self.0, starts, steps, indices, memory)?;
-            read::read(&selection, threads, &mut kept.workspace, interrupt)
+            read::read(&selection, only, threads, &mut kept.workspace, interrupt)
         })?;
         if absent == 0 && found.is_empty() {
             return Ok(None);

@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 mod errors {
     pyo3::import_exception!(ingot.errors, CorruptionError);
     pyo3::import_exception!(ingot.errors, FormatError);
+    pyo3::import_exception!(ingot.errors, IngotError);
     pyo3::import_exception!(ingot.errors, LimitError);
     pyo3::import_exception!(ingot.errors, SelectionError);
     pyo3::import_exception!(ingot.errors, UnsafeError);
@@ -34,6 +35,7 @@ impl From<Error> for PyErr {
             Kind::Unsafe => errors::UnsafeError::new_err(text),
             Kind::Argument => PyValueError::new_err(text),
             Kind::System(code) => PyOSError::new_err((code, text)),
+            Kind::Kernel => errors::IngotError::new_err(text),
             Kind::Interrupted => PyKeyboardInterrupt::new_err(()),
         }
     }

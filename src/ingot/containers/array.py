@@ -24,6 +24,7 @@ from ingot.engine import changes
 from ingot.engine.changes import appended, items_of
 from ingot.engine.explain import Explanation
 from ingot.engine.run import Engine
+from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import FormatError, NotFoundError, ReadOnlyError
 from ingot.formats.format import ArrayNode, ChunkMap, Format
@@ -70,6 +71,8 @@ Mode: TypeAlias = Literal["r", "r+"]
 
 # Listing the chunks of a larger grid takes too long for a display.
 _MOST_COUNTED: Final = 10_000
+# Above this many bytes, chunks that are not stored are left out of a reduction.
+_MUCH: Final = 64 << 20
 
 
 class Array:
@@ -348,7 +351,8 @@ class Array:
         # Ctrl-C ends native calls only, so that nothing that was staged is lost sight of.
         with Deferred():
             # Whole chunks are replaced, so they are encoded before the lock is taken.
-            encoded = engine.assign(selection, items) if engine.replaces(selection) else None
+            ahead = engine.replaces(selection) and not engine.erases(selection, items)
+            encoded = engine.assign(selection, items) if ahead else None
             try:
                 with handle.writing() as turn:
                     if encoded is not None and turn.value is engine:
@@ -517,8 +521,16 @@ class Array:
 
 def _source(engine: Engine) -> Source:
     schema, shape = engine.chunks.schema, engine.shape
-    # Not a single item but an array, even without axes.
-    return Source(schema.grid, schema.dtype, lambda key: engine.read(parse((*key, ...), shape)))
+    many = 0 if schema.nbytes > _MUCH else MANY
+
+    def read(key: tuple[slice, ...]) -> NDArray[Any]:
+        # Not a single item but an array, even without axes.
+        return cast(NDArray[Any], engine.read(parse((*key, ...), shape)))
+
+    def stored() -> Iterator[tuple[int, ...]] | None:
+        return engine.stored_coords(parse(..., shape), many)
+
+    return Source(schema.grid, schema.dtype, read, stored, schema.fill)
 
 
 def _reopened(

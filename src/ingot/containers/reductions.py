@@ -10,7 +10,7 @@ NumPy's do.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -48,6 +48,10 @@ class Source:
     grid: ChunkGrid
     dtype: np.dtype[Any]
     read: Callable[[tuple[slice, ...]], NDArray[Any]]
+    stored: Callable[[], Iterable[tuple[int, ...]] | None] = lambda: None
+    """Returns the coordinates of the stored chunks where they are few; else None."""
+    fill: Any = 0
+    """The item of all other chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,7 @@ def mean(
     else:
         kind = np.dtype("f8") if source.dtype.kind in "biu" else source.dtype.newbyteorder("=")
     sums = _fold(source, _SUM, axes, dtype=_working(kind, dtype))
-    averages = np.asarray(np.true_divide(sums, count))
+    averages = np.asarray(np.true_divide(sums, count if count < 2**63 else float(count)))
     return _presented(averages.astype(kind, copy=False), axes, out, keepdims)
 
 
@@ -183,6 +187,9 @@ def _fold(
         block = np.empty(shape, source.dtype) if 0 in shape else source.read(whole)
         return reduction.of(block, axes, **settings)
     lengths = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    stored = source.stored()
+    if stored is not None:
+        return _fold_stored(source, reduction, axes, stored, settings)
     others = [axis for axis in range(len(shape)) if axis not in axes]
     order = [*reversed(axes), *reversed(others)]
     step = block_shape(source.grid, source.dtype.itemsize, order=order)
@@ -216,6 +223,65 @@ def _fold_place(
             return part
         pairs.add(part)
     return pairs.all()
+
+
+def _fold_stored(
+    source: Source,
+    reduction: Reduction,
+    axes: tuple[int, ...],
+    stored: Iterable[tuple[int, ...]],
+    settings: dict[str, Any],
+) -> NDArray[Any]:
+    """Reduce the stored chunks, and all other items, which are the fill value, at once."""
+    grid = source.grid
+    shape, others = grid.shape, [axis for axis in range(len(grid.shape)) if axis not in axes]
+    total = math.prod(shape[axis] for axis in axes)
+    item = np.empty((1,) * len(shape), source.dtype)
+    item[...] = source.fill
+    one = reduction.of(item, axes, **settings)
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for coords in stored:
+        groups.setdefault(tuple(coords[axis] for axis in others), []).append(coords)
+    lengths = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    result = np.empty(lengths, one.dtype)
+    result[...] = _repeated(reduction, one, total)
+    for members in groups.values():
+        pairs, held = _Pairs(reduction.combine), 0
+        place = [slice(0, 1)] * len(shape)
+        for coords in members:
+            box = grid.box(coords)
+            part = reduction.of(source.read(box), axes, **settings)
+            held += math.prod(box[axis].stop - box[axis].start for axis in axes)
+            pairs.add(part)
+            for axis in others:
+                place[axis] = box[axis]
+        if held < total:
+            pairs.add(_repeated(reduction, one, total - held))
+        result[tuple(place)] = pairs.all()
+    return result
+
+
+def _repeated(reduction: Reduction, one: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the result for an item that repeats; `one` is that for the item alone."""
+    kind, dtype = one.dtype.kind, one.dtype
+    if reduction.combine is not np.add or kind not in "iumfc":
+        return one
+    if kind == "m" and np.isnat(one).all():
+        return one
+    if kind in "ium":
+        # Integers wrap around, as they do when they are added one by one.
+        bits = 8 * dtype.itemsize
+        words = one.view(f"u{dtype.itemsize}")
+        product = int(words.reshape(-1)[0]) * count % 2**bits
+        return np.full(one.shape, product, words.dtype).view(dtype)
+    parts = [one.real, one.imag] if kind == "c" else [one]
+    wide = np.result_type(parts[0].dtype, np.float64)
+    repeated = np.empty_like(one)
+    targets = [repeated.real, repeated.imag] if kind == "c" else [repeated]
+    with np.errstate(over="ignore"):
+        for target, part in zip(targets, parts, strict=True):
+            target[...] = part.astype(wide) * float(count)
+    return repeated
 
 
 class _Pairs:

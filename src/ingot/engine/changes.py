@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.dtypes import DType
 from ingot.engine import kernel
+from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine
 from ingot.formats.format import ChunkMap, Coords, as_sharded
 from ingot.grid import ChunkGrid
@@ -173,7 +174,7 @@ def _cleared(engine: Engine, shape: tuple[int, ...]) -> Iterator[tuple[Coords, N
     """Yield the stored edge chunks, with the fill value in the cells that a larger shape shows."""
     schema = engine.chunks.schema
     grid, fill = schema.grid, kernel.fill_item(schema)
-    for coords, old in engine.stored_chunks(_edges(grid, shape)):
+    for coords, old in engine.stored_chunks(_stored_edges(engine, shape)):
         chunk = np.full(old.shape, fill, old.dtype)
         valid = tuple(map(slice, grid.valid_shape(coords)))
         chunk[valid] = old[valid]
@@ -192,17 +193,41 @@ def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]
         yield coords, after.writable_chunk(coords, kept.get(coords))
 
 
+def _stored_edges(engine: Engine, shape: tuple[int, ...]) -> Iterator[Coords]:
+    """Yield what `_edges` does, without chunks that are not stored where the array is sparse."""
+    grid = engine.chunks.schema.grid
+    stored = engine.stored_coords(parse(..., grid.shape))
+    if stored is None:
+        return _edges(grid, shape)
+    reaching = _reaching(grid, shape)
+    lasts = [count - 1 for count in _kept(grid, shape).counts]
+    return (
+        coords
+        for coords in stored
+        if all(map(int.__le__, coords, lasts))
+        and any(itertools.compress(map(int.__eq__, coords, lasts), reaching))
+    )
+
+
 def _edges(grid: ChunkGrid, shape: tuple[int, ...]) -> Iterator[Coords]:
     """Yield the coordinates of chunks that reach beyond the edge of an axis that gets longer."""
-    if not grid.padded:
-        return
-    reaching = [
-        reach > length and new > length
-        for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
-    ]
-    kept = ChunkGrid(tuple(map(min, grid.shape, shape)), grid.chunk, grid.padded, grid.rectilinear)
+    reaching, kept = _reaching(grid, shape), _kept(grid, shape)
     for axis in itertools.compress(range(len(shape)), reaching):
         # Each chunk once: earlier axes leave out the edge chunks that their own round yielded.
         ranges = [range(kept.counts[n] - (n < axis and reaching[n])) for n in range(len(shape))]
         ranges[axis] = range(max(kept.counts[axis] - 1, 0), kept.counts[axis])
-        yield from itertools.product(*ranges)
+        yield from lazy_product(ranges)
+
+
+def _reaching(grid: ChunkGrid, shape: tuple[int, ...]) -> list[bool]:
+    """Return for each axis whether it gets longer and its last chunk reaches beyond its edge."""
+    return [
+        grid.padded and reach > length and new > length
+        for length, reach, new in zip(grid.shape, grid.reach, shape, strict=True)
+    ]
+
+
+def _kept(grid: ChunkGrid, shape: tuple[int, ...]) -> ChunkGrid:
+    """Return the grid of the chunks that an array keeps in another shape."""
+    common = tuple(map(min, grid.shape, shape))
+    return ChunkGrid(common, grid.chunk, grid.padded, grid.rectilinear)

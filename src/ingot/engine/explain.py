@@ -29,6 +29,9 @@ _MOST_CHUNKS: Final = 10_000
 _MOST_LINES: Final = 12
 # What is read of a chunk: its header and the offsets of its blocks, unless there are very many.
 _BEGINNING_BYTES: Final = 4096
+# Up to so many items of a chunk are looked up one by one, and so many blocks are counted.
+_MOST_ITEMS: Final = 1 << 20
+_MOST_BLOCKS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,8 @@ def _blosc_cost(
     except IngotError:
         return stored, None
     total = header.block_count
+    if total > _MOST_BLOCKS:
+        return stored, None
     shape = schema.grid.stored_shape(row.coords)
     wanted = touched_blocks(row, shape, coding.axes, schema.dtype.itemsize, header)
     if header.memcpyed or not total:
@@ -206,10 +211,19 @@ def touched_blocks(
     """Return the ascending numbers of the blocks that hold the items of a row."""
     if not header.block_count:
         return np.empty(0, np.int64)
+    if row.size > _MOST_ITEMS:
+        # All blocks from the first item to the last.
+        ends = np.zeros(2, np.int64)
+        for axis in axes:
+            index = row.source[axis]
+            inside = range(chunk[axis])[index] if isinstance(index, slice) else index.tolist()
+            ends = ends * chunk[axis] + (min(inside), max(inside))
+        first, last = (ends * itemsize + (0, itemsize - 1)) // header.block_bytes
+        return np.arange(first, last + 1)
     positions = np.zeros(1, np.int64)
     for axis in axes:
         index = row.source[axis]
-        inside = np.arange(chunk[axis])[index]
+        inside = np.array(range(chunk[axis])[index] if isinstance(index, slice) else index)
         positions = (positions[:, None] * chunk[axis] + inside).reshape(-1)
     first = positions * itemsize // header.block_bytes
     last = (positions * itemsize + itemsize - 1) // header.block_bytes

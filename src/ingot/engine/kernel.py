@@ -23,6 +23,7 @@ __all__ = [
     "decode",
     "encode",
     "fill_item",
+    "filled_result",
     "gather_rows",
     "native_layout",
     "new_result",
@@ -74,6 +75,22 @@ def new_result(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         return np.empty(shape, dtype)
     except (ValueError, MemoryError) as error:
         raise LimitError(f"a result of {shape} items of {dtype}: {error}") from None
+
+
+def filled_result(shape: tuple[int, ...], schema: ArraySchema) -> NDArray[Any]:
+    """Return an array for the result of a read that holds the fill value.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> filled_result((2,), ArraySchema((9,), np.dtype("<i2"), (9,), CodecChain(), np.int16(7)))
+    array([7, 7], dtype=int16)
+    """
+    fill = fill_item(schema)
+    try:
+        if not any(fill.tobytes()):
+            return np.zeros(shape, schema.dtype)
+        return np.full(shape, fill, schema.dtype)
+    except (ValueError, MemoryError) as error:
+        raise LimitError(f"a result of {shape} items of {schema.dtype}: {error}") from None
 
 
 def fill_item(schema: ArraySchema) -> NDArray[Any]:
@@ -173,12 +190,16 @@ def read_outer(
     out: NDArray[Any],
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,
+    only: Sequence[int] | None = None,
 ) -> list[tuple[tuple[int, ...], str, BaseException]]:
-    """Read the outer product of the axes, and return the failures of chunks."""
+    """Read the outer product of the axes, and return the failures of chunks.
+
+    `only` has the numbers of the files to read; see `native.Layout.read`.
+    """
     ranges = [axis if isinstance(axis, range) else range(1) for axis in axes]
     indices = [None if isinstance(axis, range) else axis for axis in axes]
     starts, steps = [each.start for each in ranges], [each.step for each in ranges]
-    report = layout.read_outer(out, starts, steps, indices, threads)
+    report = layout.read_outer(out, starts, steps, indices, threads, only)
     return [] if report is None else report[1]
 
 

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
-from ingot.engine import kernel, plan
+from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
-from ingot.grid import ChunkGrid, begins_chunk, count_parts
+from ingot.formats.keys import stored
+from ingot.grid import begins_chunk
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
 from ingot.stores.store import (
@@ -34,6 +35,7 @@ from ingot.stores.store import (
     Delete,
     Edit,
     Extent,
+    Feature,
     Inline,
     Location,
     Move,
@@ -133,21 +135,26 @@ class Engine:
             layout = self.layout()
         if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
-            result = kernel.new_result(counts, self._plain)
+            only = None if math.prod(counts) <= sparse.MANY else self._stored_numbers(selection)
+            result = self._new_result(counts, filled=only is not None)
             if 0 not in counts:
-                report = layout.read(result, selection.starts, selection.steps, self._threads)
+                report = layout.read(result, selection.starts, selection.steps, self._threads, only)
                 if report is not None:
                     self.raise_first(report[1])
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
         if type(selection) is OrthogonalSelection and layout is not None:
-            result = kernel.new_result(selection.engine_shape, self._plain)
+            only = self._stored_numbers(selection)
+            result = self._new_result(selection.engine_shape, filled=only is not None)
             if result.size:
-                read, zoned = kernel.read_outer, zone_mapped(self.chunks) is not None
+                zoned = zone_mapped(self.chunks) is not None
                 if zoned and kernel.selects_rows(selection.axes, self.shape):
-                    read = kernel.gather_rows
-                self.raise_first(read(layout, result, selection.axes, self._threads))
+                    failures = kernel.gather_rows(layout, result, selection.axes, self._threads)
+                else:
+                    threads = self._threads
+                    failures = kernel.read_outer(layout, result, selection.axes, threads, only)
+                self.raise_first(failures)
             return selection.finish(result.view(self._dtype))
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
@@ -169,7 +176,10 @@ class Engine:
             self._read_rows(selection, box)
         elif 0 not in selection.counts:
             plain = box if self._plain is self._dtype else box.view(self._plain)
-            report = layout.read(plain, selection.starts, selection.steps, self._threads)
+            only = self._stored_numbers(selection)
+            if only is not None:
+                box[...] = kernel.fill_item(self.chunks.schema)
+            report = layout.read(plain, selection.starts, selection.steps, self._threads, only)
             if report is not None:
                 self.raise_first(report[1])
 
@@ -179,6 +189,10 @@ class Engine:
         Chunks that change in part are read and merged, so the caller holds the writer lock. A
         selection that replaces whole chunks (`replaces`) needs no lock.
         """
+        if self.erases(selection, value):
+            commit = self._erase(selection)
+            if commit is not None:
+                return commit
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
             return Commit()
@@ -188,6 +202,20 @@ class Engine:
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         return self.stage(self._merged(rows, values), unit)
+
+    def erases(self, selection: Selection, value: object) -> bool:
+        """Return whether an assignment sets very many chunks to the fill value.
+
+        Then only the chunks that are stored change, and the store is listed to find them.
+        """
+        schema = self.chunks.schema
+        if not schema.sparse or schema.variable or math.prod(selection.engine_shape) <= sparse.MANY:
+            return False
+        item = np.asarray(value, self._dtype)
+        # Byte for byte, so that -0.0 and the payloads of NaN survive.
+        if item.ndim or item.tobytes() != kernel.fill_item(schema).tobytes():
+            return False
+        return self.count_chunks(selection) > sparse.MANY
 
     def replaces(self, selection: Selection) -> bool:
         """Return whether a selection consists of whole chunks, or shards where the array has them.
@@ -268,6 +296,8 @@ class Engine:
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
+            if len(numbers) > sparse.MANY and self._count_stored() < len(numbers):
+                return None  # A read raises the error.
             layout = self.layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
             self._zones = ZoneMaps.parse(packed, dtype)
@@ -293,7 +323,7 @@ class Engine:
 
     def count_chunks(self, selection: Selection) -> int:
         """Return the number of chunks that a selection touches."""
-        return _count_chunks(selection, self.chunks.schema.grid)
+        return plan.count_rows(selection, self.chunks.schema.grid)
 
     def raise_first(self, failures: Sequence[tuple[tuple[int, ...], str, BaseException]]) -> None:
         """Raise the failure of the first chunk, if any; the kernel fills absent chunks itself."""
@@ -308,13 +338,13 @@ class Engine:
         store = self.chunks.store
         check_commit(store, Commit())
         if self._plain is not self._dtype:
-            values = np.ascontiguousarray(values).view(self._plain)
+            values = values.view(self._plain)
         box = selection.starts, selection.steps
         transaction = os.urandom(8).hex()
         edits: list[Edit] = []
         try:
             announce_staging(store, transaction)
-            count = _count_chunks(selection, stored_map(self.chunks).schema.grid)
+            count = plan.count_rows(selection, stored_map(self.chunks).schema.grid)
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
                     values, *box, first, first + _STAGED_PER_CALL, self._threads, transaction
@@ -330,16 +360,68 @@ class Engine:
             raise
         return edits
 
+    def stored_coords(
+        self, selection: Selection, many: int = sparse.MANY
+    ) -> Iterator[Coords] | None:
+        """Return the stored chunks of a selection, where they are few of more than `many`."""
+        files = sparse.stored_files(self._before, selection, many)
+        return None if files is None else sparse.stored_coords(self._before, files, selection)
+
+    def _stored_numbers(self, selection: BasicSelection | OrthogonalSelection) -> list[int] | None:
+        """Return the numbers of the stored files of a selection, where they are few of many."""
+        files = sparse.stored_files(self.chunks, selection)
+        if files is None:
+            return None
+        return sparse.file_numbers(files, selection, stored_map(self.chunks).schema.grid)
+
+    def _new_result(self, shape: tuple[int, ...], *, filled: bool) -> NDArray[Any]:
+        """Return an array of the plain type for a result, `filled` with the fill value or empty."""
+        if not filled:
+            return kernel.new_result(shape, self._plain)
+        return kernel.filled_result(shape, self.chunks.schema).view(self._plain)
+
+    def _erase(self, selection: Selection) -> Commit | None:
+        """Return the commit that sets items to the fill value; None where chunks are not listed."""
+        chunks, outer = self.chunks, stored_map(self.chunks)
+        files = sparse.stored_files(self._before, selection)
+        if files is None or outer.template is None:
+            return None
+        whole: list[Edit] = []
+        partial: list[Coords] = []
+        for row in plan.rows_of(selection, outer.schema.grid, map(tuple, files.tolist())):
+            if row.covers(outer.schema.grid.valid_shape(row.coords)):
+                whole.append(Delete(outer.template.key(row.coords)))
+            else:
+                partial.append(row.coords)
+        table = np.array(partial, np.int64).reshape(len(partial), len(outer.schema.shape))
+        coords = sparse.stored_coords(self._before, table, selection)
+        rows = plan.rows_of(selection, chunks.schema.grid, coords)
+        rest = self.stage(self._merged(rows, None), self._unit())
+        return Commit(rest.prepare, (*whole, *rest.publish), rest.cleanup)
+
+    def _count_stored(self) -> int:
+        """Return the number of stored files, or of all chunks where the store cannot list."""
+        files, grid = stored_map(self.chunks), self.chunks.schema.grid
+        if files.template is None or Feature.LIST not in files.store.features:
+            return grid.chunk_count
+        return sum(1 for _ in stored(files.store, files.template, len(grid.counts)))
+
     def _unit(self) -> tuple[int, ...] | None:
         """Return the number of chunks along each axis that share a key; None where all do."""
-        stored = stored_map(self.chunks)
-        if stored.template is None:
+        outer = stored_map(self.chunks)
+        if outer.template is None:
             return None
-        return tuple(map(floordiv, stored.schema.chunks, self.chunks.schema.chunks))
+        return tuple(map(floordiv, outer.schema.chunks, self.chunks.schema.chunks))
 
     def _read_rows(self, selection: Selection, result: NDArray[Any]) -> None:
         fill = kernel.fill_item(self.chunks.schema)
-        rows = plan.rows(selection, self.chunks.schema.grid)
+        grid = self.chunks.schema.grid
+        found = self.stored_coords(selection)
+        if found is None:
+            rows = plan.rows(selection, grid)
+        else:
+            result[...] = fill
+            rows = plan.rows_of(selection, grid, found)
         while window := list(islice(rows, self._window())):
             fetched = self._fetch([row.coords for row in window])
             for row, each in zip(window, fetched, strict=True):
@@ -348,10 +430,13 @@ class Engine:
                     row.scatter(result, fill if chunk is None else row.take(chunk))
 
     def _merged(
-        self, rows: Iterator[Row], values: NDArray[Any]
+        self, rows: Iterator[Row], values: NDArray[Any] | None
     ) -> Iterator[tuple[Coords, NDArray[Any]]]:
-        """Yield the new content of chunks: the values, over the old content or the fill value."""
-        grid = self.chunks.schema.grid
+        """Yield the new content of chunks: the values, over the old content or the fill value.
+
+        Without values the fill value is assigned.
+        """
+        grid, fill = self.chunks.schema.grid, kernel.fill_item(self.chunks.schema)
         while window := list(islice(rows, self._window())):
             kept = [row for row in window if not row.covers(grid.valid_shape(row.coords))]
             coords = [row.coords for row in kept]
@@ -360,7 +445,7 @@ class Engine:
                 each = fetched.pop(row.coords, _ABSENT)
                 with _ChunkContext(self.chunks, row.coords, each.location):
                     chunk = self.writable_chunk(row.coords, self._decode(row.coords, each))
-                    row.put(chunk, row.gather(values))
+                    row.put(chunk, fill if values is None else row.gather(values))
                 yield row.coords, chunk
 
     def _window(self) -> int:
@@ -435,18 +520,6 @@ class _Fetched(NamedTuple):
 
 
 _ABSENT: Final = _Fetched(Inline(b""), None)
-
-
-def _count_chunks(selection: Selection, grid: ChunkGrid) -> int:
-    if not isinstance(selection, BasicSelection):
-        return plan.count_rows(selection, grid)
-    if 0 in selection.counts:
-        return 0
-    total = 1
-    boxes = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
-    for start, count, step, chunk in boxes:
-        total *= count_parts(start, count, step, chunk)
-    return total
 
 
 def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:

@@ -11,7 +11,7 @@ mod stage;
 pub use read::read;
 pub use stage::stage;
 
-use crate::array::grid::Part;
+use crate::array::grid::{AxisParts, Part, RangeParts};
 use crate::array::scatter::Memory;
 use crate::array::selection::Selection;
 use crate::error::{Outcome, corrupt};
@@ -19,7 +19,7 @@ use crate::files::identity::Identity;
 use crate::files::verified::CHECKSUM_BYTES;
 use crate::files::{Extent, Root};
 use crate::fork;
-use crate::memory::grow;
+use crate::memory::{grow, reserved};
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
@@ -105,18 +105,16 @@ impl ShardFormat {
 
     /// Cut a selection by shards: per axis, which of its parts lie in each.
     pub fn cut<M: Memory>(&self, selection: &Selection<'_, M>) -> Cut {
-        let axes = self.counts.iter().enumerate().map(|(axis, count)| {
-            let parts = selection.parts(axis);
-            let mut groups: Vec<(usize, Range<usize>)> = Vec::new();
-            let mut start = 0;
-            for end in 1..=parts.len() {
-                let shard = parts[start].chunk / count;
-                if end == parts.len() || parts[end].chunk / count != shard {
-                    groups.push((shard, start..end));
-                    start = end;
+        let axes = self.counts.iter().enumerate().map(|(axis, count)| match selection.parts(axis) {
+            AxisParts::Range(parts) => AxisCut::Range(*parts, parts.coarser(*count)),
+            AxisParts::Listed(parts) => {
+                let mut groups: Vec<(usize, Range<usize>)> = Vec::new();
+                for group in parts.chunk_by(|one, next| one.chunk / count == next.chunk / count) {
+                    let start = groups.last().map_or(0, |(_, last)| last.end);
+                    groups.push((group[0].chunk / count, start..start + group.len()));
                 }
+                AxisCut::Listed(groups)
             }
-            groups
         });
         Cut { axes: axes.collect() }
     }
@@ -166,12 +164,14 @@ impl ShardFormat {
             if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
         };
         let (entries, _) = table.as_chunks::<8>().0.as_chunks::<2>();
-        Ok(Index { entries: entries.iter().map(|entry| entry.map(number)).collect(), size })
+        let mut parsed = reserved(entries.len())?;
+        parsed.extend(entries.iter().map(|entry| entry.map(number)));
+        Ok(Index { entries: parsed, size })
     }
 
     /// The bytes of an index.
-    pub fn pack_index(&self, entries: &[Option<Range<usize>>]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.index_bytes());
+    pub fn pack_index(&self, entries: &[Option<Range<usize>>]) -> Outcome<Vec<u8>> {
+        let mut bytes = reserved(self.index_bytes())?;
         for entry in entries {
             let numbers = entry.as_ref().map_or([ABSENT; 2], |range| [range.start as u64, range.len() as u64]);
             for number in numbers {
@@ -181,7 +181,7 @@ impl ShardFormat {
         if self.checksum {
             bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
         }
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -219,21 +219,48 @@ impl Shard {
 
 /// A selection cut by shards.
 pub struct Cut {
-    /// Per axis: the number of each shard, and the parts that lie in it.
-    axes: Vec<Vec<(usize, Range<usize>)>>,
+    axes: Vec<AxisCut>,
+}
+
+/// An axis of a selection, cut by shards.
+enum AxisCut {
+    /// The parts of a range, and the same range cut by shards.
+    Range(RangeParts, RangeParts),
+    /// The number of each shard, and the parts that lie in it.
+    Listed(Vec<(usize, Range<usize>)>),
+}
+
+impl AxisCut {
+    fn len(&self) -> usize {
+        match self {
+            Self::Range(_, shards) => shards.len(),
+            Self::Listed(groups) => groups.len(),
+        }
+    }
+
+    /// Shard `number` of the axis, and the parts that lie in it.
+    fn group(&self, number: usize) -> (usize, Range<usize>) {
+        match self {
+            Self::Range(parts, shards) => {
+                let Part { chunk, position, count, .. } = shards.part(number);
+                (chunk, parts.number(position)..parts.number(position + count - 1) + 1)
+            }
+            Self::Listed(groups) => groups[number].clone(),
+        }
+    }
 }
 
 impl Cut {
     /// How many shards the selection touches.
     pub fn count(&self) -> usize {
-        self.axes.iter().fold(1usize, |count, groups| count.saturating_mul(groups.len()))
+        self.axes.iter().fold(1usize, |count, axis| count.saturating_mul(axis.len()))
     }
 
     /// Shard `number` of them, in C order.
     pub fn touched(&self, mut number: usize) -> Touched {
         let mut groups = Vec::with_capacity(self.axes.len());
         for axis in self.axes.iter().rev() {
-            groups.push(axis[number % axis.len()].clone());
+            groups.push(axis.group(number % axis.len()));
             number /= axis.len();
         }
         groups.reverse();

@@ -7,16 +7,16 @@
 use super::{Cut, Shard, ShardFormat, Touched};
 use crate::array::addresses::Keys;
 use crate::array::coding::Coding;
-use crate::array::layout::Failure;
+use crate::array::layout::{Failure, Failures};
 use crate::array::read::Report;
 use crate::array::scatter::Destination;
-use crate::array::selection::{ChunkPart, Selection};
+use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::files::verified::{CHECKSUM_BYTES, Verify};
 use crate::interrupt::Interrupt;
-use crate::memory::grow;
+use crate::memory::{grow, push};
 use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,11 +36,13 @@ struct Reading<'a> {
     format: &'a ShardFormat,
     root: Option<Root>,
     cut: Cut,
+    /// The shards that are visited.
+    files: Files<'a>,
     /// How many chunks are decoded per read.
     batch: usize,
     queue: Mutex<Queue>,
     absent: AtomicUsize,
-    failures: Mutex<Vec<Failure>>,
+    failures: Failures,
 }
 
 #[derive(Default)]
@@ -69,34 +71,39 @@ enum Chunks {
     Absent(Vec<Range<usize>>),
 }
 
-/// Read all chunks of a selection into its memory.
+/// Read a selection into its memory: all chunks, or those in the shards of the numbers `only`.
 pub fn read(
     selection: &Selection<'_, Destination<'_>>,
+    only: Option<&[usize]>,
     keys: &Keys,
     format: &ShardFormat,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<Report> {
-    let (count, chunk_bytes) = (selection.count(), selection.layout.grid.chunk_bytes);
-    let threads = if count == 1 { 1 } else { selection.threads(threads, selection.work()?) };
+    let cut = format.cut(selection);
+    let files = Files::new(only, cut.count(), 0..usize::MAX)?;
+    let chunk_bytes = selection.layout.grid.chunk_bytes;
+    let count = match only {
+        None => selection.count(),
+        Some(_) => selection.count().min(files.len().saturating_mul(format.total())),
+    };
+    let threads = if count == 1 { 1 } else { selection.threads(threads, selection.work(count)?) };
     let decoded = count.saturating_mul(chunk_bytes) / (4 * threads);
     let reading = Reading {
         selection,
         keys,
         format,
         root: Root::open(&keys.root)?,
-        cut: format.cut(selection),
+        cut,
+        files,
         batch: (decoded.clamp(LEAST_DECODED, MOST_DECODED) / chunk_bytes).max(1),
         queue: Mutex::default(),
         absent: AtomicUsize::new(0),
-        failures: Mutex::default(),
+        failures: Failures::default(),
     };
     interrupt.share(threads, workspace, |workspace| reading.step(workspace))?;
-    Ok(Report {
-        absent: reading.absent.into_inner(),
-        failures: reading.failures.into_inner().expect("no thread panics"),
-    })
+    Ok(Report { absent: reading.absent.into_inner(), failures: reading.failures.into_inner() })
 }
 
 impl<'a> Reading<'a> {
@@ -112,8 +119,8 @@ impl<'a> Reading<'a> {
             drop(queue);
             return self.carry_out(&read, workspace).map(|()| true);
         }
-        if queue.next < self.cut.count() {
-            let touched = self.cut.touched(queue.next);
+        if let Some(number) = self.files.number(queue.next).filter(|_| self.failures.are_few()) {
+            let touched = self.cut.touched(number);
             queue.next += 1;
             queue.opening += 1;
             drop(queue);
@@ -185,7 +192,7 @@ impl<'a> Reading<'a> {
     /// The chunks that a shard holds, each with its bytes, and those that are absent.
     #[allow(clippy::type_complexity, reason = "used once")]
     fn look_up(&self, touched: &Touched, shard: &Shard) -> Outcome<(Vec<(usize, Range<usize>)>, Vec<Range<usize>>)> {
-        let mut wanted = Vec::with_capacity(touched.count());
+        let mut wanted = Vec::new();
         let mut absent: Vec<Range<usize>> = Vec::new();
         let layout = self.selection.layout;
         for index in 0..touched.count() {
@@ -197,10 +204,15 @@ impl<'a> Reading<'a> {
                 Ok(range)
             });
             match (found, absent.last_mut()) {
-                (Ok(Some(range)), _) => wanted.push((index, range)),
+                (Ok(Some(range)), _) => push(&mut wanted, (index, range))?,
                 (Ok(None), Some(last)) if last.end == index => last.end = index + 1,
-                (Ok(None), _) => absent.push(index..index + 1),
-                (Err(error), _) => self.note(&part, &shard.key, error)?,
+                (Ok(None), _) => push(&mut absent, index..index + 1)?,
+                (Err(error), _) => {
+                    self.note(&part, &shard.key, error)?;
+                    if !self.failures.are_few() {
+                        break;
+                    }
+                }
             }
         }
         Ok((wanted, absent))
@@ -264,7 +276,7 @@ impl<'a> Reading<'a> {
             return Err(error);
         }
         let failure = Failure { coords: part.coords(), key: key.to_owned(), error };
-        self.failures.lock().expect("no thread panics").push(failure);
+        self.failures.note(failure);
         Ok(())
     }
 }

@@ -10,16 +10,15 @@
 
 use super::{Cut, Shard, ShardFormat, Touched};
 use crate::array::addresses::Keys;
-use crate::array::grid::Part;
-use crate::array::layout::Failure;
+use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::SourceMemory;
-use crate::array::selection::{ChunkPart, Selection, WORTH_A_THREAD};
+use crate::array::selection::{ChunkPart, Files, Selection, WORTH_A_THREAD};
 use crate::array::staging::{Image, Staged, encode_chunk, in_order, is_all};
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, out_of_memory};
+use crate::memory::{grow, out_of_memory, push, reserved};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -32,13 +31,14 @@ struct Staging<'a> {
     root: &'a Root,
     transaction: &'a str,
     cut: Cut,
-    last: usize,
+    /// The shards that are staged.
+    files: Files<'a>,
     threads: usize,
     queue: Mutex<Queue<'a>>,
     /// Memory of shards that are written.
     spare: Mutex<Vec<Vec<u8>>>,
     staged: Mutex<Vec<(usize, Staged)>>,
-    failures: Mutex<Vec<Failure>>,
+    failures: Failures,
 }
 
 #[derive(Default)]
@@ -96,9 +96,9 @@ pub fn stage(
 ) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
     let root = keys.create()?;
     let cut = format.cut(selection);
-    let shards = shards.start..shards.end.min(cut.count());
+    let files = Files::new(None, cut.count(), shards)?;
     let each = format.total().saturating_mul(selection.layout.grid.chunk_bytes);
-    let threads = selection.threads(threads, shards.len().saturating_mul(each));
+    let threads = selection.threads(threads, files.len().saturating_mul(each));
     let staging = Staging {
         selection,
         keys,
@@ -106,16 +106,16 @@ pub fn stage(
         root: &root,
         transaction,
         cut,
-        last: shards.end,
+        files,
         threads,
-        queue: Mutex::new(Queue { next: shards.start, ..Queue::default() }),
+        queue: Mutex::default(),
         spare: Mutex::default(),
         staged: Mutex::default(),
-        failures: Mutex::default(),
+        failures: Failures::default(),
     };
     let outcome = interrupt.share(threads, workspace, |workspace| staging.step(workspace));
     let staged = in_order(&root, staging.staged.into_inner().expect("no thread panics"), outcome)?;
-    Ok((staged, staging.failures.into_inner().expect("no thread panics")))
+    Ok((staged, staging.failures.into_inner()))
 }
 
 impl<'a> Staging<'a> {
@@ -131,7 +131,7 @@ impl<'a> Staging<'a> {
             drop(queue);
             return self.encode(&shard, chunks, workspace).map(|()| true);
         }
-        if queue.next < self.last {
+        if queue.next < self.files.len() && self.failures.are_few() {
             let number = queue.next;
             queue.next += 1;
             queue.starting += 1;
@@ -158,7 +158,7 @@ impl<'a> Staging<'a> {
     /// Into how many pieces of work a shard is divided: the last shards are shared, so that no thread
     /// waits long for another.
     fn pieces(&self, number: usize) -> usize {
-        if number + self.threads < self.last { 1 } else { 2 * self.threads }
+        if number + self.threads < self.files.len() { 1 } else { 2 * self.threads }
     }
 
     /// Whether this is the only shard to write.
@@ -168,7 +168,9 @@ impl<'a> Staging<'a> {
 
     /// Open the old shard, where parts of it stay.
     fn start(&self, number: usize, workspace: &mut Workspace) -> Outcome<Option<Arc<NewShard<'a>>>> {
-        let touched = self.cut.touched(number);
+        let Some(touched) = self.files.number(number).map(|number| self.cut.touched(number)) else {
+            return Ok(None);
+        };
         let mut old = None;
         if !self.covers(&touched) {
             let key = self.keys.key(&touched.coords);
@@ -190,16 +192,23 @@ impl<'a> Staging<'a> {
         let grid = &self.selection.layout.grid;
         (0..touched.coords.len()).all(|axis| {
             let (chunk, length) = (grid.chunk[axis], grid.shape[axis]);
-            let parts = &self.selection.parts(axis)[touched.parts[axis].clone()];
+            let (parts, touched_parts) = (self.selection.parts(axis), &touched.parts[axis]);
             let inside = self.format.chunks_inside(axis, touched.coords[axis], length.div_ceil(chunk));
-            let whole = |part: &Part| part.count == chunk.min(length - part.chunk * chunk);
-            self.selection.steps()[axis] == 1 && parts.len() == inside && parts.iter().all(whole)
+            let whole = |number: usize| {
+                let part = parts.part(number);
+                part.count == chunk.min(length - part.chunk * chunk)
+            };
+            // By a step of 1, all parts between the first and the last are whole.
+            self.selection.steps()[axis] == 1
+                && touched_parts.len() == inside
+                && whole(touched_parts.start)
+                && whole(touched_parts.end - 1)
         })
     }
 
     fn encode(&self, shard: &NewShard<'a>, chunks: Range<usize>, workspace: &mut Workspace) -> Outcome<()> {
         let spare = self.spare.lock().expect("no thread panics").pop();
-        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: Vec::with_capacity(chunks.len()) };
+        let mut encoded = Encoded { bytes: spare.unwrap_or_default(), chunks: reserved(chunks.len())? };
         // Only pages that are written to take memory; growing step by step would copy them each time.
         let grid = &self.selection.layout.grid;
         let most = chunks.len().saturating_mul(grid.chunk_bytes);
@@ -275,6 +284,8 @@ impl<'a> Staging<'a> {
 
     fn write(&self, shard: &NewShard<'_>, done: &[Encoded<'_>]) -> Outcome<Option<Image>> {
         let mut chunks: HashMap<usize, Option<&[u8]>> = HashMap::new();
+        let count = done.iter().map(|encoded| encoded.chunks.len()).sum::<usize>();
+        chunks.try_reserve(count).map_err(|_| out_of_memory(count))?;
         for Encoded { bytes, chunks: made } in done {
             for (number, chunk) in made {
                 let found = chunk.as_ref().map(|chunk| match chunk {
@@ -288,7 +299,8 @@ impl<'a> Staging<'a> {
             Some(old) => Kept::read(old, self.format.total(), &chunks)?,
             None => Kept::default(),
         };
-        let mut entries = vec![None; self.format.total()];
+        let mut entries = reserved(self.format.total())?;
+        entries.resize(self.format.total(), None);
         let mut pieces: Vec<&[u8]> = Vec::new();
         let mut end = self.format.first_chunk();
         let mut placed: HashMap<usize, usize> = HashMap::new();
@@ -312,7 +324,7 @@ impl<'a> Staging<'a> {
         if entries.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let index = self.format.pack_index(&entries);
+        let index = self.format.pack_index(&entries)?;
         pieces.insert(if self.format.at_start() { 0 } else { pieces.len() }, &index);
         self.write_pieces(&shard.touched.coords, &pieces).map(Some)
     }
@@ -335,7 +347,7 @@ impl<'a> Staging<'a> {
             return Err(error);
         }
         let coords = part.coords();
-        self.failures.lock().expect("no thread panics").push(Failure { coords, key, error });
+        self.failures.note(Failure { coords, key, error });
         Ok(())
     }
 }
@@ -373,7 +385,7 @@ impl Kept {
         let mut found = Vec::new();
         for number in (0..total).filter(|number| !replaced.contains_key(number)) {
             if let Some(range) = shard.index.range(number)? {
-                found.push((number, range));
+                push(&mut found, (number, range))?;
             }
         }
         if found.is_empty() {
@@ -381,7 +393,7 @@ impl Kept {
         }
         found.sort_by_key(|(_, range)| range.start);
         let mut segments: Vec<Range<usize>> = Vec::new();
-        let mut members = Vec::with_capacity(found.len());
+        let mut members = reserved(found.len())?;
         for (number, range) in found {
             match segments.last_mut() {
                 Some(last) if range.start < last.end => last.end = last.end.max(range.end),

@@ -1,0 +1,30 @@
+"""Children with little memory and little time: what a file claims must cost neither."""
+
+import os
+import subprocess
+import sys
+
+MEMORY = 1 << 30
+SECONDS = 10
+
+_PREAMBLE = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))
+import numpy as np
+import ingot
+from ingot.errors import IngotError, LimitError
+"""
+
+
+def run_limited(code: str, kernel: str, *arguments: object) -> None:
+    """Run a program with 1 GiB of address space; it must end within 10 s and raise nothing."""
+    environment = os.environ | {"INGOT_KERNEL": kernel, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _PREAMBLE.format(memory=MEMORY) + code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
