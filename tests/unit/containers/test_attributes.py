@@ -177,14 +177,6 @@ def test_what_is_read_is_a_copy() -> None:
     assert held.values == {"a": [1]}
 
 
-def nested(depth: int) -> Any:
-    """Return lists inside of each other, so many."""
-    value: list[Any] = []
-    for _ in range(depth - 1):
-        value = [value]
-    return value
-
-
 def makers() -> dict[str, Any]:
     """Return how every kind of dataset with attributes is made, by name."""
     named = {
