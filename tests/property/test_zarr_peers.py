@@ -1,5 +1,6 @@
 """What Ingot writes as Zarr, zarr-python and tensorstore read; and the other way round."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +353,16 @@ def test_a_checksum_as_compressor_of_version_2_is_read() -> None:
         )
         array[...] = data
         np.testing.assert_array_equal(ingot.open(folder)[...], data, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["<M8[ns]", ">M8[s]", "<m8[s]"])
+def test_dates_without_a_fill_value_are_no_date(dtype: str) -> None:
+    with folder_with("python") as folder:
+        array = zarr.create_array(folder, shape=4, dtype=dtype, chunks=(2,), zarr_format=2)
+        array[:2] = np.array([1, 2], dtype)
+        document = Path(folder, ".zarray")
+        values = json.loads(document.read_text()) | {"fill_value": None}
+        document.write_text(json.dumps(values))
+        theirs = zarr.open_array(folder)[...]
+        assert np.isnat(theirs[2:]).all()
+        np.testing.assert_array_equal(ingot.open(folder)[...], theirs, strict=True)

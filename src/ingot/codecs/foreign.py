@@ -42,8 +42,6 @@ _LZ4_LARGEST: Final = 0x7E000000
 _LZ4_EXPANSION: Final = 255
 
 _ZSTD_MAGIC: Final = 0xFD2FB528
-# Frames from before the format was settled.
-_ZSTD_07_MAGIC: Final = 0xFD2FB527
 _SKIPPABLE_MAGICS: Final = range(0x184D2A50, 0x184D2A60)
 _ZSTD_LARGEST_BLOCK: Final = 2**17
 _ZSTD_HIGHEST_LEVEL: Final = 22
@@ -406,8 +404,6 @@ def _measure_frames(view: memoryview) -> tuple[int | None, int]:
             claim, held, position = _measure_frame(view, position)
             claims.append(claim)
             most += held
-        elif magic == _ZSTD_07_MAGIC:
-            raise UnsupportedError("zstd: frames of version 0.7 are not decoded")
         else:
             raise CorruptionError(f"zstd: no frame begins at byte {position}")
     if position > len(view):

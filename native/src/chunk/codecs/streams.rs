@@ -321,7 +321,9 @@ impl Codecs {
             },
             Whole::Zlib { .. } => self.decode(StreamFormat::Zlib, stream, out),
             Whole::Zstd { .. } => {
-                check_zstd_magic(stream)?;
+                if stream.first_chunk() != Some(&ZSTD_MAGIC) {
+                    return corrupt!("zstd: no frame begins at byte 0");
+                }
                 if stream.get(ZSTD_MAGIC.len()).is_some_and(|descriptor| descriptor & ZSTD_DICTIONARY != 0) {
                     return unsupported!("zstd: a frame that needs a dictionary");
                 }
