@@ -101,7 +101,12 @@ impl VersionProbe {
     /// `None` where that takes more than one call: a commit is not settled, the name `journal` is
     /// taken, a file is large or no regular file, or one of the names `above` of `files` is taken in
     /// the folder above, to which this one may belong.
-    pub fn read_settled(&self, root: &Path, journal: &str, files: &SmallFiles) -> Option<(Option<u64>, Option<Group>)> {
+    pub fn read_settled(
+        &self,
+        root: &Path,
+        journal: &str,
+        files: &SmallFiles,
+    ) -> Option<(Option<u64>, Option<Group>)> {
         let root = Root::open(root).ok()??;
         let name = Path::new(self.path.file_name()?);
         let read = || self.format.parse(&self.read_head(root.folder(), name)?);
