@@ -109,8 +109,9 @@ def create(
     is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
     them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
     text of any length. The formats zarr3 (the default) and zarr2 have the settings `order` ("C" or
-    "F") and `dimension_separator` ("." or "/"); zarr3 has `shards` (the shape of one, or "auto"),
-    `dimension_names`, `chunk_key_encoding` and `checksum` as well.
+    "F"), `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by
+    default in zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
+    `chunk_key_encoding` as well.
 
     An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array or a
     table. The new array then takes its place in one commit; files of other programs stay. A group,

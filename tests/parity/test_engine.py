@@ -130,15 +130,18 @@ def test_every_way_refuses_the_same_chunks(
     key = (slice(4, 8), slice(10, 14), slice(0, 7))
     for bad in damaged:
         path.write_bytes(bad)
+        kinds = set()
         for name, engine in ways.items():
             for again in (key, (5, 11, 3)):
                 with pytest.raises(IngotError) as caught:
                     engine.read(parse(again, SHAPE))
+                kinds.add(caught.type)
                 notes = " ".join(caught.value.__notes__)
                 for word in ("(1, 2, 0)", "1.2.0", str(tmp_path)):
                     assert word in notes, name
             with pytest.raises(IngotError):
                 _write(engine, parse((5, 11, 3), SHAPE), 1)
+        assert len(kinds) == 1, kinds
         assert path.read_bytes() == bad, "a chunk that cannot be read is not written over"
     path.unlink()
     for engine in ways.values():

@@ -1,5 +1,7 @@
 """What Ingot writes as Zarr, zarr-python and tensorstore read; and the other way round."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numcodecs
@@ -9,11 +11,13 @@ import tensorstore
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numcodecs.checksum32 import CRC32C
 
 import ingot
 from ingot.codecs.codec import parse_stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.text import VlenBytes
+from ingot.errors import CorruptionError
 from tests.kernels import on_each_kernel
 from tests.property.array_strategies import items
 from tests.property.zarr_examples import (
@@ -311,3 +315,54 @@ def test_types_that_numpy_does_not_have_go_both_ways(kernel_name: str, name: str
         theirs[...].write(data).result()
         ours = ingot.open(folder)
         assert (ours.dtype, ours[...].tolist()) == (data.dtype, data.tolist())
+
+
+@on_each_kernel
+@pytest.mark.parametrize("codec", ["blosc:lz4:5:shuffle", "zlib:3", "none"])
+def test_checksums_of_version_2_go_both_ways(kernel_name: str, codec: str) -> None:
+    data = items(np.dtype("<i4"), (10, 7))
+    with folder_with(kernel_name) as folder:
+        layout = {"codec": codec, "chunks": (4, 3), "format": "zarr2", "checksum": True}
+        ingot.array(data, folder, **layout).close()
+        theirs = zarr.open_array(folder, mode="r+")
+        np.testing.assert_array_equal(theirs[...], data, strict=True)
+        theirs[3:5] = data[3:5] = 7
+        with ingot.open(folder, "r+") as ours:
+            np.testing.assert_array_equal(ours[...], data, strict=True)
+            ours[0, 0] = data[0, 0] = 99
+        np.testing.assert_array_equal(zarr.open_array(folder)[...], data, strict=True)
+        chunk = Path(folder, "1.1")
+        chunk.write_bytes(chunk.read_bytes()[:-5] + b"?" + chunk.read_bytes()[-4:])
+        with pytest.raises(RuntimeError, match="checksum"):
+            zarr.open_array(folder)[...]
+        with pytest.raises(CorruptionError, match="checksum"):
+            ingot.open(folder)[...]
+
+
+def test_a_checksum_as_compressor_of_version_2_is_read() -> None:
+    data = items(np.dtype("<i4"), (10, 7))
+    with folder_with("python") as folder:
+        array = zarr.create_array(
+            folder,
+            shape=data.shape,
+            dtype=data.dtype,
+            chunks=(4, 3),
+            zarr_format=2,
+            filters=[numcodecs.Blosc()],
+            compressors=CRC32C(),
+        )
+        array[...] = data
+        np.testing.assert_array_equal(ingot.open(folder)[...], data, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["<M8[ns]", ">M8[s]", "<m8[s]"])
+def test_dates_without_a_fill_value_are_no_date(dtype: str) -> None:
+    with folder_with("python") as folder:
+        array = zarr.create_array(folder, shape=4, dtype=dtype, chunks=(2,), zarr_format=2)
+        array[:2] = np.array([1, 2], dtype)
+        document = Path(folder, ".zarray")
+        values = json.loads(document.read_text()) | {"fill_value": None}
+        document.write_text(json.dumps(values))
+        theirs = zarr.open_array(folder)[...]
+        assert np.isnat(theirs[2:]).all()
+        np.testing.assert_array_equal(ingot.open(folder)[...], theirs, strict=True)

@@ -39,9 +39,14 @@ pub struct Coding {
 }
 
 impl Coding {
-    /// The same for the bytes in front of the checksum.
+    /// The same for the bytes in front of a checksum that was compared, or never is.
     pub fn without_checksum(self) -> Self {
-        Self { checksum: false, ..self }
+        Self { checksum: false, verify: Verify::Never, ..self }
+    }
+
+    /// Whether the bytes of a chunk were compared with a checksum when they are decoded, or never are.
+    fn trusted(&self) -> bool {
+        self.checksum || self.verify == Verify::Never
     }
 
     /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file: by parts, once
@@ -85,7 +90,9 @@ impl Coding {
         chunk: &mut Vec<u8>,
     ) -> Outcome<()> {
         match self.compression {
-            Compression::Blosc(_) if !self.checksum => partial_read::decode(extent, expected, region, scratch, buffers),
+            Compression::Blosc(_) if !self.checksum => {
+                partial_read::decode(extent, expected, self.trusted(), region, scratch, buffers)
+            }
             Compression::Raw if !self.checksum => read_raw(extent, expected, region, buffers),
             _ => {
                 self.check_stored(extent.length, expected)?;
@@ -107,7 +114,8 @@ impl Coding {
         match self.compression {
             Compression::Blosc(_) => {
                 let header = partial_read::parse_header(bytes, bytes.len(), expected)?;
-                let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
+                let head = &bytes[HEADER_BYTES..header.data_start()];
+                let decoder = Decoder::new(&header, head).trust(self.trusted());
                 decoder.decode_region(Window { bytes, offset: 0 }, decoder.blocks_of(region), region, scratch)
             }
             Compression::Raw => {

@@ -19,10 +19,11 @@ pub const SMALL: usize = 16 << 10;
 const GAP: usize = 32 << 10;
 
 /// Decode what `region` wants of the chunk in `extent`, reading only what that takes.
-/// `expected` is the size the chunk must decode to.
+/// `expected` is the size the chunk must decode to; `trusted` is explained at `Decoder::trust`.
 pub fn decode(
     extent: &Extent<'_>,
     expected: usize,
+    trusted: bool,
     region: &mut Region<'_>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
@@ -38,7 +39,7 @@ pub fn decode(
         extent.read(0, grow(head, header.data_start())?)?;
     }
     let head = &head[..first.max(header.data_start())];
-    let decoder = Decoder::new(&header, &head[HEADER_BYTES..header.data_start()]);
+    let decoder = Decoder::new(&header, &head[HEADER_BYTES..header.data_start()]).trust(trusted);
     let blocks = decoder.blocks_of(region);
     if head.len() == extent.length {
         return decoder.decode_region(Window { bytes: head, offset: 0 }, blocks, region, scratch);
@@ -66,7 +67,7 @@ fn read_window<'b>(extent: &Extent<'_>, span: Range<usize>, buffer: &'b mut Vec<
 /// the array says how large a chunk is, so any other size is corruption.
 pub fn parse_header(head: &[u8], stored: usize, expected: usize) -> Outcome<Header> {
     if let Some(claim) = head.get(12..16).and_then(|claim| claim.first_chunk().copied()).map(i32::from_le_bytes)
-        && (0..stored as i64).contains(&i64::from(claim))
+        && (HEADER_BYTES as i64..stored as i64).contains(&i64::from(claim))
     {
         return corrupt!("Blosc chunk: cbytes claims {claim} bytes, {stored} are stored");
     }

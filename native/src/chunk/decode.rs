@@ -39,6 +39,7 @@ pub struct Decoder<'a> {
     floor: usize,
     /// Stored bytes that the streams of this call may still use up.
     budget: AtomicUsize,
+    trusted: bool,
 }
 
 pub struct Extras<'a> {
@@ -108,7 +109,14 @@ impl<'a> Decoder<'a> {
             Box::new(Extras { dictionary, first: OnceLock::new() })
         });
         let budget = AtomicUsize::new(header.cbytes - floor);
-        Self { header, starts, extras, floor, budget }
+        Self { header, starts, extras, floor, budget, trusted: false }
+    }
+
+    /// Say whether the bytes of the blocks agree with a checksum already, or shall not be verified;
+    /// then a checksum inside a stream is not looked for when its first bytes suffice.
+    pub fn trust(mut self, trusted: bool) -> Self {
+        self.trusted = trusted;
+        self
     }
 
     #[inline(always)]
@@ -266,7 +274,40 @@ impl<'a> Decoder<'a> {
             return corrupt!("Blosc chunk: block {index} starts at {start}, outside the bytes that were read");
         };
         let streams = self.header.stream_count(range.len());
-        Ok(Block { index, size: range.len(), bytes, streams })
+        let block = Block { index, size: range.len(), bytes, streams };
+        if self.header.extended() {
+            self.check_tokens(&block)?;
+        }
+        Ok(block)
+    }
+
+    /// Refuse a block with a stream of an unknown kind before any of its streams is decoded, so that
+    /// the kind of the error does not depend on the other streams. A stream that cannot be followed
+    /// ends the search; decoding reports it.
+    fn check_tokens(&self, block: &Block<'_>) -> Outcome<()> {
+        let each = block.size / block.streams;
+        let mut rest = block.bytes;
+        for number in 0..block.streams {
+            let Some((size, behind)) = rest.split_first_chunk::<4>() else { break };
+            let size = i32::from_le_bytes(*size);
+            let skipped = match (usize::try_from(size), behind.first()) {
+                (Ok(0), _) => 0,
+                (Ok(size), _) if size > self.header.format.longest(each) => break,
+                (Ok(size), _) if each > self.header.format.most_from(size) => break,
+                (Ok(size), _) => size,
+                (Err(_), Some(token)) if token & !1 != 0 => {
+                    let index = block.index;
+                    return unsupported!(
+                        "Blosc chunk: block {index}, stream {number} has token {token:#04x}, not a run's"
+                    );
+                }
+                (Err(_), Some(1)) if size >= -255 => 1,
+                (Err(_), _) => break,
+            };
+            let Some(next) = behind.get(skipped..) else { break };
+            rest = next;
+        }
+        Ok(())
     }
 
     /// Decompress the streams of a block into `out` (as large as the block), each at least
@@ -299,7 +340,7 @@ impl<'a> Decoder<'a> {
     ) -> Outcome<()> {
         let format = self.header.format;
         let made = match self.dictionary()? {
-            None => codecs.decode_prefix(format, stream, out, wanted),
+            None => codecs.decode_prefix(format, stream, out, wanted, self.trusted),
             Some(dictionary) => codecs.decode_with(dictionary, format, stream, out),
         };
         made.map_err(|error| block.error(number, error))
@@ -388,9 +429,6 @@ impl<'a> Decoder<'a> {
         let Some((token, behind)) = rest.split_first() else {
             return corrupt!("Blosc chunk: block {index}, stream {number}: its token lies behind the chunk's end");
         };
-        if *token & !1 != 0 {
-            return unsupported!("Blosc chunk: block {index}, stream {number} has token {token:#04x}, not a run's");
-        }
         match u8::try_from(-i64::from(size)) {
             Ok(byte) if *token == 1 => {
                 self.spend(block, 5)?;

@@ -66,7 +66,7 @@ impl StreamFormat {
     }
 
     /// The most bytes that `stored` compressed bytes can possibly decode to.
-    fn most_from(self, stored: usize) -> usize {
+    pub fn most_from(self, stored: usize) -> usize {
         match self {
             // A byte that lengthens a copy stands for 255 bytes at the most.
             Self::BloscLz | Self::Lz4 | Self::Snappy => stored.saturating_mul(255),

@@ -103,7 +103,9 @@ class Blosc(Compressor):
         if len(data) > int.from_bytes(data[12:HEADER_BYTES], "little") >= HEADER_BYTES:
             end = int.from_bytes(data[12:HEADER_BYTES], "little")
             raise CorruptionError(f"Blosc chunk: cbytes claims {end} bytes, {len(data)} are stored")
-        claim = ChunkHeader.parse(data).nbytes
+        header = ChunkHeader.parse(data)
+        header.check_decodable()
+        claim = header.nbytes
         if size is not None and claim != size:
             raise CorruptionError(f"Blosc chunk: nbytes claims {claim} bytes, {size} are due")
         return blosc.decompress(data, limit=limit if size is None else size)

@@ -17,6 +17,7 @@ from ingot.fields import shown
 __all__ = [
     "DEEPEST",
     "LARGEST",
+    "checked",
     "pack",
     "pack_around",
     "pack_integers",
@@ -83,6 +84,8 @@ def parse_object(data: bytes, where: str, *, allow_nan: bool = False) -> dict[st
 def pack(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     """Return a document: sorted keys, four spaces of indent, ASCII. `parse` reads it.
 
+    A document that `parse` would refuse is refused with the same error.
+
     >>> print(pack({"b": 1, "a": [2]}, "attributes").decode())
     {
         "a": [
@@ -127,17 +130,31 @@ def pack_line(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     >>> pack_line({"b": 1, "a": [2]}, "meta/sizes")
     b'{"b": 1, "a": [2]}\\n'
     """
-    return _packed(value, where, allow_nan=allow_nan) + b"\n"
+    return _packed(value, where, end="\n", allow_nan=allow_nan)
 
 
-def _packed(value: Any, where: str, **style: Any) -> bytes:
+def checked(data: bytes, where: str) -> bytes:
+    """Return a document that is made of packed parts, unless it is too large to be parsed.
+
+    >>> checked(b"[]", "zarr.json")
+    b'[]'
+    """
+    if len(data) > LARGEST:
+        raise LimitError(f"{where}: {len(data)} bytes, the limit is {LARGEST}")
+    return data
+
+
+def _packed(value: Any, where: str, *, end: str = "", allow_nan: bool, **style: Any) -> bytes:
     try:
-        text = json.dumps(value, **style)
-    except (TypeError, ValueError, RecursionError) as error:
+        text = json.dumps(value, allow_nan=allow_nan, **style)
+    except RecursionError:
+        raise _too_deep(where) from None
+    except (TypeError, ValueError) as error:
         raise FormatError(f"{where}: cannot be written as JSON: {error}") from None
-    if len(text) > LARGEST:
-        raise LimitError(f"{where}: {len(text)} bytes of JSON, the limit is {LARGEST}")
-    return text.encode("ascii")
+    data = (text + end).encode("ascii")
+    # What is nested around the value counts too: only the document shows whether it can be read.
+    parse(data, where, allow_nan=allow_nan)
+    return data
 
 
 class _RefusedValue(Exception):
@@ -149,8 +166,7 @@ class _RefusedValue(Exception):
 
 
 def _text(data: bytes, where: str) -> str:
-    if len(data) > LARGEST:
-        raise LimitError(f"{where}: {len(data)} bytes, the limit is {LARGEST}")
+    checked(data, where)
     if not data.strip(b"\x00 \t\r\n"):
         # A power cut leaves such a file when its directory reached the disk and its bytes did not.
         state = "empty" if not data.strip() else f"{len(data)} zeros"
@@ -169,9 +185,13 @@ def _check_depth(text: str, where: str) -> None:
         if bracket in "[{":
             depth += 1
             if depth > DEEPEST:
-                raise LimitError(f"{where}: lists and objects are nested more than {DEEPEST} deep")
+                raise _too_deep(where)
         elif bracket in "]}":
             depth -= 1
+
+
+def _too_deep(where: str) -> LimitError:
+    return LimitError(f"{where}: lists and objects are nested more than {DEEPEST} deep")
 
 
 def _parse_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

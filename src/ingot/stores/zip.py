@@ -103,7 +103,7 @@ class ZipStore:
         """Return the number of bytes `key` holds, or None when it is absent."""
         check_key(key)
         with self._opened() as opened:
-            member = None if opened is None else opened.contents.directory.members.get(key)
+            member = None if opened is None else opened.member(key)
         return None if member is None else member.size
 
     def identity(self, key: str) -> Hashable | None:
@@ -236,13 +236,34 @@ class ZipTurn:
 class _Contents:
     """The members of one state of the archive, with what was parsed of them."""
 
-    __slots__ = ("_folders", "directory", "identity", "starts")
+    __slots__ = ("_by_length", "_folders", "directory", "identity", "starts")
 
     def __init__(self, identity: _Identity, directory: Directory) -> None:
         self.identity = identity
         self.directory = directory
         self.starts: dict[str, int] = {}
         self._folders: Mapping[str, Sequence[str]] | None = None
+        self._by_length: dict[int, list[Member]] | None = None
+
+    def doubtful(self, key: str) -> list[Member]:
+        """Return the members whose damaged name may be an absent key.
+
+        They have a name of the same length, in characters or bytes, and were not read before.
+        """
+        if self._by_length is None:
+            self._by_length = {}
+            for name, member in self.directory.members.items():
+                for length in {len(name), len(name.encode())}:
+                    self._by_length.setdefault(length, []).append(member)
+        lengths = {len(key), len(key.encode())}
+        found = [member for length in lengths for member in self._by_length.get(length, ())]
+        return [member for member in found if member.name not in self.starts]
+
+    def trust(self, key: str) -> None:
+        """Remember that no name of the length of `key` is damaged."""
+        for length in {len(key), len(key.encode())}:
+            if self._by_length is not None:
+                self._by_length.pop(length, None)
 
     def names(self, folder: str) -> Sequence[str]:
         if self._folders is None:
@@ -258,12 +279,24 @@ class _Opened:
     contents: _Contents
     where: str
 
+    def member(self, key: str) -> Member | None:
+        """Return the member of a key; None when the archive has none.
+
+        The directory has no checksum, and a damaged name would make a key absent. So before a key
+        counts as absent, members with a name of its length are compared with their headers.
+        """
+        found = self.contents.directory.members.get(key)
+        if found is None:
+            for doubtful in self.contents.doubtful(key):
+                self._start(doubtful)
+            self.contents.trust(key)
+        return found
+
     def read(self, extents: Sequence[Extent], most: int) -> list[bytes | None]:
-        members = self.contents.directory.members
         inflated: dict[str, bytes] = {}
         found: list[bytes | None] = []
         for extent in extents:
-            member = members.get(extent.key)
+            member = self.member(extent.key)
             if member is None:
                 found.append(None)
             elif member.method == zip_format.STORED:
@@ -321,15 +354,19 @@ class _Opened:
         return found[:end]
 
     def _data(self, member: Member, start: int, length: int) -> bytes:
-        read = _reader(self.descriptor)
-        first = self.contents.starts.get(member.name)
-        if first is None:
-            first = zip_format.locate_data(member, read, self.where)
-            self.contents.starts[member.name] = first
-        data = read(first + start, length) if length else b""
+        first = self._start(member)
+        data = _reader(self.descriptor)(first + start, length) if length else b""
         if len(data) != length:
             raise CorruptionError(f"{self._name(member)}: {len(data)} of {length} bytes are stored")
         return data
+
+    def _start(self, member: Member) -> int:
+        """Return where the data of a member begins; its header is compared at first."""
+        first = self.contents.starts.get(member.name)
+        if first is None:
+            first = zip_format.locate_data(member, _reader(self.descriptor), self.where)
+            self.contents.starts[member.name] = first
+        return first
 
     def _check(self, member: Member, data: bytes) -> None:
         if zlib.crc32(data) != member.crc:

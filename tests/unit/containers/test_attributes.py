@@ -4,15 +4,19 @@ import datetime
 import enum
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ingot
 from ingot.containers.attributes import Attributes, converted
 from ingot.errors import FormatError, LimitError
+from ingot.formats import json
+from ingot.formats.json import DEEPEST
 from ingot.formats.zarr import v2
+from ingot.stores import MemoryStore
 
 
 class Kept:
@@ -171,3 +175,72 @@ def test_what_is_read_is_a_copy() -> None:
     held = Kept(a=[1])
     held.attrs["a"].append(2)
     assert held.values == {"a": [1]}
+
+
+def makers() -> dict[str, Any]:
+    """Return how every kind of dataset with attributes is made, by name."""
+    named = {
+        name: lambda store, name=name: ingot.create(store, shape=3, dtype="i4", format=name)
+        for name in ("zarr0", "zarr1", "zarr2", "zarr3", "bcolz")
+    }
+    columns = {"a": np.arange(3)}
+    return named | {
+        "table": lambda store: ingot.table(columns, store, format="bcolz"),
+        "group2": lambda store: ingot.group(store, format="zarr2"),
+        "group3": lambda store: ingot.group(store, format="zarr3"),
+    }
+
+
+@pytest.mark.parametrize("kind", makers())
+def test_attributes_at_the_limits_open_again(kind: str) -> None:
+    """The levels of the document around an attribute count; what is stored is always read."""
+    store = MemoryStore()
+    dataset = makers()[kind](store)
+    kept: dict[str, Any] = {}
+    for depth in range(58, 67):
+        value = nested(depth)
+        try:
+            dataset.attrs["a"] = value
+        except LimitError:
+            pass
+        else:
+            kept = {"a": value}
+        assert dict(ingot.open(store).attrs) == kept
+    # `attributes` of zarr.json is one level more than a document of attributes alone.
+    deepest = DEEPEST - 2 if kind.endswith("3") else DEEPEST - 1
+    assert kept == {"a": nested(deepest)}
+
+
+@pytest.mark.parametrize("kind", makers())
+def test_attributes_of_the_largest_size_open_again(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json, "LARGEST", 6000)
+    store = MemoryStore()
+    dataset = makers()[kind](store)
+    with pytest.raises(LimitError):
+        dataset.attrs["a"] = "x" * 6000
+    accepted = 0
+    # The document of a small array has at most 1000 bytes beside its attributes.
+    for length in (*range(5000, 6000, 100), *range(5900, 6000)):
+        try:
+            dataset.attrs["a"] = "x" * length
+        except LimitError:
+            continue
+        accepted = length
+        assert len(ingot.open(store).attrs["a"]) == length
+    assert accepted >= 5000
+    assert len(ingot.open(store).attrs["a"]) == accepted
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_attributes_too_deep_for_consolidated_metadata_are_refused(format: str) -> None:
+    store = MemoryStore()
+    group = ingot.group(store, format=format)
+    child = group.array("a", np.arange(3))
+    group.consolidate()
+    for depth in range(56, 66):
+        with suppress(LimitError):
+            child.attrs["a"] = nested(depth)
+        assert list(ingot.open(store)) == ["a"]
+        assert ingot.open(store)["a"].attrs == child.attrs

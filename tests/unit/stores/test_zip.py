@@ -484,3 +484,38 @@ def test_growth_is_what_deflate_can_do() -> None:
     for size, measure in zip((1, 10**4, 10**7), sizes, strict=True):
         most = measure() * zip_format._LARGEST_GROWTH + zip_format._SHORTEST_STREAM
         assert size <= most
+
+
+# Names in the directory --------------------------------------------------------------------------
+
+
+def test_no_changed_byte_of_a_name_makes_a_chunk_absent(path: Path) -> None:
+    values = np.arange(100)
+    ingot.array(values, ZipStore(path, writable=True), chunks=10, codec="none", format="zarr2")
+    sound = path.read_bytes()
+    for name in (b"0", b"5", b".zarray"):
+        at = sound.index(name, sound.index(b"PK\x01\x02"))
+        while sound[at - 46 : at - 42] != b"PK\x01\x02":
+            at = sound.index(name, at + 1)
+        for offset in range(len(name)):
+            for bit in range(8):
+                changed = bytearray(sound)
+                changed[at + offset] ^= 1 << bit
+                path.write_bytes(changed)
+                with pytest.raises(IngotError):
+                    ingot.open(ZipStore(path))[...]
+
+
+def test_a_damaged_name_is_reported_every_time(path: Path) -> None:
+    data = bytearray(packed({"a/0": b"x", "a/1": b"y"}))
+    at = data.rindex(b"a/1")
+    data[at + 2] = ord("7")
+    store = stored(path, bytes(data))
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match="the header has another name"):
+            store.read([Extent("a/1")])
+        with pytest.raises(CorruptionError, match="the header has another name"):
+            store.size("a/1")
+    assert store.read([Extent("a/0")]) == [b"x"]
+    # No damage of a single name makes a key of another length absent.
+    assert store.read([Extent("a/10")]) == [None]

@@ -168,6 +168,10 @@ impl<'a> Dictionary<'a> {
 }
 
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The bit of a frame's descriptor, the byte behind the magic, that announces a checksum.
+const ZSTD_CHECKSUM: u8 = 0x04;
+/// The bits that announce the number of a dictionary.
+const ZSTD_DICTIONARY: u8 = 0x03;
 const ZSTD_07_MAGIC: [u8; 4] = [0x27, 0xb5, 0x2f, 0xfd];
 /// The most bytes that one block of Zstandard holds.
 const ZSTD_FULL_BLOCK: u32 = 128 << 10;
@@ -243,9 +247,17 @@ impl Codecs {
     }
 
     /// Decode at least the first `wanted` bytes of a stream that holds `out.len()` bytes;
-    /// the bytes of `out` behind them are unspecified.
-    pub fn decode_prefix(&mut self, format: StreamFormat, stream: &[u8], out: &mut [u8], wanted: usize) -> Outcome<()> {
-        if wanted + wanted / 8 >= out.len() {
+    /// the bytes of `out` behind them are unspecified. A stream with a checksum of its own is decoded
+    /// to its end, where the checksum is, unless the stream is `trusted`.
+    pub fn decode_prefix(
+        &mut self,
+        format: StreamFormat,
+        stream: &[u8],
+        out: &mut [u8],
+        wanted: usize,
+        trusted: bool,
+    ) -> Outcome<()> {
+        if wanted + wanted / 8 >= out.len() || (!trusted && has_checksum(format, stream)) {
             return self.decode(format, stream, out);
         }
         let made = match format {
@@ -309,7 +321,12 @@ impl Codecs {
             },
             Whole::Zlib { .. } => self.decode(StreamFormat::Zlib, stream, out),
             Whole::Zstd { .. } => {
-                check_zstd_magic(stream)?;
+                if stream.first_chunk() != Some(&ZSTD_MAGIC) {
+                    return corrupt!("zstd: no frame begins at byte 0");
+                }
+                if stream.get(ZSTD_MAGIC.len()).is_some_and(|descriptor| descriptor & ZSTD_DICTIONARY != 0) {
+                    return unsupported!("zstd: a frame that needs a dictionary");
+                }
                 let decoder = self.zstd_decoder.get_or_insert_with(DCtx::create);
                 match decoder.decompress(out, stream) {
                     Ok(made) if made == out.len() => Ok(()),
@@ -439,6 +456,15 @@ fn check_zstd_frame(stream: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
+/// Whether a stream ends in a checksum of what it holds: an Adler-32, or that of a Zstandard frame.
+fn has_checksum(format: StreamFormat, stream: &[u8]) -> bool {
+    match format {
+        StreamFormat::Zlib => true,
+        StreamFormat::Zstd => stream.get(ZSTD_MAGIC.len()).is_some_and(|descriptor| descriptor & ZSTD_CHECKSUM != 0),
+        StreamFormat::BloscLz | StreamFormat::Lz4 | StreamFormat::Snappy => false,
+    }
+}
+
 fn check_zstd_magic(stream: &[u8]) -> Outcome<()> {
     match stream.first_chunk::<4>() {
         Some(&ZSTD_MAGIC) => Ok(()),
@@ -484,6 +510,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_checksum_at_the_end_of_a_stream_is_compared_before_its_beginning_is_used() {
+        let source = vec![7; 300_000];
+        let mut codecs = Codecs::default();
+        let mut zlib = vec![0; 10_000];
+        let used = codecs.encode(Codec::Zlib, 5, &source, &mut zlib).unwrap();
+        zlib.truncate(used);
+        let mut zstd = vec![0; Codecs::most_encoded(source.len())];
+        let used = codecs.encode_whole(Whole::Zstd { level: 1, checksum: true }, &source, &mut zstd).unwrap();
+        zstd.truncate(used);
+        for (format, mut stream) in [(StreamFormat::Zlib, zlib), (StreamFormat::Zstd, zstd)] {
+            let mut back = vec![0; source.len()];
+            codecs.decode_prefix(format, &stream, &mut back, 100, false).unwrap();
+            *stream.last_mut().unwrap() ^= 1;
+            let error = codecs.decode_prefix(format, &stream, &mut back, 100, false).unwrap_err();
+            assert_eq!(error.kind, Kind::Corruption);
+            codecs.decode_prefix(format, &stream, &mut back, 100, true).unwrap();
+            assert_eq!(back[..100], source[..100]);
+        }
+    }
+
+    #[test]
     fn every_codec_round_trips_whole_and_by_prefix() {
         let source: Vec<u8> = (0..300_000u32).map(|i| ((i >> 7).wrapping_mul(i >> 12)) as u8).collect();
         let mut codecs = Codecs::default();
@@ -495,9 +542,12 @@ mod tests {
                 codecs.decode(codec.format(), &packed[..used], &mut back).unwrap();
                 assert_eq!(back, source, "{name}");
                 for wanted in [1, 1000, 150_000, 299_000] {
-                    back.fill(0);
-                    codecs.decode_prefix(codec.format(), &packed[..used], &mut back, wanted).unwrap();
-                    assert_eq!(back[..wanted], source[..wanted], "{name}");
+                    for trusted in [false, true] {
+                        back.fill(0);
+                        let stream = &packed[..used];
+                        codecs.decode_prefix(codec.format(), stream, &mut back, wanted, trusted).unwrap();
+                        assert_eq!(back[..wanted], source[..wanted], "{name}");
+                    }
                 }
                 let longer = [&packed[..used], &[0, 0, 0]].concat();
                 assert!(codecs.decode(codec.format(), &longer, &mut back).is_err(), "{name}: bytes behind");

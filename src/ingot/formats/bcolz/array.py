@@ -282,6 +282,9 @@ def design(request: Request) -> ArraySchema:
     if not shape:
         raise UnsupportedError("bcolz: an array has one axis at least")
     bcolz_types.pack(dtype)
+    if _has_sub_arrays(dtype):
+        # bcolz cannot store the fill value of such a structure, and opens no array without one.
+        raise UnsupportedError(f"bcolz: {dtype} has fields that are arrays")
     rows = _chunk_rows(request, dtype)
     blosc, quantize = check_stages(request.stages, ChunkSpec((rows,), dtype))
     auto = {"x_chunklen": "auto"} if request.chunks is None else {}
@@ -291,6 +294,13 @@ def design(request: Request) -> ArraySchema:
     if size > CHUNK_LIMIT:
         raise LimitError(f"chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
     return schema
+
+
+def _has_sub_arrays(dtype: DType) -> bool:
+    """Return whether a structure, or a structure in it, has fields that are arrays."""
+    return dtype.names is not None and any(
+        dtype[name].subdtype is not None or _has_sub_arrays(dtype[name]) for name in dtype.names
+    )
 
 
 def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[ArrayNode, Commit]:

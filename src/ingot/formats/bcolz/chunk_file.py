@@ -206,4 +206,6 @@ def _chunk(view: memoryview) -> tuple[ChunkHeader, memoryview]:
     """Return the header of the chunk at the start of `view`, and the chunk."""
     claim = int.from_bytes(view[12:HEADER_BYTES], "little")
     chunk = view[:claim] if HEADER_BYTES <= claim <= len(view) else view
-    return ChunkHeader.parse(chunk), chunk
+    header = ChunkHeader.parse(chunk)
+    header.check_decodable()
+    return header, chunk

@@ -2,7 +2,7 @@
 
 This module parses and packs one item of any type. It accepts the spellings of all known writers
 where they are unambiguous, and refuses a number that the type cannot hold or bytes of a wrong
-length. A null reads as zero.
+length. A null reads as zero, and as NaT for dates and times, as in zarr-python.
 """
 
 import base64
@@ -34,6 +34,8 @@ def parse(claim: object, dtype: DType, where: str = "fill_value") -> Any:
     ingot.errors.FormatError: fill_value: 300 is no value of type uint8
     """
     # Many writers spell the zero of any type as 0. In Python 0 == False, so the type is compared.
+    if claim is None and dtype.kind in "mM":
+        return np.array("NaT", dtype)[()]
     if claim is None or (type(claim) is int and claim == 0):
         return zero(dtype)
     parsers = {"b": _flag, "i": _integer, "u": _integer, "f": _float, "c": _complex, "T": _text}

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
+from ingot.codecs.checksums import Checksum, Crc32c
 from ingot.codecs.codec import (
     ChunkSpec,
     CodecChain,
@@ -323,7 +324,7 @@ class Zarr2Format:
 
     name: ClassVar[str] = "zarr2"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.GROUP
-    settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator")
+    settings: ClassVar[tuple[str, ...]] = ("order", "dimension_separator", "checksum")
 
     def open(self, store: Store, path: str = "") -> ArrayNode | GroupNode:
         """Return the array or group at `path`."""
@@ -355,14 +356,23 @@ class Zarr2Format:
             error.add_note(f"in {store.location}")
             raise
 
-    def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
-        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""
+    def design(
+        self, request: Request, *, order: str = "C", checksum: bool = False, **layout: Any
+    ) -> ArraySchema:
+        """Return the layout of a new array; the default chunks are near to cubes of 1 MiB.
+
+        With `checksum`, a CRC-32C follows every chunk: the codec ``crc32c`` of numcodecs, unless
+        one of the codecs is a checksum already. It comes last, so that a compressor before it is
+        stored among the filters.
+        """
         _check_choice("order", order, ("C", "F"))
         shape, dtype = request.shape, request.dtype
         chunks = request.chunks
         if chunks is None:
             chunks = auto_chunks(shape, dtype.itemsize, growing=0 in shape)
         stages = default_stages(dtype) if request.stages is None else request.stages
+        if checksum and not any(isinstance(stage, Checksum) for stage in stages):
+            stages = (*stages, Crc32c())
         grid = ChunkGrid(shape, chunks, padded=True)
         spec = ChunkSpec(grid.chunk, dtype, request.fill)
         chain = build_chain(stages, spec, order, where="codec")

@@ -199,7 +199,7 @@ def pack(metadata: V3Metadata) -> bytes:
     """
     if isinstance(metadata, V3ArrayMetadata) and metadata.around is not None:
         head, tail = metadata.around
-        return head + json.pack_integers(metadata.schema.shape) + tail
+        return json.checked(head + json.pack_integers(metadata.schema.shape) + tail, NODE)
     # NaN that another program wrote is kept; attributes set here have been checked.
     return json.pack(metadata.document, NODE, allow_nan=True)
 

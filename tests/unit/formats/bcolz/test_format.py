@@ -734,3 +734,14 @@ def test_mode_r_changes_nothing_of_a_table(tmp_path: Path, kernel: str, left: st
             change()
     table.close()
     assert tree(folder) == before
+
+
+@pytest.mark.parametrize(
+    "dtype", [[("a", "<i4", (2,)), ("b", "<f8")], [("a", [("b", "<i4", (2, 3))])]]
+)
+def test_structures_with_arrays_are_refused_before_anything_is_written(
+    dtype: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match="fields that are arrays"):
+        ingot.array(np.zeros(10, dtype), tmp_path / "a", format="bcolz")
+    assert not list(tmp_path.iterdir())
