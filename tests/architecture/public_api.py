@@ -23,6 +23,9 @@ MODULES: tuple[ModuleType, ...] = (
     ingot.testing,
 )
 
+CONTAINERS = (ingot.Array, ingot.Group, ingot.Table, ingot.View)
+"""Classes whose objects are made by functions, so that their constructors are not public."""
+
 
 def lines() -> Iterator[str]:
     """Yield a line for each public name, and for each public member of a class."""
@@ -48,6 +51,8 @@ def _described(name: str, value: Any) -> Iterator[str]:
 def _members(name: str, kind: type) -> Iterator[str]:
     for member in sorted(vars(kind)):
         if member.startswith("_") and member not in ("__init__", "__getitem__", "__setitem__"):
+            continue
+        if (member == "__init__" and kind in CONTAINERS) or member.startswith("test_"):
             continue
         value = inspect.getattr_static(kind, member)
         if isinstance(value, property):

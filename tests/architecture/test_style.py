@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 import ingot
+from tests.architecture import public_api
 from tests.architecture.source import ROOT, Module, package_modules
 
 GRAB_BAGS = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}
@@ -138,3 +139,8 @@ def test_versions_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     crate = tomllib.loads((ROOT / "native" / "Cargo.toml").read_text(encoding="utf-8"))
     assert ingot.__version__ == project["project"]["version"] == crate["package"]["version"]
+
+
+def test_public_api_is_the_recorded_one():
+    recorded = ROOT / "tests" / "architecture" / "public_api.txt"
+    assert list(public_api.lines()) == recorded.read_text(encoding="utf-8").splitlines()
