@@ -483,9 +483,13 @@ class Table:
     def _owner(self, name: str) -> "tuple[Table, str]":
         """Return the table, perhaps a nested one, that a column belongs to, and its name there."""
         outer, _, last = name.rpartition(".")
-        if not outer or name in self.names:
+        if name in self.names:
             return self, name
-        owner = self._column(outer) if all(name.split(".")) else None
+        if not all(name.split(".")):
+            raise ValueError(f"{name!r} cannot be the name of a column")
+        if not outer:
+            return self, name
+        owner = self._column(outer)
         if not isinstance(owner, Table):
             raise ColumnError(f"{outer!r} is not a nested table, and has no column {last!r}")
         return owner, last

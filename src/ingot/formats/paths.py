@@ -1,8 +1,14 @@
 """Paths of nodes in a hierarchy: names joined by slashes; the path of the root is empty."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import Final
 
-__all__ = ["above", "joined", "normalised", "prefix"]
+from ingot.errors import UnsafeError
+from ingot.stores.store import is_staged
+
+__all__ = ["above", "check_new", "joined", "normalised", "prefix"]
+
+_CONTROL_FILES: Final = frozenset({".commit", ".lock"})
 
 
 def normalised(path: str) -> str:
@@ -41,3 +47,17 @@ def above(path: str) -> Iterator[str]:
     parts = path.split("/") if path else []
     for depth in range(len(parts)):
         yield "/".join(parts[:depth])
+
+
+def check_new(path: str, documents: Container[str] = ()) -> None:
+    """Raise `UnsafeError` for a path of a new node whose name is that of a control file.
+
+    These are the lock file, the journal, staged files, and the `documents` of the format.
+
+    >>> check_new("a/.zarray", (".zarray", ".zgroup"))
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: 'a/.zarray': '.zarray' is the name of a control file, not of a node
+    """
+    for name in path.split("/") if path else ():
+        if name in _CONTROL_FILES or name in documents or is_staged(name):
+            raise UnsafeError(f"{path!r}: {name!r} is the name of a control file, not of a node")

@@ -229,3 +229,11 @@ def test_a_stream_of_rows_is_read_once_when_another_writer_comes_first(tmp_path:
     table.append(stream)
     assert stream.reads == 1
     assert table["a"][:].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", [".lock", ".commit", "a.", "a..b", ".g-2f81-a"])
+def test_names_with_empty_parts_are_refused(name: str) -> None:
+    table = ingot.table({"a": [1, 2]})
+    with pytest.raises(ValueError, match="cannot be the name of a column"):
+        table.add_column(name, [3, 4])
+    assert table.names == ("a",)

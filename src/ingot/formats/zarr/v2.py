@@ -39,7 +39,6 @@ from ingot.errors import (
     FormatError,
     IngotError,
     NotFoundError,
-    UnsafeError,
     UnsupportedError,
 )
 from ingot.fields import INT64, FieldReader, Problems
@@ -53,7 +52,7 @@ from ingot.formats.format import (
     Locations,
     Request,
 )
-from ingot.formats.paths import above, normalised, prefix
+from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
@@ -220,9 +219,7 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
 
 def missing_groups(store: Store, path: str) -> Iterator[str]:
     """Yield the groups above `path` that do not exist; raise `ExistsError` for an array there."""
-    for name in path.split("/"):
-        if name in _RESERVED:
-            raise UnsafeError(f"{path!r}: {name!r} is the name of a document, not of a node")
+    check_new(path, _RESERVED)
     for group in above(path):
         if store.size(prefix(group) + ARRAY) is not None:
             raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")

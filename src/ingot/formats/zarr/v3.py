@@ -31,7 +31,7 @@ from ingot.formats.format import (
     Locations,
     Request,
 )
-from ingot.formats.paths import above, normalised, prefix
+from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import v3_codecs, v3_consolidated, v3_metadata, v3_types
 from ingot.formats.zarr.shards import inner_map
 from ingot.formats.zarr.v3_metadata import (
@@ -261,6 +261,7 @@ def check_node_path(path: str) -> None:
     Traceback (most recent call last):
     ValueError: '__b' cannot be the name of a node
     """
+    check_new(path)
     for name in path.split("/") if path else ():
         if not name.strip(".") or name.startswith("__") or name == NODE:
             raise ValueError(f"{name!r} cannot be the name of a node")

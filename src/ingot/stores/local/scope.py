@@ -45,7 +45,7 @@ class Scope:
 
     def check(self, key: str, where: str) -> None:
         """Raise `UnsafeError` for a key that commits in this scope must not change."""
-        if key in self.reserved:
+        if key.partition("/")[0] in self.reserved:
             raise UnsafeError(f"{where}: key {key!r} is the store's own")
         if self.only is not None and key != self.only and not is_staged(key, self.only):
             raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")
