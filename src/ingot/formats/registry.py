@@ -123,7 +123,7 @@ _BUILT_IN: Final = (
         markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
         documents=(("__rootdirs__", "__attrs__"), ("meta/sizes", "meta/storage", "__attrs__")),
         suffixes=(".bcolz",),
-        looks="ingot.formats.bcolz.table:lies_in_data",
+        looks="ingot.formats.bcolz.table:is_data_layout",
         encloses=("__rootdirs__", "shards.json"),
         between="data",
     ),
