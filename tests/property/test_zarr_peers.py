@@ -17,7 +17,7 @@ import ingot
 from ingot.codecs.codec import parse_stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.text import VlenBytes
-from ingot.errors import CorruptionError
+from ingot.errors import CorruptionError, UnsafeError
 from tests.kernels import on_each_kernel
 from tests.property.array_strategies import items
 from tests.property.zarr_examples import (
@@ -366,3 +366,20 @@ def test_dates_without_a_fill_value_are_no_date(dtype: str) -> None:
         theirs = zarr.open_array(folder)[...]
         assert np.isnat(theirs[2:]).all()
         np.testing.assert_array_equal(ingot.open(folder)[...], theirs, strict=True)
+
+
+@in_each_version
+@on_each_kernel
+def test_names_that_end_with_a_dot_are_read_and_not_written(kernel_name: str, version: int) -> None:
+    with folder_with(kernel_name) as folder:
+        group = zarr.create_group(folder, zarr_format=version)
+        array = group.create_array("a.", shape=4, dtype="i4", chunks=(2,))
+        array[:] = np.arange(4)
+        opened = ingot.open(folder)
+        assert list(opened) == ["a."]
+        assert opened["a."][...].tolist() == [0, 1, 2, 3]
+        with pytest.raises(UnsafeError, match="a part ends with a dot"):
+            ingot.open(folder, "r+")["a."][0] = 5
+        with pytest.raises(UnsafeError, match="a part ends with a dot"):
+            ingot.open(folder, "r+").array("b.", np.arange(3))
+        assert opened["a."][...].tolist() == [0, 1, 2, 3]

@@ -10,6 +10,7 @@ publish: Put('sizes', 1 byte)
 """
 
 import enum
+import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -342,21 +343,29 @@ _DRIVE: Final = "[A-Za-z]:"
 _DEVICE: Final = (
     r"(?=[acnlpACNLP])(?i:con(?:in\$|out\$)?|prn|aux|nul|(?:com|lpt)[0-9¹²³]) *(?:[.:/]|\Z)"
 )
-_PART: Final = rf"(?!{_DRIVE}|{_DEVICE})[^/\\{_CONTROL}]{{1,255}}+(?<![. ])"
+_DOTS: Final = r"[. ]*\.(?:/|\Z)"
+_PART: Final = rf"(?!{_DRIVE}|{_DEVICE}|{_DOTS})[^/\\{_CONTROL}]{{1,255}}+(?<! )"
 _KEY: Final = re.compile(rf"{_PART}(?:/{_PART})*+")
 _PART_BYTES: Final = 255
+_LAST_DOT: Final = re.compile(r"\.(?:/|\Z)")
+# Windows removes such dots: the key would be that of another file.
+_REMOVES_DOTS: Final = os.name == "nt"
 
 
 def check_key(key: str) -> str:
-    r"""Return `key` when it is safe in every store, else raise `UnsafeError`.
+    r"""Return `key` when it is safe to read in every store, else raise `UnsafeError`.
 
-    A key is a relative path: parts joined by "/". No part is empty, "." or "..", is longer than
-    255 bytes in UTF-8, holds a backslash or a control character, begins with a drive ("C:"), ends
-    with a dot or a space, or is the name of a Windows device with or without an extension.
+    A key is a relative path: parts joined by "/". No part is empty, consists of dots and spaces, is
+    longer than 255 bytes in UTF-8, holds a backslash or a control character, begins with a drive
+    ("C:"), ends with a space, or is the name of a Windows device with or without an extension.
 
-    The rules are the same for reading and writing and on every system: a key often comes out of a
-    file, and what is written here must not mean something else than a file below the root where it
-    is read. A colon that follows no single letter is left alone, for names such as "12:30".
+    The rules are the same on every system: a key often comes out of a file, and what is written
+    here must not mean something else than a file below the root where it is read. A colon that
+    follows no single letter is left alone, for names such as "12:30".
+
+    One rule depends on the use. The names of nodes in Zarr may end with a dot, but Windows removes
+    that dot. So a part that ends with a dot is read on other systems only, and never written:
+    `check_commit` refuses it everywhere.
 
     >>> check_key("table/price/data/__0.blp")
     'table/price/data/__0.blp'
@@ -368,7 +377,7 @@ def check_key(key: str) -> str:
     ingot.errors.UnsafeError: key 'table/AUX.blp': the part 'AUX.blp' names a device
     """
     if _KEY.fullmatch(key) and (key.isascii() or _fits(key)):
-        return key
+        return _check_last_dots(key) if _REMOVES_DOTS else key
     raise UnsafeError(f"key {_shortened(key)!r}: {_fault(key)}")
 
 
@@ -386,9 +395,9 @@ def check_commit(store: Store, commit: Commit) -> None:
     if Feature.WRITE not in store.features:
         raise ReadOnlyError(f"{store.location}: opened for reading only")
     for edit in commit.edits:
-        check_key(edit.key)
+        _check_last_dots(check_key(edit.key))
         if isinstance(edit, Move):
-            check_key(edit.source)
+            _check_last_dots(check_key(edit.source))
         if isinstance(edit, Patch) and Feature.PATCH not in store.features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
 
@@ -452,6 +461,13 @@ def _shortened(key: str) -> str:
     return key if len(key) <= 300 else f"{key[:300]}…"
 
 
+def _check_last_dots(key: str) -> str:
+    """Return `key` unless one of its parts ends with a dot."""
+    if "." in key and _LAST_DOT.search(key):
+        raise UnsafeError(f"key {_shortened(key)!r}: a part ends with a dot, which Windows removes")
+    return key
+
+
 def _fault(key: str) -> str:
     if key.startswith("/"):
         return "an absolute path leaves the store"
@@ -467,14 +483,16 @@ def _fault_of_part(part: str) -> str | None:
         return "a part is empty"
     if part in (".", ".."):
         return f"{shown} leaves its folder"
+    if not part.strip(". "):
+        return f"{shown} has only dots and spaces"
     if re.search(rf"[\\{_CONTROL}]", part):
         return f"{shown} holds a backslash or a control character"
     if re.match(_DRIVE, part):
         return f"{shown} begins with a drive"
     if re.match(_DEVICE, part):
         return f"{shown} names a device"
-    if part.endswith((".", " ")):
-        return f"{shown} ends with a dot or a space"
+    if part.endswith(" "):
+        return f"{shown} ends with a space"
     if not _fits(part):
         return f"{shown} is longer than {_PART_BYTES} bytes or is not Unicode text"
     return None
