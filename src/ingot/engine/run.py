@@ -358,6 +358,9 @@ class Engine:
             discard(store, edits)
             withdraw_staging(store, transaction)
             raise
+        if not any(isinstance(edit, Move) for edit in edits):
+            # Nothing was staged, so no commit or discard ends the announcement.
+            withdraw_staging(store, transaction)
         return edits
 
     def stored_coords(
