@@ -134,21 +134,41 @@ impl RangeParts {
 /// The parts of an axis that is a range, or of one with an index array.
 pub enum AxisParts {
     Range(RangeParts),
+    /// The same, with a list of all parts: looking one up takes no division.
+    ListedRange(RangeParts, Vec<Part>),
     Listed(Vec<Part>),
 }
 
+/// The most parts of a range that are listed.
+const MOST_LISTED: usize = 1024;
+
 impl AxisParts {
+    pub fn of_range(parts: RangeParts) -> Self {
+        match parts.len() {
+            2..=MOST_LISTED => Self::ListedRange(parts, (0..parts.len()).map(|number| parts.part(number)).collect()),
+            _ => Self::Range(parts),
+        }
+    }
+
+    /// The range that was cut, if the axis is one.
+    pub fn range(&self) -> Option<RangeParts> {
+        match self {
+            Self::Range(parts) | Self::ListedRange(parts, _) => Some(*parts),
+            Self::Listed(_) => None,
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Range(parts) => parts.len(),
-            Self::Listed(parts) => parts.len(),
+            Self::ListedRange(_, parts) | Self::Listed(parts) => parts.len(),
         }
     }
 
     pub fn part(&self, number: usize) -> Part {
         match self {
             Self::Range(parts) => parts.part(number),
-            Self::Listed(parts) => parts[number],
+            Self::ListedRange(_, parts) | Self::Listed(parts) => parts[number],
         }
     }
 }

@@ -15,10 +15,9 @@ use crate::chunk::header::Filter;
 use crate::chunk::scratch::Scratch;
 use crate::error::Outcome;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, grow_aligned, push, reserved};
+use crate::memory::{grow, grow_aligned, push};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Up to so many rows of a block are looked up in its planes; for more, all of it is decoded.
 const FEW: usize = 64;
@@ -57,21 +56,19 @@ pub fn find(
         columns.push(Column::of(condition, spans.last().map_or(0, |span| span.end))?);
     }
     let longest = columns.iter().map(|column| column.chunks.layout.grid.chunk[0]).max().unwrap_or(1);
-    let mut units = Vec::new();
-    for unit in spans.iter().flat_map(|span| cut(span.clone(), longest)) {
-        push(&mut units, unit)?;
-    }
-    let next = AtomicUsize::new(0);
-    let mut parts = reserved(units.len())?;
-    parts.resize_with(units.len(), Vec::new);
-    let found = Mutex::new(Matches { numbers: parts, ..Matches::default() });
-    interrupt.share(threads.min(units.len()).max(1), workspace, |workspace| {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        let Some(unit) = units.get(index) else { return Ok(false) };
+    // Cut one by one: an array may claim more chunks than memory holds.
+    let units = spans.iter().flat_map(|span| cut(span.clone(), longest)).enumerate();
+    let count = spans.iter().fold(0usize, |count, span| count.saturating_add(span.len() / longest + 1));
+    let units = Mutex::new(units);
+    let found = Mutex::new(Matches::default());
+    let parts = Mutex::new(Vec::new());
+    interrupt.share(threads.min(count).max(1), workspace, |workspace| {
+        let next = units.lock().expect("no thread panics").next();
+        let Some((index, unit)) = next else { return Ok(false) };
         // Taken out of the workspace for as long as the marks are in use.
         let mut memory = std::mem::take(&mut workspace.enclosing);
         let marks = grow(&mut memory, unit.len())?;
-        let wrong = mark(&columns, unit, marks, workspace);
+        let wrong = mark(&columns, &unit, marks, workspace);
         let mut rows = Vec::new();
         let mut count = 0;
         if wrong.is_none() {
@@ -85,11 +82,16 @@ pub fn find(
         workspace.enclosing = memory;
         let mut found = found.lock().expect("no thread panics");
         found.count += count;
-        found.numbers[index] = rows;
+        if !rows.is_empty() {
+            push(&mut parts.lock().expect("no thread panics"), (index, rows))?;
+        }
         found.failures.extend(wrong);
         Ok(found.failures.len() < Failures::MOST)
     })?;
-    Ok(found.into_inner().expect("no thread panics"))
+    let mut parts = parts.into_inner().expect("no thread panics");
+    parts.sort_unstable_by_key(|(index, _)| *index);
+    let numbers = parts.into_iter().map(|(_, rows)| rows).collect();
+    Ok(Matches { numbers, ..found.into_inner().expect("no thread panics") })
 }
 
 /// Write to `out`, a byte for each row from `start` on, whether all comparisons are true.

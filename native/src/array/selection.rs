@@ -91,7 +91,7 @@ impl<'a, M: Memory> Selection<'a, M> {
                     start = last as usize;
                 }
                 absolute_steps.push(step.unsigned_abs());
-                AxisParts::Range(RangeParts::new(start, count, step.unsigned_abs(), chunk))
+                AxisParts::of_range(RangeParts::new(start, count, step.unsigned_abs(), chunk))
             };
             count = count.saturating_mul(cut.len());
             parts.push(cut);

@@ -9,7 +9,7 @@ encoding half.
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ __all__ = [
     "describe",
     "train_dictionary",
 ]
+
+# A repeated value is copied in pieces of about this size, which stay in the cache.
+_REPEATED_BYTES: Final = 1 << 14
 
 
 def decompress(
@@ -127,7 +130,7 @@ def _decode(
         return
     if header.special != "none":
         value = np.frombuffer(special.unpack(header, source), np.uint8)
-        target[:] = np.resize(np.roll(value, -(begin % value.size)), target.size)
+        _repeat(np.roll(value, -(begin % value.size)), target)
     elif header.memcpyed:
         target[:] = source[header.header_bytes + begin : header.header_bytes + end]
     else:
@@ -136,6 +139,17 @@ def _decode(
             wanted = decoded[max(begin - at, 0) : end - at]
             place = max(at - begin, 0)
             target[place : place + wanted.size] = wanted
+
+
+def _repeat(value: npt.NDArray[np.uint8], target: npt.NDArray[np.uint8]) -> None:
+    """Fill ``target`` with copies of a value, at the speed of memory."""
+    if value.size == 1:
+        target.fill(value[0])
+        return
+    block = np.tile(value, max(1, _REPEATED_BYTES // value.size))
+    whole = target.size // block.size * block.size
+    target[:whole].reshape(-1, block.size)[...] = block
+    target[whole:] = block[: target.size - whole]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
 from ingot.engine.plan import Row
+from ingot.engine.sparse import MANY
 from ingot.errors import CorruptionError, IngotError, UnsafeError
 from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
 from ingot.formats.keys import stored
@@ -135,8 +136,13 @@ class Engine:
             layout = self.layout()
         if type(selection) is BasicSelection and layout is not None:
             counts = selection.counts
-            only = None if math.prod(counts) <= sparse.MANY else self._stored_numbers(selection)
-            result = self._new_result(counts, filled=only is not None)
+            result = kernel.new_result(counts, self._plain)
+            only = None
+            if result.size > MANY:
+                only = self._stored_numbers(selection)
+                if only is not None:
+                    del result
+                    result = kernel.filled_result(counts, self.chunks.schema).view(self._plain)
             if 0 not in counts:
                 report = layout.read(result, selection.starts, selection.steps, self._threads, only)
                 if report is not None:
@@ -146,7 +152,11 @@ class Engine:
             return selection.finish(result)
         if type(selection) is OrthogonalSelection and layout is not None:
             only = self._stored_numbers(selection)
-            result = self._new_result(selection.engine_shape, filled=only is not None)
+            if only is None:
+                result = kernel.new_result(selection.engine_shape, self._plain)
+            else:
+                shape = selection.engine_shape
+                result = kernel.filled_result(shape, self.chunks.schema).view(self._plain)
             if result.size:
                 zoned = zone_mapped(self.chunks) is not None
                 if zoned and kernel.selects_rows(selection.axes, self.shape):
@@ -209,13 +219,13 @@ class Engine:
         Then only the chunks that are stored change, and the store is listed to find them.
         """
         schema = self.chunks.schema
-        if not schema.sparse or schema.variable or math.prod(selection.engine_shape) <= sparse.MANY:
+        if not schema.sparse or schema.variable or math.prod(selection.engine_shape) <= MANY:
             return False
         item = np.asarray(value, self._dtype)
         # Byte for byte, so that -0.0 and the payloads of NaN survive.
         if item.ndim or item.tobytes() != kernel.fill_item(schema).tobytes():
             return False
-        return self.count_chunks(selection) > sparse.MANY
+        return self.count_chunks(selection) > MANY
 
     def replaces(self, selection: Selection) -> bool:
         """Return whether a selection consists of whole chunks, or shards where the array has them.
@@ -296,7 +306,7 @@ class Engine:
             return None
         if self._zones is None:
             numbers = range(self.chunks.schema.grid.chunk_count)
-            if len(numbers) > sparse.MANY and self._count_stored() < len(numbers):
+            if len(numbers) > MANY and self._count_stored() < len(numbers):
                 return None  # A read raises the error.
             layout = self.layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
@@ -363,9 +373,7 @@ class Engine:
             withdraw_staging(store, transaction)
         return edits
 
-    def stored_coords(
-        self, selection: Selection, many: int = sparse.MANY
-    ) -> Iterator[Coords] | None:
+    def stored_coords(self, selection: Selection, many: int = MANY) -> Iterator[Coords] | None:
         """Return the stored chunks of a selection, where they are few of more than `many`."""
         files = sparse.stored_files(self._before, selection, many)
         return None if files is None else sparse.stored_coords(self._before, files, selection)
@@ -376,12 +384,6 @@ class Engine:
         if files is None:
             return None
         return sparse.file_numbers(files, selection, stored_map(self.chunks).schema.grid)
-
-    def _new_result(self, shape: tuple[int, ...], *, filled: bool) -> NDArray[Any]:
-        """Return an array of the plain type for a result, `filled` with the fill value or empty."""
-        if not filled:
-            return kernel.new_result(shape, self._plain)
-        return kernel.filled_result(shape, self.chunks.schema).view(self._plain)
 
     def _erase(self, selection: Selection) -> Commit | None:
         """Return the commit that sets items to the fill value; None where chunks are not listed."""

@@ -18,6 +18,7 @@ from ingot.blosc.chunk import Filter
 from ingot.blosc.header import ChunkHeader
 from ingot.errors import LimitError, SelectionError, UnsupportedError
 from tests.kernels import load, on_each_kernel
+from tests.limited import run_limited
 
 DATA = np.arange(5000, dtype=np.int32)
 RAW = DATA.tobytes()
@@ -501,3 +502,21 @@ def test_a_constant_that_cannot_be_is_refused() -> None:
         blosc.constant(b"spam", 6)
     with pytest.raises(ValueError, match="nbytes is -4"):
         blosc.constant(b"spam", -4)
+
+
+@pytest.mark.parametrize("kernel", ["native", "python"])
+def test_special_chunks_that_claim_much_decode_at_the_speed_of_memory(kernel: str) -> None:
+    code = """
+for value in (bytes(1), bytes(range(8)), b"abc"):
+    chunk = ingot.blosc.constant(value, 3 << 27)
+    assert len(chunk) <= 40
+    found = np.frombuffer(ingot.blosc.decompress(chunk), "u1")
+    assert found[: len(value)].tobytes() == value == found[-len(value) :].tobytes()
+    del found
+try:
+    ingot.blosc.decompress(ingot.blosc.constant(b"abc", 3 * 700_000_000))
+except LimitError:
+    sys.exit()
+raise AssertionError
+"""
+    run_limited(code, kernel)

@@ -215,3 +215,35 @@ def test_the_numbers_of_files_are_their_places_in_the_selection() -> None:
         everything = list(product(*touched))
         numbers = sparse.file_numbers(np.array(everything), selection, grid)
         assert numbers == list(range(len(everything)))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_rows_that_are_not_stored_are_missing(tmp_path: Path, kernel: str) -> None:
+    code = """
+import json, pathlib
+from ingot.errors import CorruptionError
+root = pathlib.Path(sys.argv[1])
+ingot.table({"x": np.arange(10)}, root, format="bcolz", chunks=1).close()
+sizes = root / "x/meta/sizes"
+claim = json.loads(sizes.read_text()) | {"shape": [2**27], "nbytes": 2**30}
+sizes.write_text(json.dumps(claim))
+table = ingot.open(root)
+column = table["x"]
+uses = [
+    lambda: column[: 2**20],
+    lambda: column[::1024],
+    lambda: column[[0, 2**26]],
+    column.sum,
+    lambda: table.where("x > 5").count(),
+    lambda: table.read(where="x == 3"),
+]
+for use in uses:
+    try:
+        use()
+    except CorruptionError as error:
+        assert "missing" in str(error)
+    else:
+        raise AssertionError
+assert column.explain().chunks == 2**27 and str(table.info) and column.stored_bytes
+"""
+    run_limited(code, kernel, tmp_path / "t")

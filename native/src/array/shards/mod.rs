@@ -11,7 +11,7 @@ mod stage;
 pub use read::read;
 pub use stage::stage;
 
-use crate::array::grid::{AxisParts, Part, RangeParts};
+use crate::array::grid::{Part, RangeParts};
 use crate::array::scatter::Memory;
 use crate::array::selection::Selection;
 use crate::error::{Outcome, corrupt};
@@ -105,16 +105,20 @@ impl ShardFormat {
 
     /// Cut a selection by shards: per axis, which of its parts lie in each.
     pub fn cut<M: Memory>(&self, selection: &Selection<'_, M>) -> Cut {
-        let axes = self.counts.iter().enumerate().map(|(axis, count)| match selection.parts(axis) {
-            AxisParts::Range(parts) => AxisCut::Range(*parts, parts.coarser(*count)),
-            AxisParts::Listed(parts) => {
-                let mut groups: Vec<(usize, Range<usize>)> = Vec::new();
-                for group in parts.chunk_by(|one, next| one.chunk / count == next.chunk / count) {
-                    let start = groups.last().map_or(0, |(_, last)| last.end);
-                    groups.push((group[0].chunk / count, start..start + group.len()));
-                }
-                AxisCut::Listed(groups)
+        let axes = self.counts.iter().enumerate().map(|(axis, count)| {
+            let parts = selection.parts(axis);
+            if let Some(parts) = parts.range() {
+                return AxisCut::Range(parts, parts.coarser(*count));
             }
+            let mut groups: Vec<(usize, Range<usize>)> = Vec::new();
+            for number in 0..parts.len() {
+                let shard = parts.part(number).chunk / count;
+                match groups.last_mut() {
+                    Some((last, inside)) if *last == shard => inside.end = number + 1,
+                    _ => groups.push((shard, number..number + 1)),
+                }
+            }
+            AxisCut::Listed(groups)
         });
         Cut { axes: axes.collect() }
     }
