@@ -52,7 +52,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 13
+ABI = 14
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
