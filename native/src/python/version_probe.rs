@@ -10,6 +10,9 @@ use std::path::PathBuf;
 /// What several files hold, `None` for absent ones.
 type Contents<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
+/// A sequence number, and the number of a group of files with what they hold.
+type Settled<'py> = (Option<u64>, Option<(usize, Contents<'py>)>);
+
 /// The version in the lock file at `path`.
 #[pyclass(frozen, name = "VersionProbe")]
 pub struct PyVersionProbe(VersionProbe);
@@ -46,7 +49,7 @@ impl PyVersionProbe {
         root: PathBuf,
         journal: &str,
         files: &PySmallFiles,
-    ) -> Option<(Option<u64>, Option<(usize, Contents<'py>)>)> {
+    ) -> Option<Settled<'py>> {
         let (number, found) = py.detach(|| self.0.read_settled(&root, journal, &files.0))?;
         Some((number, found.map(|(group, found)| (group, to_python(py, found)))))
     }
