@@ -66,11 +66,13 @@ class Deferred:
 
     `note` is added to the exception that is raised then.
 
+    >>> before = signal.signal(signal.SIGINT, lambda number, frame: print("interrupted"))
     >>> with Deferred():
     ...     signal.raise_signal(signal.SIGINT)
     ...     print("done")
-    Traceback (most recent call last):
-    KeyboardInterrupt
+    done
+    interrupted
+    >>> _ = signal.signal(signal.SIGINT, before)
     """
 
     __slots__ = ("_entered", "note")

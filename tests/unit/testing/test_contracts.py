@@ -29,6 +29,17 @@ class PadsShortReads(MemoryStore):
         ]
 
 
+class EditByEdit(MemoryStore):
+    """A store that applies one edit after the other, so that one kind of edit can be broken."""
+
+    def _apply_phase(self, edits: Sequence[Edit]) -> None:
+        for edit in edits:
+            self._perform(edit)
+
+    def _perform(self, edit: Edit) -> None:
+        super()._apply_phase((edit,))
+
+
 class SortsExtents(MemoryStore):
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         return super().read(sorted(extents, key=lambda extent: (extent.key, extent.start)))
@@ -39,7 +50,7 @@ class ForgetsToCheckReads(MemoryStore):
         return self._values.get(key)
 
 
-class ForgetsToCheckCommits(MemoryStore):
+class ForgetsToCheckCommits(EditByEdit):
     def apply(self, commit: Commit) -> None:
         for edit in commit.edits:
             self._perform(edit)
@@ -76,22 +87,22 @@ class LeavesStagedNames(MemoryStore):
         super().apply(Commit(cleanup=tuple(Delete(edit.key) for edit in staged)))
 
 
-class KeepsTheCallersBuffer(MemoryStore):
+class KeepsTheCallersBuffer(EditByEdit):
     def _perform(self, edit: Edit) -> None:
         super()._perform(edit)
         if isinstance(edit, Put):
             self._values[edit.key] = edit.data  # type: ignore[assignment]
 
 
-class PatchesWithHoles(MemoryStore):
+class PatchesWithHoles(EditByEdit):
     def _perform(self, edit: Edit) -> None:
         if isinstance(edit, Patch):
-            value = self._values.get(edit.key, b"")
+            value = self._values.get(edit.key) or b""
             super()._perform(Put(edit.key, value.ljust(edit.start, b"\0")))
         super()._perform(edit)
 
 
-class PutsInTwoSteps(MemoryStore):
+class PutsInTwoSteps(EditByEdit):
     def _perform(self, edit: Edit) -> None:
         if isinstance(edit, Put):
             self._values[edit.key] = bytes(edit.data)[: len(edit.data) // 2]
@@ -144,7 +155,7 @@ class ListsNeighbours(MemoryStore):
         return (key for key in sorted(self._values) if key.startswith(prefix))
 
 
-class DeletesOnce(MemoryStore):
+class DeletesOnce(EditByEdit):
     def _perform(self, edit: Edit) -> None:
         if isinstance(edit, Delete):
             del self._values[edit.key]
@@ -158,7 +169,7 @@ class ClaimsToBeNative(MemoryStore):
         return super().features | Feature.NATIVE
 
 
-class LosesRacingWrites(MemoryStore):
+class LosesRacingWrites(EditByEdit):
     def _perform(self, edit: Edit) -> None:
         if isinstance(edit, Put):
             values = {**self._values, edit.key: bytes(edit.data)}
@@ -216,7 +227,7 @@ def test_a_broken_store_fails_the_contract(
         getattr(StoreContract(), test)(kind(), **parameters)
 
 
-class Modest(MemoryStore):
+class Modest(EditByEdit):
     """Reads one value, does nothing else, and says so."""
 
     def __init__(self) -> None:
@@ -238,7 +249,7 @@ class DoesMoreThanItSays(Modest):
             self._perform(edit)
 
 
-class WritesButCannotPatch(MemoryStore):
+class WritesButCannotPatch(EditByEdit):
     @property
     def features(self) -> Feature:
         return Feature.RANGES | Feature.WRITE
