@@ -58,7 +58,10 @@ pub fn find(
     let longest = columns.iter().map(|column| column.chunks.layout.grid.chunk[0]).max().unwrap_or(1);
     // Cut one by one: an array may claim more chunks than memory holds.
     let units = spans.iter().flat_map(|span| cut(span.clone(), longest)).enumerate();
-    let count = spans.iter().fold(0usize, |count, span| count.saturating_add(span.len() / longest + 1));
+    // Exactly as many as there are: a thread too many costs more than most searches.
+    let count = spans.iter().filter(|span| !span.is_empty()).fold(0usize, |count, span| {
+        count.saturating_add((span.end - 1) / longest - span.start / longest + 1)
+    });
     let units = Mutex::new(units);
     let found = Mutex::new(Matches::default());
     let parts = Mutex::new(Vec::new());

@@ -65,6 +65,7 @@ class Engine:
         "_before",
         "_cache",
         "_dtype",
+        "_few_chunks",
         "_layout",
         "_plain",
         "_threads",
@@ -98,6 +99,8 @@ class Engine:
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # The zone maps of this state; another state has another engine.
+        # Counted by the first read of more items than that.
+        self._few_chunks: bool | None = None
         self._zones: ZoneMaps | None = None
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | EllipsisType | None = ...
@@ -380,6 +383,10 @@ class Engine:
 
     def _stored_numbers(self, selection: BasicSelection | OrthogonalSelection) -> list[int] | None:
         """Return the numbers of the stored files of a selection, where they are few of many."""
+        if self._few_chunks is None:
+            self._few_chunks = self.chunks.schema.grid.chunk_count <= MANY
+        if self._few_chunks:
+            return None
         files = sparse.stored_files(self.chunks, selection)
         if files is None:
             return None

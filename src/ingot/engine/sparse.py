@@ -5,6 +5,7 @@ chunks and few of them are stored, they are found by listing the store, so that 
 by what is stored. This module lists; it reads no array data.
 """
 
+import math
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -46,7 +47,13 @@ def stored_files(chunks: ChunkMap, selection: Selection, many: int = MANY) -> In
         return None
     if Feature.LIST not in files.store.features or not files.schema.shape:
         return None
-    if plan.count_rows(selection, chunks.schema.grid) <= many or _mostly_stored(files, selection):
+    grid = chunks.schema.grid
+    # No more than this, and cheaper to count than the chunks of index arrays.
+    shape = selection.engine_shape
+    points = isinstance(selection, CoordinateSelection)
+    if math.prod(shape if points else map(min, shape, grid.counts)) <= many:
+        return None
+    if plan.count_rows(selection, grid) <= many or _mostly_stored(files, selection):
         return None
     grid = files.schema.grid
     counts = grid.counts
