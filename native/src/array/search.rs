@@ -59,9 +59,10 @@ pub fn find(
     // Cut one by one: an array may claim more chunks than memory holds.
     let units = spans.iter().flat_map(|span| cut(span.clone(), longest)).enumerate();
     // Exactly as many as there are: a thread too many costs more than most searches.
-    let count = spans.iter().filter(|span| !span.is_empty()).fold(0usize, |count, span| {
-        count.saturating_add((span.end - 1) / longest - span.start / longest + 1)
-    });
+    let count = spans
+        .iter()
+        .filter(|span| !span.is_empty())
+        .fold(0usize, |count, span| count.saturating_add((span.end - 1) / longest - span.start / longest + 1));
     let units = Mutex::new(units);
     let found = Mutex::new(Matches::default());
     let parts = Mutex::new(Vec::new());

@@ -99,9 +99,9 @@ class Engine:
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         # The zone maps of this state; another state has another engine.
-        # Counted by the first read of more items than that.
-        self._few_chunks: bool | None = None
         self._zones: ZoneMaps | None = None
+        # Whether an array of so few chunks is read without listing them; None until it is asked.
+        self._few_chunks: bool | None = None
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | EllipsisType | None = ...
 
