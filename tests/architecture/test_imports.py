@@ -158,7 +158,7 @@ def cycles(modules: Iterable[Module]) -> list[str]:
 
 
 def hidden(modules: Iterable[Module]) -> list[str]:
-    """List the imports inside functions that nobody allowed."""
+    """List the imports inside functions that are not allowed."""
     return [
         f"{module.name}:{imported.line} imports {imported.target} inside a function"
         for module in modules

@@ -80,7 +80,7 @@ def prove(
 
 
 class _Remains:
-    """A disk that answers a reader; nobody writes to it."""
+    """A disk that answers a reader and has no writer."""
 
     __slots__ = ("_disk",)
 
