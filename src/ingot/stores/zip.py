@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from ingot import signals
 from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
@@ -169,22 +170,24 @@ class ZipStore:
     @contextmanager
     def _opened(self) -> Iterator["_Opened | None"]:
         root = Root(self._file.root)
-        directory = root.open()
-        if directory is None:
-            yield None
-            return
+        found = None
         try:
-            found = root.open_file(directory, self._file.key)
+            # Ctrl-C waits until the descriptor is in a variable that closes it.
+            with signals.Deferred():
+                directory = root.open()
+                if directory is not None:
+                    try:
+                        found = root.open_file(directory, self._file.key)
+                    finally:
+                        os.close(directory)
+            if found is None:
+                yield None
+            else:
+                descriptor, size = found
+                yield _Opened(descriptor, self._contents(descriptor, size), self.location)
         finally:
-            os.close(directory)
-        if found is None:
-            yield None
-            return
-        descriptor, size = found
-        try:
-            yield _Opened(descriptor, self._contents(descriptor, size), self.location)
-        finally:
-            os.close(descriptor)
+            if found is not None:
+                os.close(found[0])
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
         """Write a new archive as a commit leaves it, which replaces the old one.
