@@ -311,7 +311,11 @@ class TestJobs:
         ((arguments, extra),) = toolchain
         assert arguments[:2] == ("test", "--quiet")
         assert "some-host" in arguments
-        assert extra == {"RUSTC_BOOTSTRAP": "1", "RUSTFLAGS": "-Zsanitizer=address"}
+        assert extra == {
+            "ASAN_OPTIONS": "allocator_may_return_null=1",
+            "RUSTC_BOOTSTRAP": "1",
+            "RUSTFLAGS": "-Zsanitizer=address",
+        }
 
     def test_test_with_arguments_is_pytest_alone(self, run, steps):
         assert run.main(["test", "tests/unit", "-x"]) == 0
