@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot import native
+from ingot import native, signals
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
@@ -290,6 +290,7 @@ class Engine:
         held, block = 0, None
         try:
             for coords, chunk in chunks:
+                signals.check()
                 before, block = block, unit and tuple(map(floordiv, coords, unit))
                 if held > most and block != before:
                     staged += _stage_edits(store, self.chunks.stage(waiting))
