@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
+from ingot.signals import uninterrupted
 from ingot.stores.local import lock
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
@@ -174,11 +175,13 @@ class LocalFileSystem:
         """The absolute path of the directory."""
         return self._root.path
 
+    @uninterrupted
     def open(self) -> OpenDirectory | None:
         """Open the directory; None when it is absent."""
         descriptor = self._root.open()
         return None if descriptor is None else _LocalDirectory(self._root, descriptor)
 
+    @uninterrupted
     def create(self, *, sync: bool) -> OpenDirectory:
         """Open the directory; create it and its parents as needed."""
         descriptor = self._root.open()
@@ -273,6 +276,7 @@ class _LocalDirectory:
         # Folders that were used before: a commit uses the same few again and again.
         self._places: dict[str, int] = {"": directory}
 
+    @uninterrupted
     def read(self, key: str, extents: Sequence[Extent]) -> list[bytes] | None:
         opened = self._root.open_file(self._directory, key)
         if opened is None:
@@ -285,6 +289,7 @@ class _LocalDirectory:
         finally:
             os.close(descriptor)
 
+    @uninterrupted
     def size(self, key: str) -> int | None:
         folder, _, name = key.rpartition("/")
         # Without opening it, when its folder is open already.
@@ -306,6 +311,7 @@ class _LocalDirectory:
         os.close(descriptor)
         return size
 
+    @uninterrupted
     def names(self, folder: str, *, follow: bool = True) -> list[str]:
         descriptor = self._root.open_folder(self._directory, folder, listing=True)
         if descriptor is None:

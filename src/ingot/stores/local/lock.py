@@ -206,6 +206,7 @@ def version_probe(
     return look_at, kept
 
 
+@signals.uninterrupted
 def version(path: str) -> Version | None:
     """Return the version in the lock file at `path`; None before the first writer."""
     try:
