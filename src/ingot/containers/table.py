@@ -485,11 +485,11 @@ class Table:
         outer, _, last = name.rpartition(".")
         if name in self.names:
             return self, name
-        if not all(name.split(".")):
+        if not all(name.split(".")) and "/" not in name:
             raise ValueError(f"{name!r} cannot be the name of a column")
         if not outer:
             return self, name
-        owner = self._column(outer)
+        owner = self._column(outer) if all(name.split(".")) else None
         if not isinstance(owner, Table):
             raise ColumnError(f"{outer!r} is not a nested table, and has no column {last!r}")
         return owner, last
