@@ -21,9 +21,9 @@ needs_native = pytest.mark.skipif(
     not NATIVE_IS_BUILT and not REQUIRED, reason="the native kernel is not built"
 )
 
-on_each_kernel = pytest.mark.parametrize(
-    "kernel_name", [pytest.param("native", marks=needs_native), "python"]
-)
+KERNELS = [pytest.param("native", marks=needs_native), "python"]
+
+on_each_kernel = pytest.mark.parametrize("kernel_name", KERNELS)
 
 
 def twin_may_refuse(chunk: bytes | bytearray) -> bool:

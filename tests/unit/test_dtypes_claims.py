@@ -9,6 +9,7 @@ import pytest
 import ingot
 from ingot.dtypes import LARGEST_ITEM
 from ingot.errors import LimitError
+from tests.kernels import KERNELS
 from tests.limited import run_limited
 
 HUGE = 2**31 - 1
@@ -83,7 +84,7 @@ assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
 """
 
 
-@pytest.mark.parametrize("kernel", ["native", "python"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_items_of_gigabytes_are_refused(tmp_path: Path, name: str, kernel: str) -> None:
     for key, document in CLAIMS[name].items():

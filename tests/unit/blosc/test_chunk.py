@@ -17,7 +17,7 @@ from ingot.blosc import chunk as chunk_module
 from ingot.blosc.chunk import Filter
 from ingot.blosc.header import ChunkHeader
 from ingot.errors import LimitError, SelectionError, UnsupportedError
-from tests.kernels import load, on_each_kernel
+from tests.kernels import KERNELS, load, on_each_kernel
 from tests.limited import run_limited
 
 DATA = np.arange(5000, dtype=np.int32)
@@ -504,7 +504,7 @@ def test_a_constant_that_cannot_be_is_refused() -> None:
         blosc.constant(b"spam", -4)
 
 
-@pytest.mark.parametrize("kernel", ["native", "python"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_special_chunks_that_claim_much_decode_at_the_speed_of_memory(kernel: str) -> None:
     code = """
 for value in (bytes(1), bytes(range(8)), b"abc"):

@@ -11,9 +11,8 @@ import ingot
 from ingot.engine import sparse
 from ingot.selection import parse, parse_orthogonal
 from ingot.stores import LocalStore, MemoryStore
+from tests.kernels import KERNELS
 from tests.limited import run_limited
-
-KERNELS = ["native", "python"]
 
 
 def claim(
