@@ -290,7 +290,7 @@ class TestJobs:
         assert steps == [
             "cargo test --quiet",
             "sanitized",
-            f".venv-python {PYTEST} {PYTHON}",
+            f".venv-python {PYTEST} --ignore=tests/crash {PYTHON}",
             f".venv {PYTEST}",
         ]
 
