@@ -374,7 +374,7 @@ class Engine:
             raise
         if not any(isinstance(edit, Move) for edit in edits):
             # Nothing was staged, so no commit or discard ends the announcement.
-            withdraw_staging(store, transaction)
+            withdraw_staging(store, transaction, staged=False)
         return edits
 
     def stored_coords(self, selection: Selection, many: int = MANY) -> Iterator[Coords] | None:

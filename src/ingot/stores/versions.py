@@ -165,8 +165,8 @@ class StagingStore(Protocol):
         """Keep other writers from removing what is staged under that name from now on."""
         ...
 
-    def withdraw_staging(self, transaction: str) -> None:
-        """Take back an announcement, of a transaction that failed."""
+    def withdraw_staging(self, transaction: str, *, staged: bool = True) -> None:
+        """Take back an announcement; the next writer searches for files, if any were `staged`."""
         ...
 
 
@@ -277,14 +277,16 @@ def announce_staging(store: Store, transaction: str) -> None:
         cast(StagingStore, store).announce_staging(transaction)
 
 
-def withdraw_staging(store: Store, transaction: str) -> None:
-    """Take back an announcement, of a transaction that failed; some stores need no such call.
+def withdraw_staging(store: Store, transaction: str, *, staged: bool = True) -> None:
+    """Take back an announcement; some stores need no such call.
+
+    The next writer searches for files that were left, if any were `staged`.
 
     >>> from ingot.stores import MemoryStore
     >>> withdraw_staging(MemoryStore(), "2f81")
     """
     if _is_announcing(type(store)):
-        cast(StagingStore, store).withdraw_staging(transaction)
+        cast(StagingStore, store).withdraw_staging(transaction, staged=staged)
 
 
 def discard(store: Store, edits: Iterable[Edit]) -> None:

@@ -124,9 +124,9 @@ class FileStore:
         """Keep other writers from removing what is staged under the name of a transaction."""
         self._folder.announce_staging(transaction)
 
-    def withdraw_staging(self, transaction: str) -> None:
-        """Take back an announcement, of a transaction that failed."""
-        self._folder.withdraw_staging(transaction)
+    def withdraw_staging(self, transaction: str, *, staged: bool = True) -> None:
+        """Take back an announcement; the next writer searches for files, if any were `staged`."""
+        self._folder.withdraw_staging(transaction, staged=staged)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that will not be applied."""

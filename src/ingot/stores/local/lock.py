@@ -661,7 +661,7 @@ class StagedTransactions:
     (0, 0)
     """
 
-    __slots__ = ("_forks", "_guard", "_lock", "_names")
+    __slots__ = ("_ended", "_forks", "_guard", "_lock", "_names")
 
     def __init__(self) -> None:
         self._begin()
@@ -671,6 +671,8 @@ class StagedTransactions:
         self._lock: StagingLock | None = None
         self._guard = threading.Lock()
         self._names: set[str] = set()
+        # The stager number of a transaction that ended without anything staged.
+        self._ended = 0
 
     def _check_fork(self) -> None:
         # The guard may be held by a thread of the parent, and what it staged is the parent's.
@@ -692,13 +694,17 @@ class StagedTransactions:
                 self._lock = take_lock()
             self._names.add(name)
 
-    def withdraw(self, name: str) -> None:
-        """Remove a transaction that failed; the next writer looks for what it may have staged."""
+    def withdraw(self, name: str, *, staged: bool = True) -> None:
+        """Remove a transaction that will not commit what it staged.
+
+        The next writer searches for what it may have `staged`, unless that is nothing.
+        """
         self._check_fork()
         with self._guard:
             self._names.discard(name)
             if not self._names and self._lock is not None:
                 self._lock.release()
+                self._ended = 0 if staged else self._lock.stager
                 self._lock = None
 
     def end(self, sources: Iterable[str]) -> int:
@@ -707,7 +713,8 @@ class StagedTransactions:
         Zero if there were none, or some are left. The staging lock ends with the last of them.
         """
         if not self._names:
-            return 0
+            ended, self._ended = self._ended, 0
+            return ended
         self._check_fork()
         with self._guard:
             self._names.difference_update(map(_transaction, sources))

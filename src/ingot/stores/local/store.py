@@ -253,9 +253,9 @@ class LocalStore:
         if self._locking and self._writer != threading.get_ident():
             self._staging.begin(transaction, self._announced)
 
-    def withdraw_staging(self, transaction: str) -> None:
-        """Take back an announcement, of a transaction that failed."""
-        self._staging.withdraw(transaction)
+    def withdraw_staging(self, transaction: str, *, staged: bool = True) -> None:
+        """Take back an announcement; the next writer searches for files, if any were `staged`."""
+        self._staging.withdraw(transaction, staged=staged)
 
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that will not be applied."""
