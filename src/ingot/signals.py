@@ -22,15 +22,26 @@ __all__ = ["Deferred", "check", "forks", "uninterrupted"]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+# The functions of `signal` turn handlers into enum members, which takes longer than the call; the
+# functions that they wrap do not.
+_get_handler: Final[Callable[[int], Any]] = getattr(
+    signal.getsignal, "__wrapped__", signal.getsignal
+)
+_set_handler: Final[Callable[[int, Any], Any]] = getattr(
+    signal.signal, "__wrapped__", signal.signal
+)
+_SIGINT: Final = int(signal.SIGINT)
+
 
 class _State:
     """The state of the main thread, the only one in which signal handlers run."""
 
-    __slots__ = ("depth", "forks", "note", "pending", "previous")
+    __slots__ = ("depth", "forks", "main", "note", "pending", "previous")
 
     def __init__(self) -> None:
         self.depth = 0
         self.forks = 0
+        self.main = threading.main_thread().ident
         self.note: str | None = None
         self.pending: FrameType | bool | None = None
         self.previous: Any = signal.default_int_handler
@@ -46,6 +57,8 @@ def forks() -> int:
 
 def _forked() -> None:
     _STATE.forks += 1
+    # The thread that forked is the main thread of the child.
+    _STATE.main = threading.get_ident()
 
 
 if hasattr(os, "register_at_fork"):
@@ -62,7 +75,7 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 def check() -> None:
     """Raise what Ctrl-C raises, if it was held back; called between pieces of a long work."""
-    if _STATE.pending is not None and threading.current_thread() is threading.main_thread():
+    if _STATE.pending is not None and threading.get_ident() == _STATE.main:
         frame, _STATE.pending = _STATE.pending, None
         _STATE.previous(signal.SIGINT, None if isinstance(frame, bool) else frame)
 
@@ -88,12 +101,13 @@ class Deferred:
         self.note: str | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            current = signal.getsignal(signal.SIGINT)
-            if current is not _handle and callable(current):
-                # Until the depth is raised the handler only calls the previous one.
-                _STATE.previous = current
-                signal.signal(signal.SIGINT, _handle)
+        if threading.get_ident() == _STATE.main:
+            if not _STATE.depth:
+                current = _get_handler(_SIGINT)
+                if current is not _handle and callable(current):
+                    # Until the depth is raised the handler only calls the previous one.
+                    _STATE.previous = current
+                    _set_handler(_SIGINT, _handle)
             # No call below: nothing can be raised between these two and the block.
             _STATE.depth += 1
             self._entered = True
@@ -110,8 +124,8 @@ class Deferred:
             return
         note, _STATE.note = _STATE.note, None
         try:
-            if signal.getsignal(signal.SIGINT) is _handle:
-                signal.signal(signal.SIGINT, _STATE.previous)
+            if _get_handler(_SIGINT) is _handle:
+                _set_handler(_SIGINT, _STATE.previous)
             check()
         except BaseException as raised:
             if note is not None:
