@@ -7,6 +7,7 @@ exist there.
 """
 
 import functools
+import importlib
 import os
 import signal
 import threading
@@ -22,14 +23,14 @@ __all__ = ["Deferred", "check", "forks", "uninterrupted"]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# The functions of `signal` turn handlers into enum members, which takes longer than the call; the
-# functions that they wrap do not.
-_get_handler: Final[Callable[[int], Any]] = getattr(
-    signal.getsignal, "__wrapped__", signal.getsignal
-)
-_set_handler: Final[Callable[[int, Any], Any]] = getattr(
-    signal.signal, "__wrapped__", signal.signal
-)
+# `signal` wraps the functions of this module to turn handlers into enum members, which takes longer
+# than the calls. Other implementations of Python may not have it.
+try:
+    _signal: Any = importlib.import_module("_signal")
+except ImportError:
+    _signal = signal
+_get_handler: Final[Callable[[int], Any]] = _signal.getsignal
+_set_handler: Final[Callable[[int, Any], Any]] = _signal.signal
 _SIGINT: Final = int(signal.SIGINT)
 
 

@@ -8,7 +8,8 @@ numbers beyond 64 bits. The meaning of keys is not its concern.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NoReturn
 
 from ingot.errors import CorruptionError, FormatError, LimitError
@@ -94,7 +95,7 @@ def pack(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
         "b": 1
     }
     """
-    return _packed(value, where, indent=4, sort_keys=True, allow_nan=allow_nan)
+    return _packed(value, where, _indented, allow_nan=allow_nan)
 
 
 def pack_around(
@@ -130,7 +131,7 @@ def pack_line(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     >>> pack_line({"b": 1, "a": [2]}, "meta/sizes")
     b'{"b": 1, "a": [2]}\\n'
     """
-    return _packed(value, where, end="\n", allow_nan=allow_nan)
+    return _packed(value, where, _line, allow_nan=allow_nan)
 
 
 def checked(data: bytes, where: str) -> bytes:
@@ -144,17 +145,59 @@ def checked(data: bytes, where: str) -> bytes:
     return data
 
 
-def _packed(value: Any, where: str, *, end: str = "", allow_nan: bool, **style: Any) -> bytes:
+def _packed(
+    value: Any, where: str, style: Callable[[Any, json.JSONEncoder], str], *, allow_nan: bool
+) -> bytes:
+    encoder = _WITH_NAN if allow_nan else _WITHOUT_NAN
     try:
-        text = json.dumps(value, allow_nan=allow_nan, **style)
+        try:
+            text = style(value, encoder)
+        except RecursionError:
+            encoder.encode(value)  # Raises ValueError for a value that contains itself.
+            raise
     except RecursionError:
         raise _too_deep(where) from None
     except (TypeError, ValueError) as error:
         raise FormatError(f"{where}: cannot be written as JSON: {error}") from None
-    data = (text + end).encode("ascii")
+    data = text.encode("ascii")
     # What is nested around the value counts too: only the document shows whether it can be read.
     parse(data, where, allow_nan=allow_nan)
     return data
+
+
+def _line(value: Any, encoder: json.JSONEncoder) -> str:
+    return encoder.encode(value) + "\n"
+
+
+def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:
+    """Return the text of ``json.dumps(value, indent=4, sort_keys=True)``.
+
+    The encoder of the standard library indents in generators, which takes several times as long.
+    `start` begins the lines around the value.
+    """
+    kind = type(value)
+    if kind is str:
+        return encode_basestring_ascii(value)
+    inner = start + "    "
+    if kind is dict and value and all(type(key) is str for key in value):
+        members = [
+            f"{inner}{encode_basestring_ascii(key)}: {_indented(value[key], encoder, inner)}"
+            for key in sorted(value)
+        ]
+        return f"{{{','.join(members)}{start}}}"
+    if kind is list and value:
+        items = [inner + _indented(item, encoder, inner) for item in value]
+        return f"[{','.join(items)}{start}]"
+    text = encoder.encode(value)
+    # Kinds other than those above come from callers of plug-ins: leave them to the library.
+    if text[0] in "[{" and len(text) > 2:
+        options = {"indent": 4, "sort_keys": True, "allow_nan": encoder.allow_nan}
+        return json.dumps(value, **options).replace("\n", start)
+    return text
+
+
+_WITH_NAN: Final = json.JSONEncoder(allow_nan=True)
+_WITHOUT_NAN: Final = json.JSONEncoder(allow_nan=False)
 
 
 class _RefusedValue(Exception):

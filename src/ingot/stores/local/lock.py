@@ -240,6 +240,9 @@ def pin(folder: int, name: str, wait: float, where: str) -> ReaderLock | None:
     return _FileReaderLock(file, place)
 
 
+_LEFT_BEHIND: Final = {
+    int(state): state for state in (LockState.CLEAN, LockState.LOOSE, LockState.BUSY)
+}
 _SETTLED: Final = frozenset({LockState.CLEAN, LockState.LOOSE})
 _VERSION_OF: Final = Version._make
 
@@ -340,12 +343,8 @@ class _FileWriterLock(_LockFile):
         else:
             _, sequence, system, state = _HEAD.unpack_from(data)
             self.sequence = sequence % SWITCHING
-            known = system == _system() and state in (
-                LockState.CLEAN,
-                LockState.LOOSE,
-                LockState.BUSY,
-            )
-            self.found = LockState(state) if known else LockState.UNKNOWN
+            known = system == _system()
+            self.found = _LEFT_BEHIND.get(state, LockState.UNKNOWN) if known else LockState.UNKNOWN
         new = bytes(8) if len(data) < LOCK_BYTES else b""
         _write(file, self._record(LockState.BUSY) + new, 0)
         super().__init__(file, keep_place(folder))
