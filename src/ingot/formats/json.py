@@ -191,8 +191,8 @@ def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:
     text = encoder.encode(value)
     # Kinds other than those above come from callers of plug-ins: leave them to the library.
     if text[0] in "[{" and len(text) > 2:
-        options = {"indent": 4, "sort_keys": True, "allow_nan": encoder.allow_nan}
-        return json.dumps(value, **options).replace("\n", start)
+        nan = encoder.allow_nan
+        text = json.dumps(value, indent=4, sort_keys=True, allow_nan=nan).replace("\n", start)
     return text
 
 
