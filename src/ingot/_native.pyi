@@ -52,6 +52,26 @@ def train_dictionary(
     split: str = "auto",
 ) -> bytes: ...
 def describe() -> Description: ...
+def begin_turn(
+    root: str | PathLike[str],
+    names: tuple[str, str],
+    magic: bytes,
+    system: bytes,
+    busy: int,
+    holder: bytes,
+    byte: int,
+    devices: Sequence[int],
+) -> tuple[int, int, int, int, int, bool] | None: ...
+def run_steps(
+    directory: int,
+    lock: int,
+    places: tuple[int, int, int],
+    steps: Sequence[tuple[int, str, str, int, object]],
+    done: int,
+    changed: Sequence[str],
+    sequence: int,
+    applying: bool,
+) -> tuple[int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None]: ...
 def read_pieces(
     root: str | PathLike[str], pieces: Sequence[tuple[str, int, int | None]]
 ) -> list[bytes | None] | None: ...

@@ -27,7 +27,7 @@ from ingot._lazy import load
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     Trouble: TypeAlias = tuple[Coords, str, BaseException]
     Staged: TypeAlias = tuple[Coords, str, str | None, int, int]
     Piece: TypeAlias = tuple[str, int, int | None]
+    Ran: TypeAlias = tuple[
+        int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None
+    ]
 
 __all__ = [
     "ABI",
@@ -52,7 +55,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 14
+ABI = 15
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -315,6 +318,52 @@ def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | N
     if compiled is None:
         return None
     return cast("list[bytes | None] | None", compiled.read_pieces(root, pieces))
+
+
+def begin_turn(
+    root: str,
+    names: tuple[str, str],
+    magic: bytes,
+    system: bytes,
+    busy: int,
+    holder: bytes,
+    byte: int,
+    devices: "Collection[int]",
+) -> "tuple[int, int, int, int, int, bool] | None":
+    """Open a folder, take its writer lock and record `holder` in the lock file.
+
+    The result is the folder, the lock file, the version number, the state that was left, the number
+    of the process that has staged, and whether there may be a journal. None when the twin runs, and
+    where anything is unusual; then nothing has changed.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    begun = compiled.begin_turn(root, names, magic, system, busy, holder, byte, list(devices))
+    return cast("tuple[int, int, int, int, int, bool] | None", begun)
+
+
+def run_steps(
+    directory: int,
+    lock: "tuple[int, tuple[int, int, int], int, bool]",
+    steps: "Sequence[tuple[int, str, str, int, Any]]",
+    done: int,
+    changed: "list[str]",
+) -> "Ran | None":
+    """Run the steps of a commit from number `done` on; None when the twin runs.
+
+    `lock` is a `HeldLock`. The result says how many steps are done, which folders are not synced,
+    the version number, whether the apply lock is held, which files are open, and, if the next step
+    failed, the system error and the key. Otherwise a step that is not done is left to the caller.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    file, places, sequence, applying = lock
+    return cast(
+        "Ran",
+        compiled.run_steps(directory, file, places, steps, done, changed, sequence, applying),
+    )
 
 
 def is_checking_signals() -> bool:

@@ -7,9 +7,9 @@ exist there.
 """
 
 import functools
-import importlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -25,10 +25,7 @@ Result = TypeVar("Result")
 
 # `signal` wraps the functions of this module to turn handlers into enum members, which takes longer
 # than the calls. Other implementations of Python may not have it.
-try:
-    _signal: Any = importlib.import_module("_signal")
-except ImportError:
-    _signal = signal
+_signal: Final[Any] = sys.modules.get("_signal", signal)
 _get_handler: Final[Callable[[int], Any]] = _signal.getsignal
 _set_handler: Final[Callable[[int, Any], Any]] = _signal.signal
 _SIGINT: Final = int(signal.SIGINT)

@@ -38,7 +38,6 @@ TESTED_ELSEWHERE = {
     "stores/local/overlay": "unit/stores/local/test_journal.py",
     "stores/local/scope": "unit/formats/bcolz/test_format.py",
     "testing/crashes": "crash/test_crashes.py",
-    "testing/disk": "crash/test_replay.py",
     "testing/faults": "crash/test_schedules.py",
 }
 """Modules that no test names, since they are tested through those that use them: the tests."""

@@ -3,12 +3,14 @@
 //!
 //! Knows nothing of chunks and arrays.
 
+pub mod commit;
 pub mod extent;
 pub mod identity;
 pub mod root;
 pub mod small_files;
 pub mod verified;
 pub mod version_probe;
+pub mod writer_lock;
 
 pub use extent::Extent;
 pub use root::Root;

@@ -62,6 +62,17 @@ impl Root {
         Self::open(folder)?.map_or(Ok(None), |root| root.extent(key))
     }
 
+    /// The folder that a caller has open.
+    pub fn of(folder: BorrowedFd<'_>) -> Outcome<Self> {
+        let folder = folder.try_clone_to_owned().map_err(|error| failed(&error, "duplicating", "a folder"))?;
+        Ok(Self { folder })
+    }
+
+    /// Open a folder below.
+    pub fn open_folder(&self, folder: &str) -> rustix::io::Result<OwnedFd> {
+        self.open_with(folder, FOLDER, Mode::empty())
+    }
+
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
@@ -129,8 +140,9 @@ impl Root {
         self.open_with(key, READING, Mode::empty())
     }
 
+    /// Open what `key` names, without leaving the folder.
     #[cfg(target_os = "linux")]
-    fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    pub fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         use rustix::fs::ResolveFlags;
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..MOST_RETRIES {
@@ -143,8 +155,9 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
+    /// Open what `key` names, without leaving the folder.
     #[cfg(not(target_os = "linux"))]
-    fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    pub fn open_with(&self, key: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         self.walk(key, flags, mode)
     }
 
@@ -175,9 +188,9 @@ const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOC
 const EVERYBODY: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 const WRITING: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::CLOEXEC);
 #[cfg(target_os = "linux")]
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::PATH);
+pub(super) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::PATH);
 #[cfg(not(target_os = "linux"))]
-const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+pub(super) const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 fn write_all(file: &mut File, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
     IoSlice::advance_slices(&mut pieces, 0);

@@ -4,6 +4,7 @@
 mod buffers;
 mod call;
 mod chunk;
+mod commit;
 mod layout;
 mod version_probe;
 
@@ -53,7 +54,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 14)?;
+    module.add("ABI", 15)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
@@ -66,6 +67,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::compress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::compress2, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
+    module.add_function(wrap_pyfunction!(commit::begin_turn, module)?)?;
+    module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

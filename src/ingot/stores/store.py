@@ -510,7 +510,7 @@ Outcome: TypeAlias = Put | Move | Delete | Patches
 """The net effect of edits on one key."""
 
 
-def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ...]]:
+def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ...]]:
     """Return one outcome for each key, in the order of their last edits, and patches to do first.
 
     Those are patches of values that are still staged, which no reader sees.
@@ -522,6 +522,8 @@ def compose(edits: Iterable[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ..
     """
     found: dict[str, Outcome] = {}
     early: list[Patch] = []
+    if not edits:
+        return (), ()
     for edit in edits:
         before = found.pop(edit.key, None)
         if isinstance(edit, Move):

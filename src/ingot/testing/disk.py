@@ -21,8 +21,9 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
-from ingot.stores.local.files import second_name
-from ingot.stores.local.lock import LockState
+from ingot.stores.local.files import run_each, second_name
+from ingot.stores.local.lock import LockState, WriterLock
+from ingot.stores.local.steps import Progress, Step
 from ingot.stores.store import Buffer, Extent
 from ingot.stores.versions import SWITCHING, Version
 
@@ -350,6 +351,10 @@ class Disk:
     def pin(self, name: str, wait: float) -> None:
         """Do nothing: schedules of readers and writers take the lock into account."""
 
+    def run(self, steps: Sequence[Step], lock: WriterLock, progress: Progress) -> None:
+        """Run the steps of a commit."""
+        run_each(self, steps, lock, progress)
+
     def _find(self, key: str) -> int | None:
         folder, _, name = key.rpartition("/")
         return self._names.get(folder, {}).get(name)
@@ -394,6 +399,13 @@ class _DiskLock:
     @property
     def sequence(self) -> int:
         return self._disk.sequence
+
+    @property
+    def held(self) -> None:
+        return None
+
+    def advance(self, sequence: int, applying: bool) -> None:
+        pass
 
     def bump(self) -> None:
         if self._disk._step("bump"):

@@ -1,6 +1,7 @@
 """Applying a commit to files: a crash anywhere leaves the old state or the new one.
 
-This module is the order of writes, syncs and renames; `files` is how each of them is done:
+This module is the order of writes, syncs and renames. It compiles them to a list of steps, which is
+run as a whole unless a fact is needed in between; `steps` and `files` say how each step is done:
 
 1. The journal of a dead writer is replayed, or what it staged is removed.
 2. Every new value is written under a staged name in the folder of its key, and the journal too if
@@ -16,13 +17,12 @@ touched that a reader of the old state needs: all reads between two bumps fit to
 """
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, groupby
-from typing import Final
+from typing import Any, Final
 
-from ingot.errors import NotFoundError, UnsafeError
+from ingot.errors import NotFoundError
 from ingot.stores.local import journal as journal_bytes
 from ingot.stores.local.files import OpenDirectory
 from ingot.stores.local.journal import (
@@ -35,8 +35,9 @@ from ingot.stores.local.journal import (
     summed,
     verify,
 )
-from ingot.stores.local.lock import LockState, WriterLock, switching
+from ingot.stores.local.lock import LockState, WriterLock
 from ingot.stores.local.scope import Scope
+from ingot.stores.local.steps import SYNCS, Op, Progress, Step
 from ingot.stores.store import (
     Commit,
     Delete,
@@ -51,7 +52,7 @@ from ingot.stores.store import (
     staged_key,
 )
 
-__all__ = ["CommitRun", "check_clear", "check_room"]
+__all__ = ["CommitRun", "check_room"]
 
 _MOST_OPEN: Final = 128
 # Syncing more files one by one takes longer than syncing the whole file system.
@@ -66,17 +67,23 @@ class CommitRun:
 
     __slots__ = (
         "_all_synced",
-        "_changed",
         "_count",
+        "_deciding",
         "_directory",
         "_journal",
         "_known",
         "_littered",
         "_lock",
         "_name",
+        "_names",
+        "_notes",
         "_prepared",
+        "_prepares",
+        "_progress",
         "_scope",
         "_staged",
+        "_steps",
+        "_switching",
         "_sync",
         "_synced",
         "_touched",
@@ -103,8 +110,10 @@ class CommitRun:
         self._where = where
         self._sync = sync
         # By phase and key: a key may get another value in each phase.
-        self._staged: dict[tuple[str, str], str] = {}
+        self._names: dict[tuple[str, str], str] = {}
         self._count = 0
+        # The staged files that exist, in order.
+        self._staged: dict[str, None] = {}
         # Staged names whose values are synced, and the keys that `prepare` puts.
         self._synced: set[str] = set()
         self._prepared: set[str] = set()
@@ -112,32 +121,40 @@ class CommitRun:
         # Whether everything that was staged is synced, names included.
         self._all_synced = False
         self._known = set() if known is None else known
-        self._changed: dict[str, None] = {}
-        self._touched = self._littered = False
+        # Steps that are not run yet, and what is known once as many of them as its number are done.
+        self._steps: list[Step] = []
+        self._notes: list[tuple[int, Callable[[], None]]] = []
+        self._progress = Progress(where)
+        self._deciding: dict[str, None] = {}
+        self._touched = self._prepares = self._littered = self._switching = False
         self.decided = False
         """Whether the new state will be read, whatever happens from now on."""
         self.sync_failed = False
         """Whether a sync failed: what is durable is unknown, and another sync proves nothing."""
 
-    def recover(self, *, thorough: bool = False) -> None:
+    def recover(self, *, thorough: bool = False, journal: bool = True) -> None:
         """Replay the journal of a dead writer, if there is one, and see whether a sweep is due.
 
-        If `thorough`, a sweep of all folders is always due.
+        If `thorough`, a sweep of all folders is always due. `journal` says whether there may be a
+        journal.
         """
         found = self._lock.found
-        journal = read_journal(self._directory, self._scope, self._where)
-        if journal is None and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
+        left = read_journal(self._directory, self._scope, self._where) if journal else None
+        if left is None and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
             if found is LockState.LOOSE and self._sync:
                 self._sync_all()
+                self._run()
             self._littered = thorough
             return
         # A dead writer may have decided without a bump, and nothing of it needs to be durable.
-        self._lock.bump()
+        self._add(Op.BUMP)
         self._sync_all()
-        if journal is not None:
-            verify(journal, self._directory, f"{self._where}: {self._scope.journal!r}")
-            self._lock.begin_apply()
-            self._apply_journal(journal, sync=True, again=True)
+        self._run()
+        if left is not None:
+            verify(left, self._directory, f"{self._where}: {self._scope.journal!r}")
+            self._add(Op.APPLY_LOCK)
+            self._apply_journal(left, sync=True, again=True)
+            self._run()
         self._littered = True
 
     def sweep(self, kept: Set[str], own: int) -> None:
@@ -152,8 +169,7 @@ class CommitRun:
     def apply(self, commit: Commit) -> None:
         """Apply a commit; a failure before it is decided leaves the old state."""
         # What was staged for the commit is its own to remove from now on.
-        sources = (edit.source for edit in commit.edits if isinstance(edit, Move))
-        self._staged.update({("staged", source): source for source in sources})
+        self._staged.update({edit.source: None for edit in commit.edits if isinstance(edit, Move)})
         try:
             prepare, early = compose(commit.prepare)
             publish, late = compose(commit.publish)
@@ -162,21 +178,25 @@ class CommitRun:
             self._prepared = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
             journal = None if late else self._early_journal(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
-            self._perform("prepare", early, prepare)
+            if prepare or early:
+                self._perform("prepare", early, prepare)
             self._publish(late, publish)
             if cleanup or last:
                 self._stage({"cleanup": cleanup})
                 self._perform("cleanup", last, cleanup)
                 self._sync_folders()
+            self._add(Op.MARK, start=LockState.CLEAN if self._sync else LockState.LOOSE)
+            self._run()
         except BaseException:
             self.abandon()
             raise
-        self._lock.mark(LockState.CLEAN if self._sync else LockState.LOOSE)
 
     def abandon(self) -> None:
         """Remove what was staged; if nothing else was touched, the state is as it was found."""
+        self._steps.clear()
+        self._notes.clear()
         try:
-            for staged in self._staged.values():
+            for staged in self._staged:
                 self._directory.unlink(staged)
             found = self._lock.found
             if not self._touched and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
@@ -198,56 +218,45 @@ class CommitRun:
             for outcome in outcomes
             if isinstance(outcome, Put)
         ]
-        sources = self._unsynced(chain.from_iterable(phases.values()))
+        sources = self._unsynced(chain.from_iterable(phases.values())) if self._sync else []
+        if not puts and not sources and journal is None:
+            self._all_synced = False
+            return
         many = len(sources) > _MOST_SYNCED_SINGLY
         for first in range(0, max(len(puts), 1), _MOST_OPEN):
-            files: list[int] = []
-            try:
-                for phase, put in puts[first : first + _MOST_OPEN]:
-                    files.append(self._write_new(phase, put))
-                if first + _MOST_OPEN >= len(puts):
-                    files += [] if many else map(self._opened, sources)
-                    files += [] if journal is None else [self._write_new("journal", journal())]
-                self._sync_files([] if many else files)
-                while files:
-                    self._directory.close_file(files.pop())
-            finally:
-                for file in files:
-                    with suppress(OSError):
-                        self._directory.close_file(file)
+            before = len(self._steps)
+            for phase, put in puts[first : first + _MOST_OPEN]:
+                self._write_new(phase, put)
+            if first + _MOST_OPEN >= len(puts):
+                for source in () if many else sources:
+                    self._add(Op.OPEN, source)
+                if journal is not None:
+                    self._write_new("journal", journal())
+            if len(self._steps) > before:
+                if self._sync and not many:
+                    self._add(Op.SYNC_FILES)
+                self._add(Op.CLOSE_FILES)
         if many:
             self._sync_all()
-            self._changed.clear()
+            self._add(Op.FORGET_CHANGED)
         self._all_synced = many
         self._synced.update(sources)
 
     def _unsynced(self, outcomes: Iterable[Outcome]) -> list[str]:
         """Return the staged names of values that were staged before this commit and not synced."""
-        moves = (outcome for outcome in outcomes if self._sync and isinstance(outcome, Move))
+        moves = (outcome for outcome in outcomes if isinstance(outcome, Move))
         return [
             move.source
             for move in moves
             if move.source not in self._prepared and move.source not in self._synced
         ]
 
-    def _write_new(self, phase: str, put: Put) -> int:
-        self._make_folder(put.key)
+    def _write_new(self, phase: str, put: Put) -> None:
         staged = staged_key(put.key, f"{self._name}.{self._count}")
         self._count += 1
-        file = self._directory.open_new(staged)
-        self._staged[phase, put.key] = staged
-        try:
-            self._directory.write(file, 0, put.data)
-        except BaseException:
-            with suppress(OSError):
-                self._directory.close_file(file)
-            raise
-        return file
-
-    def _make_folder(self, key: str) -> None:
-        folder = key.rpartition("/")[0]
-        if folder:
-            self._changed.update(dict.fromkeys(self._directory.make_folder(folder)))
+        self._names[phase, put.key] = staged
+        self._add(Op.CREATE, staged, data=put.data)
+        self._note(partial(self._staged.__setitem__, staged, None))
 
     # What no reader sees
 
@@ -262,10 +271,10 @@ class CommitRun:
             self._perform_one(phase, outcome)
 
     def _perform_one(self, phase: str, outcome: Outcome) -> None:
-        self._touched = True
         if isinstance(outcome, Put):
-            self._rename(self._staged[phase, outcome.key], outcome.key, phase)
-            del self._staged[phase, outcome.key]
+            staged = self._names[phase, outcome.key]
+            self._rename(staged, outcome.key, phase)
+            self._note(partial(self._staged.__delitem__, staged))
             self._synced.add(outcome.key)
         elif isinstance(outcome, Move):
             self._rename(outcome.source, outcome.key, phase)
@@ -281,21 +290,17 @@ class CommitRun:
             self._write_into(outcome)
 
     def _write_into(self, outcome: Patches) -> None:
-        self._touched = True
-        opened = self._directory.open_old(outcome.key)
-        if opened is None:
-            raise NotFoundError(f"{self._where}: no key {outcome.key!r} to patch")
-        file, _ = opened
-        try:
-            for patch in outcome.patches:
-                self._directory.write(file, patch.start, patch.data)
-            if self._sync:
-                self._sync_file(file)
-        finally:
-            self._directory.close_file(file)
+        self._touch()
+        self._add(Op.OPEN, outcome.key)
+        for patch in outcome.patches:
+            self._add(Op.WRITE, start=patch.start, data=patch.data)
+        if self._sync:
+            self._add(Op.SYNC_FILES)
+        self._add(Op.CLOSE_FILES)
 
     def _check_patches(self, outcome: Patches) -> int:
         """Return the size of the key, or raise an error for a patch that does not fit."""
+        self._run()
         size = self._directory.size(outcome.key)
         if size is None:
             raise NotFoundError(f"{self._where}: no key {outcome.key!r} to patch")
@@ -309,22 +314,17 @@ class CommitRun:
         """Check values that were staged before this commit, and note their folders to be synced."""
         moves = [outcome for outcome in outcomes if isinstance(outcome, Move)]
         for move in moves:
-            if move.source not in self._synced and self._directory.size(move.source) is None:
-                raise NotFoundError(f"{self._where}: no key {move.source!r} to become {move.key!r}")
+            if move.source not in self._synced:
+                self._add(Op.REQUIRE, move.key, move.source)
         if not self._sync or self._all_synced:
             return
         for move in moves:
             # Any folder of the path may have been created when the value was staged.
             folder = move.key.rpartition("/")[0]
             above = [folder] if folder in self._known else _folders(move.key)
-            self._changed.update(dict.fromkeys(above))
+            for each in above:
+                self._add(Op.CHANGED, each)
             self._known.update(above)
-
-    def _opened(self, key: str) -> int:
-        opened = self._directory.open_old(key)
-        if opened is None:
-            raise NotFoundError(f"{self._where}: no staged key {key!r}")
-        return opened[0]
 
     # What readers see
 
@@ -338,11 +338,11 @@ class CommitRun:
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)
             return
-        leaving: set[str] = set()
+        leaving: tuple[str, ...] = ()
         for outcome in outcomes:
-            check_clear(self._directory, outcome.key, leaving)
+            self._add(Op.REQUIRE_CLEAR, outcome.key, data=leaving)
             if isinstance(outcome, Delete):
-                leaving.add(outcome.key)
+                leaving = (*leaving, outcome.key)
         put = None if self._journal else self._record(outcomes)
         # The entries of a journal name staged files, whose names must be durable.
         self._sync_folders()
@@ -370,31 +370,38 @@ class CommitRun:
 
     def _switch(self, outcomes: Sequence[Outcome]) -> None:
         """Publish by one rename or one removal, once all that was prepared is durable."""
-        if self._touched:
+        if self._prepares:
             self._sync_folders()
-        with switching(self._lock):
-            for outcome in outcomes:
-                self._perform_one("publish", outcome)
-            self.decided = True
-            self._sync_folders()
+        self._add(Op.APPLY_LOCK)
+        self._add(Op.SWITCH)
+        self._note(partial(setattr, self, "_switching", True))
+        for outcome in outcomes:
+            self._perform_one("publish", outcome)
+        self._note(partial(setattr, self, "decided", True))
+        self._sync_folders()
+        self._add(Op.BUMP)
+        self._note(partial(setattr, self, "_switching", False))
 
     def _is_done(self, outcome: Outcome) -> bool:
-        return isinstance(outcome, Delete) and self._directory.size(outcome.key) is None
+        if not isinstance(outcome, Delete):
+            return False
+        self._run()
+        return self._directory.size(outcome.key) is None
 
     def _entries(self, outcomes: Iterable[Outcome]) -> Iterable[Placed | Written | Removed]:
         for outcome in outcomes:
             if isinstance(outcome, Put):
                 size = memoryview(outcome.data).nbytes
-                staged = self._staged["publish", outcome.key]
+                staged = self._names["publish", outcome.key]
                 yield Placed(outcome.key, staged, size, checksum(outcome.data))
                 if not self._all_synced:
-                    self._changed[outcome.key.rpartition("/")[0]] = None
+                    self._add(Op.CHANGED, outcome.key.rpartition("/")[0])
             elif isinstance(outcome, Move):
                 known = outcome.size, outcome.checksum
-                fact = summed(self._directory, outcome.source) if None in known else known
+                fact = self._summed(outcome.source) if None in known else known
                 yield Placed(outcome.key, outcome.source, *fact)  # type: ignore[arg-type]
                 if not self._all_synced:
-                    self._changed[outcome.key.rpartition("/")[0]] = None
+                    self._add(Op.CHANGED, outcome.key.rpartition("/")[0])
             elif isinstance(outcome, Delete):
                 yield Removed(outcome.key)
             else:
@@ -402,21 +409,29 @@ class CommitRun:
                 for patch in outcome.patches:
                     yield Written(patch.key, patch.start, bytes(patch.data), size)
 
+    def _summed(self, source: str) -> tuple[int, int]:
+        self._run()
+        return summed(self._directory, source)
+
     def _decide(self) -> None:
         """Give the journal its name, once all that it names is durable."""
         name = self._scope.journal
-        self._lock.begin_apply()
-        # The entries name these files. Once the journal may have its name, as after a signal during
-        # the rename, they must not be removed any more.
-        staged, self._staged = self._staged, {}
-        try:
-            self._rename(staged["journal", name], name, "journal")
-        except OSError:
-            self._staged = staged
-            raise
-        self.decided = True
+        self._add(Op.APPLY_LOCK)
+        self._note(self._begin_deciding)
+        self._rename(self._names["journal", name], name, "journal")
+        self._note(self._end_deciding)
         self._sync_folders()
-        self._lock.bump()
+        self._add(Op.BUMP)
+
+    def _begin_deciding(self) -> None:
+        # The entries name these files. Once the journal may have its name they must not be removed
+        # any more.
+        self._deciding = dict(self._staged)
+        self._staged.clear()
+
+    def _end_deciding(self) -> None:
+        self._deciding = {}
+        self.decided = True
 
     def _apply_journal(self, journal: Journal, *, sync: bool, again: bool = False) -> None:
         """Apply a journal, perhaps `again` after a crash, and remove it when that is durable."""
@@ -433,13 +448,17 @@ class CommitRun:
                 self._unlink(key)
             elif isinstance(entry, Written):
                 self._write_into(_patches(key, entries))
-            elif not again or self._directory.size(entry.staged) is not None:
+            elif not again or self._is_staged(entry.staged):
                 self._rename(entry.staged, key, "apply")
         self._sync_folders()
         self._unlink(self._scope.journal)
         self._sync_folders()
-        self._lock.bump()
+        self._add(Op.BUMP)
         self._sync = before
+
+    def _is_staged(self, staged: str) -> bool:
+        self._run()
+        return self._directory.size(staged) is not None
 
     # What dead processes left
 
@@ -452,55 +471,82 @@ class CommitRun:
             elif self._scope.owns_staged(name) and path not in kept:
                 self._directory.unlink(path)
 
-    # Names and syncs
+    # Steps
+
+    def _add(
+        self, operation: Op, key: str = "", source: str = "", *, start: int = 0, data: Any = b""
+    ) -> None:
+        self._steps.append((operation, key, source, start, data))
+
+    def _note(self, fact: Callable[[], None]) -> None:
+        """Call `fact` when the steps that were added so far are done, also if a later one fails."""
+        self._notes.append((len(self._steps), fact))
+
+    def _touch(self) -> None:
+        """Note that the next step changes what this commit did not create."""
+        self._prepares = True
+        if not self._touched:
+            self._note(partial(setattr, self, "_touched", True))
+
+    def _run(self) -> None:
+        """Run the steps that were added."""
+        steps, self._steps = self._steps, []
+        notes, self._notes = self._notes, []
+        if not steps:
+            return
+        progress = self._progress
+        progress.done = 0
+        try:
+            self._directory.run(steps, self._lock, progress)
+        except BaseException as error:
+            _call(notes, progress.done)
+            if isinstance(error, OSError):
+                self._fail(steps[progress.done][0])
+            raise
+        _call(notes, len(steps))
+
+    def _fail(self, operation: Op) -> None:
+        """Judge a system error by the operation that failed."""
+        self.sync_failed |= operation in SYNCS
+        self._staged.update(self._deciding)
+        self._deciding = {}
+        if self._switching:
+            # The switch has happened or it has not: either way the state is settled now.
+            self._switching = False
+            self._lock.bump()
 
     def _rename(self, source: str, key: str, phase: str) -> None:
-        self._touched = True
+        self._touch()
         self._forget_folder(key)
         if phase in ("prepare", "publish") and not self._sync:
             # No journal names the staged file, so its name may be that of the old file for a while.
-            self._directory.replace(source, key)
+            operation = Op.REPLACE
         elif phase == "apply" and not self._sync:
-            self._directory.place(source, key)
+            operation = Op.PLACE
         else:
-            self._directory.rename(source, key)
-        self._changed[key.rpartition("/")[0]] = None
+            operation = Op.RENAME
+        self._add(operation, key, source)
 
     def _unlink(self, key: str) -> None:
-        self._touched = True
+        self._touch()
         self._forget_folder(key)
-        if self._directory.unlink(key):
-            self._changed[key.rpartition("/")[0]] = None
+        self._add(Op.UNLINK, key)
 
     def _forget_folder(self, key: str) -> None:
         if key in self._known:  # An empty folder is removed for a file of its name.
             self._known.clear()
 
-    def _sync_folders(self) -> None:
-        for folder in list(self._changed) if self._sync else ():
-            self._guarded(partial(self._directory.sync_folder, folder))
-        self._changed.clear()
-
-    def _sync_files(self, files: Sequence[int]) -> None:
-        if self._sync:
-            # Once all are being written back, waiting for the first mostly covers the others.
-            for file in files if len(files) > 1 else ():
-                self._directory.start(file)
-            for file in files:
-                self._sync_file(file)
-
-    def _sync_file(self, file: int) -> None:
-        self._guarded(partial(self._directory.sync, file))
-
     def _sync_all(self) -> None:
-        self._guarded(self._directory.sync_all)
+        self._add(Op.SYNC_ALL)
 
-    def _guarded(self, sync: Callable[[], None]) -> None:
-        try:
-            sync()
-        except OSError:
-            self.sync_failed = True
-            raise
+    def _sync_folders(self) -> None:
+        self._add(Op.SYNC_FOLDERS if self._sync else Op.FORGET_CHANGED)
+
+
+def _call(notes: Iterable[tuple[int, Callable[[], None]]], done: int) -> None:
+    for number, fact in notes:
+        if number <= done:
+            fact()
 
 
 def _folders(key: str) -> list[str]:
@@ -520,30 +566,9 @@ def _patches(key: str, entries: Iterable[Placed | Written | Removed]) -> Patches
 _SMALL: Final = 1 << 20
 
 
-def check_clear(directory: OpenDirectory, key: str, leaving: Collection[str] = ()) -> None:
-    """Raise `UnsafeError` when `key` is a folder that holds files that are not `leaving`."""
-    try:
-        directory.size(key)
-    except UnsafeError:
-        folder, _, name = key.rpartition("/")
-        # A link to a folder is a name like others.
-        if f"{name}/" in directory.names(folder, follow=False) and _holds_files(
-            directory, key, leaving
-        ):
-            raise
-
-
 def check_room(commit: Commit, directory: OpenDirectory, where: str) -> None:
     """Raise an error for a commit that needs more bytes than are free, before it is written."""
     need = bytes_to_write(commit.edits)
     free = None if need < _SMALL else directory.free_bytes()
     if free is not None and need > free:
         raise OSError(errno.ENOSPC, f"{need} bytes to write, {free} are free", where)
-
-
-def _holds_files(directory: OpenDirectory, folder: str, leaving: Collection[str]) -> bool:
-    keys = (f"{folder}/{name}" for name in directory.names(folder, follow=False))
-    return any(
-        _holds_files(directory, key[:-1], leaving) if key.endswith("/") else key not in leaving
-        for key in keys
-    )

@@ -15,17 +15,18 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, NoReturn, Protocol, TypeVar, cast
 
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
 from ingot.signals import uninterrupted
-from ingot.stores.local import lock
+from ingot.stores.local import lock as lock_file
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
+from ingot.stores.local.steps import Op, Progress, Step
 from ingot.stores.store import Batch, Buffer, Extent, check_key
 from ingot.stores.versions import Version
 
@@ -34,10 +35,12 @@ __all__ = [
     "FolderProbe",
     "LocalFileSystem",
     "OpenDirectory",
+    "check_clear",
     "exchanged",
     "linked",
     "placed",
     "read_extent",
+    "run_each",
     "second_name",
     "stage_copy",
     "write_at",
@@ -119,6 +122,9 @@ class OpenDirectory(Protocol):
     def pin(self, name: str, wait: float) -> ReaderLock | None:
         """Take the reader lock; None when there is no lock file, so no writer either."""
 
+    def run(self, steps: Sequence[Step], lock: WriterLock, progress: Progress) -> None:
+        """Run the steps of a commit that are not done; `progress` says how far that went."""
+
     def close(self) -> None:
         """Close the directory."""
 
@@ -190,6 +196,16 @@ class LocalFileSystem:
             descriptor = self._root.create()
         return _LocalDirectory(self._root, descriptor)
 
+    def begin_turn(
+        self, names: tuple[str, str], wait: float
+    ) -> tuple[OpenDirectory, WriterLock, bool] | None:
+        """Open the directory and take its writer lock; see `lock_file.begin_turn`."""
+        begun = lock_file.begin_turn(self._root.path, names, wait)
+        if begun is None:
+            return None
+        descriptor, writer, journal = begun
+        return _LocalDirectory(self._root, descriptor), writer, journal
+
     def transaction(self) -> str:
         """Return 16 random hexadecimal digits."""
         return os.urandom(8).hex()
@@ -259,7 +275,7 @@ class LocalFileSystem:
         return kept.read_settled(self._root.path, journal, files)
 
     def _make_probe(self, name: str) -> Callable[[], Version | None]:
-        version, self._kept[name] = lock.version_probe(f"{self._root.path}/{name}")
+        version, self._kept[name] = lock_file.version_probe(f"{self._root.path}/{name}")
         self._probes[name] = version
         return version
 
@@ -445,10 +461,10 @@ class _LocalDirectory:
             os.close(descriptor)
 
     def lock(self, name: str, wait: float, *, sync: bool) -> WriterLock:
-        writer = lock.acquire(self._directory, name, wait, self._root.path)
+        writer = lock_file.acquire(self._directory, name, wait, self._root.path)
         try:
             # Without a durable lock file, what a power cut leaves would not be swept.
-            if writer.found is lock.LockState.NEW and sync:
+            if writer.found is lock_file.LockState.NEW and sync:
                 self.sync_folder("")
         except BaseException:
             writer.release()
@@ -460,13 +476,41 @@ class _LocalDirectory:
             # The lock file is made by a writer, before anything else.
             writer = self.lock(name, wait, sync=True)
             writer.mark(
-                lock.LockState.CLEAN if writer.found is lock.LockState.NEW else lock.LockState.BUSY
+                lock_file.LockState.CLEAN
+                if writer.found is lock_file.LockState.NEW
+                else lock_file.LockState.BUSY
             )
             writer.release()
-        return lock.announce_staging(self._directory, name, wait, self._root.path)
+        return lock_file.announce_staging(self._directory, name, wait, self._root.path)
 
     def pin(self, name: str, wait: float) -> ReaderLock | None:
-        return lock.pin(self._directory, name, wait, self._root.path)
+        return lock_file.pin(self._directory, name, wait, self._root.path)
+
+    def run(self, steps: Sequence[Step], lock: WriterLock, progress: Progress) -> None:
+        while not progress.files and (held := lock.held) is not None:
+            ran = native.run_steps(
+                self._directory, held, steps, progress.done, list(progress.changed)
+            )
+            if ran is None:
+                break
+            progress.done, changed, sequence, applying, opened, error = ran
+            progress.changed = dict.fromkeys(changed)
+            lock.advance(sequence, applying)
+            if error is not None:
+                code, key = error
+                self._raise(code, steps[progress.done][1] if key is None else key)
+            if progress.done == len(steps):
+                return
+            # The kernel has left one step, and perhaps open files.
+            self._keys.update(opened)
+            progress.files += [file for file, _ in opened]
+            run_each(self, steps[: progress.done + 1], lock, progress)
+        run_each(self, steps, lock, progress)
+
+    def _raise(self, code: int, key: str) -> NoReturn:
+        error = OSError(code, os.strerror(code))
+        # Without a key it is the lock file that could not be written.
+        raise self._root.failure(key, error) if key else error
 
     def close(self) -> None:
         # Each descriptor leaves its dictionary before it is closed, so none is closed twice.
@@ -523,6 +567,110 @@ class _LocalDirectory:
             return False
         os.close(descriptor)
         return True
+
+
+def run_each(
+    directory: OpenDirectory, steps: Sequence[Step], lock: WriterLock, progress: Progress
+) -> None:
+    """Run the steps that are not done, one by one; a failure closes the open files."""
+    try:
+        for step in steps[progress.done :]:
+            run_one(directory, step, lock, progress)
+            progress.done += 1
+    except BaseException:
+        while progress.files:
+            with suppress(OSError):
+                directory.close_file(progress.files.pop())
+        raise
+
+
+def run_one(directory: OpenDirectory, step: Step, lock: WriterLock, progress: Progress) -> None:
+    """Run one step."""
+    operation, key, source, start, data = step
+    files, changed = progress.files, progress.changed
+    match operation:
+        case Op.CREATE:
+            folder = key.rpartition("/")[0]
+            if folder:
+                changed.update(dict.fromkeys(directory.make_folder(folder)))
+            files.append(directory.open_new(key))
+            try:
+                directory.write(files[-1], 0, data)
+            except BaseException:
+                with suppress(OSError):
+                    directory.unlink(key)
+                raise
+        case Op.OPEN:
+            opened = directory.open_old(key)
+            if opened is None:
+                raise NotFoundError(f"{progress.where}: no key {key!r}")
+            files.append(opened[0])
+        case Op.WRITE:
+            directory.write(files[-1], start, data)
+        case Op.SYNC_FILES:
+            # Once all are being written back, waiting for the first mostly covers the others.
+            for file in files if len(files) > 1 else ():
+                directory.start(file)
+            for file in files:
+                directory.sync(file)
+        case Op.CLOSE_FILES:
+            while files:
+                directory.close_file(files.pop())
+        case Op.REQUIRE:
+            if directory.size(source) is None:
+                raise NotFoundError(f"{progress.where}: no key {source!r} to become {key!r}")
+        case Op.REQUIRE_CLEAR:
+            check_clear(directory, key, data)
+        case Op.RENAME | Op.REPLACE | Op.PLACE:
+            if operation is Op.REPLACE:
+                directory.replace(source, key)
+            elif operation is Op.PLACE:
+                directory.place(source, key)
+            else:
+                directory.rename(source, key)
+            changed[key.rpartition("/")[0]] = None
+        case Op.UNLINK:
+            if directory.unlink(key):
+                changed[key.rpartition("/")[0]] = None
+        case Op.CHANGED:
+            changed[key] = None
+        case Op.SYNC_FOLDERS:
+            for folder in list(changed):
+                directory.sync_folder(folder)
+            changed.clear()
+        case Op.FORGET_CHANGED:
+            changed.clear()
+        case Op.SYNC_ALL:
+            directory.sync_all()
+        case Op.APPLY_LOCK:
+            lock.begin_apply()
+        case Op.SWITCH:
+            lock.begin_switch()
+        case Op.BUMP:
+            lock.bump()
+        case Op.MARK:
+            lock.mark(lock_file.LockState(start))
+
+
+def check_clear(directory: OpenDirectory, key: str, leaving: Collection[str] = ()) -> None:
+    """Raise `UnsafeError` when `key` is a folder that holds files that are not `leaving`."""
+    try:
+        directory.size(key)
+    except UnsafeError:
+        folder, _, name = key.rpartition("/")
+        # A link to a folder is a name like others.
+        if f"{name}/" in directory.names(folder, follow=False) and _holds_files(
+            directory, key, leaving
+        ):
+            raise
+
+
+def _holds_files(directory: OpenDirectory, folder: str, leaving: Collection[str]) -> bool:
+    keys = (f"{folder}/{name}" for name in directory.names(folder, follow=False))
+    return any(
+        _holds_files(directory, key[:-1], leaving) if key.endswith("/") else key not in leaving
+        for key in keys
+    )
 
 
 def _pieces(extents: Sequence[Extent]) -> list[tuple[str, int, int | None]]:

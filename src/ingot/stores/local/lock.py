@@ -26,8 +26,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
 
 from ingot import native, signals
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
@@ -36,6 +36,7 @@ from ingot.stores.versions import SWITCHING, Version
 __all__ = [
     "APPLY",
     "LOCK_BYTES",
+    "HeldLock",
     "LockState",
     "NoLock",
     "ReaderLock",
@@ -44,8 +45,8 @@ __all__ = [
     "WriterLock",
     "acquire",
     "announce_staging",
+    "begin_turn",
     "pin",
-    "switching",
     "version",
     "version_probe",
 ]
@@ -81,6 +82,19 @@ class LockState(enum.IntEnum):
     """The lock file is new: the dataset had no writer before."""
 
 
+class HeldLock(NamedTuple):
+    """A lock that is held, for the kernel."""
+
+    file: int
+    """The open lock file."""
+    places: tuple[int, int, int]
+    """The positions of the version number, of the state, and of the byte that is the apply lock."""
+    sequence: int
+    """The version number."""
+    applying: bool
+    """Whether the apply lock is held."""
+
+
 class WriterLock(Protocol):
     """The lock of the one writer, until it is released."""
 
@@ -91,6 +105,13 @@ class WriterLock(Protocol):
     @property
     def sequence(self) -> int | None:
         """The version number that readers compare; None without a lock file."""
+
+    @property
+    def held(self) -> "HeldLock | None":
+        """The lock as the kernel needs it; None where the kernel cannot use it."""
+
+    def advance(self, sequence: int, applying: bool) -> None:
+        """Take over what the kernel did: the version number, and whether readers are locked out."""
 
     def bump(self) -> None:
         """Give readers a new version number: reads before and after it may not fit together."""
@@ -124,20 +145,6 @@ class WriterLock(Protocol):
         """Let the next writer take the lock."""
 
 
-@contextlib.contextmanager
-def switching(lock: WriterLock) -> Iterator[None]:
-    """Make readers wait while a block switches from one state to the next."""
-    lock.begin_apply()
-    lock.begin_switch()
-    try:
-        yield
-    except OSError:
-        # The switch has happened or it has not: either way the state is settled now.
-        lock.bump()
-        raise
-    lock.bump()
-
-
 class ReaderLock(Protocol):
     """A lock of readers: no writer changes the state until it is released."""
 
@@ -159,11 +166,31 @@ def acquire(folder: int, name: str, wait: float, where: str) -> WriterLock:
                 _probed.add(facts.st_dev)
             _wait(file, folder, WRITER, True, deadline, wait, where)
             if _is_at(facts, folder, name):
-                return _FileWriterLock(file, folder, created, wait, where)
+                return _record_writer(file, folder, created, wait, where)
         except BaseException:
             os.close(file)
             raise
         os.close(file)  # The dataset was replaced meanwhile: begin with the new one.
+
+
+def begin_turn(
+    path: str, names: tuple[str, str], wait: float
+) -> tuple[int, WriterLock, bool] | None:
+    """Open the folder at `path` and take its writer lock, in one native call.
+
+    `names` are the lock file and the journal. The result is the open folder, the lock, and whether
+    there may be a journal; None where anything is unusual, and then nothing has changed.
+    """
+    if not OFD:
+        return None
+    begun = native.begin_turn(
+        path, names, _MAGIC, _system(), LockState.BUSY, _holder(), WRITER, _probed
+    )
+    if begun is None:
+        return None
+    folder, file, sequence, state, stager, journal = begun
+    found = _LEFT_BEHIND.get(state, LockState.UNKNOWN)
+    return folder, _FileWriterLock(file, folder, found, sequence, stager, wait, path), journal
 
 
 def announce_staging(folder: int, name: str, wait: float, where: str) -> "StagingLock | None":
@@ -325,29 +352,32 @@ class StagingLock(_LockFile):
 class _FileWriterLock(_LockFile):
     __slots__ = ("_applying", "_stager", "_sweeping", "_wait", "_where", "found", "sequence")
 
-    def __init__(self, file: int, folder: int, created: bool, wait: float, where: str) -> None:
-        self._file = self._place = -1
+    def __init__(
+        self,
+        file: int,
+        folder: int,
+        found: LockState,
+        sequence: int,
+        stager: int,
+        wait: float,
+        where: str,
+    ) -> None:
+        self.found = found
+        self.sequence = sequence
         self._applying = self._sweeping = False
+        self._stager = stager
         self._wait = wait
         self._where = where
-        self.sequence: int
-        data = os.pread(file, LOCK_BYTES, 0)
-        self._stager = int.from_bytes(data[_STAGER_AT:], "little")
-        if data and not data.startswith(_MAGIC):
-            raise FormatError(
-                f"{where}: its lock file was not made by Ingot, or by a later version"
-            )
-        if len(data) < _HEAD.size:
-            self.sequence = int.from_bytes(os.urandom(4), "little") << 16
-            self.found = LockState.NEW if created else LockState.UNKNOWN
-        else:
-            _, sequence, system, state = _HEAD.unpack_from(data)
-            self.sequence = sequence % SWITCHING
-            known = system == _system()
-            self.found = _LEFT_BEHIND.get(state, LockState.UNKNOWN) if known else LockState.UNKNOWN
-        new = bytes(8) if len(data) < LOCK_BYTES else b""
-        _write(file, self._record(LockState.BUSY) + new, 0)
         super().__init__(file, keep_place(folder))
+
+    @property
+    def held(self) -> HeldLock | None:
+        if not OFD or self._file < 0:
+            return None
+        return HeldLock(self._file, _PLACES, self.sequence, self._applying)
+
+    def advance(self, sequence: int, applying: bool) -> None:
+        self.sequence, self._applying = sequence, applying
 
     def bump(self) -> None:
         self.sequence = (self.sequence + 1) % SWITCHING
@@ -399,9 +429,25 @@ class _FileWriterLock(_LockFile):
             self._sweeping = take(self._file, self._place, STAGING, True)
         return self._sweeping
 
-    def _record(self, state: LockState) -> bytes:
-        head = _HEAD.pack(_MAGIC, self.sequence, _system(), state)
-        return head + _holder()
+
+def _record_writer(file: int, folder: int, created: bool, wait: float, where: str) -> WriterLock:
+    """Read a lock file whose writer lock is held, and record this process in it."""
+    data = os.pread(file, LOCK_BYTES, 0)
+    if data and not data.startswith(_MAGIC):
+        raise FormatError(f"{where}: its lock file was not made by Ingot, or by a later version")
+    if len(data) < _HEAD.size:
+        sequence = int.from_bytes(os.urandom(4), "little") << 16
+        found = LockState.NEW if created else LockState.UNKNOWN
+    else:
+        _, sequence, system, state = _HEAD.unpack_from(data)
+        sequence %= SWITCHING
+        known = system == _system()
+        found = _LEFT_BEHIND.get(state, LockState.UNKNOWN) if known else LockState.UNKNOWN
+    new = bytes(8) if len(data) < LOCK_BYTES else b""
+    record = _HEAD.pack(_MAGIC, sequence, _system(), LockState.BUSY) + _holder()
+    _write(file, record + new, 0)
+    stager = int.from_bytes(data[_STAGER_AT:], "little")
+    return _FileWriterLock(file, folder, found, sequence, stager, wait, where)
 
 
 def read_stager(file: int) -> int:
@@ -534,6 +580,8 @@ WRITER: Final = 1 << 30
 APPLY: Final = WRITER + 1
 STAGING: Final = WRITER + 2
 
+_PLACES: Final = (_SEQUENCE_AT, _STATE_AT, APPLY)
+
 _BUSY: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 
 OFD: Final = hasattr(sys.modules.get("fcntl"), "F_OFD_SETLK")
@@ -619,6 +667,14 @@ class NoLock:
     def __init__(self) -> None:
         self.found = self._left = LockState.UNKNOWN
         self.sequence: int | None = None
+
+    @property
+    def held(self) -> HeldLock | None:
+        """None: there is no lock file."""
+        return None
+
+    def advance(self, sequence: int, applying: bool) -> None:
+        """Do nothing: there is no version number."""
 
     def bump(self) -> None:
         """Do nothing: there is no version number."""

@@ -418,12 +418,7 @@ class LocalTurn:
         owner._check_writable()
         self._deferred.__enter__()
         try:
-            self._directory = directory = owner._files.create(sync=self._sync)
-            if owner._locking:
-                self._lock = directory.lock(owner._scope.lock, owner._wait, sync=self._sync)
-            else:
-                self._lock = owner._no_lock
-            self._recover(directory, self._lock)
+            self._recover(*self._begin())
         except BaseException:
             try:
                 self._release()
@@ -454,7 +449,23 @@ class LocalTurn:
             raise
         return self._apply(commit)
 
-    def _recover(self, directory: OpenDirectory, lock: WriterLock) -> None:
+    def _begin(self) -> tuple[OpenDirectory, WriterLock, bool]:
+        """Return the open directory, its lock, and whether there may be a journal."""
+        owner = self._owner
+        names = owner._scope.lock, owner._scope.journal
+        if owner._locking and owner._local is not None:
+            begun = owner._local.begin_turn(names, owner._wait)
+            if begun is not None:
+                self._directory, self._lock, _ = begun
+                return begun
+        self._directory = directory = owner._files.create(sync=self._sync)
+        if owner._locking:
+            self._lock = directory.lock(names[0], owner._wait, sync=self._sync)
+        else:
+            self._lock = owner._no_lock
+        return directory, self._lock, True
+
+    def _recover(self, directory: OpenDirectory, lock: WriterLock, journal: bool) -> None:
         owner = self._owner
         if lock.sequence != owner._left:
             owner._known.clear()  # Another writer may have removed folders since.
@@ -469,7 +480,7 @@ class LocalTurn:
             known=owner._known,
         )
         try:
-            run.recover(thorough=self._thorough)
+            run.recover(thorough=self._thorough, journal=journal)
         except BaseException as error:
             self._record_failure(error, run)
             raise

@@ -43,6 +43,7 @@ def test_only_a_plain_file_gives_up_its_place(kind: str, tmp_path: Path) -> None
     assert sorted((path.name, path.lstat().st_ino) for path in tmp_path.iterdir()) == before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 @pytest.mark.parametrize("count", [1, 2])
 def test_who_dies_between_exchange_and_removal_loses_nothing(count: int, tmp_path: Path) -> None:
     path = tmp_path / "t"
@@ -63,6 +64,7 @@ def test_who_dies_between_exchange_and_removal_loses_nothing(count: int, tmp_pat
     assert not list(path.rglob(".g-*"))
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 @pytest.mark.parametrize("step", range(8))
 def test_who_dies_while_a_journal_is_applied_has_decided(step: int, tmp_path: Path) -> None:
     path = tmp_path / "t"

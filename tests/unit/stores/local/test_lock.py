@@ -181,6 +181,7 @@ def test_a_forked_child_keeps_no_lock(folder: int) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_failed_sync_is_the_last_word_of_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

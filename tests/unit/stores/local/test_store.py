@@ -311,6 +311,7 @@ def _writes_new(file: int, data: bytes, at: int) -> bool:
     return bytes(data) == b"new"
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_full_disk_leaves_the_old_values_and_nothing_staged(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,6 +325,7 @@ def test_a_full_disk_leaves_the_old_values_and_nothing_staged(
     assert _everything(tmp_path) == before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_an_error_at_close_is_an_error_of_the_write(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +351,7 @@ def test_an_error_at_close_is_an_error_of_the_write(
     assert (tmp_path / "a").read_bytes() == b"0123456789"
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_rename_that_fails_after_the_journal_has_its_name_is_done_by_the_next_writer(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +374,7 @@ def test_a_rename_that_fails_after_the_journal_has_its_name_is_done_by_the_next_
     assert _everything(tmp_path) == [".lock", "a", "b", "x", "x/0", "x/1", "x/2"]
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_failing_rename_before_that_leaves_the_old_state(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +386,7 @@ def test_a_failing_rename_before_that_leaves_the_old_state(
         assert store.view().read([Extent("a")]) == [b"0123456789"]
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_new_values_are_written_before_the_first_takes_its_place(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,6 +419,7 @@ def test_new_values_are_written_before_the_first_takes_its_place(
     ]
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_staged_file_lies_beside_its_target(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -611,6 +617,7 @@ def test_a_folder_in_the_way_is_found_before_anything_is_decided(tmp_path: Path)
     assert store.read([Extent("a"), Extent("f")]) == [b"newer", b"a file"]
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_folder_that_was_removed_and_made_again_is_synced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -670,6 +677,7 @@ def _asides(store: LocalStore, folder: Path) -> tuple[Commit, list[str]]:
     return Commit(publish=moves), before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_commit_that_fails_removes_what_is_staged_for_it(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -686,6 +694,7 @@ def test_a_commit_that_fails_removes_what_is_staged_for_it(
     assert _everything(tmp_path) == before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_signal_after_the_journal_has_its_name_costs_nothing(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -768,6 +777,7 @@ def test_a_file_store_identifies_its_own_file(
     assert single.identity("b") is None
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_view_through_a_journal_identifies_only_what_it_does_not_change(
     store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
