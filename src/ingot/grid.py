@@ -27,7 +27,6 @@ __all__ = [
     "MOST_RECTILINEAR_CHUNKS",
     "ChunkGrid",
     "PointGroups",
-    "RangeParts",
     "RectilinearAxis",
     "auto_chunks",
     "begins_chunk",
@@ -36,7 +35,6 @@ __all__ = [
     "blocks",
     "count_parts",
     "cut_range",
-    "cut_range_columns",
     "each_part",
     "group_points",
 ]
@@ -337,8 +335,7 @@ def cut_range(
 
     ``chunk`` is the number of the chunk, ``offset`` the place of its first selected item inside the
     chunk, ``items`` the number of selected items, at distance ``step``, and ``position`` the place
-    of the first one in the range. Parts come in the order of the range. This is fast for the few
-    parts of a small key; `cut_range_columns` is fast for many.
+    of the first one in the range. Parts come in the order of the range.
 
     >>> cut_range(1, 4, 3, chunk=5)
     [(0, 1, 2, 0), (1, 2, 1, 2), (2, 0, 1, 3)]
@@ -366,44 +363,6 @@ def each_part(
         items = min(room + 1, count - position)
         yield number, offset, items, position
         position += items
-
-
-class RangeParts(NamedTuple):
-    """The parts of one range as columns; the names are those of `cut_range`."""
-
-    chunks: IntArray
-    offsets: IntArray
-    items: IntArray
-    positions: IntArray
-
-
-def cut_range_columns(start: int, count: int, step: int, chunk: int) -> RangeParts:
-    """Cut a range by chunks, as `cut_range` does, in a fixed number of NumPy operations.
-
-    >>> parts = cut_range_columns(1, 4, 3, chunk=5)
-    >>> parts.chunks, parts.items
-    (array([0, 1, 2]), array([2, 1, 1]))
-    """
-    if abs(step) >= chunk or count == 0:
-        positions = np.arange(count, dtype=np.int64)
-    else:
-        direction = 1 if step > 0 else -1
-        first = start // chunk
-        last = (start + (count - 1) * step) // chunk
-        entered = np.arange(first + direction, last + direction, direction, dtype=np.int64)
-        # The item of a chunk met first: its lowest going up, its highest going down.
-        nearest = entered * chunk if step > 0 else (entered + 1) * chunk - 1
-        # Written so that the quotient rounds up and no intermediate passes 64 bits.
-        later = -((start - nearest) * direction // abs(step))
-        positions = np.concatenate([np.zeros(1, dtype=np.int64), later])
-    indices = start + positions * step
-    numbers = indices // chunk
-    return RangeParts(
-        chunks=numbers,
-        offsets=indices - numbers * chunk,
-        items=np.diff(positions, append=np.int64(count)),
-        positions=positions,
-    )
 
 
 def count_parts(start: int, count: int, step: int, chunk: int | RectilinearAxis) -> int:

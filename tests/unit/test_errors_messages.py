@@ -125,7 +125,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
         "chunk trailer: 2 bytes behind the chunk are no trailer",
         CHUNK,
     ),
-    "another head": (flipped(0), "super-chunk: it begins with b'rlpk', not with b'blpk'", CHUNK),
+    "another head": (flipped(0), "chunk file: it begins with b'rlpk', not with b'blpk'", CHUNK),
     "a bit of the length": (
         flipped(20),
         "Blosc chunk: nbytes claims 80 bytes, 8 rows of 8 bytes are due\n",

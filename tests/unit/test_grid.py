@@ -13,7 +13,6 @@ from ingot.grid import (
     auto_chunks,
     count_parts,
     cut_range,
-    cut_range_columns,
     group_points,
 )
 
@@ -149,9 +148,6 @@ def test_grid_is_a_value():
 )
 def test_parts_of_a_range(start, count, step, chunk, parts):
     assert cut_range(start, count, step, chunk) == parts
-    columns = np.stack(cut_range_columns(start, count, step, chunk), axis=1)
-    assert [tuple(row) for row in columns.tolist()] == parts
-    assert columns.dtype == np.int64
     assert count_parts(start, count, step, chunk) == len(parts)
 
 
@@ -167,8 +163,11 @@ def test_parts_of_a_range(start, count, step, chunk, parts):
 )
 def test_parts_at_the_end_of_64_bits(start, count, step, chunk):
     rows = cut_range(start, count, step, chunk)
-    columns = np.stack(cut_range_columns(start, count, step, chunk), axis=1)
-    assert [tuple(row) for row in columns.tolist()] == rows
+    indices = [start + position * step for position in range(count)]
+    assert [number * chunk + offset for number, offset, _, _ in rows] == [
+        indices[position] for *_, position in rows
+    ]
+    assert sum(items for _, _, items, _ in rows) == count
     assert count_parts(start, count, step, chunk) == len(rows)
 
 

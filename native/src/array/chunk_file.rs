@@ -45,16 +45,16 @@ impl Expected {
 
 fn check_head(file: &[u8]) -> Outcome<()> {
     let Some(frame) = file.first_chunk::<FRAME_BYTES>() else {
-        return corrupt!("super-chunk: a head needs {FRAME_BYTES} bytes, {} are stored", file.len());
+        return corrupt!("chunk file: a head needs {FRAME_BYTES} bytes, {} are stored", file.len());
     };
     if frame[..4] != FRAME[..4] {
-        return malformed!("super-chunk: it begins with b'{}', not with b'blpk'", frame[..4].escape_ascii());
+        return malformed!("chunk file: it begins with b'{}', not with b'blpk'", frame[..4].escape_ascii());
     }
     if frame[4] != FRAME[4] {
-        return unsupported!("super-chunk: version {} is unknown", frame[4]);
+        return unsupported!("chunk file: version {} is unknown", frame[4]);
     }
     if frame[8..] != FRAME[8..] {
-        return unsupported!("super-chunk: nchunks is not 1");
+        return unsupported!("chunk file: nchunks is not 1");
     }
     Ok(())
 }

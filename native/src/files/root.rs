@@ -42,7 +42,7 @@ impl Root {
         let file = match self.open_beneath(key) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-            Err(Errno::XDEV | Errno::LOOP) => return refuse(key, "leads out of the dataset"),
+            Err(Errno::XDEV | Errno::LOOP) => return refuse(key, "leads out of the store"),
             Err(Errno::NXIO | Errno::NODEV | Errno::ISDIR) => return refuse(key, "is not a regular file"),
             Err(error) => return Err(system(error, "opening", key)),
         };
@@ -99,7 +99,7 @@ impl Root {
         }
         .map(File::from)
         .map_err(|error| match error {
-            Errno::XDEV | Errno::LOOP => Error::new(Kind::Unsafe, format!("{key} leads out of the dataset")),
+            Errno::XDEV | Errno::LOOP => Error::new(Kind::Unsafe, format!("{key} leads out of the store")),
             error => system(error, "creating", key),
         })?;
         write_all(&mut file, pieces).map_err(|error| {

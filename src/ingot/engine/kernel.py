@@ -120,7 +120,7 @@ def native_layout(
     schema, template, sharding = chunks.schema, chunks.template, None
     sharded = as_sharded(chunks)
     if sharded is not None:
-        sharding = sharded.levels[0].recipe if len(sharded.levels) == 1 else None
+        sharding = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
         template = None if sharding is None else sharded.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None

@@ -103,12 +103,12 @@ class IndexForm:
         return math.prod(self.counts)
 
     @property
-    def recipe(self) -> tuple[tuple[int, ...], bool, bool, bool] | None:
+    def native_form(self) -> tuple[tuple[int, ...], bool, bool, bool] | None:
         """The form as the native kernel takes it; None when only Python can read the index.
 
         It is the counts, then whether the index is at the start, is big-endian, has a CRC-32C.
 
-        >>> IndexForm((2,), CodecChain(), "start").recipe
+        >>> IndexForm((2,), CodecChain(), "start").native_form
         ((2,), True, False, False)
         """
         chain = self.chain

@@ -60,19 +60,19 @@ def check_head(data: Buffer) -> None:
 
     >>> check_head(b"blpk\\x02" + bytes(11))
     Traceback (most recent call last):
-    ingot.errors.UnsupportedError: super-chunk: version 2 is unknown
+    ingot.errors.UnsupportedError: chunk file: version 2 is unknown
     """
     if len(data) < HEAD_BYTES:
         raise CorruptionError(
-            f"super-chunk: a head needs {HEAD_BYTES} bytes, {len(data)} are stored"
+            f"chunk file: a head needs {HEAD_BYTES} bytes, {len(data)} are stored"
         )
     magic, version, count = _HEAD.unpack_from(data)
     if magic != _MAGIC:
-        raise FormatError(f"super-chunk: it begins with {magic!r}, not with {_MAGIC!r}")
+        raise FormatError(f"chunk file: it begins with {magic!r}, not with {_MAGIC!r}")
     if version != _VERSION:
-        raise UnsupportedError(f"super-chunk: version {version} is unknown")
+        raise UnsupportedError(f"chunk file: version {version} is unknown")
     if count != 1:
-        raise UnsupportedError(f"super-chunk: nchunks is {count}, only 1 is known")
+        raise UnsupportedError(f"chunk file: nchunks is {count}, only 1 is known")
 
 
 def zone_in(data: Buffer, number: int) -> bytes:
