@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.stores import Commit, Delete, Extent, LocalStore, Put, Store
+from ingot.stores.local.commit import CommitRun
 
 Place: TypeAlias = Path | Store
 """What ``ingot.create`` and ``ingot.open`` take for the same dataset again and again."""
@@ -62,3 +63,9 @@ class Unlocked:
         with LocalStore(self.path, writable=True, wait=0).writing():
             self.evaluated += 1
         return self.values.astype(dtype)
+
+
+def die_decided(run: CommitRun, *given: object, **named: object) -> None:
+    """Do what a commit has compiled so far and fail, in the place of `CommitRun._apply_journal`."""
+    run._run()
+    raise ZeroDivisionError("died")

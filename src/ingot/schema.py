@@ -109,4 +109,9 @@ class ArraySchema:
 
     def described(self, attrs: Mapping[str, Any]) -> Self:
         """Return the schema with other attributes."""
-        return replace(self, attrs=attrs)
+        # The attributes do not change the grid, which `replace` would make and check again.
+        described = object.__new__(type(self))
+        for name in self.__slots__:
+            object.__setattr__(described, name, getattr(self, name))
+        object.__setattr__(described, "attrs", attrs)
+        return described

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot import native
 from ingot.stores import MemoryStore
 from tests.kernels import needs_native
 from tests.storage import Place, use_kernel
@@ -16,6 +17,17 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Run the test on both kernels."""
     use_kernel(request.param, monkeypatch)
     return str(request.param)
+
+
+@pytest.fixture
+def _steps_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the steps of commits in Python, where a test can replace a system call."""
+
+    def not_here(*arguments: object) -> None:
+        return None
+
+    monkeypatch.setattr(native, "begin_turn", not_here)
+    monkeypatch.setattr(native, "run_steps", not_here)
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -18,6 +18,7 @@ from ingot.fields import shown
 __all__ = [
     "DEEPEST",
     "LARGEST",
+    "check_values",
     "checked",
     "pack",
     "pack_around",
@@ -132,6 +133,23 @@ def pack_line(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     b'{"b": 1, "a": [2]}\\n'
     """
     return _packed(value, where, _line, allow_nan=allow_nan)
+
+
+def check_values(value: Any, where: str) -> None:
+    """Raise `FormatError` for a value that JSON cannot hold, such as NaN or an object of a program.
+
+    Limits apply to whole documents, and are checked when one is packed.
+
+    >>> check_values({"a": float("nan")}, "attributes")
+    Traceback (most recent call last):
+    ingot.errors.FormatError: attributes: cannot be written as JSON: Out of range float values...
+    """
+    try:
+        _WITHOUT_NAN.encode(value)
+    except RecursionError:
+        raise _too_deep(where) from None
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"{where}: cannot be written as JSON: {error}") from None
 
 
 def checked(data: bytes, where: str) -> bytes:

@@ -255,6 +255,7 @@ def test_what_is_read_while_a_snapshot_of_another_thread_ends_is_of_one_state(
     assert calls == [b"1", b"2"]
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_what_is_read_before_and_after_a_rename_is_not_of_one_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +308,7 @@ def test_what_fails_while_a_writer_prepares_is_tried_again(tmp_path: Path) -> No
         handle.read(use)
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_rename_that_fails_keeps_no_reader_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

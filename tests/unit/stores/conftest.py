@@ -28,17 +28,6 @@ def _soon() -> Iterator[None]:
 
 
 @pytest.fixture
-def _steps_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the steps of commits in Python, where a test can replace a system call."""
-
-    def not_here(*arguments: object) -> None:
-        return None
-
-    monkeypatch.setattr(native, "begin_turn", not_here)
-    monkeypatch.setattr(native, "run_steps", not_here)
-
-
-@pytest.fixture
 def _no_leaks() -> Iterator[None]:
     """Fail when a descriptor stays open, but for those by which stores look at lock files."""
     listing = Path("/proc/self/fd")

@@ -371,5 +371,5 @@ def _check_fill(chain: CodecChain, spec: ChunkSpec, where: str) -> None:
 def _checked_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes as the document holds them; raise an error if JSON cannot."""
     values = dict(attrs)
-    json.pack_line(values, f"{NODE}: attributes")
+    json.check_values(values, f"{NODE}: attributes")
     return values

@@ -42,7 +42,7 @@ from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.versions import copied
-from tests.storage import Place, content, put, store_at
+from tests.storage import Place, content, die_decided, put, store_at
 
 
 def test_the_contracts_are_kept() -> None:
@@ -590,7 +590,7 @@ def test_columns_of_older_layouts_have_the_journal_of_their_table(
     columns = laid_out(layout, folder)
     table = ingot.open(folder, "r+")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", die_decided)
         with pytest.raises(ZeroDivisionError):
             table.update(slice(1), dict.fromkeys(columns, 70))
     assert (folder / ".commit").exists()
@@ -629,6 +629,7 @@ def test_a_journal_of_the_table_is_seen_through_a_column(tmp_path: Path, kernel:
     died = RuntimeError("died")
 
     def die(self: CommitRun, journal: object, *, sync: bool) -> None:
+        self._run()
         raise died
 
     with pytest.MonkeyPatch.context() as patch:
@@ -683,7 +684,7 @@ def test_mode_r_changes_nothing(tmp_path: Path, kernel: str, journal: bool) -> N
 
 def died_in_the_middle(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CommitRun, "_apply_journal", lambda *_, **__: 1 / 0)
+        patch.setattr(CommitRun, "_apply_journal", die_decided)
         with pytest.raises(ZeroDivisionError):
             ingot.open(folder, "r+").update(slice(2), {"a": 70, "b": b"new"})
 
