@@ -27,7 +27,7 @@ from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import FormatError, NotFoundError, ReadOnlyError
-from ingot.formats.format import ArrayNode, ChunkMap, Format
+from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -554,4 +554,8 @@ def array_handle(
             raise FormatError(f"{store.location}: no longer an array")
         return Engine(node.chunks, options)
 
-    return Handle(store, load, durability=options.durability, first=first)
+    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+
+
+def _documents(engine: Engine) -> Documents:
+    return engine.chunks.documents

@@ -23,6 +23,7 @@ from typing import Final, NoReturn, Protocol, TypeVar, cast
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
 from ingot.signals import uninterrupted
+from ingot.stores.documents import ABSENT
 from ingot.stores.local import lock as lock_file
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
@@ -232,14 +233,28 @@ class LocalFileSystem:
 
     def identity(self, key: str) -> Hashable | None:
         """Return facts of a plain file that change with its bytes; None where they may not."""
-        try:
-            facts = os.stat(f"{self._root.path}/{key}")
-        except OSError:
-            return None
-        recent = time.time_ns() - facts.st_mtime_ns < _UNNOTICED_NS
-        if recent or not stat.S_ISREG(facts.st_mode):
-            return None
-        return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+        (found,) = self.identities((key,))
+        return None if found == ABSENT else found
+
+    def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return the identity of each file; `ABSENT` for a file that is absent."""
+        found: list[Hashable | None] = []
+        settled = time.time_ns() - _UNNOTICED_NS
+        for key in keys:
+            try:
+                facts = os.stat(f"{self._root.path}/{key}")
+            except (FileNotFoundError, NotADirectoryError):
+                found.append(ABSENT)
+                continue
+            except OSError:
+                found.append(None)
+                continue
+            modified = facts.st_mtime_ns
+            if modified > settled or not stat.S_ISREG(facts.st_mode):
+                found.append(None)
+            else:
+                found.append((facts.st_dev, facts.st_ino, modified, facts.st_size))
+        return found
 
     def read_batch(self, batch: Batch) -> list[bytes | None] | None:
         """Return what `read` does, of a batch that is prepared by the first call."""

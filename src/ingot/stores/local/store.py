@@ -154,6 +154,12 @@ class LocalStore:
         check_key(key)
         return None if self._local is None else self._local.identity(key)
 
+    def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return the identity of each key; `ABSENT` for a key that is known to be absent."""
+        for key in keys:
+            check_key(key)
+        return [None] * len(keys) if self._local is None else self._local.identities(keys)
+
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash.
 

@@ -1,0 +1,127 @@
+"""Documents of a dataset: whether a store still has the bytes that a value was made from.
+
+Other programs change the metadata of a dataset without its lock and without a new version, so only
+the files themselves show it. This module compares documents; what they say is not its concern.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from ingot.stores.store import Commit, Edit, Extent, Put, Store
+
+__all__ = ["ABSENT", "DocumentCheck", "Documents", "documents_after", "identities"]
+
+Value = TypeVar("Value")
+
+Documents: TypeAlias = Mapping[str, bytes | None]
+"""The contents of documents by key; None for a document that is absent."""
+
+ABSENT: Final = "absent"
+"""The identity of a key that is known to be absent."""
+
+# What no identity equals: the document has to be read.
+_UNKNOWN: Final = object()
+
+
+def identities(store: Store, keys: Sequence[str]) -> list[Hashable | None]:
+    """Return the identity of each key (`Store.identity`), by one call where the store has one.
+
+    Where the store can tell, a key that is absent has the identity `ABSENT`.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({"a": b"alpha"})
+    >>> before = identities(store, ["a"])
+    >>> store.apply(Commit(publish=(Put("a", b"beta"),)))
+    >>> identities(store, ["a"]) == before
+    False
+    """
+    own: Callable[[Sequence[str]], list[Hashable | None]] | None
+    own = getattr(store, "identities", None)
+    return [store.identity(key) for key in keys] if own is None else own(keys)
+
+
+def documents_after(documents: Documents, commit: Commit) -> Documents:
+    """Return documents as a commit of whole values leaves them.
+
+    >>> documents_after({"a": b"1", "b": b"2"}, Commit(publish=(Put("a", b"3"), Put("c", b"4"))))
+    {'a': b'3', 'b': b'2'}
+    """
+    values = {edit.key: bytes(edit.data) for edit in commit.edits if isinstance(edit, Put)}
+    return {key: values.get(key, data) for key, data in documents.items()}
+
+
+class _Record(NamedTuple, Generic[Value]):
+    """The identities that the documents of a value had when they were last compared."""
+
+    value: Value
+    keys: tuple[str, ...]
+    identities: list[object]
+
+
+class DocumentCheck(Generic[Value]):
+    """Compares the documents that a value was made from with those of a store.
+
+    `documents` gets the documents of a value. As long as their identities are the same as in the
+    comparison before, they are not read. A value without documents never holds.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({"length": b"3"})
+    >>> check = DocumentCheck(lambda value: {"length": value})
+    >>> check.holds(store, b"3"), check.holds(store, b"4")
+    (True, False)
+    """
+
+    __slots__ = ("_documents", "_record")
+
+    def __init__(self, documents: Callable[[Value], Documents]) -> None:
+        self._documents = documents
+        # One tuple, so that other threads never see half of a change.
+        self._record: _Record[Value] | None = None
+
+    def holds(self, store: Store, value: Value) -> bool:
+        """Return whether a store has the documents of a value, byte for byte."""
+        record = self._record
+        if record is not None and record.value is value:
+            now = identities(store, record.keys)
+            if now == record.identities:
+                return True
+        return self._compare(store, value, record)
+
+    def follow(self, value: Value, after: Value, edits: Iterable[Edit]) -> None:
+        """Note that a commit has made one value of another; documents it wrote are read again."""
+        record = self._record
+        if record is None or record.value is not value:
+            self._record = None
+            return
+        known = record.identities
+        written = {edit.key for edit in edits}
+        if not written.isdisjoint(record.keys):
+            pairs = zip(record.keys, known, strict=True)
+            known = [_UNKNOWN if key in written else each for key, each in pairs]
+        self._record = _Record(after, record.keys, known)
+
+    def forget(self) -> None:
+        """Forget what was compared, and the value."""
+        self._record = None
+
+    def _compare(self, store: Store, value: Value, record: _Record[Value] | None) -> bool:
+        documents = self._documents(value)
+        keys = tuple(documents)
+        known: list[object] = [_UNKNOWN] * len(keys)
+        if record is not None and record.value is value and record.keys == keys:
+            known = record.identities
+        # Asked for first: a document that changes after that has another identity.
+        now = identities(store, keys)
+        doubtful = [
+            # One byte more shows that a document has become longer.
+            Extent(key, 0, len(data or b"") + 1)
+            for (key, data), each, before in zip(documents.items(), now, known, strict=True)
+            if each != before and not (each == ABSENT and data is None)
+        ]
+        found = store.read(doubtful) if doubtful else []
+        same = bool(keys) and all(
+            documents[extent.key] == data for extent, data in zip(doubtful, found, strict=True)
+        )
+        fresh = [_UNKNOWN if each is None else each for each in now]
+        self._record = _Record(value, keys, fresh) if same else None
+        return same
