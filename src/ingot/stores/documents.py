@@ -7,7 +7,7 @@ the files themselves show it. This module compares documents; what they say is n
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ingot.stores.store import Commit, Edit, Extent, Put, Store
+from ingot.stores.store import Batch, Commit, Edit, Extent, Put, Store
 
 __all__ = ["ABSENT", "DocumentCheck", "Documents", "documents_after", "identities"]
 
@@ -118,7 +118,7 @@ class DocumentCheck(Generic[Value]):
             for (key, data), each, before in zip(documents.items(), now, known, strict=True)
             if each != before and not (each == ABSENT and data is None)
         ]
-        found = store.read(doubtful) if doubtful else []
+        found = store.read(Batch(doubtful)) if doubtful else []
         same = bool(keys) and all(
             documents[extent.key] == data for extent, data in zip(doubtful, found, strict=True)
         )

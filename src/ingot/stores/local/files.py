@@ -52,6 +52,8 @@ Result = TypeVar("Result")
 _MOST_PLACES: Final = 32
 # A file that was changed more recently may change again without another time of modification.
 _UNNOTICED_NS: Final = 100_000_000
+# Opening the folder costs more than it saves for so few files.
+_FEW_KEYS: Final = 4
 
 
 class OpenDirectory(Protocol):
@@ -238,23 +240,22 @@ class LocalFileSystem:
 
     def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
         """Return the identity of each file; `ABSENT` for a file that is absent."""
-        found: list[Hashable | None] = []
+        if len(keys) > _FEW_KEYS:
+            return self._identities_below(keys)
         settled = time.time_ns() - _UNNOTICED_NS
-        for key in keys:
-            try:
-                facts = os.stat(f"{self._root.path}/{key}")
-            except (FileNotFoundError, NotADirectoryError):
-                found.append(ABSENT)
-                continue
-            except OSError:
-                found.append(None)
-                continue
-            modified = facts.st_mtime_ns
-            if modified > settled or not stat.S_ISREG(facts.st_mode):
-                found.append(None)
-            else:
-                found.append((facts.st_dev, facts.st_ino, modified, facts.st_size))
-        return found
+        return [_identity(f"{self._root.path}/{key}", None, settled) for key in keys]
+
+    @uninterrupted
+    def _identities_below(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return what `identities` does; paths are shorter to follow below the open folder."""
+        folder = self._root.open()
+        if folder is None:
+            return [ABSENT] * len(keys)
+        try:
+            settled = time.time_ns() - _UNNOTICED_NS
+            return [_identity(key, folder, settled) for key in keys]
+        finally:
+            os.close(folder)
 
     def read_batch(self, batch: Batch) -> list[bytes | None] | None:
         """Return what `read` does, of a batch that is prepared by the first call."""
@@ -293,6 +294,20 @@ class LocalFileSystem:
         version, self._kept[name] = lock_file.version_probe(f"{self._root.path}/{name}")
         self._probes[name] = version
         return version
+
+
+def _identity(path: str, folder: int | None, settled: int) -> Hashable | None:
+    """Return the identity of a file that was last changed before the time `settled`."""
+    try:
+        facts = os.stat(path, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    except OSError:
+        return None
+    modified = facts.st_mtime_ns
+    if modified > settled or not stat.S_ISREG(facts.st_mode):
+        return None
+    return facts.st_dev, facts.st_ino, modified, facts.st_size
 
 
 class _LocalDirectory:
