@@ -339,9 +339,10 @@ class Array:
 
     def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
         handle = self._writable()
-        engine = handle.value
+        # A key that does not fit a state that another program has changed is parsed again.
+        engine, selection = handle.read(lambda now: (now, select(now.shape)))
         dtype = engine.chunks.schema.dtype
-        selection, items = select(engine.shape), changes.evaluated(value, dtype)
+        items = changes.evaluated(value, dtype)
 
         def assigned(now: Engine) -> changes.ArrayChange:
             given = items if now.chunks.schema.dtype == dtype else value

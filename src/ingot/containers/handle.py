@@ -307,19 +307,21 @@ class Handle(Generic[Value]):
     def _committed(self, store: Store) -> Value:
         """Return the value of the committed state to a writer, who holds the lock."""
         if self._versioned is None:
-            value: Value | None = self._unversioned()
-        else:
-            value, number = self._loaded
-            if number != version_number(self._versioned.version()):
-                return self._load(store)
-        if self._check is None or self._check.holds(store, value):  # type: ignore[arg-type]
+            self._unversioned()
+        value, number = self._loaded
+        if self._versioned is not None and number != version_number(self._versioned.version()):
+            return self._load(store)
+        # Read again when it was only written again: what was kept of the data may be old.
+        if self._check is None or self._check.holds(store, value, strict=True):  # type: ignore[arg-type]
             return value  # type: ignore[return-value]
         self._check_open()
         try:
-            return self._load(store)
+            value = self._load(store)
         except IngotError as error:
             error.add_note("another program has changed the metadata since it was read")
             raise
+        self._loaded = value, number
+        return value
 
     def _unversioned(self) -> Value:
         value, number = self._loaded

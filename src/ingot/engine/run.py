@@ -472,7 +472,7 @@ class Engine:
                 with _ChunkContext(self.chunks, row.coords, each.location):
                     chunk = self._decode(row.coords, each)
                     row.scatter(result, fill if chunk is None else row.take(chunk))
-                absent = absent or chunk is None
+                absent = absent or chunk is None or isinstance(each.location, Constant)
         if absent:
             self._confirm_absent()
 

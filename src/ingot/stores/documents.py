@@ -78,13 +78,21 @@ class DocumentCheck(Generic[Value]):
         # One tuple, so that other threads never see half of a change.
         self._record: _Record[Value] | None = None
 
-    def holds(self, store: Store, value: Value) -> bool:
-        """Return whether a store has the documents of a value, byte for byte."""
+    def holds(self, store: Store, value: Value, *, strict: bool = False) -> bool:
+        """Return whether a store has the documents of a value, byte for byte.
+
+        If `strict`, a document that was written again does not hold, whatever its bytes: other
+        programs write it along with the data.
+        """
         record = self._record
         if record is not None and record.value is value:
             now = identities(store, record.keys)
             if now == record.identities:
                 return True
+            pairs = zip(now, record.identities, strict=True)
+            if strict and any(each != known for each, known in pairs if known is not _UNKNOWN):
+                self._record = None
+                return False
         return self._compare(store, value, record)
 
     def follow(self, value: Value, after: Value, edits: Iterable[Edit]) -> None:
