@@ -72,6 +72,7 @@ class Handle(Generic[Value]):
     __slots__ = (
         "_check",
         "_closed",
+        "_documents",
         "_forks",
         "_load",
         "_loaded",
@@ -98,7 +99,8 @@ class Handle(Generic[Value]):
         self.store: Final = store
         self.durability: Final = durability
         self._load = load
-        self._check = None if documents is None else DocumentCheck(documents)
+        self._documents = documents
+        self._check: DocumentCheck[Value] = DocumentCheck()
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
         # One tuple, so that other threads never see half of a change.
@@ -205,16 +207,20 @@ class Handle(Generic[Value]):
         if number != NO_VERSION and self._pinned is None:
             self._is_unchanged(value)
 
-    def describes(self, value: Value) -> bool:
-        """Return whether the store still has the documents that a value was made from."""
-        return self._check is None or self._check.holds(self.store, value)
+    def describes(self, value: Value, *, strict: bool = False) -> bool:
+        """Return whether the store still has the documents that a value was made from.
+
+        If `strict`, documents that were only written again count as changed.
+        """
+        if self._documents is None or self._check.is_known(self.store, value):
+            return True
+        return self._check.compare(self.store, value, self._documents(value), strict=strict)
 
     def close(self, name: str) -> None:
         """Drop the value; later calls raise an error that says that `name` is closed."""
         self._closed = name
         self._loaded = None, NO_VERSION
-        if self._check is not None:
-            self._check.forget()
+        self._check.forget()
 
     def _pin(self) -> None:
         if self._versioned is None:
@@ -312,8 +318,8 @@ class Handle(Generic[Value]):
         if self._versioned is not None and number != version_number(self._versioned.version()):
             return self._load(store)
         # Read again when it was only written again: what was kept of the data may be old.
-        if self._check is None or self._check.holds(store, value, strict=True):  # type: ignore[arg-type]
-            return value  # type: ignore[return-value]
+        if value is not None and self.describes(value, strict=True):
+            return value
         self._check_open()
         try:
             value = self._load(store)
@@ -435,8 +441,7 @@ class ValueTurn(Generic[Value]):
         """
         number = self._turn.commit(commit)
         handle = self._handle
-        if handle._check is not None:
-            handle._check.follow(self.value, value, commit.edits)
+        handle._check.follow(self.value, value, commit.edits)
         handle._loaded = (None, NO_VERSION) if again else (value, number)
 
 

@@ -31,7 +31,7 @@ from ingot.formats.keys import stored
 from ingot.grid import begins_chunk
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
-from ingot.stores.documents import DocumentCheck, Documents
+from ingot.stores.documents import DocumentCheck
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -101,7 +101,7 @@ class Engine:
         self._threads = options.thread_count()
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
-        self._check: DocumentCheck[ChunkMap] | None = None
+        self._check: DocumentCheck[ChunkMap] | None = None  # Made when a chunk is absent.
         # The zone maps of this state; another state has another engine.
         self._zones: ZoneMaps | None = None
         # Whether an array of so few chunks is read without listing them; None until it is asked.
@@ -441,9 +441,11 @@ class Engine:
         chunks = self.chunks
         if chunks is not self._before or not chunks.documents:
             return  # The state is not committed yet.
-        if self._check is None:
-            self._check = DocumentCheck(_documents)
-        if not self._check.holds(chunks.store, chunks):
+        check = self._check
+        if check is None:
+            check = self._check = DocumentCheck()
+        store = chunks.store
+        if not (check.is_known(store, chunks) or check.compare(store, chunks, chunks.documents)):
             raise CorruptionError(
                 f"{chunks.store.location}: chunks are missing, and another program has changed "
                 "the metadata since it was read"
@@ -556,10 +558,6 @@ class Engine:
             return None
         identity = self._before.store.identity(location.key)
         return None if identity is None else (identity, location.start, location.length)
-
-
-def _documents(chunks: ChunkMap) -> Documents:
-    return chunks.documents
 
 
 class _Fetched(NamedTuple):

@@ -61,39 +61,67 @@ class _Record(NamedTuple, Generic[Value]):
 class DocumentCheck(Generic[Value]):
     """Compares the documents that a value was made from with those of a store.
 
-    `documents` gets the documents of a value. As long as their identities are the same as in the
-    comparison before, they are not read. A value without documents never holds.
+    As long as their identities are the same as in the comparison before, they are not read.
 
     >>> from ingot.stores import MemoryStore
     >>> store = MemoryStore({"length": b"3"})
-    >>> check = DocumentCheck(lambda value: {"length": value})
-    >>> check.holds(store, b"3"), check.holds(store, b"4")
-    (True, False)
+    >>> check = DocumentCheck()
+    >>> check.compare(store, 3, {"length": b"3"}), check.is_known(store, 3)
+    (True, True)
+    >>> store.apply(Commit(publish=(Put("length", b"4"),)))
+    >>> check.is_known(store, 3), check.compare(store, 3, {"length": b"3"})
+    (False, False)
     """
 
-    __slots__ = ("_documents", "_record")
+    __slots__ = ("_record",)
 
-    def __init__(self, documents: Callable[[Value], Documents]) -> None:
-        self._documents = documents
+    def __init__(self) -> None:
         # One tuple, so that other threads never see half of a change.
         self._record: _Record[Value] | None = None
 
-    def holds(self, store: Store, value: Value, *, strict: bool = False) -> bool:
-        """Return whether a store has the documents of a value, byte for byte.
+    def is_known(self, store: Store, value: Value) -> bool:
+        """Return whether the documents of a value were compared, and none has changed since.
 
-        If `strict`, a document that was written again does not hold, whatever its bytes: other
-        programs write it along with the data.
+        False says nothing: `compare` then finds out.
         """
         record = self._record
-        if record is not None and record.value is value:
-            now = identities(store, record.keys)
-            if now == record.identities:
-                return True
-            pairs = zip(now, record.identities, strict=True)
-            if strict and any(each != known for each, known in pairs if known is not _UNKNOWN):
-                self._record = None
-                return False
-        return self._compare(store, value, record)
+        return (
+            record is not None
+            and record.value is value
+            and identities(store, record.keys) == record.identities
+        )
+
+    def compare(
+        self, store: Store, value: Value, documents: Documents, *, strict: bool = False
+    ) -> bool:
+        """Return whether a store has the documents of a value, byte for byte.
+
+        If `strict`, a document that was written again since the last comparison differs, whatever
+        its bytes: other programs write it along with the data. A value without documents never
+        has them.
+        """
+        keys = tuple(documents)
+        record, self._record = self._record, None
+        known: list[object] = [_UNKNOWN] * len(keys)
+        if record is not None and record.value is value and record.keys == keys:
+            known = record.identities
+        # Asked for first: a document that changes after that has another identity.
+        now = identities(store, keys)
+        pairs = zip(now, known, strict=True)
+        if strict and any(each != old for each, old in pairs if old is not _UNKNOWN):
+            return False
+        doubtful = [
+            # One byte more shows that a document has become longer.
+            Extent(key, 0, len(data or b"") + 1)
+            for (key, data), each, old in zip(documents.items(), now, known, strict=True)
+            if each != old and not (each == ABSENT and data is None)
+        ]
+        found = store.read(Batch(doubtful)) if doubtful else []
+        if not keys or found != [documents[extent.key] for extent in doubtful]:
+            return False
+        fresh = [_UNKNOWN if each is None else each for each in now]
+        self._record = _Record(value, keys, fresh)
+        return True
 
     def follow(self, value: Value, after: Value, edits: Iterable[Edit]) -> None:
         """Note that a commit has made one value of another; documents it wrote are read again."""
@@ -111,25 +139,3 @@ class DocumentCheck(Generic[Value]):
     def forget(self) -> None:
         """Forget what was compared, and the value."""
         self._record = None
-
-    def _compare(self, store: Store, value: Value, record: _Record[Value] | None) -> bool:
-        documents = self._documents(value)
-        keys = tuple(documents)
-        known: list[object] = [_UNKNOWN] * len(keys)
-        if record is not None and record.value is value and record.keys == keys:
-            known = record.identities
-        # Asked for first: a document that changes after that has another identity.
-        now = identities(store, keys)
-        doubtful = [
-            # One byte more shows that a document has become longer.
-            Extent(key, 0, len(data or b"") + 1)
-            for (key, data), each, before in zip(documents.items(), now, known, strict=True)
-            if each != before and not (each == ABSENT and data is None)
-        ]
-        found = store.read(Batch(doubtful)) if doubtful else []
-        same = bool(keys) and all(
-            documents[extent.key] == data for extent, data in zip(doubtful, found, strict=True)
-        )
-        fresh = [_UNKNOWN if each is None else each for each in now]
-        self._record = _Record(value, keys, fresh) if same else None
-        return same
