@@ -129,12 +129,14 @@ class DocumentCheck(Generic[Value]):
         if record is None or record.value is not value:
             self._record = None
             return
-        known = record.identities
-        written = {edit.key for edit in edits}
-        if not written.isdisjoint(record.keys):
-            pairs = zip(record.keys, known, strict=True)
+        keys, known = record.keys, record.identities
+        written = [edit.key for edit in edits if edit.key in keys]
+        if written:
+            pairs = zip(keys, known, strict=True)
             known = [_UNKNOWN if key in written else each for key, each in pairs]
-        self._record = _Record(after, record.keys, known)
+        elif after is value:
+            return
+        self._record = _Record(after, keys, known)
 
     def forget(self) -> None:
         """Forget what was compared, and the value."""
