@@ -218,8 +218,13 @@ def ours(what: str, numbers: dict[str, Any], space: dict[str, Any], past: list[A
         return f"{type(error).__name__}: {error}"
     if what == "read":
         got, want = space["r"], space["m"]
-        # An older length over the present items is what a stale handle may see.
-        states = [*past, *(want[: len(old)] for old in past)]
+        # A stale handle may see the present items with an older length. Behind the present end it
+        # then sees what the last chunk still holds: items of an earlier state.
+        states = [
+            *past,
+            *(want[: len(old)] for old in past),
+            *(np.concatenate([want, old[len(want) :]]) for old in past),
+        ]
         if not any(np.array_equal(got, state) for state in states):
             return f"our read gives {got.tolist()}, the state is {want.tolist()}"
     return ""

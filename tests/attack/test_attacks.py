@@ -36,7 +36,7 @@ CASES = {
     "peers": 30,
 }
 """How many cases of each attack are run: a few seconds."""
-HOLDS = {"fixed": ("lives",), "fresh": ()}
+HOLDS = {"fixed": ("lives", "peers"), "fresh": ("peers",)}
 """The attacks that find nothing, by the seed. The other ones find faults that are known today."""
 
 RUNS = [(name, FIXED) for name in HOLDS["fixed"]] + [(name, FRESH) for name in HOLDS["fresh"]]

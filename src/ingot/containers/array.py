@@ -27,7 +27,7 @@ from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import FormatError, NotFoundError, ReadOnlyError
-from ingot.formats.format import ArrayNode, ChunkMap, Format
+from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -339,9 +339,10 @@ class Array:
 
     def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
         handle = self._writable()
-        engine = handle.value
+        # A key that does not fit a state that another program has changed is parsed again.
+        engine, selection = handle.read(lambda now: (now, select(now.shape)))
         dtype = engine.chunks.schema.dtype
-        selection, items = select(engine.shape), changes.evaluated(value, dtype)
+        items = changes.evaluated(value, dtype)
 
         def assigned(now: Engine) -> changes.ArrayChange:
             given = items if now.chunks.schema.dtype == dtype else value
@@ -554,4 +555,8 @@ def array_handle(
             raise FormatError(f"{store.location}: no longer an array")
         return Engine(node.chunks, options)
 
-    return Handle(store, load, durability=options.durability, first=first)
+    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+
+
+def _documents(engine: Engine) -> Documents:
+    return engine.chunks.documents

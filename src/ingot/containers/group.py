@@ -23,9 +23,10 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.formats.format import ArrayNode, GroupFormat, GroupNode, Node
+from ingot.formats.format import ArrayNode, Documents, GroupFormat, GroupNode, Node
 from ingot.formats.paths import joined, normalised
 from ingot.options import Options
+from ingot.stores.documents import documents_after
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
 
@@ -258,7 +259,8 @@ class Group(Mapping[str, "Array | Group"]):
             attrs = dict(now.node.attrs)
             yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
-            node = GroupNode(now.node.path, now.node.children, attrs)
+            documents = documents_after(now.node.documents, commit)
+            node = GroupNode(now.node.path, now.node.children, attrs, documents)
             turn.commit(GroupState(now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
@@ -388,7 +390,11 @@ def group_handle(
             raise FormatError(f"{store.location}: no longer a group")
         return GroupState(view, node)
 
-    return Handle(store, load, durability=options.durability, first=first)
+    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+
+
+def _documents(state: GroupState) -> Documents:
+    return state.node.documents
 
 
 def _reopened(

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from ingot import signals
-from ingot.errors import LockedError, ReadOnlyError
+from ingot.errors import IngotError, LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
+from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
 from ingot.stores.versions import (
     ATTEMPTS,
@@ -50,6 +51,10 @@ class Handle(Generic[Value]):
     must read all that the value depends on from the store that it is given. `first` is a value that
     was loaded already, with its version number.
 
+    Programs that do not know the lock change a dataset without a new version. `documents` gets the
+    documents that a value was made from. Every turn to write, and every read that fails, compares
+    them with the store, and loads the value again when they differ.
+
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"length": b"3"})
     >>> handle = Handle(store, lambda view: view.read([Extent("length")])[0])
@@ -65,7 +70,9 @@ class Handle(Generic[Value]):
     """
 
     __slots__ = (
+        "_check",
         "_closed",
+        "_documents",
         "_forks",
         "_load",
         "_loaded",
@@ -85,12 +92,15 @@ class Handle(Generic[Value]):
         store: Store,
         load: Callable[[Store], Value],
         *,
+        documents: Callable[[Value], Documents] | None = None,
         durability: Durability = "full",
         first: tuple[Value | None, int | None] = (None, NO_VERSION),
     ) -> None:
         self.store: Final = store
         self.durability: Final = durability
         self._load = load
+        self._documents = documents
+        self._check: DocumentCheck[Value] = DocumentCheck()
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
         # One tuple, so that other threads never see half of a change.
@@ -136,7 +146,7 @@ class Handle(Generic[Value]):
             try:
                 result = use(value)  # type: ignore[arg-type]
             except Exception:
-                if self._probe.confirms(number):
+                if self._probe.confirms(number) and self._is_unchanged(value):
                     raise
             else:
                 if self._probe.confirms(number) or self._is_still(number):
@@ -191,10 +201,26 @@ class Handle(Generic[Value]):
             self._loaded = None, NO_VERSION
             self.read(_same)
 
+    def refresh_changed(self) -> None:
+        """Load the value again if another program has changed its documents."""
+        value, number = self._loaded
+        if number != NO_VERSION and self._pinned is None:
+            self._is_unchanged(value)
+
+    def describes(self, value: Value, *, strict: bool = False) -> bool:
+        """Return whether the store still has the documents that a value was made from.
+
+        If `strict`, documents that were only written again count as changed.
+        """
+        if self._documents is None or self._check.is_known(self.store, value):
+            return True
+        return self._check.compare(self.store, value, self._documents(value), strict=strict)
+
     def close(self, name: str) -> None:
         """Drop the value; later calls raise an error that says that `name` is closed."""
         self._closed = name
         self._loaded = None, NO_VERSION
+        self._check.forget()
 
     def _pin(self) -> None:
         if self._versioned is None:
@@ -232,13 +258,16 @@ class Handle(Generic[Value]):
             if is_switching(version):
                 break
             number = version_number(version)
+            value: Value | None = None
             try:
-                result = use(self._at(version))
+                value = self._at(version)
+                result = use(value)
             except Exception:
                 # A key that is missing or does not fit may be one that a writer has changed, or
                 # prepares: that does not fit what was read before.
                 again = read_version()
-                if version_number(again) == number and (again is None or again.settled):
+                same = version_number(again) == number and (again is None or again.settled)
+                if same and self._is_unchanged(value):
                     raise
             else:
                 if version_number(read_version()) == number:
@@ -273,13 +302,32 @@ class Handle(Generic[Value]):
         self._loaded = value, version_number(version)
         return value
 
+    def _is_unchanged(self, value: Value | None) -> bool:
+        """Return whether no other program has changed the documents; drop a value if one has."""
+        if value is None or self.describes(value):
+            return True
+        if self._loaded[0] is value:
+            self._loaded = None, NO_VERSION
+        return False
+
     def _committed(self, store: Store) -> Value:
+        """Return the value of the committed state to a writer, who holds the lock."""
         if self._versioned is None:
-            return self._unversioned()
+            self._unversioned()
         value, number = self._loaded
-        if number == version_number(self._versioned.version()):
-            return value  # type: ignore[return-value]
-        return self._load(store)
+        if self._versioned is not None and number != version_number(self._versioned.version()):
+            return self._load(store)
+        # Read again when it was only written again: what was kept of the data may be old.
+        if value is not None and self.describes(value, strict=True):
+            return value
+        self._check_open()
+        try:
+            value = self._load(store)
+        except IngotError as error:
+            error.add_note("another program has changed the metadata since it was read")
+            raise
+        self._loaded = value, number
+        return value
 
     def _unversioned(self) -> Value:
         value, number = self._loaded
@@ -392,7 +440,9 @@ class ValueTurn(Generic[Value]):
         If `again`, the value is not kept, and is loaded when it is needed.
         """
         number = self._turn.commit(commit)
-        self._handle._loaded = (None, NO_VERSION) if again else (value, number)
+        handle = self._handle
+        handle._check.follow(self.value, value, commit.edits)
+        handle._loaded = (None, NO_VERSION) if again else (value, number)
 
 
 class HandleProtocol(Protocol[Value]):
@@ -613,6 +663,7 @@ class TransactionalHandle(Generic[Value]):
         self._check_fork()
         with self._transactions:
             self._begun = self._settled_number()
+            self._handle.refresh_changed()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
             try:
@@ -637,7 +688,7 @@ class TransactionalHandle(Generic[Value]):
         handed_over = False
         try:
             with self._handle.writing() as turn:
-                if turn.value is not begun and not self._is_as_begun():
+                if turn.value is not begun and not self._is_as_begun(begun):
                     raise self._overtaken()
                 # From here on the store below removes what was staged, or needs it: a commit that
                 # fails late is decided already.
@@ -661,10 +712,12 @@ class TransactionalHandle(Generic[Value]):
             version = states.version()
         return version_number(version)
 
-    def _is_as_begun(self) -> bool:
-        """Return whether no other writer has committed since the transaction began."""
+    def _is_as_begun(self, begun: Value) -> bool:
+        """Return whether no other writer has changed the dataset since the transaction began."""
         states = versioned(self._handle.store)
-        return states is not None and version_number(states.version()) == self._begun
+        if states is None or version_number(states.version()) != self._begun:
+            return False
+        return self._handle.describes(begun)
 
     @contextmanager
     def _buffered_turn(self) -> Iterator[ValueTurn[Value]]:

@@ -21,6 +21,7 @@ from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
     Column,
+    Documents,
     Format,
     TableFormat,
     TableMap,
@@ -117,6 +118,13 @@ class TableState:
             raise ColumnError(f"there is no column {name!r}; the columns are {known}")
         return found
 
+    def documents(self) -> Documents:
+        """Return the documents of the table, of nested tables, and of all columns."""
+        found = dict(_documents(self.table))
+        for name in self._leaves:
+            found.update(self.chunks(name).documents)
+        return found
+
     def stored(self) -> dict[str, int]:
         """Return the number of bytes of the stored chunks of each column."""
         return {name: stored_bytes(self.chunks(name)) for name in self._leaves}
@@ -158,9 +166,10 @@ def table_handle(
             raise FormatError(f"{store.location}: no longer a table")
         return TableState(node.table, options)
 
-    return TransactionalHandle(
-        Handle(store, load, durability=options.durability, first=first), load
+    handle = Handle(
+        store, load, documents=TableState.documents, durability=options.durability, first=first
     )
+    return TransactionalHandle(handle, load)
 
 
 TableChange = tuple[TableState, Commit]
@@ -379,6 +388,14 @@ def _with_copies(commit: Commit, store: Store, copies: Mapping[str, str]) -> Com
         discard(store, edits)
         raise
     return replace(commit, prepare=(*commit.prepare, *edits))
+
+
+def _documents(table: TableMap) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the documents of a table and of nested tables, without those of columns."""
+    yield from table.documents.items()
+    for column in table.columns.values():
+        if isinstance(column, TableNode):
+            yield from _documents(column.table)
 
 
 def _check_own(state: TableState, name: str) -> None:

@@ -191,16 +191,15 @@ def read_outer(
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,
     only: Sequence[int] | None = None,
-) -> list[tuple[tuple[int, ...], str, BaseException]]:
-    """Read the outer product of the axes, and return the failures of chunks.
+) -> tuple[int, list[tuple[tuple[int, ...], str, BaseException]]] | None:
+    """Read the outer product of the axes, and return what `native.Layout.read` does.
 
-    `only` has the numbers of the files to read; see `native.Layout.read`.
+    `only` has the numbers of the files to read.
     """
     ranges = [axis if isinstance(axis, range) else range(1) for axis in axes]
     indices = [None if isinstance(axis, range) else axis for axis in axes]
     starts, steps = [each.start for each in ranges], [each.step for each in ranges]
-    report = layout.read_outer(out, starts, steps, indices, threads, only)
-    return [] if report is None else report[1]
+    return layout.read_outer(out, starts, steps, indices, threads, only)
 
 
 def selects_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ...]) -> bool:

@@ -1,9 +1,10 @@
 """The one module that moves array data: fetch, decode, scatter; gather, encode, stage.
 
 Reads and writes selections of an array, by one call into the native kernel where it can do all of
-the work, otherwise chunk by chunk in Python. Decides what a missing chunk means (the fill value)
-and adds the chunk to the message of every other failure. A write returns a commit, which the caller
-applies, alone or as part of a larger one. Knows no particular store, format or codec.
+the work, otherwise chunk by chunk in Python. Decides what a missing chunk means (the fill value, as
+long as the metadata is that of the store) and adds the chunk to the message of every other failure.
+A write returns a commit, which the caller applies, alone or as part of a larger one. Knows no
+particular store, format or codec.
 """
 
 import math
@@ -30,6 +31,7 @@ from ingot.formats.keys import stored
 from ingot.grid import begins_chunk
 from ingot.options import Options
 from ingot.selection import BasicSelection, OrthogonalSelection, Selection
+from ingot.stores.documents import DocumentCheck
 from ingot.stores.store import (
     Commit,
     Constant,
@@ -64,6 +66,7 @@ class Engine:
     __slots__ = (
         "_before",
         "_cache",
+        "_check",
         "_dtype",
         "_few_chunks",
         "_layout",
@@ -98,6 +101,7 @@ class Engine:
         self._threads = options.thread_count()
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
+        self._check: DocumentCheck[ChunkMap] | None = None  # Made when a chunk is absent.
         # The zone maps of this state; another state has another engine.
         self._zones: ZoneMaps | None = None
         # Whether an array of so few chunks is read without listing them; None until it is asked.
@@ -150,6 +154,7 @@ class Engine:
                 report = layout.read(result, selection.starts, selection.steps, self._threads, only)
                 if report is not None:
                     self.raise_first(report[1])
+                    self._confirm_absent()
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
@@ -163,11 +168,14 @@ class Engine:
             if result.size:
                 zoned = zone_mapped(self.chunks) is not None
                 if zoned and kernel.selects_rows(selection.axes, self.shape):
-                    failures = kernel.gather_rows(layout, result, selection.axes, self._threads)
+                    axes, threads = selection.axes, self._threads
+                    self.raise_first(kernel.gather_rows(layout, result, axes, threads))
                 else:
                     threads = self._threads
-                    failures = kernel.read_outer(layout, result, selection.axes, threads, only)
-                self.raise_first(failures)
+                    report = kernel.read_outer(layout, result, selection.axes, threads, only)
+                    if report is not None:
+                        self.raise_first(report[1])
+                        self._confirm_absent()
             return selection.finish(result.view(self._dtype))
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
@@ -195,6 +203,7 @@ class Engine:
             report = layout.read(plain, selection.starts, selection.steps, self._threads, only)
             if report is not None:
                 self.raise_first(report[1])
+                self._confirm_absent()
 
     def assign(self, selection: Selection, value: object) -> Commit:
         """Return the commit that assigns a value to a selection as NumPy would.
@@ -380,7 +389,10 @@ class Engine:
     def stored_coords(self, selection: Selection, many: int = MANY) -> Iterator[Coords] | None:
         """Return the stored chunks of a selection, where they are few of more than `many`."""
         files = sparse.stored_files(self._before, selection, many)
-        return None if files is None else sparse.stored_coords(self._before, files, selection)
+        if files is None:
+            return None
+        self._confirm_absent()
+        return sparse.stored_coords(self._before, files, selection)
 
     def _stored_numbers(self, selection: BasicSelection | OrthogonalSelection) -> list[int] | None:
         """Return the numbers of the stored files of a selection, where they are few of many."""
@@ -391,6 +403,7 @@ class Engine:
         files = sparse.stored_files(self.chunks, selection)
         if files is None:
             return None
+        self._confirm_absent()
         return sparse.file_numbers(files, selection, stored_map(self.chunks).schema.grid)
 
     def _erase(self, selection: Selection) -> Commit | None:
@@ -419,6 +432,25 @@ class Engine:
             return grid.chunk_count
         return sum(1 for _ in stored(files.store, files.template, len(grid.counts)))
 
+    def _confirm_absent(self) -> None:
+        """Raise `CorruptionError` if the metadata has changed: absent chunks may lie outside now.
+
+        Other programs remove chunks when an array gets shorter. Only with the metadata of the store
+        an absent chunk means the fill value.
+        """
+        chunks = self.chunks
+        if chunks is not self._before or not chunks.documents:
+            return  # The state is not committed yet.
+        check = self._check
+        if check is None:
+            check = self._check = DocumentCheck()
+        store = chunks.store
+        if not (check.is_known(store, chunks) or check.compare(store, chunks, chunks.documents)):
+            raise CorruptionError(
+                f"{chunks.store.location}: chunks are missing, and another program has changed "
+                "the metadata since it was read"
+            )
+
     def _unit(self) -> tuple[int, ...] | None:
         """Return the number of chunks along each axis that share a key; None where all do."""
         outer = stored_map(self.chunks)
@@ -435,12 +467,16 @@ class Engine:
         else:
             result[...] = fill
             rows = plan.rows_of(selection, grid, found)
+        absent = False
         while window := list(islice(rows, self._window())):
             fetched = self._fetch([row.coords for row in window])
             for row, each in zip(window, fetched, strict=True):
                 with _ChunkContext(self.chunks, row.coords, each.location):
                     chunk = self._decode(row.coords, each)
                     row.scatter(result, fill if chunk is None else row.take(chunk))
+                absent = absent or chunk is None or isinstance(each.location, Constant)
+        if absent:
+            self._confirm_absent()
 
     def _merged(
         self, rows: Iterator[Row], values: NDArray[Any] | None

@@ -19,6 +19,7 @@ from ingot.dtypes import DType
 from ingot.formats.addresses import Coords, KeyTemplate, Locations
 from ingot.formats.shard_index import IndexForm
 from ingot.schema import ArraySchema
+from ingot.stores.documents import Documents
 from ingot.stores.store import Commit, Store
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "ConsolidatedMetadata",
     "Coords",
     "DocumentFormat",
+    "Documents",
     "EnclosingFormat",
     "Format",
     "GroupFormat",
@@ -87,6 +89,15 @@ class ChunkMap(Protocol):
     @property
     def template(self) -> KeyTemplate | None:
         """How keys follow from coordinates when that is all there is to `locate`, else None."""
+        ...
+
+    @property
+    def documents(self) -> Documents:
+        """The documents that the map was read from, or that its commit writes, by key.
+
+        A writer compares them with the store before it relies on the map: other programs change
+        them without a new version.
+        """
         ...
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
@@ -224,6 +235,11 @@ class TableMap(Protocol):
         """The attributes of the table itself."""
         ...
 
+    @property
+    def documents(self) -> Documents:
+        """The documents of the table itself, without those of its columns; see `ChunkMap`."""
+        ...
+
     def reopened(self, store: Store) -> "TableMap":
         """Return the map of the same table as `store` has it now."""
         ...
@@ -304,6 +320,8 @@ class GroupNode:
     path: str
     children: tuple[str, ...]
     attrs: Mapping[str, Any]
+    documents: Documents = field(default_factory=dict, compare=False, repr=False)
+    """The documents of the group itself; see `ChunkMap`."""
 
 
 Column: TypeAlias = ArrayNode | TableNode | RaggedNode

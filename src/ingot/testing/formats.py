@@ -4,6 +4,7 @@ The tests use the public API and the contract of `ingot.formats.format`; they kn
 pytest (the extra `test`).
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -411,6 +412,52 @@ class FormatContract:
                 assert commit.edits
                 _assert_below(commit, path)
 
+    def test_maps_name_the_documents_they_were_read_from(
+        self, entry: FormatEntry, loaded: Format
+    ) -> None:
+        for make in self._makers(entry):
+            store = MemoryStore()
+            make(store)
+            documents = _documents(loaded.open(store))
+            assert documents
+            assert documents == {key: _content(store).get(key) for key in documents}
+
+    def test_changed_maps_name_the_documents_that_they_write(
+        self, entry: FormatEntry, loaded: Format
+    ) -> None:
+        _need(entry, Kind.ARRAY)
+        store = MemoryStore()
+        node, commit = loaded.create(store, ArraySpec((10, 2), _PLAIN, 4).schema(loaded))
+        assert isinstance(node, ArrayNode)
+        store.apply(commit)
+        chunks = node.chunks
+        assert chunks.documents == _documents(loaded.open(store))
+        for shape in (None, (4, 2), (0, 2), (7, 2)):
+            try:
+                change = chunks.described(_ATTRS) if shape is None else chunks.resized(shape)
+            except UnsupportedError:
+                continue
+            chunks, commit = change
+            store.apply(commit)
+            assert chunks.documents == _documents(loaded.open(store))
+
+    def test_a_writer_sees_what_another_program_has_changed(
+        self, tmp_path: Path, entry: FormatEntry
+    ) -> None:
+        for number, make in enumerate(self._makers(entry)):
+            place = tmp_path / str(number)
+            make(place)
+            shutil.copytree(place, tmp_path / f"{number}-theirs")
+            with _open(tmp_path / f"{number}-theirs", "r+") as other:
+                other.attrs["theirs"] = 1
+            with _open(place, "r+") as stale:
+                assert dict(stale.attrs) == {}
+                # A program that does not know the lock writes files without a new version.
+                for key, data in _content(tmp_path / f"{number}-theirs").items():
+                    (place / key).write_bytes(data)
+                stale.attrs["ours"] = 2
+            assert dict(_open(place).attrs) == {"theirs": 1, "ours": 2}
+
     def test_removing_leaves_nothing(self, entry: FormatEntry, loaded: Format) -> None:
         for make in self._makers(entry):
             store = MemoryStore()
@@ -632,6 +679,18 @@ def _described(node: Node) -> object:
         return type(node.table), node.table.path, dict(node.attrs), columns
     assert isinstance(node, GroupNode)
     return node.path, node.children, dict(node.attrs)
+
+
+def _documents(node: Node) -> dict[str, bytes | None]:
+    """Return the documents of a node, with those of columns."""
+    if isinstance(node, ArrayNode):
+        return dict(node.chunks.documents)
+    if isinstance(node, TableNode):
+        columns = [_documents(column) for column in node.columns.values()]
+        inner = {key: data for each in columns for key, data in each.items()}
+        return {**node.table.documents, **inner}
+    assert isinstance(node, GroupNode)
+    return dict(node.documents)
 
 
 def _store(place: Place) -> Store:

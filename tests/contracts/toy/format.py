@@ -17,7 +17,15 @@ from ingot.codecs.codec import CodecChain
 from ingot.errors import FormatError, IngotError, NotFoundError, UnsupportedError
 from ingot.fields import INT64, FieldReader
 from ingot.formats import json, keys
-from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Kind, Locations, Request
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    Documents,
+    KeyTemplate,
+    Kind,
+    Locations,
+    Request,
+)
 from ingot.grid import auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
@@ -60,8 +68,14 @@ class ToyMap:
 
     store: Store
     schema: ArraySchema
+    document: bytes
     path: str = ""
     template: ClassVar[KeyTemplate] = KeyTemplate("chunk-", "-")
+
+    @property
+    def documents(self) -> Documents:
+        """The one document."""
+        return {DOCUMENT: self.document}
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie."""
@@ -77,19 +91,21 @@ class ToyMap:
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[ToyMap, Commit]":
         """Return the map of another shape."""
-        after = replace(self, schema=self.schema.resized(shape))
+        schema = self.schema.resized(shape)
+        after = replace(self, schema=schema, document=pack(schema))
         old, new = self.schema.grid.counts, after.schema.grid.counts
         commit = Commit(
             prepare=keys.removals(self.store, self.template, new, old),
-            publish=(Put(DOCUMENT, pack(after.schema)),),
+            publish=(Put(DOCUMENT, after.document),),
             cleanup=keys.removals(self.store, self.template, old, new),
         )
         return after, commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[ToyMap, Commit]":
         """Return the map with other attributes."""
-        after = replace(self, schema=self.schema.described(attrs))
-        return after, Commit(publish=(Put(DOCUMENT, pack(after.schema)),))
+        schema = self.schema.described(attrs)
+        after = replace(self, schema=schema, document=pack(schema))
+        return after, Commit(publish=(Put(DOCUMENT, after.document),))
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
@@ -132,9 +148,9 @@ class ToyFormat:
         """Return a new array, and the commit that makes it."""
         if path:
             raise UnsupportedError(f"toy: holds one array alone, not one at {path!r}")
-        chunks = ToyMap(store, schema)
+        chunks = ToyMap(store, schema, pack(schema))
         strays = keys.stray_removals(store, chunks.template, len(schema.shape))
-        return ArrayNode(chunks), Commit(strays, (Put(DOCUMENT, pack(schema)),))
+        return ArrayNode(chunks), Commit(strays, (Put(DOCUMENT, chunks.document),))
 
 
 def _open(store: Store) -> ToyMap:
@@ -146,7 +162,7 @@ def _open(store: Store) -> ToyMap:
 
 def _parsed(store: Store, data: bytes) -> ToyMap:
     try:
-        return ToyMap(store, parse(data))
+        return ToyMap(store, parse(data), data)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 import ingot
 from ingot import native
 from ingot.containers.handle import Handle
-from ingot.errors import CorruptionError, LockedError, NotFoundError, ReadOnlyError
+from ingot.errors import CorruptionError, FormatError, LockedError, NotFoundError, ReadOnlyError
 from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
 from ingot.stores.versions import is_switching
 
@@ -423,3 +425,114 @@ def test_what_a_snapshot_refuses_leaves_nothing_behind(tmp_path: Path, format: s
         array[...] = 7
     assert sorted(tmp_path.rglob("*")) == before
     assert array[...].tolist() == list(range(6))
+
+
+def documents(value: bytes | None) -> dict[str, bytes | None]:
+    return {"a": value}
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> tuple[Handle[bytes | None], Counted, Path]:
+    """Return a handle that knows its document, how often it was loaded, and the document."""
+    store, load = LocalStore(tmp_path / "a", writable=True), Counted()
+    put(store, a=b"1")
+    handle = Handle(store, load, documents=documents)
+    assert handle.value == b"1"
+    return handle, load, tmp_path / "a" / "a"
+
+
+def settle(path: Path, seconds: int) -> None:
+    then = time.time_ns() - seconds * 1_000_000_000
+    os.utime(path, ns=(then, then))
+
+
+def test_a_writer_has_what_another_program_wrote(
+    watched: tuple[Handle[bytes | None], Counted, Path],
+) -> None:
+    handle, load, path = watched
+    path.write_bytes(b"7")
+    assert handle.value == b"1"  # Readers do not look.
+    with handle.writing() as turn:
+        assert turn.value == b"7"
+        turn.commit(b"8", Commit(publish=(Put("a", b"8"),)))
+    assert handle.value == path.read_bytes() == b"8"
+    assert load.loads == 2
+    with handle.writing() as turn:
+        assert turn.value == b"8"
+    assert load.loads == 2
+
+
+def test_a_writer_that_fails_leaves_the_handle_on_what_it_found(
+    watched: tuple[Handle[bytes | None], Counted, Path],
+) -> None:
+    handle, _, path = watched
+    path.write_bytes(b"7")
+    with pytest.raises(ZeroDivisionError), handle.writing():
+        raise ZeroDivisionError
+    assert handle.value == b"7"
+
+
+def test_a_document_that_was_written_again_is_loaded_again(
+    watched: tuple[Handle[bytes | None], Counted, Path],
+) -> None:
+    handle, load, path = watched
+    settle(path, 20)
+    for _ in range(2):
+        with handle.writing():
+            pass
+    assert load.loads == 1
+    path.write_bytes(b"1")
+    settle(path, 10)
+    with handle.writing() as turn:
+        assert turn.value == b"1"
+    assert load.loads == 2
+
+
+def test_a_read_that_fails_is_repeated_after_a_foreign_change(
+    watched: tuple[Handle[bytes | None], Counted, Path],
+) -> None:
+    handle, _, path = watched
+
+    def use(value: bytes | None) -> bytes | None:
+        if value == b"1":
+            raise CorruptionError("a chunk is missing")
+        return value
+
+    with pytest.raises(CorruptionError):
+        handle.read(use)
+    path.write_bytes(b"7")
+    assert handle.read(use) == b"7"
+
+
+def test_a_document_that_cannot_be_read_any_more_is_refused(tmp_path: Path) -> None:
+    array = ingot.array(np.arange(10), tmp_path / "a", chunks=4)
+    array[0] = 0
+    (tmp_path / "a" / "zarr.json").write_bytes(b"{")
+    with pytest.raises(FormatError) as caught:
+        array.append([1])
+    assert any("another program" in note for note in caught.value.__notes__)
+    assert (tmp_path / "a" / "zarr.json").read_bytes() == b"{"
+    (tmp_path / "a" / "zarr.json").unlink()
+    with pytest.raises(NotFoundError):
+        array.append([1])
+    assert not (tmp_path / "a" / "zarr.json").exists()
+
+
+@pytest.mark.parametrize("format", ["zarr0", "zarr1", "zarr2", "zarr3", "bcolz"])
+def test_another_array_at_the_same_path_is_not_overwritten(tmp_path: Path, format: str) -> None:
+    ingot.array(np.arange(10), tmp_path / "a", format=format, chunks=4)
+    ingot.array(np.arange(6) * 0.5, tmp_path / "b", format=format, chunks=3)
+    stale = ingot.open(tmp_path / "a", "r+")
+    assert isinstance(stale, ingot.Array)
+    assert stale[9] == 9
+    for file in [file for file in (tmp_path / "a").rglob("*") if file.is_file()]:
+        if file.name != ".lock":
+            file.unlink()
+    for file in [file for file in (tmp_path / "b").rglob("*") if file.is_file()]:
+        if file.name != ".lock":
+            shutil.copy(file, tmp_path / "a" / file.relative_to(tmp_path / "b"))
+    stale.append([7])
+    stale[0] = 1.5
+    found = ingot.open(tmp_path / "a")
+    assert isinstance(found, ingot.Array)
+    assert list(found[...]) == [1.5, 0.5, 1.0, 1.5, 2.0, 2.5, 7.0]

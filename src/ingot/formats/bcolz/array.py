@@ -9,7 +9,7 @@ in the last chunk, do not count. An append writes chunks first and the number la
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,7 +37,14 @@ from ingot.formats.bcolz.metadata import (
     default_chunk,
     row_bytes,
 )
-from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    Documents,
+    KeyTemplate,
+    Locations,
+    Request,
+)
 from ingot.formats.keys import stored, stored_difference
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
@@ -66,6 +73,19 @@ _KEEP: Final = ".keep"
 NO_ATTRS: Final = b"{}\n"
 
 
+class ArrayDocuments(NamedTuple):
+    """The documents in a folder that may be an array, each None when absent."""
+
+    storage: bytes | None = None
+    sizes: bytes | None = None
+    attrs: bytes | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether one of the two documents that mark an array is present."""
+        return self.storage is not None or self.sizes is not None
+
+
 @dataclass(frozen=True, slots=True)
 class BcolzMap:
     """The chunks of one array, each in its own file; no chunk may be absent."""
@@ -73,6 +93,8 @@ class BcolzMap:
     store: Store
     metadata: BcolzMetadata
     path: str = ""
+    found: ArrayDocuments = field(default=ArrayDocuments(), compare=False, repr=False)
+    """The documents that the map was read from, or that its commit writes."""
 
     @property
     def schema(self) -> ArraySchema:
@@ -83,6 +105,13 @@ class BcolzMap:
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates: only the first axis has more than one chunk."""
         return KeyTemplate(f"{prefix(self.path)}data/__", suffix=".blp", leading=1)
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the array, by key."""
+        start = prefix(self.path)
+        storage, sizes, attrs = self.found
+        return {start + STORAGE: storage, start + SIZES: sizes, start + ATTRS: attrs}
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each is a whole file, with head and trailer."""
@@ -103,7 +132,8 @@ class BcolzMap:
 
     def reopened(self, store: Store) -> "BcolzMap":
         """Return the map of the same array in its current state in `store`."""
-        return replace(self, store=store, metadata=open_array(store, self.path).metadata)
+        now = open_array(store, self.path)
+        return replace(self, store=store, metadata=now.metadata, found=now.found)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
@@ -127,21 +157,28 @@ class BcolzMap:
             )
         metadata = self.metadata.resized(shape[0])
         prepare: tuple[Edit, ...] = ()
+        sizes = metadata.pack_sizes()
+        documents = self.found._replace(sizes=sizes)
         if metadata.storage is not self.metadata.storage:
             # The length of chunks changes only while the array has no rows.
-            prepare = (Put(self._key(STORAGE), metadata.storage.pack()),)
-        publish = (Put(self._key(SIZES), metadata.pack_sizes()),)
+            storage = metadata.storage.pack()
+            prepare = (Put(self._key(STORAGE), storage),)
+            documents = documents._replace(storage=storage)
+        publish = (Put(self._key(SIZES), sizes),)
         template = self.template
         found = stored_difference(
             self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
         )
         cleanup = tuple(Delete(template.key(coords)) for coords in found)
-        return replace(self, metadata=metadata), Commit(prepare, publish, cleanup)
+        after = replace(self, metadata=metadata, found=documents)
+        return after, Commit(prepare, publish, cleanup)
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzMap, Commit]":
         """Return the map with other attributes."""
-        commit = Commit(publish=(Put(self._key(ATTRS), pack_attrs(attrs)),))
-        return replace(self, metadata=self.metadata.described(attrs)), commit
+        data = pack_attrs(attrs)
+        metadata, documents = self.metadata.described(attrs), self.found._replace(attrs=data)
+        commit = Commit(publish=(Put(self._key(ATTRS), data),))
+        return replace(self, metadata=metadata, found=documents), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
@@ -162,7 +199,7 @@ class BcolzColumnMap(BcolzMap):
     @classmethod
     def of(cls, chunks: BcolzMap) -> "BcolzColumnMap":
         """Return the map of the same chunks as a column."""
-        return cls(chunks.store, chunks.metadata, chunks.path)
+        return cls(chunks.store, chunks.metadata, chunks.path, chunks.found)
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[BcolzMap, Commit]":
         """Raise `UnsupportedError`: the other columns would keep their length."""
@@ -202,19 +239,6 @@ class DamagedAttributes(Mapping[str, Any]):
         raise self._error
 
 
-class ArrayDocuments(NamedTuple):
-    """The documents in a folder that may be an array, each None when absent."""
-
-    storage: bytes | None
-    sizes: bytes | None
-    attrs: bytes | None
-
-    @property
-    def is_array(self) -> bool:
-        """Whether one of the two documents that mark an array is present."""
-        return self.storage is not None or self.sizes is not None
-
-
 def document_extents(paths: Sequence[str]) -> list[Extent]:
     """Return where the documents of arrays lie, in the order of the fields of `ArrayDocuments`."""
     keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
@@ -245,7 +269,7 @@ def open_array(store: Store, path: str = "", found: ArrayDocuments | None = None
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
-    return BcolzMap(store, metadata, path)
+    return BcolzMap(store, metadata, path, found)
 
 
 def parse_attrs(data: bytes | None, where: str = ATTRS) -> Mapping[str, Any]:
@@ -317,7 +341,8 @@ def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[Arr
     publish = (Put(start + STORAGE, storage), Put(start + ATTRS, attrs), Put(start + SIZES, sizes))
     # Stores have no empty folders, and bcolz opens no array without a folder for its chunks.
     folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
-    return ArrayNode(BcolzMap(store, metadata, path)), Commit(prepare=folder, publish=publish)
+    chunks = BcolzMap(store, metadata, path, ArrayDocuments(storage, sizes, attrs))
+    return ArrayNode(chunks), Commit(prepare=folder, publish=publish)
 
 
 def _chunk_rows(request: Request, dtype: DType) -> int:

@@ -20,7 +20,15 @@ from ingot.formats import json
 from ingot.formats.bcolz.array import BcolzMap, open_array
 from ingot.formats.bcolz.chunk_file import ChunkFileChain
 from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, open_table
-from ingot.formats.format import ArrayNode, Column, Coords, Locations, TableNode, TableSchema
+from ingot.formats.format import (
+    ArrayNode,
+    Column,
+    Coords,
+    Documents,
+    Locations,
+    TableNode,
+    TableSchema,
+)
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Extent, Store
@@ -116,6 +124,11 @@ class RowShardMap:
     def template(self) -> None:
         """None: keys do not follow from coordinates by one rule."""
 
+    @property
+    def documents(self) -> Documents:
+        """The documents of the shards; ``shards.json`` repeats their lengths."""
+        return {key: data for part in self.parts for key, data in part.documents.items()}
+
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie."""
         return Locations(tuple(self._key(number) for number in coords[:, 0].tolist()))
@@ -173,6 +186,11 @@ class RowShardTableMap:
     def names(self) -> tuple[str, ...]:
         """The names of all columns."""
         return tuple(self.columns)
+
+    @property
+    def documents(self) -> Documents:
+        """No document: row shards are read-only as a whole."""
+        return {}
 
     def reopened(self, store: Store) -> "RowShardTableMap":
         """Return the map of the same table in its current state in `store`."""

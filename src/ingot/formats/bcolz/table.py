@@ -37,9 +37,10 @@ from ingot.formats.bcolz.array import (
     read_documents,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata
-from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
+from ingot.formats.format import ArrayNode, Column, Documents, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
+from ingot.stores.documents import documents_after
 from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
 
 __all__ = [
@@ -76,6 +77,8 @@ class BcolzTableMap:
     """The contents of ``__rootdirs__``."""
     part: bool = False
     """Whether it was opened without the table that it is nested in, which owns its length."""
+    documents: Documents = field(default_factory=dict, compare=False, repr=False)
+    """The documents of the table itself: ``__rootdirs__`` and ``__attrs__``."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,7 +97,8 @@ class BcolzTableMap:
     def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzTableMap, Commit]":
         """Return the map with other attributes."""
         commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)),))
-        return replace(self, attrs=attrs), commit
+        documents = documents_after(self.documents, commit)
+        return replace(self, attrs=attrs, documents=documents), commit
 
     def added(
         self, name: str, schema: ArraySchema | TableSchema, position: int | None = None
@@ -201,9 +205,12 @@ class BcolzTableMap:
         """Return the map with other columns, and the edit of the document that names them."""
         values = _name_columns(columns, self.document)
         folders = {name: at for name, at in self.folders.items() if name in columns}
-        data = json.pack_line(values, ROOTDIRS)
-        table = replace(self, columns=columns, folders=folders, document=values)
-        return table, Put(prefix(self.path) + ROOTDIRS, data)
+        put = Put(prefix(self.path) + ROOTDIRS, json.pack_line(values, ROOTDIRS))
+        documents = documents_after(self.documents, Commit(publish=(put,)))
+        table = replace(
+            self, columns=columns, folders=folders, document=values, documents=documents
+        )
+        return table, put
 
 
 def open_table(
@@ -241,7 +248,8 @@ def open_table(
         error.add_note(f"in {store.location}")
         raise
     described = parse_attrs(attrs, f"{store.location}: {keys[1]}")
-    return BcolzTableMap(store, columns, described, path, folders, values, part)
+    documents = dict(zip(keys, (rootdirs, attrs), strict=True))
+    return BcolzTableMap(store, columns, described, path, folders, values, part, documents)
 
 
 def create_table(
@@ -258,8 +266,12 @@ def create_table(
     start, described = prefix(path), pack_attrs(attrs)
     values = _name_columns(columns, {})
     edits.append(Put(start + ATTRS, described))
-    publish = (Put(start + ROOTDIRS, json.pack_line(values, ROOTDIRS)),)
-    table = BcolzTableMap(store, columns, parse_attrs(described), path, {}, values)
+    rootdirs = json.pack_line(values, ROOTDIRS)
+    documents = {start + ROOTDIRS: rootdirs, start + ATTRS: described}
+    table = BcolzTableMap(
+        store, columns, parse_attrs(described), path, {}, values, documents=documents
+    )
+    publish = (Put(start + ROOTDIRS, rootdirs),)
     return TableNode(table), Commit(prepare=tuple(edits), publish=publish)
 
 
@@ -390,7 +402,10 @@ def _open_columns(
     found = store.read(batch)
     parsed = _parse_arrays(places, tuple(found))
     if parsed is not None:
-        maps = (BcolzMap(store, each, at) for each, at in zip(parsed, places, strict=True))
+        maps = (
+            BcolzMap(store, each, at, ArrayDocuments(*found[3 * number : 3 * number + 3]))
+            for number, (each, at) in enumerate(zip(parsed, places, strict=True))
+        )
         return dict(zip(names, map(ArrayNode, maps), strict=True)), {}
     columns: dict[str, Column] = {}
     folders: dict[str, str] = {}
@@ -532,7 +547,12 @@ def _moved(column: Column, source: str, target: str) -> Column:
         columns = {name: _moved(each, source, target) for name, each in table.columns.items()}
         folders = {name: target + at.removeprefix(source) for name, at in table.folders.items()}
         path = target + table.path.removeprefix(source)
-        return TableNode(replace(table, path=path, columns=columns, folders=folders))
+        documents = {
+            target + key.removeprefix(source): data for key, data in table.documents.items()
+        }
+        return TableNode(
+            replace(table, path=path, columns=columns, folders=folders, documents=documents)
+        )
     chunks = column.chunks
     assert isinstance(chunks, BcolzMap)
     return ArrayNode(replace(chunks, path=target + chunks.path.removeprefix(source)))

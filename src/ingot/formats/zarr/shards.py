@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ingot.codecs.codec import Buffer
 from ingot.errors import IngotError
-from ingot.formats.format import ChunkMap, Coords, Locations
+from ingot.formats.format import ChunkMap, Coords, Documents, Locations
 from ingot.formats.keys import stored_difference
 from ingot.formats.shard_index import IndexForm, ShardIndex, build_shard
 from ingot.formats.zarr.v3_sharding import Sharding
@@ -86,6 +86,11 @@ class ShardedMap:
     def template(self) -> None:
         """None: keys do not follow from the coordinates of inner chunks alone."""
         return None
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the array."""
+        return self.shards.documents
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where inner chunks lie; this reads the index of every shard touched."""

@@ -123,9 +123,11 @@ class Zarr0Format:
         # Stores cannot create folders, but a folder remains when the only key in it is deleted.
         holder = staged_key(f"{DATA}/folder", "0")
         publish = [Put(META, data)]
-        if schema.attrs:
-            publish.insert(0, Put(ATTRS, v01.pack_attrs(schema.attrs, ATTRS)))
-        chunks = V01Map(store, parse_meta(data).described(schema.attrs), _LAYOUT)
+        attrs = v01.pack_attrs(schema.attrs, ATTRS) if schema.attrs else None
+        if attrs is not None:
+            publish.insert(0, Put(ATTRS, attrs))
+        metadata = parse_meta(data).described(schema.attrs)
+        chunks = V01Map(store, metadata, _LAYOUT, {META: data, ATTRS: attrs})
         return ArrayNode(chunks), Commit((Put(holder, b""),), tuple(publish), (Delete(holder),))
 
 

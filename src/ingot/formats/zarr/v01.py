@@ -7,7 +7,7 @@ documents are parsed and packed by `ingot.formats.zarr.v0` and `ingot.formats.za
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,17 @@ from ingot.dtypes import DType
 from ingot.errors import FormatError, IngotError, NotFoundError, UnsafeError, UnsupportedError
 from ingot.fields import INT64, FieldReader, shown
 from ingot.formats import json, keys
-from ingot.formats.format import ArrayNode, Coords, KeyTemplate, Locations, Request
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    Documents,
+    KeyTemplate,
+    Locations,
+    Request,
+)
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
+from ingot.stores.documents import documents_after
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
 __all__ = [
@@ -75,6 +83,7 @@ class V01Map:
     store: Store
     metadata: V01Metadata
     layout: V01Layout
+    documents: Documents = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def schema(self) -> ArraySchema:
@@ -118,12 +127,17 @@ class V01Map:
             publish=(Put(self.layout.meta, pack_metadata(metadata, self.layout.meta)),),
             cleanup=keys.removals(self.store, self.template, old, new),
         )
-        return replace(self, metadata=metadata), commit
+        documents = documents_after(self.documents, commit)
+        return replace(self, metadata=metadata, documents=documents), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[V01Map, Commit]":
         """Return the map with other attributes."""
         commit = Commit(publish=(Put(self.layout.attrs, pack_attrs(attrs, self.layout.attrs)),))
-        return replace(self, metadata=self.metadata.described(attrs)), commit
+        metadata, documents = (
+            self.metadata.described(attrs),
+            documents_after(self.documents, commit),
+        )
+        return replace(self, metadata=metadata, documents=documents), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
@@ -198,9 +212,9 @@ def check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) 
         raise FormatError(f"{where}: shape has {len(shape)} axes, chunks has {len(chunks)}")
     if not shape:
         raise FormatError(f"{where}: shape is [], this layout has no arrays without axes")
-    for field, lengths in (("shape", shape), ("chunks", chunks)):
+    for name, lengths in (("shape", shape), ("chunks", chunks)):
         if math.prod(lengths) > INT64:
-            raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
+            raise FormatError(f"{where}: {name} {list(lengths)} has more cells than 64 bits count")
 
 
 def design_grid(request: Request, name: str) -> ChunkGrid:
@@ -238,7 +252,7 @@ def _parsed(store: Store, meta: bytes, attrs: bytes | None, layout: V01Layout) -
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
-    return V01Map(store, metadata, layout)
+    return V01Map(store, metadata, layout, {layout.meta: meta, layout.attrs: attrs})
 
 
 def parse_scalar(claim: object, dtype: DType, where: str = "fill_value") -> Any:

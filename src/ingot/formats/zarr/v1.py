@@ -120,9 +120,10 @@ class Zarr1Format:
         if path:
             raise UnsupportedError(f"zarr1: a store holds one array, at its root, not at {path!r}")
         data = pack_meta(schema)
-        attrs = Put(ATTRS, v01.pack_attrs(schema.attrs, ATTRS))
-        chunks = V01Map(store, parse_meta(data).described(schema.attrs), _LAYOUT)
-        return ArrayNode(chunks), Commit(publish=(attrs, Put(META, data)))
+        attrs = v01.pack_attrs(schema.attrs, ATTRS)
+        metadata = parse_meta(data).described(schema.attrs)
+        chunks = V01Map(store, metadata, _LAYOUT, {META: data, ATTRS: attrs})
+        return ArrayNode(chunks), Commit(publish=(Put(ATTRS, attrs), Put(META, data)))
 
 
 _LAYOUT: Final = V01Layout(META, ATTRS, KeyTemplate(), parse_meta)

@@ -11,7 +11,7 @@ everything else as Python objects. Pickled objects are refused.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -46,6 +46,7 @@ from ingot.formats import json, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
+    Documents,
     GroupNode,
     KeyTemplate,
     Kind,
@@ -56,6 +57,7 @@ from ingot.formats.paths import above, check_new, normalised, prefix
 from ingot.formats.zarr import fills, v2_consolidated
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
+from ingot.stores.documents import documents_after
 from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
 __all__ = [
@@ -249,6 +251,7 @@ class Zarr2Map:
     store: Store
     metadata: V2ArrayMetadata
     path: str = ""
+    documents: Documents = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def schema(self) -> ArraySchema:
@@ -285,22 +288,22 @@ class Zarr2Map:
             raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
+        put = Put(prefix(self.path) + ARRAY, pack_array(metadata))
         commit = Commit(
             prepare=keys.removals(self.store, self.template, new, old),
-            publish=(
-                Put(prefix(self.path) + ARRAY, pack_array(metadata)),
-                *self._consolidated_edits(ARRAY, metadata.document),
-            ),
+            publish=(put, *self._consolidated_edits(ARRAY, metadata.document)),
             cleanup=keys.removals(self.store, self.template, old, new),
         )
-        return replace(self, metadata=metadata), commit
+        documents = documents_after(self.documents, commit)
+        return replace(self, metadata=metadata, documents=documents), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr2Map, Commit]":
         """Return the map with other attributes."""
         metadata = replace(self.metadata, schema=self.schema.described(attrs))
         updates = self._consolidated_edits(ATTRS, dict(attrs))
         commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)), *updates))
-        return replace(self, metadata=metadata), commit
+        documents = documents_after(self.documents, commit)
+        return replace(self, metadata=metadata, documents=documents), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
@@ -345,10 +348,13 @@ class Zarr2Format:
             described = {} if attrs is None else parse_attrs(attrs, names[2])
             if array is not None:
                 metadata = parse_array(array, described, names[0])
-                return ArrayNode(Zarr2Map(store, metadata, path))
+                return ArrayNode(
+                    Zarr2Map(store, metadata, path, {names[0]: array, names[2]: attrs})
+                )
             assert group is not None
             parse_group(group, names[1])
-            return GroupNode(path, tuple(_children(store, path)), described)
+            children = tuple(_children(store, path))
+            return GroupNode(path, children, described, {names[1]: group, names[2]: attrs})
         except IngotError as error:
             error.add_note(f"in {store.location}")
             raise
@@ -392,8 +398,9 @@ class Zarr2Format:
         path = normalised(path)
         data = pack_array(V2ArrayMetadata.of(schema, dimension_separator))
         metadata = parse_array(data, schema.attrs)
-        chunks = Zarr2Map(store, metadata, path)
         commit = stage_node(store, path, ARRAY, metadata.document, schema.attrs)
+        absent = dict.fromkeys((prefix(path) + ARRAY, prefix(path) + ATTRS))
+        chunks = Zarr2Map(store, metadata, path, documents_after(absent, commit))
         # An earlier array at this path may have left chunks, if its removal was interrupted.
         strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, commit.publish)
@@ -415,20 +422,20 @@ def _parse_stages(fields: FieldReader) -> list[Stage]:
     if compressor is not None:
         configs.append(("compressor", compressor))
     stages = []
-    for field, config in configs:
+    for name, config in configs:
         try:
             stages.append(parse_stage(config))
         except IngotError as error:
-            raise type(error)(f"{fields.where}: {field}: {error}") from None
+            raise type(error)(f"{fields.where}: {name}: {error}") from None
     return stages
 
 
 def _check_geometry(where: str, shape: tuple[int, ...], chunks: tuple[int, ...]) -> None:
     if len(shape) != len(chunks):
         raise FormatError(f"{where}: shape has {len(shape)} axes, chunks has {len(chunks)}")
-    for field, lengths in (("shape", shape), ("chunks", chunks)):
+    for name, lengths in (("shape", shape), ("chunks", chunks)):
         if math.prod(lengths) > INT64:
-            raise FormatError(f"{where}: {field} {list(lengths)} has more cells than 64 bits count")
+            raise FormatError(f"{where}: {name} {list(lengths)} has more cells than 64 bits count")
 
 
 def _item_type(where: str, dtype: DType, stages: Sequence[Stage]) -> DType:

@@ -6,7 +6,7 @@ by `ingot.formats.zarr.v3_groups`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ from ingot.formats import json, keys
 from ingot.formats.format import (
     ArrayNode,
     Coords,
+    Documents,
     GroupNode,
     KeyTemplate,
     Kind,
@@ -44,6 +45,7 @@ from ingot.formats.zarr.v3_metadata import (
 from ingot.formats.zarr.v3_sharding import design_shards
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
+from ingot.stores.documents import documents_after
 from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 
 __all__ = ["Zarr3Format", "Zarr3Map", "check_node_path", "default_stages", "stage_node"]
@@ -77,6 +79,7 @@ class Zarr3Map:
     store: Store
     metadata: V3ArrayMetadata
     path: str = ""
+    documents: Documents = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def schema(self) -> ArraySchema:
@@ -97,10 +100,11 @@ class Zarr3Map:
 
     def reopened(self, store: Store) -> "Zarr3Map":
         """Return the map of the same array in its current state in `store`."""
-        metadata = _read(store, self.path)
+        data = _read(store, self.path)
+        metadata = _parse(store, self.path, data)
         if isinstance(metadata, V3GroupMetadata):
             raise NotFoundError(f"{store.location}: {self.path!r} has become a group")
-        return replace(self, store=store, metadata=metadata)
+        return Zarr3Map(store, metadata, self.path, {prefix(self.path) + NODE: data})
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks, each by one atomic edit."""
@@ -122,12 +126,15 @@ class Zarr3Map:
             publish=self._document_edits(metadata),
             cleanup=keys.removals(self.store, template, old, new),
         )
-        return Zarr3Map(self.store, metadata, self.path), commit
+        documents = documents_after(self.documents, commit)
+        return Zarr3Map(self.store, metadata, self.path, documents), commit
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[Zarr3Map, Commit]":
         """Return the map with other attributes."""
         metadata = self.metadata.described(attrs)
-        return replace(self, metadata=metadata), Commit(publish=self._document_edits(metadata))
+        commit = Commit(publish=self._document_edits(metadata))
+        documents = documents_after(self.documents, commit)
+        return replace(self, metadata=metadata, documents=documents), commit
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
@@ -166,7 +173,7 @@ class Zarr3Format:
     ) -> ArrayNode | GroupNode | None:
         """Return the array or group that a document describes."""
         data = documents.get(NODE)
-        return None if data is None else _node(store, path, _parse(store, path, data))
+        return None if data is None else _node(store, path, data)
 
     def design(
         self,
@@ -225,7 +232,7 @@ class Zarr3Format:
         encoding = _encoding(chunk_key_encoding, dimension_separator)
         data = v3_metadata.pack(V3ArrayMetadata.of(schema, encoding))
         metadata = _array(v3_metadata.parse(data))
-        chunks = Zarr3Map(store, metadata, path)
+        chunks = Zarr3Map(store, metadata, path, {prefix(path) + NODE: data})
         # An earlier array at this path may have left chunks, if its removal was interrupted.
         strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         commit = stage_node(store, path, metadata, data)
@@ -240,7 +247,7 @@ def stage_node(store: Store, path: str, metadata: V3Metadata, data: bytes | None
     made: dict[str, V3Metadata] = {}
     for group in above(path):
         try:
-            found = _read(store, group)
+            found = _parse(store, group, _read(store, group))
         except NotFoundError:
             made[group] = V3GroupMetadata()
             continue
@@ -267,14 +274,14 @@ def check_node_path(path: str) -> None:
             raise ValueError(f"{name!r} cannot be the name of a node")
 
 
-def _read(store: Store, path: str) -> V3Metadata:
-    """Return the contents of the document at `path`."""
+def _read(store: Store, path: str) -> bytes:
+    """Return the document at `path`."""
     key = prefix(path) + NODE
     # One byte more than allowed shows that a document is too long without reading all of it.
     (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
     if data is None:
         raise NotFoundError(f"{store.location}: no {key}")
-    return _parse(store, path, data)
+    return data
 
 
 def _parse(store: Store, path: str, data: bytes) -> V3Metadata:
@@ -285,10 +292,11 @@ def _parse(store: Store, path: str, data: bytes) -> V3Metadata:
         raise
 
 
-def _node(store: Store, path: str, metadata: V3Metadata) -> ArrayNode | GroupNode:
+def _node(store: Store, path: str, data: bytes) -> ArrayNode | GroupNode:
+    metadata, documents = _parse(store, path, data), {prefix(path) + NODE: data}
     if isinstance(metadata, V3GroupMetadata):
-        return GroupNode(path, tuple(_children(store, path)), metadata.attrs)
-    return ArrayNode(inner_map(Zarr3Map(store, metadata, path)))
+        return GroupNode(path, tuple(_children(store, path)), metadata.attrs, documents)
+    return ArrayNode(inner_map(Zarr3Map(store, metadata, path, documents)))
 
 
 def _array(metadata: V3Metadata) -> V3ArrayMetadata:

@@ -23,6 +23,7 @@ from typing import Final, NoReturn, Protocol, TypeVar, cast
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
 from ingot.signals import uninterrupted
+from ingot.stores.documents import ABSENT
 from ingot.stores.local import lock as lock_file
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
@@ -51,6 +52,8 @@ Result = TypeVar("Result")
 _MOST_PLACES: Final = 32
 # A file that was changed more recently may change again without another time of modification.
 _UNNOTICED_NS: Final = 100_000_000
+# Opening the folder costs more than it saves for so few files.
+_FEW_KEYS: Final = 4
 
 
 class OpenDirectory(Protocol):
@@ -232,14 +235,27 @@ class LocalFileSystem:
 
     def identity(self, key: str) -> Hashable | None:
         """Return facts of a plain file that change with its bytes; None where they may not."""
+        (found,) = self.identities((key,))
+        return None if found == ABSENT else found
+
+    def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return the identity of each file; `ABSENT` for a file that is absent."""
+        if len(keys) > _FEW_KEYS:
+            return self._identities_below(keys)
+        settled = time.time_ns() - _UNNOTICED_NS
+        return [_identity(f"{self._root.path}/{key}", None, settled) for key in keys]
+
+    @uninterrupted
+    def _identities_below(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return what `identities` does; paths are shorter to follow below the open folder."""
+        folder = self._root.open()
+        if folder is None:
+            return [ABSENT] * len(keys)
         try:
-            facts = os.stat(f"{self._root.path}/{key}")
-        except OSError:
-            return None
-        recent = time.time_ns() - facts.st_mtime_ns < _UNNOTICED_NS
-        if recent or not stat.S_ISREG(facts.st_mode):
-            return None
-        return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+            settled = time.time_ns() - _UNNOTICED_NS
+            return [_identity(key, folder, settled) for key in keys]
+        finally:
+            os.close(folder)
 
     def read_batch(self, batch: Batch) -> list[bytes | None] | None:
         """Return what `read` does, of a batch that is prepared by the first call."""
@@ -278,6 +294,20 @@ class LocalFileSystem:
         version, self._kept[name] = lock_file.version_probe(f"{self._root.path}/{name}")
         self._probes[name] = version
         return version
+
+
+def _identity(path: str, folder: int | None, settled: int) -> Hashable | None:
+    """Return the identity of a file that was last changed before the time `settled`."""
+    try:
+        facts = os.stat(path, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+    except OSError:
+        return None
+    modified = facts.st_mtime_ns
+    if modified > settled or not stat.S_ISREG(facts.st_mode):
+        return None
+    return facts.st_dev, facts.st_ino, modified, facts.st_size
 
 
 class _LocalDirectory:

@@ -8,6 +8,7 @@ staged name in the folder of its key and then renamed over it: a reader has the 
 one, and a reader that opened the old one keeps it.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -153,6 +154,11 @@ class LocalStore:
         """Return the device, number, modification time and size of the file, when they suffice."""
         check_key(key)
         return None if self._local is None else self._local.identity(key)
+
+    def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
+        """Return the identity of each key; `ABSENT` for a key that is known to be absent."""
+        _check_keys(tuple(keys))
+        return [None] * len(keys) if self._local is None else self._local.identities(keys)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash.
@@ -376,6 +382,13 @@ class LocalStore:
                 f"{self.location}: nothing is written after a failed sync ({self._failure}); "
                 "open it again"
             )
+
+
+# A writer asks for the same keys in every turn.
+@functools.lru_cache(maxsize=256)
+def _check_keys(keys: tuple[str, ...]) -> None:
+    for key in keys:
+        check_key(key)
 
 
 COMMITTED: Final = "the commit is done: readers see it"
