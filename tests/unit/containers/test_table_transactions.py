@@ -61,6 +61,7 @@ def fail_inside(table: ingot.Table) -> None:
         raise ZeroDivisionError
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_transaction_that_fails_to_commit_keeps_what_is_staged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_transaction_overtaken_by_another_writer_fails_at_once(place: Place) -
     assert len(table) == ROWS - 500
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_transaction_begins_with_what_a_dead_writer_had_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
