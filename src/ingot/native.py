@@ -253,6 +253,19 @@ class SmallFiles(Protocol):
         """Return what the files of all groups hold, as ``read_pieces`` does."""
 
 
+class NativeDocuments(Protocol):
+    """Documents below one folder whose contents are known."""
+
+    def check(self, strict: bool) -> bool:
+        """Return whether the folder holds the documents, byte for byte.
+
+        If `strict`, one that was written since the last comparison differs, whatever its bytes.
+        """
+
+    def put(self, key: str, content: bytes | None) -> bool:
+        """Expect another content of a document; return whether it is among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The chosen kernel, and the reason for the choice.
@@ -306,6 +319,14 @@ def make_small_files(
     """Return groups of pieces in the form that the kernel reads at once; None for the twin."""
     compiled = _compiled()
     return None if compiled is None else cast(SmallFiles, compiled.SmallFiles(groups, above))
+
+
+def make_documents(
+    root: str, contents: "Sequence[tuple[str, bytes | None]]"
+) -> NativeDocuments | None:
+    """Return documents that the kernel compares with the files of a folder; None for the twin."""
+    compiled = _compiled()
+    return None if compiled is None else cast(NativeDocuments, compiled.Documents(root, contents))
 
 
 def read_pieces(root: str, pieces: "Sequence[Piece]") -> "list[bytes | None] | None":

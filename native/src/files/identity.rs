@@ -1,5 +1,6 @@
 //! Whether a file is still the one that was read before.
 
+use rustix::fs::{FileType, Stat};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
@@ -20,14 +21,29 @@ pub struct Identity {
 impl Identity {
     /// Return the identity of a file; `None` as long as a further change could go unnoticed.
     pub fn of(metadata: &Metadata) -> Option<Self> {
-        let age = SystemTime::now().duration_since(metadata.modified().ok()?).ok()?;
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        (age >= SETTLED_AFTER).then_some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.len(),
-            modified,
-        })
+        Self { device: metadata.dev(), inode: metadata.ino(), size: metadata.len(), modified }.settled()
+    }
+
+    /// Return the identity of a regular file by what the system says of it.
+    #[expect(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between systems")]
+    pub fn of_stat(facts: &Stat) -> Option<Self> {
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        Self {
+            device: facts.st_dev as u64,
+            inode: facts.st_ino as u64,
+            size: facts.st_size as u64,
+            modified: (facts.st_mtime as i64, facts.st_mtime_nsec as i64),
+        }
+        .settled()
+    }
+
+    fn settled(self) -> Option<Self> {
+        let since = Duration::new(self.modified.0.try_into().ok()?, self.modified.1.try_into().ok()?);
+        let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since).ok()?;
+        (age >= SETTLED_AFTER).then_some(self)
     }
 }
 

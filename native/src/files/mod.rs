@@ -4,6 +4,7 @@
 //! Knows nothing of chunks and arrays.
 
 pub mod commit;
+pub mod documents;
 pub mod extent;
 pub mod identity;
 pub mod root;

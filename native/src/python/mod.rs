@@ -61,6 +61,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<layout::PyLayout>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;
+    module.add_class::<version_probe::PyDocuments>()?;
     module.add_function(wrap_pyfunction!(call::is_checking_signals, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress, module)?)?;
     module.add_function(wrap_pyfunction!(chunk::decompress_slice, module)?)?;

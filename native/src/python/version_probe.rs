@@ -1,6 +1,7 @@
-//! The version of a dataset, and small files read together, for Python.
+//! The version of a dataset, and small files read or compared together, for Python.
 
 use crate::files::Root;
+use crate::files::documents::Documents;
 use crate::files::small_files::{self, Piece, SmallFiles};
 use crate::files::version_probe::{LockFormat, VersionProbe};
 use pyo3::prelude::*;
@@ -70,6 +71,30 @@ impl PySmallFiles {
     fn read<'py>(&self, py: Python<'py>, root: PathBuf) -> Option<Contents<'py>> {
         let found = py.detach(|| self.0.read(&Root::open(&root).ok()??).ok())?;
         Some(to_python(py, found))
+    }
+}
+
+/// Documents below the folder `root`, by key; `None` for one that must be absent.
+#[pyclass(frozen, name = "Documents")]
+pub struct PyDocuments(Documents);
+
+#[pymethods]
+impl PyDocuments {
+    #[new]
+    fn new(root: PathBuf, contents: Vec<(String, Option<Vec<u8>>)>) -> Self {
+        Self(Documents::new(root, contents))
+    }
+
+    /// Return whether the folder holds the documents. If `strict`, one that was written since the
+    /// last comparison differs, whatever its bytes.
+    fn check(&self, py: Python<'_>, strict: bool) -> PyResult<bool> {
+        Ok(py.detach(|| self.0.check(strict))?)
+    }
+
+    /// Expect another content of a document from now on; return whether it is among them.
+    #[pyo3(signature = (key, content))]
+    fn put(&self, key: &str, content: Option<&[u8]>) -> bool {
+        self.0.put(key, content)
     }
 }
 

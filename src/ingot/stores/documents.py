@@ -5,9 +5,10 @@ the files themselves show it. This module compares documents; what they say is n
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ingot.stores.store import Batch, Commit, Edit, Extent, Put, Store
+from ingot.errors import IngotError
+from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = ["ABSENT", "DocumentCheck", "Documents", "documents_after", "identities"]
 
@@ -50,12 +51,24 @@ def documents_after(documents: Documents, commit: Commit) -> Documents:
     return {key: values.get(key, data) for key, data in documents.items()}
 
 
+class KeptDocuments(Protocol):
+    """Documents that a store compares itself, see `ingot.native.NativeDocuments`."""
+
+    def check(self, strict: bool) -> bool:
+        """Return whether the store has the documents."""
+
+    def put(self, key: str, content: bytes | None) -> bool:
+        """Expect another content of a document; return whether it is among them."""
+
+
 class _Record(NamedTuple, Generic[Value]):
     """The identities that the documents of a value had when they were last compared."""
 
     value: Value
     keys: tuple[str, ...]
     identities: list[object]
+    kept: KeptDocuments | None = None
+    """What knows the identities instead, where the store compares documents itself."""
 
 
 class DocumentCheck(Generic[Value]):
@@ -85,11 +98,11 @@ class DocumentCheck(Generic[Value]):
         False says nothing: `compare` then finds out.
         """
         record = self._record
-        return (
-            record is not None
-            and record.value is value
-            and identities(store, record.keys) == record.identities
-        )
+        if record is None or record.value is not value:
+            return False
+        if record.kept is not None:
+            return _checked(record.kept, strict=True)
+        return identities(store, record.keys) == record.identities
 
     def compare(
         self, store: Store, value: Value, documents: Documents, *, strict: bool = False
@@ -102,6 +115,15 @@ class DocumentCheck(Generic[Value]):
         """
         keys = tuple(documents)
         record, self._record = self._record, None
+        kept = record.kept if record is not None and record.value is value else None
+        if kept is None and keys:
+            keep: Callable[[Documents], KeptDocuments | None] | None
+            keep = getattr(store, "keep_documents", None)
+            kept = None if keep is None else keep(documents)
+        if kept is not None:
+            same = _checked(kept, strict=strict)
+            self._record = _Record(value, keys, [], kept) if same else None
+            return same
         known: list[object] = [_UNKNOWN] * len(keys)
         if record is not None and record.value is value and record.keys == keys:
             known = record.identities
@@ -130,6 +152,14 @@ class DocumentCheck(Generic[Value]):
             self._record = None
             return
         keys, known = record.keys, record.identities
+        if record.kept is not None:
+            known_keys = set(keys)
+            for edit in edits:
+                if edit.key in known_keys and not _put(record.kept, edit):
+                    self._record = None
+                    return
+            self._record = record._replace(value=after)
+            return
         written = [edit.key for edit in edits if edit.key in keys]
         if written:
             pairs = zip(keys, known, strict=True)
@@ -141,3 +171,17 @@ class DocumentCheck(Generic[Value]):
     def forget(self) -> None:
         """Forget what was compared, and the value."""
         self._record = None
+
+
+def _checked(kept: KeptDocuments, *, strict: bool) -> bool:
+    try:
+        return kept.check(strict)
+    except (IngotError, OSError):
+        return False  # Reading the documents one by one raises the right error.
+
+
+def _put(kept: KeptDocuments, edit: Edit) -> bool:
+    """Expect what an edit leaves of a document; return False if only the store knows that."""
+    if isinstance(edit, Put):
+        return kept.put(edit.key, bytes(edit.data))
+    return isinstance(edit, Delete) and kept.put(edit.key, None)

@@ -11,12 +11,13 @@ one, and a reader that opened the old one keeps it.
 import functools
 import os
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 from ingot import signals
 from ingot.errors import ReadOnlyError
+from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
     FileSystem,
@@ -154,6 +155,12 @@ class LocalStore:
         """Return the device, number, modification time and size of the file, when they suffice."""
         check_key(key)
         return None if self._local is None else self._local.identity(key)
+
+    def keep_documents(self, documents: Mapping[str, bytes | None]) -> NativeDocuments | None:
+        """Return documents that the kernel compares with the files; None without the kernel."""
+        if self._local is None:
+            return None
+        return make_documents(self._files.path, list(documents.items()))
 
     def identities(self, keys: Sequence[str]) -> list[Hashable | None]:
         """Return the identity of each key; `ABSENT` for a key that is known to be absent."""

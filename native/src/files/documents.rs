@@ -1,0 +1,128 @@
+//! Small files whose contents are known: whether a folder still holds them.
+//!
+//! As long as a file has the identity it had when it was last compared, it is not read.
+
+use super::Root;
+use super::identity::Identity;
+use crate::error::Outcome;
+use rustix::fs::{AtFlags, statat};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// The file has to be read.
+    Unknown,
+    Absent,
+    File(Identity),
+}
+
+struct Document {
+    key: String,
+    /// `None` for a file that must be absent.
+    content: Option<Vec<u8>>,
+    known: Known,
+}
+
+/// The documents of a dataset below one folder.
+pub struct Documents {
+    root: PathBuf,
+    all: Mutex<Vec<Document>>,
+}
+
+impl Documents {
+    pub fn new(root: PathBuf, contents: Vec<(String, Option<Vec<u8>>)>) -> Self {
+        let new = |(key, content)| Document { key, content, known: Known::Unknown };
+        Self { root, all: Mutex::new(contents.into_iter().map(new).collect()) }
+    }
+
+    /// Return whether the folder holds the documents, byte for byte. If `strict`, a file that was
+    /// written since the last comparison differs, whatever its bytes.
+    pub fn check(&self, strict: bool) -> Outcome<bool> {
+        let root = Root::open(&self.root)?;
+        let mut buffer = Vec::new();
+        for document in &mut *self.all.lock().expect("no thread panics") {
+            if !document.check(root.as_ref(), strict, &mut buffer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Expect another content of a document from now on; `false` when it is not among them.
+    pub fn put(&self, key: &str, content: Option<&[u8]>) -> bool {
+        let mut all = self.all.lock().expect("no thread panics");
+        let Some(document) = all.iter_mut().find(|document| document.key == key) else { return false };
+        document.content = content.map(<[u8]>::to_vec);
+        document.known = Known::Unknown;
+        true
+    }
+}
+
+impl Document {
+    fn check(&mut self, root: Option<&Root>, strict: bool, buffer: &mut Vec<u8>) -> Outcome<bool> {
+        // Found first: a document that changes after that has another identity.
+        let now = self.identity(root);
+        if now != Known::Unknown && now == self.known {
+            return Ok(true);
+        }
+        if strict && self.known != Known::Unknown {
+            return Ok(false);
+        }
+        let same = match (root.map_or(Ok(None), |root| root.extent(&self.key))?, &self.content) {
+            (None, None) => true,
+            (Some(extent), Some(content)) if extent.length == content.len() => extent.read_all(buffer)? == &content[..],
+            _ => false,
+        };
+        self.known = if same { now } else { Known::Unknown };
+        Ok(same)
+    }
+
+    fn identity(&self, root: Option<&Root>) -> Known {
+        let Some(root) = root else { return Known::Absent };
+        match statat(root.folder(), &*self.key, AtFlags::empty()) {
+            Ok(facts) => Identity::of_stat(&facts).map_or(Known::Unknown, Known::File),
+            Err(Errno::NOENT | Errno::NOTDIR) => Known::Absent,
+            Err(_) => Known::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, FileTimes};
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn documents_are_compared_until_they_are_known() {
+        let folder = std::env::temp_dir().join(format!("documents-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let write = |bytes: &[u8], age: u64| {
+            fs::write(folder.join("a"), bytes).unwrap();
+            let file = File::options().write(true).open(folder.join("a")).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(age);
+            file.set_times(FileTimes::new().set_modified(time)).unwrap();
+        };
+        write(b"one", 9);
+        let documents = Documents::new(folder.clone(), vec![("a".into(), Some(b"one".into())), ("b".into(), None)]);
+        assert!(documents.check(true).unwrap());
+        assert!(documents.check(true).unwrap());
+        write(b"one", 5);
+        assert!(!documents.check(true).unwrap(), "it was written again");
+        assert!(documents.check(false).unwrap(), "with the same bytes");
+        write(b"two", 3);
+        assert!(!documents.check(false).unwrap());
+        assert!(documents.put("a", Some(b"two")) && !documents.put("c", None));
+        assert!(documents.check(true).unwrap());
+        fs::write(folder.join("b"), b"").unwrap();
+        assert!(!documents.check(false).unwrap(), "an empty file is not absent");
+        fs::remove_file(folder.join("b")).unwrap();
+        assert!(documents.check(false).unwrap());
+        write(b"two", 0);
+        assert!(documents.check(false).unwrap() && documents.check(true).unwrap(), "a young file is read");
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(!documents.check(false).unwrap());
+    }
+}
