@@ -515,6 +515,7 @@ def test_a_bad_commit_is_refused_inside_a_transaction(
             turn.commit(b"3", Commit(publish=(edit, Put("b", b"3"))))
         assert handle.value == b"2"
         assert handle.store.read([Extent("b")]) == [b"1"]
+        assert handle.store.location == store.location
     assert handle.value == b"2"
     assert store.read([Extent("a"), Extent("b")]) == [b"2", b"1"]
 
