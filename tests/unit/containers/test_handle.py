@@ -473,16 +473,21 @@ def test_another_threads_refresh_loads_the_committed_state(
     assert store.read([Extent("a")]) == [b"2"]
 
 
-def test_another_threads_snapshot_does_not_end_that_of_the_transaction(
-    store: MemoryStore | LocalStore,
+def test_another_threads_snapshot_is_of_the_committed_state_and_keeps_it(
+    store: MemoryStore | LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(memory, "_WAIT", 0.05)
     put(store, a=b"1")
     handle, _ = transactional(store)
-    seen: list[bytes | None] = []
+    seen: list[object] = []
 
     def look() -> None:
         with handle.snapshot():
             seen.append(handle.value)
+            try:
+                set_value(Handle(store, Counted()), b"3")
+            except LockedError:
+                seen.append("locked")
 
     with handle.transaction():
         with handle.writing() as turn:
@@ -490,7 +495,7 @@ def test_another_threads_snapshot_does_not_end_that_of_the_transaction(
         with handle.snapshot():
             elsewhere(look)
             assert handle.value == b"2"
-    assert seen == [b"1"]
+    assert seen == [b"1", "locked"]
     assert handle.value == b"2"
 
 

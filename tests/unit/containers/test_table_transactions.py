@@ -111,6 +111,25 @@ def test_an_aborted_transaction_leaves_no_staged_file(
     assert len(table) == 5
 
 
+def test_a_transaction_that_gets_no_lock_leaves_no_staged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BufferedStore.__init__, "__kwdefaults__", {"most": 0})
+    make(tmp_path / "t")
+    table = ingot.open(LocalStore(tmp_path / "t", writable=True, wait=0.05), "r+")
+    transaction = table.transaction()
+    transaction.__enter__()
+    table["i"][:] = 7
+    assert list(tmp_path.rglob(".g-*"))
+    with (
+        LocalStore(tmp_path / "t", writable=True).writing(),
+        pytest.raises(LockedError, match="locked by"),
+    ):
+        transaction.__exit__(None, None, None)
+    assert not list(tmp_path.rglob(".g-*"))
+    assert_holds(table, data())
+
+
 def test_a_value_that_a_transaction_replaces_is_staged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

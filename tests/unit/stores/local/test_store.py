@@ -5,6 +5,7 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -823,3 +824,25 @@ def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
             store.apply(Commit(publish=(Put("c", b"e"), wrong)))
     assert store.read([Extent("a"), Extent("c")]) == [b"01xy456789!", b"d"]
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
+def test_a_commit_of_many_patches_has_few_files_open(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"f/{number}" for number in range(100)]
+    store.apply(_put(**dict.fromkeys(keys, b"0123")))
+    before, most = len(os.listdir("/proc/self/fd")), 0
+    write_at = files.write_at
+
+    def counted(file: int, start: int, data: Any) -> None:
+        nonlocal most
+        most = max(most, len(os.listdir("/proc/self/fd")))
+        write_at(file, start, data)
+
+    monkeypatch.setattr(files, "write_at", counted)
+    patches = tuple(Patch(key, 1, b"x") for key in keys)
+    store.apply(Commit(publish=patches))
+    store.apply(Commit(prepare=patches))
+    assert 0 < most < before + 20
+    assert store.read([Extent(key) for key in keys]) == [b"0x23"] * 100
