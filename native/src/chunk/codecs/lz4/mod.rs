@@ -321,7 +321,7 @@ mod tests {
     /// A block of literals, one copy, and literals; what it decodes to.
     fn copying(before: usize, distance: usize, length: usize, behind: usize) -> (Vec<u8>, Vec<u8>) {
         let mut stream = Vec::new();
-        let mut literals = |count: usize, copied: usize, stream: &mut Vec<u8>| {
+        let literals = |count: usize, copied: usize, stream: &mut Vec<u8>| {
             stream.push((count.min(15) << 4 | copied.min(15)) as u8);
             if count >= 15 {
                 stream.extend(vec![255; (count - 15) / 255]);
