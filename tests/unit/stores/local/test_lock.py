@@ -273,6 +273,7 @@ def test_locks_that_are_released_keep_no_file_open(folder: int) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_what_a_dead_writer_switched_is_seen_after_recovery(tmp_path: Path) -> None:
     """The rename was done, the number had not changed yet."""
     store = LocalStore(tmp_path, writable=True)

@@ -826,6 +826,7 @@ def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
 def test_a_commit_of_many_patches_has_few_files_open(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch
