@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot import native
 from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, Put
 from ingot.stores.local.files import _LocalDirectory
 from ingot.stores.store import Durability
+from ingot.stores.versions import announce_staging, withdraw_staging
 from tests.kernels import staged_count
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -136,6 +138,8 @@ def test_a_writer_that_dies_with_the_lock_costs_running_processes_nothing(
             os.kill(os.getpid(), signal.SIGKILL)
 
         os.rename = die
+        # The kernel would not call it.
+        native.begin_turn = native.run_steps = lambda *_: None
         return lambda: LocalStore(tmp_path, writable=True).apply(
             Commit(publish=(Put("a", b"2"), Put("x/d", b"2")))
         )
@@ -189,4 +193,36 @@ def test_threads_of_one_store_keep_what_each_has_staged(store: LocalStore, tmp_p
     store.apply(Commit(publish=(first,)))
     store.apply(Commit(publish=(second,)))
     assert store.read([Extent("b"), Extent("c")]) == [b"1", b"2"]
+    assert _staged(tmp_path) == []
+
+
+@pytest.mark.parametrize("first", ["withdraws", "stays"])
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_process_that_withdraws_does_not_cost_another_its_staged_files(
+    store: LocalStore, tmp_path: Path, first: str, staged: bool
+) -> None:
+    def act() -> Callable[[], None]:
+        mine = LocalStore(tmp_path, writable=True)
+        if staged:
+            move = mine.stage("x/c", b"c")
+            return lambda: mine.discard([move])
+        announce_staging(mine, "0123456789abcdef")
+
+        def withdraw() -> None:
+            withdraw_staging(mine, "0123456789abcdef", staged=False)
+            mine.apply(Commit(publish=(Put("d", b"1"),)))
+
+        return withdraw
+
+    makers = [lambda: Child(act), lambda: _stager(tmp_path, "x/b")]
+    if first == "stays":
+        staying, leaving = makers[1](), makers[0]()
+    else:
+        leaving, staying = makers[0](), makers[1]()
+    leaving.go_on()
+    for number in range(3):
+        store.apply(Commit(publish=(Put("a", b"%d" % number),)))
+    assert [name.rpartition("-")[2] for name in _staged(tmp_path)] == ["b"]
+    staying.go_on()
+    assert store.read([Extent("x/b"), Extent("x/c"), Extent("a")]) == [b"x/b", None, b"2"]
     assert _staged(tmp_path) == []

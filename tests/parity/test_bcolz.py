@@ -1,5 +1,7 @@
 """Parts of bcolz chunks, read from the blocks that hold them, by both kernels as by NumPy."""
 
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 
 import ingot
 from ingot.blosc.header import ChunkHeader
+from ingot.codecs.checksums import crc32c
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
 from tests.kernels import needs_native
@@ -128,3 +131,38 @@ def test_the_native_kernel_reads_past_a_damaged_block(tmp_path: Path) -> None:
     content[16 + spans[5][0] + 9] ^= 4
     path.write_bytes(content)
     np.testing.assert_array_equal(ingot.open(tmp_path / "a")[:800], wanted[:800])
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_sealed_trailer_of_another_number_of_blocks_is_corrupt(
+    change: int, kernel: str, tmp_path: Path
+) -> None:
+    """All its checksums are right; only the chunk has another number of blocks."""
+    codec = "blosc:lz4:5:shuffle:4096"
+    ingot.array(np.arange(4000), tmp_path / "a", format="bcolz", chunks=5000, codec=codec)
+    (path,) = (tmp_path / "a/data").glob("*.blp")
+    data = path.read_bytes()
+    size = int.from_bytes(data[28:32], "little")
+    chunk, old = data[16 : 16 + size], data[16 + size :]
+    blocks = -(-32_000 // 4096)
+    fields = list(struct.unpack_from("<4sBBHIQI", old))
+    assert fields[4] == blocks
+    fields[4] = blocks + change
+    head = struct.pack("<4sBBHIQI", *fields)
+    sums = (old[28 : 28 + 4 * blocks] + bytes(4))[: 4 * (blocks + change)]
+    front = crc32c(chunk[: 16 + 4 * blocks] + head)
+    body = head + struct.pack("<I", front) + sums + old[28 + 4 * blocks : -8]
+    body += struct.pack("<I", len(body) + 8)
+    path.write_bytes(data[: 16 + size] + body + struct.pack("<I", crc32c(body)))
+    message = f"checksums of {blocks + change} blocks, the chunk has {blocks}"
+    array = ingot.open(tmp_path / "a", "r+")
+    calls: list[Callable[[], Any]] = [
+        lambda: array[...],
+        lambda: array[0],
+        lambda: array[-1],
+        lambda: array[[5, 3000]],
+        lambda: array.append([1]),
+    ]
+    for call in calls:
+        with pytest.raises(CorruptionError, match=message):
+            call()

@@ -5,14 +5,16 @@ one the plan's rows on the Python twin. Whatever the layout, all three must do t
 """
 
 import os
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numcodecs import lz4
 
-from ingot import native
+from ingot import blosc, native
 from ingot.codecs.codec import ChunkSpec, parse_spelling
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, IngotError, UnsafeError
@@ -76,7 +78,8 @@ def engines(chunks: ChunkMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, Engi
     found = {}
     if NATIVE_IS_BUILT:
         found["native"] = Engine(chunks, Options(threads=2))
-        assert found["native"].explain(parse((), SHAPE)).kernel == "native"
+        everything = parse((), chunks.schema.shape)
+        assert found["native"].explain(everything).kernel == "native"
         # A cache keeps the layout away, so that the rows of the plan do the work.
         found["rows"] = Engine(chunks, Options(cache_bytes=1 << 20))
     twin = native.choose("python")
@@ -195,3 +198,75 @@ def test_chunks_beyond_the_limit_are_never_decoded(tmp_path: Path) -> None:
     strict = Engine(chunks, Options(limits=replace(Limits(), chunk_bytes=100)))
     with pytest.raises(IngotError, match="limit"):
         strict.read(parse((0, 0, 0), SHAPE))
+
+
+@needs_native
+@pytest.mark.parametrize("blocksize", [1001, 1000, 4099])
+@pytest.mark.parametrize("dtype", ["<f8", "<i4", "|S3", "<c16"])
+@pytest.mark.parametrize("codec", ["lz4", "blosclz", "zlib", "zstd", "snappy"])
+def test_items_that_reach_from_block_to_block_are_read(
+    codec: str, dtype: str, blocksize: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blosc takes any size of blocks where items are single bytes to it."""
+    count = 2000
+    numbers = np.random.default_rng(3).integers(0, 9, count).repeat(2)[:count]
+    items = numbers.astype("U3").astype(dtype) if dtype[1] == "S" else numbers.astype(dtype)
+    chunk = blosc.compress(
+        items.tobytes(), typesize=1, codec=codec, filters=[], blocksize=blocksize
+    )
+    header = blosc.inspect(chunk).header
+    assert (header.block_bytes, header.typesize, header.memcpyed) == (blocksize, 1, False)
+    stages = parse_spelling("blosc:lz4:5:noshuffle")
+    chain = build_chain(stages, ChunkSpec((count,), items.dtype), "C")
+    schema = ArraySchema((count,), items.dtype, (count,), chain, np.zeros((), items.dtype)[()])
+    store = LocalStore(tmp_path, writable=True)
+    node, commit = Zarr2Format().create(store, schema)
+    store.apply(commit)
+    (tmp_path / "0").write_bytes(chunk)
+    ends = range(blocksize // items.itemsize, count, blocksize // items.itemsize)
+    keys: list[Any] = [slice(end + first, end + first + 3) for end in ends for first in (-2, -1, 0)]
+    keys += [0, ends[0], ends[0] - 1, count - 1, slice(ends[0], None, -1), slice(1, ends[0] + 1, 7)]
+    for name, engine in engines(node.chunks, monkeypatch).items():
+        for key in (..., *keys):
+            found = engine.read(parse(key, (count,)))
+            assert np.array_equal(found, items[key]), (name, key)
+
+
+@needs_native
+@pytest.mark.parametrize("change", ["longer", "one byte more", "shorter", "one byte less"])
+def test_every_way_refuses_lz4_streams_of_another_length(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream that decodes to more or less than the chunk, or is followed by a byte."""
+    data = (np.arange(280) % 7).astype("<i4").reshape(4, 10, 7)[:, :5]
+    data = np.ascontiguousarray(data)
+    more, less = np.append(data, data), data.reshape(-1)[:-1]
+    claim = data.nbytes.to_bytes(4, "little")
+    whole = bytes(lz4.compress(data.tobytes()))[4:]
+    stream = {
+        "longer": bytes(lz4.compress(more.tobytes()))[4:],
+        "one byte more": whole + b"\0",
+        "shorter": bytes(lz4.compress(less.tobytes()))[4:],
+        "one byte less": whole[:-1],
+    }[change]
+    raw = make(tmp_path / "a", "<i4", "lz4", "C", ".")
+    (tmp_path / "a/0.0.0").write_bytes(claim + whole)
+    framed = make(tmp_path / "b", "<i4", "blosc:lz4:5:noshuffle", "C", ".")
+
+    def chunk(inner: bytes) -> bytes:
+        # One block that is not split, by hand: header, start of the block, length of its stream.
+        body = struct.pack("<ii", 20, len(inner)) + inner
+        sizes = (data.nbytes, data.nbytes, 16 + len(body))
+        return struct.pack("<BBBBiii", 2, 1, 0x30, 4, *sizes) + body
+
+    (tmp_path / "b/0.0.0").write_bytes(chunk(whole))
+    box = (slice(0, 4), slice(0, 5), slice(0, 7))
+    for chunks in (raw, framed):
+        for engine in engines(chunks, monkeypatch).values():
+            assert np.array_equal(engine.read(parse(box, SHAPE)), data)
+    (tmp_path / "a/0.0.0").write_bytes(claim + stream)
+    (tmp_path / "b/0.0.0").write_bytes(chunk(stream))
+    for chunks in (raw, framed):
+        for name, engine in engines(chunks, monkeypatch).items():
+            with pytest.raises(CorruptionError):
+                print(name, engine.read(parse(box, SHAPE)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import ingot
-from ingot.codecs.zone_maps import zone_map_of
+from ingot.codecs.zone_maps import ZoneMap, zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
@@ -63,6 +63,51 @@ def test_pieces_make_the_chunks_of_the_whole(
     for number, file in enumerate(chunk_files(tmp_path / "grown")):
         zone = zone_map_of(data[number * CHUNK : (number + 1) * CHUNK])
         assert zone_in(file, number) == (b"" if zone is None else zone.pack(data.dtype))
+
+
+def zone_of(folder: Path, dtype: Any) -> ZoneMap:
+    """Return the zone map of the one chunk of an array."""
+    (file,) = chunk_files(folder)
+    zone = ZoneMap.parse(zone_in(file, 0), np.dtype(dtype))
+    assert zone is not None
+    return zone
+
+
+@pytest.mark.parametrize("dtype", ["i1", "<i4", "u8", "f2", "f8", "M8[ns]", "S7", "<U3", ">U3"])
+def test_ascending_rows_behind_others_do_not_make_a_chunk_ascending(
+    kernel: str, tmp_path: Path, dtype: str
+) -> None:
+    """Neither behind rows that descend, nor where only the seam descends."""
+    numbers = np.array([3, 2, 1, 4, 5, 6, 7])
+    seam = np.array([1, 2, 3, 2, 3, 4, 5])
+    sorted_ones = np.array([1, 1, 2, 2, 2, 3, 3])
+    for name, chosen, ascending in [
+        ("before", numbers, False),
+        ("seam", seam, False),
+        ("all", sorted_ones, True),
+    ]:
+        data = chosen.astype("U3").astype(dtype) if dtype[-2] in "SU" else chosen.astype(dtype)
+        grown = ingot.array(data[:3], tmp_path / name, format="bcolz", chunks=100)
+        for start, stop in [(3, 4), (4, 7)]:
+            grown.append(data[start:stop])
+        zone = zone_of(tmp_path / name, data.dtype)
+        assert zone == zone_map_of(data)
+        assert zone.ascending == ascending, name
+        assert (zone.low, zone.high) == (np.sort(data)[0], np.sort(data)[-1])
+
+
+@pytest.mark.parametrize("dtype", ["S4", "S256", "<U4", ">U4"])
+def test_sorted_text_with_duplicates_is_ascending(kernel: str, tmp_path: Path, dtype: str) -> None:
+    words = np.repeat(np.array(["", "a", "ab", "b", "zz"]), 3).astype(dtype)
+    table = ingot.table({"s": words}, tmp_path / "t", chunks=100)
+    zone = zone_of(tmp_path / "t/s", dtype)
+    assert (zone.ascending, zone.low, zone.high) == (True, words[0], words[-1])
+    assert table.where("s == 'ab'").rows().tolist() == [6, 7, 8]
+    assert table.where("s >= 'b'").rows().tolist() == list(range(9, 15))
+    table["s"][7] = np.array("zzz").astype(dtype)
+    zone = zone_of(tmp_path / "t/s", dtype)
+    assert (zone.ascending, zone.high.tolist()) == (False, np.array("zzz").astype(dtype).tolist())
+    assert table.where("s == 'ab'").rows().tolist() == [6, 8]
 
 
 @needs_native

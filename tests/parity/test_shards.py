@@ -4,14 +4,17 @@ Natively with one call per selection, by the plan's rows on the native chunk ker
 plan's rows on the Python twin.
 """
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ingot
 from ingot import native
 from ingot.codecs.byteorder import Bytes
 from ingot.codecs.checksums import Crc32c
@@ -29,6 +32,7 @@ from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent
 from tests.kernels import NATIVE_IS_BUILT, needs_native
+from tests.storage import use_kernel
 
 SHAPE = (21, 14, 23)
 CHUNKS = (4, 5, 7)
@@ -358,8 +362,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
 @pytest.mark.parametrize("kernel_name", [pytest.param("native", marks=needs_native), "python"])
 def test_the_memory_of_picking_from_shards_is_bounded(kernel_name: str, tmp_path: Path) -> None:
     """One shard of 128 MiB, of which every chunk is touched, and 300 rows are wanted."""
-    import ingot
-
     shape = (16384, 8192)
     array = ingot.create(
         tmp_path / "a",
@@ -382,3 +384,43 @@ def test_the_memory_of_picking_from_shards_is_bounded(kernel_name: str, tmp_path
     assert done.returncode == 0, done.stderr
     # Two copies of the result, and a window of chunks; the shard is far from it.
     assert int(done.stdout) < 84 << 20
+
+
+@pytest.mark.parametrize("kernel_name", [pytest.param("native", marks=needs_native), "python"])
+def test_a_changed_shard_is_found_behind_more_indexes_than_are_kept(
+    kernel_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eleven indexes of 1 MiB each; the native kernel drops the older ones from 8 MiB on."""
+    use_kernel(kernel_name, monkeypatch)
+    count, inside = 11, 1 << 16
+    array = ingot.create(
+        tmp_path / "a",
+        shape=count * inside,
+        dtype="u1",
+        chunks=1,
+        shards=inside,
+        codec="none",
+        format="zarr3",
+        options=Options(durability="process"),
+    )
+    firsts = list(range(0, count * inside, inside))
+    for first in firsts:
+        array[first] = 1 + first // inside
+    assert all(path.stat().st_size > 1 << 20 for path in (tmp_path / "a/c").iterdir())
+
+    def age(seconds: int) -> None:
+        for path in (tmp_path / "a/c").iterdir():
+            moment = time.time() - seconds
+            os.utime(path, (moment, moment))
+
+    age(1000)
+    reader = ingot.open(tmp_path / "a")
+    assert [reader[first] for first in firsts] == list(range(1, count + 1))
+    for turn, number in enumerate((0, 3, count - 1), start=1):
+        # Another chunk in front of the old one: an old index would find something else.
+        array[firsts[number] + 1] = 100 + turn
+        array[firsts[number]] = 50 + turn
+        age(900 - turn)
+        assert reader[firsts[number]] == 50 + turn
+        assert reader[firsts[number] + 1] == 100 + turn
+        assert [reader[first + 2] for first in firsts] == [0] * count

@@ -165,3 +165,27 @@ def test_a_seal_is_held_against_a_file_until_it_was_found_right(
     age(path, 5)
     with pytest.raises(CorruptionError, match="crc32c"):
         first.read(corner)
+
+
+@needs_native
+@pytest.mark.parametrize("spelling", ["blosc:lz4:5:noshuffle", "zstd:3", "none"])
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_a_file_of_another_size_is_verified_though_its_time_is_the_same(
+    spelling: str, cache_bytes: int, tmp_path: Path
+) -> None:
+    chunks = make(tmp_path / "a", "|u1", spelling, {})
+    data = np.random.default_rng(1).integers(0, 256, SHAPE, np.uint8)
+    _write(Engine(chunks, Options()), parse((), SHAPE), data)
+    path = tmp_path / "a/c/0/0/0"
+    age(path, 10)
+    first = Engine(chunks, Options(cache_bytes=cache_bytes))
+    corner = parse((0, 0, 0), SHAPE)
+    assert first.read(corner) == data[0, 0, 0]
+    facts = path.stat()
+    # Written in place: the same file, and the same time.
+    with path.open("r+b") as file:
+        file.truncate(facts.st_size - 1)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert path.stat().st_ino == facts.st_ino
+    with pytest.raises(CorruptionError):
+        first.read(corner)

@@ -75,7 +75,7 @@ class TestScript:
         assert run.main(["--help"]) == 0
         printed = capsys.readouterr().out
         assert all(f"./run {job}" in printed for job in run.JOBS)
-        assert set(run.JOBS) == {"demo", "test", "check", "bench", "fuzz", "attack"}
+        assert set(run.JOBS) == {"demo", "test", "check", "bench", "fuzz", "attack", "mutate"}
 
     def test_new_python_stays(self, run, monkeypatch):
         monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("handed over"))
@@ -371,6 +371,33 @@ class TestJobs:
     def test_attack_runs_the_attacks_with_the_arguments(self, run, steps):
         assert run.main(["attack", "claims", "--minutes", "5"]) == 0
         assert steps == [".venv attacks claims --minutes 5"]
+
+    def test_mutate_runs_in_an_environment_of_its_own(self, run, steps, monkeypatch, tmp_path):
+        monkeypatch.setenv("PATH", "/usr/bin")
+        assert run.main(["mutate", "src/ingot/grid.py", "--all"]) == 0
+        python = run.Environment(".venv", "auto", editable=True).python
+        assert steps == [
+            f".venv-mutate mutants --python {python} src/ingot/grid.py --all PATH=/usr/bin"
+        ]
+
+    def test_mutants_of_rust_need_cargo(self, run, steps, monkeypatch, capsys):
+        monkeypatch.setattr(run, "kernel_variables", lambda environment: {})
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+        assert run.main(["mutate", "native/src/lib.rs"]) == 1
+        assert "need cargo" in capsys.readouterr().err
+        monkeypatch.setattr(shutil, "which", lambda name: name == "cargo" or None)
+
+        def fail(command):
+            raise run.Failure(f"`{command[0]} {command[1]}` ended with status 101")
+
+        monkeypatch.setattr(run, "quietly", fail)
+        assert run.main(["mutate", "native/src/lib.rs"]) == 1
+        assert "cargo-mutants cannot be installed: `cargo install`" in capsys.readouterr().err
+        assert steps == []
+        monkeypatch.setattr(shutil, "which", lambda name: f"/opt/{name}")
+        monkeypatch.setenv("PATH", "/usr/bin")
+        assert run.main(["mutate", "native/src/lib.rs"]) == 0
+        assert steps[0].endswith("native/src/lib.rs PATH=/opt:/usr/bin")
 
     def test_fuzz_runs_every_fuzzer_with_the_arguments(self, run, steps, tmp_path):
         write(tmp_path / "tests/fuzz/fuzz_chunks.py")

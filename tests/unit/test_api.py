@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from ingot.errors import (
 )
 from ingot.stores import FileStore, LocalStore, MemoryStore
 from tests.storage import Place, content, put
+
+NewPlace = Callable[[], Place]
 
 
 def document(place: Place) -> dict[str, Any]:
@@ -214,6 +217,32 @@ def test_chunks(chunks: Any, shape: Any, expected: tuple[int, ...]) -> None:
 def test_chunks_that_are_none(place: Place, chunks: Any) -> None:
     with pytest.raises(ValueError):
         ingot.create(place, shape=5, dtype="f8", chunks=chunks, format="zarr2")
+    assert content(place) == {}
+
+
+@pytest.mark.parametrize("format", ["bcolz", "zarr0", "zarr1", "zarr2", "zarr3"])
+def test_chunks_at_the_limit_are_made_and_no_larger_ones(new_place: NewPlace, format: str) -> None:
+    def options(limit: int) -> ingot.Options:
+        return ingot.Options(limits=ingot.Limits(chunk_bytes=limit))
+
+    made = ingot.array(np.arange(26.0), new_place(), chunks=13, format=format, options=options(104))
+    assert made[...].tolist() == list(range(26))
+    place = new_place()
+    with pytest.raises(LimitError, match="104 bytes, the limit is 103"):
+        ingot.create(place, shape=26, dtype="f8", chunks=13, format=format, options=options(103))
+    with pytest.raises(LimitError, match="104 bytes, the limit is 103"):
+        ingot.array(np.arange(26.0), place, chunks=13, format=format, options=options(103))
+    assert content(place) == {}
+
+
+def test_columns_at_the_limit_are_made_and_no_larger_ones(new_place: NewPlace) -> None:
+    columns = {"a": np.arange(26), "b": np.arange(26, dtype="i1")}
+    limits = [ingot.Options(limits=ingot.Limits(chunk_bytes=limit)) for limit in (104, 103)]
+    made = ingot.table(columns, new_place(), chunks=13, options=limits[0])
+    assert made["a"][...].tolist() == list(range(26))
+    place = new_place()
+    with pytest.raises(LimitError, match="104 bytes, the limit is 103"):
+        ingot.table(columns, place, chunks=13, options=limits[1])
     assert content(place) == {}
 
 

@@ -204,6 +204,33 @@ mod tests {
         }
     }
 
+    /// A trailer of `blocks` blocks for a chunk that may have another number, with checksums that fit.
+    fn sealed(chunk: &[u8], blocks: usize) -> Vec<u8> {
+        let front = front(&Header::parse(chunk, chunk.len(), usize::MAX).unwrap());
+        let mut bytes = [&MAGIC[..], &[VERSION, 0, 0, 0], &(blocks as u32).to_le_bytes()].concat();
+        bytes.extend(7_u64.to_le_bytes());
+        bytes.extend(10_000_u32.to_le_bytes());
+        bytes.extend(crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &bytes).to_le_bytes());
+        bytes.resize(bytes.len() + 4 * blocks, 0);
+        bytes.extend(((bytes.len() + FOOT) as u32).to_le_bytes());
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_sealed_trailer_of_another_number_of_blocks_is_refused() {
+        for level in [0, 5] {
+            let chunk = packed(level);
+            let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+            let front = &chunk[..front(&header)];
+            for blocks in [0, 3, 4, 5, 100] {
+                let bytes = sealed(&chunk, blocks);
+                let outcome = Trailer::parse(&bytes).unwrap().check(front, 4, 7, 10_000);
+                assert_eq!(outcome.is_ok(), blocks == 4, "{blocks} blocks");
+            }
+        }
+    }
+
     #[test]
     fn no_flipped_bit_of_a_trailer_passes() {
         let mut bytes = Vec::new();

@@ -336,6 +336,32 @@ mod tests {
     }
 
     #[test]
+    fn items_behind_others_ascend_if_all_of_them_and_the_seam_do() {
+        let items = Items::parse('i', 4, false).unwrap();
+        let bytes = |numbers: &[i32]| -> Vec<u8> { numbers.iter().flat_map(|number| number.to_le_bytes()).collect() };
+        for (held, added, ascending) in [
+            (&[1, 2][..], &[2, 3][..], true),
+            (&[2, 1], &[3, 4], false),
+            (&[1, 3], &[2, 4], false),
+            (&[1, 2], &[4, 3], false),
+        ] {
+            let zone = items.zone(&bytes(held));
+            let last = bytes(&held[1..]);
+            let joined = items.zone_behind(&zone, 2, &last, &bytes(added)).unwrap();
+            assert_eq!(joined, items.zone(&bytes(&[held, added].concat())));
+            assert_eq!(joined[24] == 1, ascending, "{held:?} {added:?}");
+        }
+    }
+
+    #[test]
+    fn sorted_text_with_duplicates_ascends() {
+        let items = Items::parse('S', 2, false).unwrap();
+        for (text, ascending) in [(&b"aaaaabbb"[..], 1), (b"aaabaabb", 0), (b"bbbb", 1), (b"bbba", 0)] {
+            assert_eq!(items.zone(text)[24], ascending, "{text:?}");
+        }
+    }
+
+    #[test]
     fn text_is_compared_by_letters() {
         let big = Items::parse('U', 8, true).unwrap();
         let bytes: Vec<u8> = ['b', 'a', 'a', 'z'].iter().flat_map(|letter| (*letter as u32).to_be_bytes()).collect();

@@ -127,6 +127,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_size_is_verified_though_its_time_is_the_same() {
+        let (file, verified) = (sample("size"), Verified::default());
+        let time = SystemTime::now() - Duration::from_secs(10);
+        let age = || file.set_times(FileTimes::new().set_modified(time)).unwrap();
+        age();
+        verified.remember(compared(&verified, Verify::First, &extent(&file, 0)));
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+        for size in [19, 21] {
+            file.set_len(size).unwrap();
+            age();
+            assert!(compared(&verified, Verify::First, &extent(&file, 0)).is_some(), "{size} bytes");
+        }
+        file.set_len(20).unwrap();
+        age();
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+    }
+
+    #[test]
     fn a_file_that_just_changed_is_not_remembered() {
         let (file, verified) = (sample("fresh"), Verified::default());
         aged(&file, 0);

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import ingot
 from ingot.codecs.codec import parse_stage
+from ingot.containers.handle import Handle
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
 from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
 from tests.storage import Place, Unlocked, content, delete, put
@@ -436,6 +437,32 @@ def test_threads_that_assign_to_one_chunk_lose_nothing(place: Place) -> None:
     for thread in threads:
         thread.join()
     assert_equal(array[...], np.arange(400))
+
+
+@pytest.mark.parametrize(
+    ("mine", "others"),
+    [(np.s_[2:4], np.s_[:2]), (np.s_[:2], np.s_[2:4]), (np.s_[3:8], np.s_[:3]), (np.s_[::2], 1)],
+)
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_a_writer_of_a_part_of_a_chunk_keeps_what_another_wrote_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch, format: str, mine: Any, others: Any
+) -> None:
+    """The other one writes between the call of the first and its lock."""
+    array = ingot.array(np.zeros(8, "i4"), place, chunks=4, format=format)
+    writing, waiting = Handle.writing, [others]
+
+    def overtaken(handle: Handle[Any]) -> Any:
+        while waiting:
+            array[waiting.pop()] = 5
+        return writing(handle)
+
+    monkeypatch.setattr(Handle, "writing", overtaken)
+    array[mine] = 7
+    expected = np.zeros(8, "i4")
+    expected[others] = 5
+    expected[mine] = 7
+    assert_equal(array[...], expected)
+    assert_equal(ingot.open(place)[...], expected)
 
 
 # Attributes; what may be set is in test_attributes.py ---------------------------------------------

@@ -14,9 +14,30 @@ import pytest
 
 import ingot
 from ingot import native
-from ingot.containers.handle import Handle
-from ingot.errors import CorruptionError, FormatError, LockedError, NotFoundError, ReadOnlyError
-from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, memory
+from ingot.containers.handle import Handle, TransactionalHandle
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    LockedError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsafeError,
+)
+from ingot.stores import (
+    Commit,
+    Delete,
+    Edit,
+    Extent,
+    LocalStore,
+    MemoryStore,
+    Move,
+    Patch,
+    Put,
+    Store,
+    memory,
+)
+from ingot.stores.buffered import BufferedStore
 from ingot.stores.versions import is_switching
 
 
@@ -365,6 +386,156 @@ def test_a_closed_handle_says_so(store: MemoryStore | LocalStore) -> None:
     ):
         with pytest.raises(ValueError, match="the thing is closed"):
             use()
+
+
+def test_a_read_that_fails_inside_a_snapshot_is_not_repeated(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1")
+    handle, calls = Handle(store, Counted()), []
+
+    def fail(value: bytes | None) -> None:
+        calls.append(value)
+        raise CorruptionError("the chunk is damaged")
+
+    with handle.snapshot():
+        for count in (1, 2):
+            with pytest.raises(CorruptionError, match="the chunk is damaged"):
+                handle.read(fail)
+            assert calls == [b"1"] * count
+        assert handle.value == b"1"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_read_that_fails_as_another_thread_ends_the_snapshot_is_repeated(
+    store: MemoryStore | LocalStore, damaged: bool
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle, calls = Handle(store, Counted()), []
+    other, leave = held_elsewhere(handle)
+
+    def use(value: bytes | None) -> tuple[bytes | None, bytes | None]:
+        calls.append(value)
+        if len(calls) == 1:
+            leave.set()
+            other.join(10)
+            put(store, a=b"2", b=b"2")
+        if len(calls) == 1 or damaged:
+            raise CorruptionError("the chunk is damaged")
+        return value, store.read([Extent("b")])[0]
+
+    if damaged:
+        with pytest.raises(CorruptionError):
+            handle.read(use)
+    else:
+        assert handle.read(use) == (b"2", b"2")
+    assert calls == [b"1", b"2"]
+
+
+# Transactions ------------------------------------------------------------------------------------
+
+
+def transactional(store: Store) -> tuple[TransactionalHandle[bytes | None], list[Store]]:
+    """Return a handle with transactions, and the list of the stores that it loads from."""
+    views: list[Store] = []
+
+    def load(view: Store) -> bytes | None:
+        views.append(view)
+        return view.read([Extent("a")])[0]
+
+    return TransactionalHandle(Handle(store, load), load), views
+
+
+def elsewhere(call: Callable[[], object]) -> None:
+    """Make a call in another thread, and wait for it."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_another_threads_refresh_loads_the_committed_state(
+    store: MemoryStore | LocalStore,
+) -> None:
+    put(store, a=b"1")
+    handle, views = transactional(store)
+    with handle.transaction():
+        with handle.writing() as turn:
+            turn.commit(b"2", Commit(publish=(Put("a", b"2"),)))
+        views.clear()
+        elsewhere(handle.refresh)
+        assert views == [store]
+        assert handle.value == b"2"
+        handle.refresh()
+        assert isinstance(views[-1], BufferedStore)
+        assert handle.value == b"2"
+    assert handle.value == b"2"
+    assert store.read([Extent("a")]) == [b"2"]
+
+
+def test_another_threads_snapshot_is_of_the_committed_state_and_keeps_it(
+    store: MemoryStore | LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_WAIT", 0.05)
+    put(store, a=b"1")
+    handle, _ = transactional(store)
+    seen: list[object] = []
+
+    def look() -> None:
+        with handle.snapshot():
+            seen.append(handle.value)
+            try:
+                set_value(Handle(store, Counted()), b"3")
+            except LockedError:
+                seen.append("locked")
+
+    with handle.transaction():
+        with handle.writing() as turn:
+            turn.commit(b"2", Commit(publish=(Put("a", b"2"),)))
+        with handle.snapshot():
+            elsewhere(look)
+            assert handle.value == b"2"
+    assert seen == [b"1", "locked"]
+    assert handle.value == b"2"
+
+
+BAD: list[tuple[Edit, type[IngotError]]] = [
+    (Put("../a", b"x"), UnsafeError),
+    (Delete("a/../../b"), UnsafeError),
+    (Patch("absent", 0, b"x"), NotFoundError),
+    (Patch("a", 3, b"x"), CorruptionError),
+]
+
+
+@pytest.mark.parametrize(("edit", "error"), BAD)
+def test_a_bad_commit_is_refused_inside_a_transaction(
+    store: MemoryStore | LocalStore, edit: Edit, error: type[IngotError]
+) -> None:
+    put(store, a=b"1", b=b"1")
+    handle, _ = transactional(store)
+    with handle.transaction():
+        with handle.writing() as turn:
+            turn.commit(b"2", Commit(publish=(Put("a", b"2"),)))
+        with pytest.raises(error), handle.writing() as turn:
+            turn.commit(b"3", Commit(publish=(edit, Put("b", b"3"))))
+        assert handle.value == b"2"
+        assert handle.store.read([Extent("b")]) == [b"1"]
+        assert handle.store.location == store.location
+    assert handle.value == b"2"
+    assert store.read([Extent("a"), Extent("b")]) == [b"2", b"1"]
+
+
+def test_a_transaction_takes_no_value_that_is_not_staged(store: MemoryStore | LocalStore) -> None:
+    put(store, a=b"1")
+    handle, _ = transactional(store)
+
+    def take() -> None:
+        with handle.transaction(), handle.writing() as turn:
+            turn.commit(b"3", Commit(publish=(Move(".g-1f-a", "a"),)))
+
+    with pytest.raises(NotFoundError, match="g-1f-a"):
+        take()
+    assert store.read([Extent("a")]) == [b"1"]
 
 
 # Arrays ------------------------------------------------------------------------------------------

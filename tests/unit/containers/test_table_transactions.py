@@ -89,6 +89,62 @@ def test_a_transaction_that_fails_to_commit_keeps_what_is_staged(
     assert not list(tmp_path.rglob(".g-*"))
 
 
+def test_an_aborted_transaction_leaves_no_staged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BufferedStore.__init__, "__kwdefaults__", {"most": 0})
+    table = make(tmp_path / "t")
+    with pytest.raises(ZeroDivisionError):
+        fail_inside(table)
+    assert not list(tmp_path.rglob(".g-*"))
+    other = ingot.open(tmp_path / "t", "r+")
+    transaction = table.transaction()
+    transaction.__enter__()
+    table.append(data(500))
+    assert list(tmp_path.rglob(".g-*"))
+    other.resize(5)
+    # Another writer does not sweep them: their owner runs.
+    assert list(tmp_path.rglob(".g-*"))
+    with pytest.raises(LockedError, match="another writer"):
+        transaction.__exit__(None, None, None)
+    assert not list(tmp_path.rglob(".g-*"))
+    assert len(table) == 5
+
+
+def test_a_transaction_that_gets_no_lock_leaves_no_staged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BufferedStore.__init__, "__kwdefaults__", {"most": 0})
+    make(tmp_path / "t")
+    table = ingot.open(LocalStore(tmp_path / "t", writable=True, wait=0.05), "r+")
+    transaction = table.transaction()
+    transaction.__enter__()
+    table["i"][:] = 7
+    assert list(tmp_path.rglob(".g-*"))
+    with (
+        LocalStore(tmp_path / "t", writable=True).writing(),
+        pytest.raises(LockedError, match="locked by"),
+    ):
+        transaction.__exit__(None, None, None)
+    assert not list(tmp_path.rglob(".g-*"))
+    assert_holds(table, data())
+
+
+def test_a_value_that_a_transaction_replaces_is_staged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BufferedStore.__init__, "__kwdefaults__", {"most": 0})
+    table = make(tmp_path / "t")
+    with table.transaction():
+        table["i"][:] = 7
+        table["i"][:] = 8
+        assert (table["i"][:] == 8).all()
+        # What was staged for the first values is removed at once.
+        assert len(list(tmp_path.rglob(".g-*"))) == len(list((tmp_path / "t/i").rglob("__*.blp")))
+    assert not list(tmp_path.rglob(".g-*"))
+    assert (table["i"][:] == 8).all()
+
+
 def test_transactions_inside_of_each_other_are_one(place: Place) -> None:
     table, reader = make(place), ingot.open(place)
     with table.transaction():
@@ -118,6 +174,32 @@ def test_readers_that_load_the_table_anew_do_not_stop_a_transaction(place: Place
         thread.start()
         thread.join()
     assert_holds(table, joined(data(), data(5)))
+
+
+def test_a_snapshot_of_another_thread_is_of_the_committed_state(place: Place) -> None:
+    table = make(place)
+    seen: list[int] = []
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with table.snapshot():
+            seen.append(len(table))
+            entered.set()
+            assert leave.wait(10)
+            seen.append(len(table))
+
+    with table.transaction():
+        table.resize(3)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert entered.wait(10)
+        # The snapshot is not one of the transaction, which goes on.
+        table.append(data(4))
+        assert len(table) == 7
+        leave.set()
+        thread.join(10)
+    assert seen == [ROWS, ROWS]
+    assert len(table) == 7
 
 
 def test_the_first_change_of_a_table_that_another_library_wrote(tmp_path: Path) -> None:

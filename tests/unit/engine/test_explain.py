@@ -1,11 +1,15 @@
 """What a selection is said to cost is what it costs."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
 import ingot
 from ingot import blosc
 from ingot.codecs.codec import ChunkSpec, parse_spelling
+from ingot.engine import kernel as kernels
 from ingot.engine.run import Engine
 from ingot.formats.zarr.v2 import Zarr2Format, build_chain
 from ingot.options import Options
@@ -98,3 +102,44 @@ def test_what_stands_around_a_chunk_in_its_file_is_read_too() -> None:
     starts = 16 + 4 * len(inspection.blocks)
     assert cost.blocks == (1, len(inspection.blocks)) != (1, 1)
     assert cost.read == around + starts + inspection.blocks[0].cbytes
+
+
+def test_points_with_other_axes_touch_the_chunks_of_both() -> None:
+    made = engine("zlib:1")
+    # Rows of two chunks, and all columns, which are two chunks.
+    explanation = made.explain(parse(([0, 127, 1],), (128, 2048)))
+    assert explanation.chunks == len(explanation.costs) == 4
+    assert sorted((cost.coords, cost.items) for cost in explanation.costs) == [
+        *(((0, 0), 2048), ((0, 1), 2048), ((1, 0), 1024), ((1, 1), 1024)),
+    ]
+    assert explanation.shape == (3, 2048)
+    assert explanation.nbytes == 3 * 2048 * 4
+    cube = ingot.create(shape=(4, 6, 8), dtype="u1", chunks=(2, 3, 4), format="zarr2")
+    # The points lie in chunks (0, 0) and (1, 1) of the outer axes, the other axis has two.
+    points = cube.explain(([0, 1, 3], slice(None), [0, 3, 7]))
+    assert points.shape == (3, 6)
+    assert points.chunks == len(points.costs) == 4
+    assert sorted((cost.coords, cost.items) for cost in points.costs) == [
+        *(((0, 0, 0), 6), ((0, 1, 0), 6), ((1, 0, 1), 3), ((1, 1, 1), 3)),
+    ]
+
+
+def test_the_kernel_is_the_one_that_reads(kernel: str, tmp_path: Path) -> None:
+    data = np.arange(60).reshape(6, 10)
+    array = ingot.array(data, tmp_path / "a", chunks=(4, 4), format="zarr2")
+    points, box = ([0, 5], [1, 9]), np.s_[1:3]
+    assert array.explain(box).kernel == kernel
+    assert array.explain(points).kernel == "python"
+    assert array.explain().to_dict()["kernel"] == kernel
+    assert f"by the {kernel} kernel" in str(array.explain(box))
+    cached = ingot.open(tmp_path / "a", options=Options(cache_bytes=1000))
+    assert cached.explain(box).kernel == "python"
+    assert ingot.array(data, format="zarr2").explain(box).kernel == "python"
+    calls: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        decode = kernels.decode
+        patch.setattr(kernels, "decode", lambda *a, **k: calls.append(a) or decode(*a, **k))
+        for key in (box, points):
+            calls.clear()
+            np.testing.assert_array_equal(array[key], data[key])
+            assert bool(calls) == (array.explain(key).kernel == "python")

@@ -129,10 +129,11 @@ def test_the_size_has_a_limit() -> None:
 
 def test_a_key_that_stands_twice_among_many_is_found_at_once() -> None:
     keys = [f'"{n}": 0' for n in range(100_000)] + ['"77": 1']
-    started = time.monotonic()
+    # Of the processor: the time of the clock says nothing on a machine with other work.
+    started = time.process_time()
     with pytest.raises(FormatError, match="'77' is repeated"):
         document.parse(f"{{{', '.join(keys)}}}".encode(), "here")
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("value", [{1, 2}, object(), b"x", {"a": {b"x": 1}}])

@@ -124,3 +124,15 @@ def test_impossible_forms_are_refused() -> None:
         IndexForm((2,), CodecChain((), Bytes("little"), (Gzip(1),)))
     with pytest.raises(LimitError, match="index is too large"):
         IndexForm((2**20, 2**20), PLAIN)
+
+
+def test_the_kernel_is_given_the_indexes_that_it_knows() -> None:
+    assert IndexForm((2, 3), PLAIN, "end").recipe == ((2, 3), False, False, False)
+    assert IndexForm((2,), SEALED, "start").recipe == ((2,), True, False, True)
+    assert IndexForm((2,), CodecChain((), Bytes("big"), ()), "end").recipe == (
+        *((2,), False, True, False),
+    )
+    assert IndexForm((2,), CodecChain((), Bytes("big"), (Crc32c(),))).recipe == (
+        *((2,), False, True, True),
+    )
+    assert IndexForm((2,), BIG).recipe is None

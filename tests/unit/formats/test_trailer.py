@@ -52,6 +52,15 @@ def test_what_is_no_trailer(wrong: bytes) -> None:
         trailer.parse(wrong)
 
 
+def test_no_flipped_bit_of_a_trailer_passes() -> None:
+    packed = trailer.pack(blosc.compress(bytes(range(200)) * 50, blocksize=4000), 3, 10_000, b"zz")
+    for bit in range(8 * len(packed)):
+        damaged = bytearray(packed)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptionError):
+            trailer.parse(bytes(damaged))
+
+
 SAMPLES: dict[str, Any] = {
     "<i4": [5, -3, 9],
     ">u2": [5, 3, 9],

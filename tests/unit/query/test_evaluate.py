@@ -132,3 +132,16 @@ def test_many_values_are_found_as_few_are(dtype):
     ]
     assert found.tolist() == np.logical_or.reduce(singly).tolist()
     assert found.any()
+
+
+@pytest.mark.parametrize("dtype", ["S4", "U4"])
+def test_many_texts_are_not_cut_to_the_width_of_the_column(dtype):
+    items = np.array(["1234", "1", "123"]).astype(dtype)
+    longer = ["12345", *(str(number) for number in range(5, 15))]
+    assert evaluate(Among(Column("a"), tuple(map(Literal, longer))), {"a": items}).tolist() == [
+        *(False, False, False)
+    ]
+    both = [*longer, "1234", "1"]
+    assert evaluate(Among(Column("a"), tuple(map(Literal, both))), {"a": items}).tolist() == [
+        *(True, True, False)
+    ]

@@ -145,3 +145,14 @@ def test_wide_combinations_are_one_level():
 
 def test_bits_of_numbers_are_computed():
     assert parse("a & 6 | 1") == Binary("|", Binary("&", Column("a"), Literal(6)), Literal(1))
+
+
+@pytest.mark.parametrize(("before", "behind"), [("-", ""), ("", "+a"), ("", ".b"), ("not ", "")])
+def test_operations_nest_as_deep_as_the_limit_and_no_deeper(before, behind):
+    for count in (DEEPEST - 1, DEEPEST):
+        text = before * count + "a" + behind * count
+        if count < DEEPEST:
+            assert parse(text) is not None
+        else:
+            with pytest.raises(SelectionError, match=f"more than {DEEPEST} deep"):
+                parse(text)

@@ -341,3 +341,75 @@ impl Generations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+    use std::time::{Duration, SystemTime};
+
+    /// The identities of one file at some times of change.
+    fn identities(name: &str, count: u64) -> Vec<Identity> {
+        let path = std::env::temp_dir().join(format!("ingot-shards-{}-{name}", std::process::id()));
+        std::fs::write(&path, [7; 20]).unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let aged = |seconds| {
+            let time = SystemTime::now() - Duration::from_secs(seconds);
+            file.set_times(FileTimes::new().set_modified(time)).unwrap();
+            Identity::of(&file.metadata().unwrap()).unwrap()
+        };
+        (10..10 + count).map(aged).collect()
+    }
+
+    /// An index of so many bytes; its shard has `size` bytes, by which it is known again.
+    fn index(bytes: usize, size: usize) -> Arc<Index> {
+        Arc::new(Index { entries: vec![[ABSENT; 2]; bytes / ENTRY], size })
+    }
+
+    fn found(kept: &mut Generations, shard: usize, identity: Identity) -> Option<usize> {
+        kept.find(&[shard], identity).map(|index| index.size())
+    }
+
+    #[test]
+    fn the_index_of_a_changed_shard_is_not_found_in_either_generation() {
+        let identity = identities("changed", 2);
+        let mut kept = Generations::default();
+        for shard in 0..11 {
+            kept.keep(&[shard], identity[0], index(1 << 20, shard));
+        }
+        // The first eight filled the younger generation and are the older one now.
+        assert_eq!((kept.old.len(), kept.young.len()), (8, 3));
+        for shard in [0, 10] {
+            assert_eq!(found(&mut kept, shard, identity[1]), None);
+            kept.keep(&[shard], identity[1], index(1 << 20, 100 + shard));
+            assert_eq!(found(&mut kept, shard, identity[1]), Some(100 + shard));
+            assert_eq!(found(&mut kept, shard, identity[0]), None);
+        }
+        for shard in [1, 7, 8, 9] {
+            assert_eq!(found(&mut kept, shard, identity[0]), Some(shard));
+        }
+    }
+
+    #[test]
+    fn the_memory_for_indexes_is_bounded() {
+        let identity = identities("bounded", 4);
+        let mut kept = Generations::default();
+        let held = |kept: &Generations| -> usize {
+            kept.young.values().chain(kept.old.values()).map(|(_, index)| index.kept_bytes()).sum()
+        };
+        for turn in 0..100 {
+            let shard = turn * 7 % 40;
+            if found(&mut kept, shard, identity[turn % 4]).is_none() {
+                kept.keep(&[shard], identity[turn % 4], index(1 << 20, turn));
+            }
+            assert!(held(&kept) <= KEPT_BYTES, "turn {turn}");
+            let young: usize = kept.young.values().map(|(_, index)| index.kept_bytes()).sum();
+            assert_eq!(kept.used, young, "turn {turn}");
+        }
+        kept.keep(&[1000], identity[0], index(KEPT_BYTES / 2 + ENTRY, 1));
+        assert_eq!(found(&mut kept, 1000, identity[0]), None, "larger than a generation");
+        kept.keep(&[1000], identity[0], index(KEPT_BYTES / 2, 2));
+        assert_eq!(found(&mut kept, 1000, identity[0]), Some(2));
+    }
+}

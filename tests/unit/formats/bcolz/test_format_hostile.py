@@ -173,6 +173,8 @@ DTYPES = {
     "23 fields": "[('a', '<i4'), ('a', '<i4')]",
     "23 offsets": "{'names': ['a'], 'formats': ['<i4'], 'offsets': [-1], 'itemsize': 4}",
     "23 overlap": "{'names': ['a','b'], 'formats': ['<i4','<i4'], 'offsets': [0,2], 'itemsize': 8}",
+    "23 unknown": "{'names': ['a'], 'formats': ['<i8'], 'offsets': [0], 'itemsize': 8, 'x': 1}",
+    "23 titles": "{'names':['a'],'formats':['<i8'],'offsets':[0],'itemsize':8,'titles':['t']}",
     "23 object field": "[('a', '|O')]",
     "number": 4,
     "none": None,

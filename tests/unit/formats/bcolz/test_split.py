@@ -135,6 +135,26 @@ def test_tables_are_read_as_one(rows: int, count: int) -> None:
         assert zones is None or zones.known.all()
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_attributes_of_a_table_in_shards(tmp_path: Path, count: int) -> None:
+    columns = {"a": np.arange(20), "n": {"x": np.arange(20.0)}}
+    made = ingot.table(columns, tmp_path / "t", chunks=4, attrs={"title": "all", "n": [1, None]})
+    made["a"].attrs["unit"] = "m"
+    made["n"].attrs["inner"] = True
+    shard(tmp_path / "t", count, tmp_path / "shards")
+    found = ingot.open(tmp_path / "shards")
+    assert dict(found.attrs) == {"title": "all", "n": [1, None]}
+    assert dict(found["a"].attrs) == {"unit": "m"}
+    assert dict(found["n"].attrs) == {"inner": True}
+    assert dict(found["n"]["x"].attrs) == {}
+    # Each shard is a table by itself, and has them too.
+    for number in range(count):
+        part = ingot.open(tmp_path / "shards" / f"shard-{number:05}")
+        assert dict(part.attrs) == {"title": "all", "n": [1, None]}
+        assert dict(part["a"].attrs) == {"unit": "m"}
+        assert dict(part["n"].attrs) == {"inner": True}
+
+
 def test_shards_are_read_only() -> None:
     target = MemoryStore()
     shard(array(20, 5), 2, target)

@@ -396,6 +396,27 @@ class TestIndexes:
         located(nothing, (0, 0))
         assert nothing.indexes.used == 0
 
+    def test_the_index_of_a_shard_that_changed_takes_the_place_of_the_old_one(
+        self, tmp_path: Path
+    ) -> None:
+        store, chunks = self.store(tmp_path)
+        small = ShardedMap(chunks.shards, chunks.levels, ShardIndexes(150))
+        located(small, (2, 0))
+        for turn in range(1, 6):
+            data = b"%d" % turn * 20
+            store.apply(small.stage({(0, 0): data}))
+            old = time.time() - 10 * turn
+            os.utime(tmp_path / "c/0/0", (old, old))
+            (place,) = located(small, (0, 0))
+            assert store.read([place]) == [data]  # type: ignore[list-item]
+            # One of the changed shard, one of the other: no more, and none was dropped for it.
+            assert small.indexes.used == 128
+        read: list[Extent] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LocalStore, "read", lambda self, extents: read.extend(extents) or [])
+            located(small, (0, 0), (2, 0))
+        assert read == []
+
     def test_maps_of_other_states_share_them(self, tmp_path: Path) -> None:
         _, chunks = self.store(tmp_path)
         again = chunks.reopened(chunks.store)

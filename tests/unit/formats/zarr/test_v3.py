@@ -23,8 +23,9 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
+from ingot.fields import MOST_AXES
 from ingot.formats.format import ArrayNode, GroupNode, Request
-from ingot.formats.zarr import v3_codecs, v3_metadata
+from ingot.formats.zarr import v3_codecs, v3_grids, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, Zarr3Map
 from ingot.formats.zarr.v3_metadata import V3ArrayMetadata, V3GroupMetadata
 from ingot.formats.zarr.v3_sharding import Sharding
@@ -147,6 +148,22 @@ class TestDocuments:
         assert again["consolidated_metadata"] == consolidated
 
 
+def rectilinear(*shapes: Any) -> dict[str, Any]:
+    return named("rectilinear", kind="inline", chunk_shapes=list(shapes))
+
+
+def test_rectilinear_grids_have_as_many_axes_and_runs_as_the_limits_say() -> None:
+    most = MOST_AXES
+    assert v3_grids.parse(rectilinear(*[[1]] * most), (1,) * most).chunks == (1,) * most
+    runs = [1] * 2**20
+    (axis,) = v3_grids.parse(rectilinear(runs), (2**20,)).rectilinear
+    assert axis is not None
+    assert len(axis.lengths) == 2**20
+    for wrong in ([], [*runs, 1]):
+        with pytest.raises(FormatError, match="list of 1 to 1048576 lengths"):
+            v3_grids.parse(rectilinear(wrong), (2**20,))
+
+
 HOSTILE: list[tuple[dict[str, Any], type[IngotError], str]] = [
     ({"zarr_format": 2}, FormatError, "zarr_format"),
     ({"zarr_format": True}, FormatError, "zarr_format"),
@@ -170,6 +187,9 @@ HOSTILE: list[tuple[dict[str, Any], type[IngotError], str]] = [
     ({"chunk_key_encoding": named("default", separator="..")}, FormatError, "separator"),
     ({"chunk_key_encoding": named("default", separator="\0")}, FormatError, "separator"),
     ({"chunk_key_encoding": {"name": "v2", "must_understand": False}}, FormatError, "understood"),
+    ({"chunk_key_encoding": named("default", separator="/", width=3)}, UnsupportedError, "width"),
+    ({"chunk_key_encoding": named("v2", prefix="c")}, UnsupportedError, "prefix"),
+    ({"chunk_key_encoding": {"name": "v2", "prefix": "c"}}, UnsupportedError, "prefix"),
     ({"fill_value": None}, FormatError, "fill_value"),
     ({"fill_value": 2**40}, FormatError, "fill_value"),
     ({"attributes": [1]}, FormatError, "attributes"),

@@ -1,6 +1,7 @@
 """A journal is used whole or not at all: what is wrong with it is said, and nothing is touched."""
 
 import contextlib
+import struct
 import zlib
 from pathlib import Path
 
@@ -28,6 +29,32 @@ def _sealed(data: bytes) -> bytes:
 def test_what_is_packed_is_parsed() -> None:
     assert parse(pack(JOURNAL), "x") == JOURNAL
     assert parse(pack(Journal("0" * 16, ())), "x").entries == ()
+
+
+def test_the_bytes_are_as_the_format_page_draws_them() -> None:
+    placed = (1, 0, 3, 8, 0, zlib.crc32(b"new"), 0, 0, 3, 0)
+    written = (2, 0, 1, 0, 0, zlib.crc32(b"xyz"), 0, 2, 3, 4)
+    nothing = (2, 0, 1, 0, 0, 0, 0, 0, 0, 4)
+    removed = (3, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+    tails = (b"f/af/.g-1-a", b"bxyz", b"b", b"c")
+    entries = b"".join(
+        struct.pack("<BBHHHIIQQQ", *fields) + tail
+        for fields, tail in zip((placed, written, nothing, removed), tails, strict=True)
+    )
+    assert len(entries) == 4 * 40 + 17
+    head = b"\x89IngotJ\n" + struct.pack("<HHI", 1, 0, 4) + b"00112233aabbccdd"
+    expected = head + struct.pack("<Q", 40 + len(entries) + 4) + entries
+    expected += struct.pack("<I", zlib.crc32(expected))
+    assert pack(JOURNAL) == expected
+    assert parse(expected, "x") == JOURNAL
+    # These bytes are on disks: a version that reads them otherwise needs another number.
+    removal = bytes.fromhex(
+        "89496e676f744a0a 0100 0000 01000000 30303030303030303030303030303030 5500000000000000"
+        "03 00 0100 0000 0000 00000000 00000000 0000000000000000 0000000000000000"
+        "0000000000000000 63"
+    )
+    assert pack(Journal("0" * 16, (Removed("c"),)))[:-4] == removal
+    assert parse(_sealed(removal + bytes(4)), "x").entries == (Removed("c"),)
 
 
 def test_any_damaged_byte_is_noticed() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ingot.containers.handle import Handle
 from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Delete, Extent, LocalStore, Put, read_state
 from ingot.stores.local import lock
@@ -234,6 +235,82 @@ def test_staged_files_stay_as_long_as_their_owner_runs(tmp_path: Path) -> None:
     del owner
     store.apply(Commit(publish=(Put("f/a", b"c"),)))
     assert list(store.names("f", hidden=True)) == ["a"]
+
+
+@pytest.mark.skipif(not lock.OFD, reason="the system has no locks of open files")
+def test_staged_files_stay_until_the_last_of_several_stagers_ends(folder: int) -> None:
+    _acquire(folder).release()
+    first, second = (lock.announce_staging(folder, ".lock", 0.05, "here") for _ in range(2))
+    assert first is not None
+    assert second is not None
+    first.release()
+    turn = _acquire(folder)
+    assert not turn.begin_sweep(first.stager)
+    assert not turn.request_sweep()
+    turn.release()
+    second.release()
+    turn = _acquire(folder)
+    assert turn.begin_sweep(0)
+    turn.end_sweep()
+    turn.release()
+    turn = _acquire(folder)
+    assert not turn.begin_sweep(0)
+    turn.release()
+
+
+def test_locks_that_are_released_keep_no_file_open(folder: int) -> None:
+    _acquire(folder).release()
+    before = len(os.listdir("/proc/self/fd"))
+    locks = [
+        lock.pin(folder, ".lock", 1, "here"),
+        lock.announce_staging(folder, ".lock", 1, "here"),
+        _acquire(folder),
+    ]
+    assert len(os.listdir("/proc/self/fd")) > before
+    for each in locks:
+        if each is not None:
+            each.release()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.usefixtures("_steps_in_python")
+def test_what_a_dead_writer_switched_is_seen_after_recovery(tmp_path: Path) -> None:
+    """The rename was done, the number had not changed yet."""
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"old"),)))
+    reader = Handle(LocalStore(tmp_path), lambda view: view.read([Extent("a")])[0])
+    assert reader.value == b"old"
+    child = os.fork()
+    if child == 0:
+        rename = os.rename
+
+        def die(*names: str, **folders: int) -> None:
+            rename(*names, **folders)
+            os._exit(9)
+
+        os.rename = die
+        LocalStore(tmp_path, writable=True).apply(Commit(publish=(Put("a", b"new"),)))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert reader.value == b"new"
+    store.recover()
+    assert reader.value == b"new"
+    again = Handle(LocalStore(tmp_path), lambda view: view.read([Extent("a")])[0])
+    assert again.value == b"new"
+
+
+def test_recovery_changes_the_number_that_readers_compare(tmp_path: Path, folder: int) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"old"),)))
+    turn = _acquire(folder)
+    before = store.version()
+    turn.release()  # Without a mark: like a writer that died.
+    store.recover()
+    after = store.version()
+    assert before is not None
+    assert after is not None
+    assert after.sequence != before.sequence
+    assert after.settled
 
 
 def test_a_staged_name_without_an_owner_is_removed_when_asked(tmp_path: Path) -> None:

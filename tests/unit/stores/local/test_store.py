@@ -5,11 +5,12 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingot import native
-from ingot.errors import ReadOnlyError, UnsafeError
+from ingot.errors import IngotError, ReadOnlyError, UnsafeError
 from ingot.stores import (
     Commit,
     Delete,
@@ -803,3 +804,46 @@ def test_a_view_through_a_journal_identifies_only_what_it_does_not_change(
     assert view.identity("d") == store.identity("d")
     with pytest.raises(UnsafeError):
         view.identity("../a")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
+def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
+    staged = staged_key("b", "1f")
+    commits = [
+        Commit(publish=(Patch("a", 2, b"xy"),)),
+        Commit(prepare=(Patch("a", 0, b"0"),), publish=(Patch("a", 1, b"1"), Put("c", b"c"))),
+        Commit(prepare=(Put(staged, b"01"), Patch(staged, 2, b"2")), publish=(Put("c", b"d"),)),
+        Commit(cleanup=(Patch("a", 10, b"!"),)),
+    ]
+    store.apply(commits[0])
+    before = len(os.listdir("/proc/self/fd"))
+    for commit in commits:
+        store.apply(commit)
+    for wrong in (Patch("a", 99, b"x"), Patch("absent", 0, b"x")):
+        with pytest.raises(IngotError):
+            store.apply(Commit(publish=(Put("c", b"e"), wrong)))
+    assert store.read([Extent("a"), Extent("c")]) == [b"01xy456789!", b"d"]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.usefixtures("_steps_in_python")
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
+def test_a_commit_of_many_patches_has_few_files_open(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"f/{number}" for number in range(100)]
+    store.apply(_put(**dict.fromkeys(keys, b"0123")))
+    before, most = len(os.listdir("/proc/self/fd")), 0
+    write_at = files.write_at
+
+    def counted(file: int, start: int, data: Any) -> None:
+        nonlocal most
+        most = max(most, len(os.listdir("/proc/self/fd")))
+        write_at(file, start, data)
+
+    monkeypatch.setattr(files, "write_at", counted)
+    patches = tuple(Patch(key, 1, b"x") for key in keys)
+    store.apply(Commit(publish=patches))
+    store.apply(Commit(prepare=patches))
+    assert 0 < most < before + 20
+    assert store.read([Extent(key) for key in keys]) == [b"0x23"] * 100

@@ -318,6 +318,85 @@ mod tests {
         assert!(sound > rounds / 6, "{sound} blocks decode");
     }
 
+    /// A block of literals, one copy, and literals; what it decodes to.
+    fn copying(before: usize, distance: usize, length: usize, behind: usize) -> (Vec<u8>, Vec<u8>) {
+        let mut stream = Vec::new();
+        let literals = |count: usize, copied: usize, stream: &mut Vec<u8>| {
+            stream.push((count.min(15) << 4 | copied.min(15)) as u8);
+            if count >= 15 {
+                stream.extend(vec![255; (count - 15) / 255]);
+                stream.push(((count - 15) % 255) as u8);
+            }
+            let bytes: Vec<u8> = (0..count).map(|byte| (byte * 7 + count) as u8).collect();
+            stream.extend_from_slice(&bytes);
+            bytes
+        };
+        let copied = length - SHORTEST;
+        let mut expected = literals(before, copied, &mut stream);
+        stream.extend((distance as u16).to_le_bytes());
+        if copied >= 15 {
+            stream.extend(vec![255; (copied - 15) / 255]);
+            stream.push(((copied - 15) % 255) as u8);
+        }
+        for _ in 0..length {
+            expected.push(expected[expected.len() - distance]);
+        }
+        expected.extend(literals(behind, 0, &mut stream));
+        (stream, expected)
+    }
+
+    #[test]
+    fn wide_copies_write_nothing_behind_the_output() {
+        const CANARY: u8 = 0xc5;
+        for before in [1, 15, 40, 70, 300] {
+            for distance in [1, 7, 8, 16, 17, 24, 25, 32, 300] {
+                for length in [4, 11, 12, 13, 18, 19, 20, 40, 64, 200, 300] {
+                    for behind in [1, 12, 47, 64, 65, 80] {
+                        if distance > before {
+                            continue;
+                        }
+                        let (stream, expected) = copying(before, distance, length, behind);
+                        let size = expected.len();
+                        // Room that ends in the middle of the literals, of the copy, and behind it.
+                        for room in [size, before, before + 1, before + length - 1, before + length, size - 1] {
+                            let mut memory = vec![CANARY; room + 400];
+                            assert_eq!(decode_prefix(&stream, &mut memory[..room]), Some(()));
+                            assert_eq!(
+                                memory[..room],
+                                expected[..room],
+                                "{before} {distance} {length} {behind} {room}"
+                            );
+                            assert!(memory[room..].iter().all(|byte| *byte == CANARY), "{before} {length} {room}");
+                            let mut memory = vec![CANARY; room + 400];
+                            // The library refuses blocks whose last copy is too near to their end.
+                            let decodes = decode(&stream, &mut memory[..room]).is_some();
+                            assert!(decodes == (room == size) || behind < 12);
+                            assert!(memory[room..].iter().all(|byte| *byte == CANARY), "{before} {length} {room}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn copies_from_before_the_output_are_refused_on_every_path() {
+        for before in [1, 14, 40, 70, 300] {
+            for length in [4, 13, 18, 19, 40, 300] {
+                for behind in [12, 64, 200] {
+                    let (mut stream, expected) = copying(before, 1, length, behind);
+                    let at = 1 + before + if before >= 15 { 1 + (before - 15) / 255 } else { 0 };
+                    assert_eq!(stream[at..at + 2], [1, 0]);
+                    stream[at..at + 2].copy_from_slice(&(before as u16 + 1).to_le_bytes());
+                    assert_eq!(decode(&stream, &mut vec![0; expected.len()]), None);
+                    assert_eq!(decode_prefix(&stream, &mut vec![0; expected.len()]), None);
+                    stream[at..at + 2].copy_from_slice(&(before as u16).to_le_bytes());
+                    assert_eq!(decode(&stream, &mut vec![0; expected.len()]), Some(()));
+                }
+            }
+        }
+    }
+
     #[test]
     fn runs_are_ordinary_lz4() {
         for length in [1, 20, 63, 64, 65, 300, 301, 5000] {

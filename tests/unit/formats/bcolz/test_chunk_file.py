@@ -1,0 +1,32 @@
+"""Chunk files: what is refused before their rows or their zone maps are used."""
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import CorruptionError, UnsupportedError
+from ingot.formats.bcolz.chunk_file import zone_in
+from ingot.stores import MemoryStore
+from tests.storage import content, put
+
+
+def test_zone_maps_are_not_taken_from_chunks_that_cannot_be_decoded() -> None:
+    store = MemoryStore()
+    ingot.array(np.arange(10), store, format="bcolz", chunks=10)
+    data = bytearray(content(store)["data/__0.blp"])
+    assert len(zone_in(bytes(data), 0)) == 32
+    data[16 + 2] |= 7 << 5  # A codec that Blosc does not have.
+    with pytest.raises(UnsupportedError):
+        zone_in(bytes(data), 0)
+
+
+def test_errors_say_how_many_rows_a_chunk_may_hold() -> None:
+    store, other = MemoryStore(), MemoryStore()
+    array = ingot.array(np.arange(10), store, format="bcolz", chunks=4)
+    ingot.array(np.arange(1), other, format="bcolz", chunks=4)
+    short = content(other)["data/__0.blp"]
+    put(store, {"data/__0.blp": short, "data/__2.blp": short})
+    with pytest.raises(CorruptionError, match="8 bytes, 4 rows of 8 bytes are due\n"):
+        array[0]
+    with pytest.raises(CorruptionError, match="8 bytes, 2 rows of 8 bytes are due, or up to 4\n"):
+        array[9]
