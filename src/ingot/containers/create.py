@@ -272,6 +272,10 @@ class ColumnSpec:
             inner = tree
             for folder in folders:
                 inner = inner.setdefault(folder, {})
+                if not isinstance(inner, dict):
+                    raise ValueError(f"column {name!r} lies in a column, not in a nested table")
+            if last in inner:
+                raise ValueError(f"{name!r} is a column and a nested table")
             inner[last] = self._of(name, values).schema(format)
         return tree
 

@@ -33,7 +33,7 @@ from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
+from ingot.errors import ColumnError, ReadOnlyError, UnsafeError, UnsupportedError
 from ingot.formats.format import Format, TableNode
 from ingot.interop import arrow, pandas
 from ingot.options import Options
@@ -357,6 +357,8 @@ class Table:
         >>> table.names
         ('b', 'a')
         """
+        if "/" in name or "\\" in name:
+            raise UnsafeError(f"{name!r}: the name of a column is no path")
         owner, name = self._owner(name)
         columns = arrays_of({name: values})
         if not columns:

@@ -9,6 +9,7 @@ import pytest
 import ingot
 from ingot.errors import (
     ColumnError,
+    UnsafeError,
 )
 from tests.storage import Place, Unlocked, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
@@ -237,3 +238,17 @@ def test_names_with_empty_parts_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a column"):
         table.add_column(name, [3, 4])
     assert table.names == ("a",)
+
+
+@pytest.mark.parametrize("name", [".lock/x", ".g-x-y/z", "x/y", "x\\y"])
+def test_the_name_of_a_new_column_is_no_path(name: str) -> None:
+    table = ingot.table({"a": [1, 2]})
+    with pytest.raises(UnsafeError):
+        table.add_column(name, [3, 4])
+    assert table.names == ("a",)
+
+
+@pytest.mark.parametrize("names", [("a", "a.b"), ("a.b", "a")])
+def test_a_column_is_no_nested_table_as_well(names: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="nested table"):
+        ingot.table(dict.fromkeys(names, [1, 2]))
