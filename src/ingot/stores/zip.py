@@ -12,15 +12,16 @@ a whole, only what the commit itself holds is.
 import os
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from ingot import signals
 from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore
+from ingot.stores.local.store import LocalTurn
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -127,12 +128,10 @@ class ZipStore:
             with self.writing(durability=durability) as turn:
                 turn.commit(commit)
 
-    @contextmanager
-    def writing(self, *, durability: Durability = "full") -> Iterator["ZipTurn"]:
-        """Give a turn to write; other writers of the archive are waited for."""
+    def writing(self, *, durability: Durability = "full") -> "ZipTurn":
+        """Return a turn to write; entering it waits for other writers of the archive."""
         check_commit(self, Commit())
-        with self._file.writing(durability=durability) as turn:
-            yield ZipTurn(self, turn)
+        return ZipTurn(self, self._file.writing(durability=durability))
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: an archive has no place for staged values."""
@@ -169,25 +168,14 @@ class ZipStore:
 
     @contextmanager
     def _opened(self) -> Iterator["_Opened | None"]:
-        root = Root(self._file.root)
-        found = None
+        file = _open_file(self._file.root, self._file.key)
+        if file is None:
+            yield None
+            return
         try:
-            # Ctrl-C waits until the descriptor is in a variable that closes it.
-            with signals.Deferred():
-                directory = root.open()
-                if directory is not None:
-                    try:
-                        found = root.open_file(directory, self._file.key)
-                    finally:
-                        os.close(directory)
-            if found is None:
-                yield None
-            else:
-                descriptor, size = found
-                yield _Opened(descriptor, self._contents(descriptor, size), self.location)
+            yield _Opened(file, self._contents(file.descriptor, file.size), self.location)
         finally:
-            if found is not None:
-                os.close(found[0])
+            file.close()
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
         """Write a new archive as a commit leaves it, which replaces the old one.
@@ -196,11 +184,15 @@ class ZipStore:
         """
         failures: list[BaseException] = []
         edits: tuple[Edit, ...] = ()
-        with self._opened() as opened:
-            draft = _drafted(opened, commit, self.location, failures, self._most)
-            if draft is not None:
-                pieces = _gathered(_packed(draft, opened))
-                edits = (self._file.stage_pieces(self._file.key, pieces),)
+        try:
+            with self._opened() as opened:
+                draft = _drafted(opened, commit, self.location, failures, self._most)
+                if draft is not None:
+                    pieces = _gathered(_packed(draft, opened))
+                    edits = (self._file.stage_pieces(self._file.key, pieces),)
+        except BaseException:
+            self._file.discard(edits)
+            raise
         turn.commit(Commit(publish=edits))
         if failures:
             raise failures[0]
@@ -221,9 +213,17 @@ class ZipTurn:
 
     __slots__ = ("_file", "store")
 
-    def __init__(self, store: ZipStore, file: WriteTurn) -> None:
+    def __init__(self, store: ZipStore, file: LocalTurn) -> None:
         self.store: Final = store
         self._file = file
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Nothing follows: a Ctrl-C that was held back is raised here, with its note.
+        self._file.__exit__(kind, error, trace)
 
     def commit(self, commit: Commit) -> int:
         """Apply a commit; return `NO_VERSION`.
@@ -274,11 +274,49 @@ class _Contents:
         return self._folders.get(folder, ())
 
 
+class _OpenFile:
+    """A descriptor, which is closed at the latest when nothing refers to it any more."""
+
+    __slots__ = ("descriptor", "size")
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.size = size
+
+    @signals.uninterrupted
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            # Nothing was written, so there is nothing that an error could mean.
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before the file reached the variable that would close it.
+        if self.descriptor >= 0:
+            self.close()
+
+
+@signals.uninterrupted
+def _open_file(folder: str, name: str) -> _OpenFile | None:
+    """Open a plain file of a folder; None when it is absent."""
+    root = Root(folder)
+    directory = root.open()
+    if directory is None:
+        return None
+    try:
+        found = root.open_file(directory, name)
+    finally:
+        with suppress(OSError):
+            os.close(directory)
+    return None if found is None else _OpenFile(*found)
+
+
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """An open archive, for one call."""
 
-    descriptor: int
+    file: _OpenFile
     contents: _Contents
     where: str
 
@@ -358,7 +396,7 @@ class _Opened:
 
     def _data(self, member: Member, start: int, length: int) -> bytes:
         first = self._start(member)
-        data = _reader(self.descriptor)(first + start, length) if length else b""
+        data = _reader(self.file.descriptor)(first + start, length) if length else b""
         if len(data) != length:
             raise CorruptionError(f"{self._name(member)}: {len(data)} of {length} bytes are stored")
         return data
@@ -367,7 +405,7 @@ class _Opened:
         """Return where the data of a member begins; its header is compared at first."""
         first = self.contents.starts.get(member.name)
         if first is None:
-            first = zip_format.locate_data(member, _reader(self.descriptor), self.where)
+            first = zip_format.locate_data(member, _reader(self.file.descriptor), self.where)
             self.contents.starts[member.name] = first
         return first
 

@@ -519,3 +519,22 @@ def test_a_damaged_name_is_reported_every_time(path: Path) -> None:
     assert store.read([Extent("a/0")]) == [b"x"]
     # No damage of a single name makes a key of another length absent.
     assert store.read([Extent("a/10")]) == [None]
+
+
+def test_an_error_when_the_old_archive_is_closed_leaves_nothing_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ZipStore(tmp_path / "a.zip", writable=True)
+    store.apply(Commit(publish=(Put("a", b"alpha"),)))
+    close = os.close
+
+    def fail(descriptor: int) -> None:
+        archive = os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path / "a.zip")
+        close(descriptor)
+        if archive:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "close", fail)
+    store.apply(Commit(publish=(Put("b", b"beta"),)))
+    assert store.read([Extent("a"), Extent("b")]) == [b"alpha", b"beta"]
+    assert [each for each in os.listdir(tmp_path) if is_staged(each)] == []
