@@ -141,8 +141,9 @@ def create_array(
         engine = Engine(node.chunks, options)
         data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
-    handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
-    return Array(format, handle, path=place.path, mode="r+")
+        # An error from here on gets the note that the commit is done.
+        handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
+        return Array(format, handle, path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
