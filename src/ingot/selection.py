@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import SelectionError
+from ingot.errors import LimitError, SelectionError
 from ingot.grid import MOST_NUMPY_AXES
 
 __all__ = [
@@ -675,7 +675,9 @@ def _spread(
         try:
             return np.broadcast_to(array.reshape(array.shape[excess:]), shape)
         except ValueError:
-            pass
+            ends = zip(reversed(array.shape), reversed(shape), strict=False)
+            if all(length in (1, wanted) for length, wanted in ends):
+                raise LimitError(f"{_shown(shape)} is no shape that NumPy can hold") from None
     raise ValueError(mismatch.format(_shown(array.shape), _shown(shape)))
 
 

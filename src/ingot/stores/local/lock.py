@@ -746,8 +746,9 @@ class StagedTransactions:
 
     def __del__(self) -> None:
         # An exception may come before there is anything to release.
-        if getattr(self, "_lock", None) is not None:
-            self._lock.release()
+        lock: StagingLock | None = getattr(self, "_lock", None)
+        if lock is not None:
+            lock.release()
 
     def begin(self, name: str, take_lock: Callable[[], StagingLock | None]) -> None:
         """Add a transaction that is going to stage files; `take_lock` takes the staging lock."""
