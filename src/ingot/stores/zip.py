@@ -118,7 +118,7 @@ class ZipStore:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
         with self._opened() as opened:
-            names = () if opened is None else opened.contents.names(folder)
+            names = () if opened is None else opened.names(folder)
         return iter([name for name in names if hidden or not is_staged(name)])
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
@@ -188,6 +188,7 @@ class ZipStore:
             with self._opened() as opened:
                 draft = _drafted(opened, commit, self.location, failures, self._most)
                 if draft is not None:
+                    _check_lost(opened, commit)
                     pieces = _gathered(_packed(draft, opened))
                     edits = (self._file.stage_pieces(self._file.key, pieces),)
         except BaseException:
@@ -239,12 +240,13 @@ class ZipTurn:
 class _Contents:
     """The members of one state of the archive, with what was parsed of them."""
 
-    __slots__ = ("_by_length", "_folders", "directory", "identity", "starts")
+    __slots__ = ("_by_length", "_folders", "directory", "identity", "lost", "starts")
 
     def __init__(self, identity: _Identity, directory: Directory) -> None:
         self.identity = identity
         self.directory = directory
         self.starts: dict[str, int] = {}
+        self.lost: frozenset[str] | None = None if directory.gaps else frozenset()
         self._folders: Mapping[str, Sequence[str]] | None = None
         self._by_length: dict[int, list[Member]] | None = None
 
@@ -268,9 +270,9 @@ class _Contents:
             if self._by_length is not None:
                 self._by_length.pop(length, None)
 
-    def names(self, folder: str) -> Sequence[str]:
+    def names(self, folder: str, lost: Iterable[str]) -> Sequence[str]:
         if self._folders is None:
-            self._folders = _folders(self.directory.members)
+            self._folders = _folders([*self.directory.members, *lost])
         return self._folders.get(folder, ())
 
 
@@ -324,14 +326,32 @@ class _Opened:
         """Return the member of a key; None when the archive has none.
 
         The directory has no checksum, and a damaged name would make a key absent. So before a key
-        counts as absent, members with a name of its length are compared with their headers.
+        counts as absent, members with a name of its length are compared with their headers, and
+        members are looked for that the directory does not name.
         """
         found = self.contents.directory.members.get(key)
         if found is None:
+            if key in self.lost():
+                raise CorruptionError(
+                    f"{self.where}: member {key!r} lies in the archive, and the directory does not "
+                    "name it"
+                )
             for doubtful in self.contents.doubtful(key):
                 self._start(doubtful)
             self.contents.trust(key)
         return found
+
+    def lost(self) -> frozenset[str]:
+        """Return the names of members that lie in the archive without being in its directory."""
+        contents = self.contents
+        if contents.lost is None:
+            read = _reader(self.file.descriptor)
+            contents.lost = zip_format.find_lost(contents.directory, read, self.where)
+        return contents.lost
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder; lost members are listed, and raise an error when read."""
+        return self.contents.names(folder, self.lost())
 
     def read(self, extents: Sequence[Extent], most: int) -> list[bytes | None]:
         inflated: dict[str, bytes] = {}
@@ -437,7 +457,7 @@ def _reader(descriptor: int) -> zip_format.Read:
     return read
 
 
-def _folders(names: Mapping[str, object]) -> dict[str, list[str]]:
+def _folders(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the names in each folder, sorted."""
     found: dict[str, set[str]] = {}
     for key in names:
@@ -472,6 +492,16 @@ def _drafted(
             break
         draft = changed
     return None if draft == before else draft
+
+
+def _check_lost(opened: _Opened | None, commit: Commit) -> None:
+    """Refuse a new archive without the lost members of the old one, unless they are replaced."""
+    lost = set() if opened is None else opened.lost() - {edit.key for edit in commit.edits}
+    if lost:
+        raise CorruptionError(
+            f"{opened.where if opened else ''}: member {min(lost)!r} lies in the archive, and the "
+            "directory does not name it; a new archive would lose it"
+        )
 
 
 def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:
