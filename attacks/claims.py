@@ -313,6 +313,12 @@ def attempt(case: Case, content: dict[str, bytes], operation: str, title: str, n
             case.count("too large for the process")
             return
         problem: Exception = error
+    except ValueError as error:
+        if "which has no identity" in str(error):
+            # NumPy's own error: there is no least item of nothing.
+            case.count("refused")
+            return
+        problem = error
     except Exception as error:
         problem = error
     word = type(problem).__name__

@@ -39,6 +39,8 @@ CIRCUMSTANCES = {
     "another thread is inside a transaction": "elsewhere(h.transaction)",
 }
 """What goes on while a child is forked, as source text."""
+WRITES = frozenset(name for name, text in CIRCUMSTANCES.items() if "write(" in text)
+"""The circumstances in which another thread of the parent writes."""
 
 
 def write(h):
@@ -46,16 +48,27 @@ def write(h):
     h.attrs["x"] = os.getpid()
 
 
-def use(h):
-    """Read and write by a handle."""
+def use(h, alone=False):
+    """Read and write by a handle; `alone` if no other process or thread writes meanwhile."""
     content(h)
     with h.snapshot():
         content(h)
     write(h)
     if isinstance(h, ingot.Table):
-        with h.transaction():
-            write(h)
+        transact(h, alone)
     content(h)
+
+
+def transact(h, alone):
+    """Write in a transaction; unless no other process writes, it may lose and is tried again."""
+    while True:
+        try:
+            with h.transaction():
+                write(h)
+            return
+        except ingot.errors.LockedError as error:
+            if alone or "since the transaction began" not in str(error):
+                raise
 
 
 @contextlib.contextmanager
@@ -156,9 +169,9 @@ def forks(case: Case) -> None:
     started = time.monotonic()
     with silenced():
         if method == "os.fork":
-            outcomes = list(by_fork(case, handle, begin))
+            outcomes = list(by_fork(case, handle, begin, circumstance not in WRITES))
         else:
-            outcomes = [by_process(method, handle, begin)]
+            outcomes = [by_process(method, handle, begin, circumstance not in WRITES)]
     for status, log in outcomes:
         case.count("children")
         if status == 0:
@@ -193,31 +206,38 @@ def silenced() -> Iterator[None]:
         yield
 
 
-def by_fork(case: Case, handle: Any, begin: Callable[[], Any]) -> Iterator[tuple[int | None, str]]:
+def by_fork(
+    case: Case, handle: Any, begin: Callable[[], Any], quiet: bool
+) -> Iterator[tuple[int | None, str]]:
     """Fork children while something goes on; yield the status and the output of each."""
     logs: dict[int, Path] = {}
+    children = case.random.choice((1, 1, 2))
+    alone = quiet and children == 1
     # The parent leaves its snapshot first: a writer waits for the end of snapshots.
     with silenced(), begin():
-        for number in range(case.random.choice((1, 1, 2))):
+        for number in range(children):
             time.sleep(case.random.random() * 0.004)
             log = case.folder / f"log-{number}"
             # A child that arms a watchdog of its own would wait for the thread of this one.
             faulthandler.cancel_dump_traceback_later()
-            logs[forked(lambda: use(handle), log, CHILD_SECONDS)] = log
+            logs[forked(lambda: use(handle, alone), log, CHILD_SECONDS)] = log
             case.rearm()
     for child, log in logs.items():
         status = waited(child, CHILD_SECONDS + 5)
         yield status, log.read_text() if log.exists() else ""
 
 
-def by_process(method: str, handle: Any, begin: Callable[[], Any]) -> tuple[int | None, str]:
+def by_process(
+    method: str, handle: Any, begin: Callable[[], Any], alone: bool
+) -> tuple[int | None, str]:
     """Let multiprocessing start a child; return its status and its output."""
     with tempfile.TemporaryFile() as log:
         keep = os.dup(2)
         os.dup2(log.fileno(), 2)
         try:
             with silenced(), begin():
-                process = multiprocessing.get_context(method).Process(target=use, args=(handle,))
+                context = multiprocessing.get_context(method)
+                process = context.Process(target=use, args=(handle, alone))
                 process.start()
             # A spawned interpreter imports everything first.
             process.join(CHILD_SECONDS if method == "fork" else 3 * CHILD_SECONDS)
@@ -236,7 +256,7 @@ def source(make: str, store: str, circumstance: str) -> str:
     """Return a program that forks ten children and waits for each."""
     import inspect
 
-    functions = (content, write, use, working, elsewhere, forked, waited)
+    functions = (content, write, use, transact, working, elsewhere, forked, waited)
     text = "\n\n".join(inspect.getsource(each) for each in functions)
     modules = ("contextlib", "faulthandler", "signal", "threading", "time", "traceback")
     head = "\n".join(f"import {name}" for name in modules)

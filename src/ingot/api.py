@@ -166,8 +166,9 @@ def group(
         old = remove_existing(place, turn.store, overwrite=overwrite, groups=True)
         _, commit = chosen.create_group(turn.store, place.inner, described)
         turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
-    handle = group_handle(chosen, place.store, place.inner, options)
-    return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
+        # An error from here on gets the note that the commit is done.
+        handle = group_handle(chosen, place.store, place.inner, options)
+        return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
 
 
 def table(

@@ -25,9 +25,11 @@ class Limits:
     """The most bytes that one chunk may decode to."""
     window_bytes: int = 64 << 20
     """About how many bytes of chunks are held in memory at a time, beside the result."""
+    commit_chunks: int = 2**22
+    """The most chunks, or shards, that one commit may store; each takes some memory until then."""
 
     def __post_init__(self) -> None:
-        for name in ("chunk_bytes", "window_bytes"):
+        for name in ("chunk_bytes", "window_bytes", "commit_chunks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, at least 1 is needed")
 

@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import SelectionError
+from ingot.errors import LimitError, SelectionError
 from ingot.grid import MOST_NUMPY_AXES
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "Key",
     "OrthogonalSelection",
     "Selection",
+    "evaluated",
     "out_of_bounds",
     "parse",
     "parse_orthogonal",
@@ -267,6 +268,17 @@ def parse(key: object, shape: Shape) -> Selection:
         return selection
     read = Key.read(items, shape)
     return _advanced(read) if GROUP in read.pieces else _basic(read)
+
+
+def evaluated(key: object) -> object:
+    """Return a key that selects the same, so that code of the caller's objects is run only here.
+
+    >>> evaluated(([1, 2], slice(0, np.int8(3)), ...))
+    (array([1, 2]), slice(0, 3, None), Ellipsis)
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    found = tuple(_evaluated_slice(i) if isinstance(i, slice) else _recognised(i) for i in items)
+    return found if isinstance(key, tuple) else found[0]
 
 
 def parse_orthogonal(key: object, shape: Shape) -> Selection:
@@ -608,6 +620,12 @@ def _recognised(item: object) -> object:
     return np.array(item, dtype=np.int64, order="C")
 
 
+def _evaluated_slice(item: slice) -> slice:
+    bounds = (item.start, item.stop, item.step)
+    # What is no integer stays, and is refused where the slice is used.
+    return slice(*(operator.index(each) if hasattr(each, "__index__") else each for each in bounds))
+
+
 def _range(item: slice, size: int) -> range:
     """Return the positions of a slice; with fewer than two the step is 1, with none the start 0."""
     found = range(*item.indices(size))
@@ -657,7 +675,9 @@ def _spread(
         try:
             return np.broadcast_to(array.reshape(array.shape[excess:]), shape)
         except ValueError:
-            pass
+            ends = zip(reversed(array.shape), reversed(shape), strict=False)
+            if all(length in (1, wanted) for length, wanted in ends):
+                raise LimitError(f"{_shown(shape)} is no shape that NumPy can hold") from None
     raise ValueError(mismatch.format(_shown(array.shape), _shown(shape)))
 
 

@@ -101,6 +101,7 @@ class Deferred:
     def __enter__(self) -> Self:
         if threading.get_ident() == _STATE.main:
             if not _STATE.depth:
+                _STATE.note = None
                 current = _get_handler(_SIGINT)
                 if current is not _handle and callable(current):
                     # Until the depth is raised the handler only calls the previous one.
@@ -117,17 +118,17 @@ class Deferred:
         self._entered = False
         if self.note is not None:
             _STATE.note = self.note
-        _STATE.depth -= 1
-        if _STATE.depth:
-            return
-        note, _STATE.note = _STATE.note, None
+        # From the next line on Ctrl-C is raised at once, so all of them are in this block.
         try:
+            _STATE.depth -= 1
+            if _STATE.depth:
+                return
             if _get_handler(_SIGINT) is _handle:
                 _set_handler(_SIGINT, _STATE.previous)
             check()
         except BaseException as raised:
-            if note is not None:
-                raised.add_note(note)
+            if _STATE.note is not None:
+                raised.add_note(_STATE.note)
             raise
 
 

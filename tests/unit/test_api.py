@@ -553,3 +553,28 @@ def test_requests_are_checked_before_the_old_array_is_touched(place: Place) -> N
         with pytest.raises(ValueError):
             ingot.create(place, shape=3, dtype="i4", overwrite=True, **wrong)
     assert content(place) == before
+
+
+@pytest.mark.parametrize("kind", ["array", "table", "group"])
+def test_an_error_after_a_creation_has_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    from ingot import api
+    from ingot.containers import create, create_table
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(create, "array_handle", fail)
+    monkeypatch.setattr(create_table, "table_handle", fail)
+    monkeypatch.setattr(api, "group_handle", fail)
+    make = {
+        "array": lambda: ingot.array([1, 2], tmp_path / "x"),
+        "table": lambda: ingot.table({"a": [1, 2]}, tmp_path / "x"),
+        "group": lambda: ingot.group(tmp_path / "x"),
+    }[kind]
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        make()
+    assert raised.value.__notes__ == ["the commit is done: readers see it"]
+    monkeypatch.undo()
+    assert type(ingot.open(tmp_path / "x")).__name__.lower() == kind

@@ -1,6 +1,8 @@
 """Ctrl-C and forks: locks are released, snapshots end, and a child begins anew."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,3 +234,123 @@ def test_a_fork_inside_a_transaction_leaves_it_to_the_parent() -> None:
             os._exit(0 if len(table) == 2 else 1)
         assert os.waitpid(child, 0)[1] == 0
     assert len(table) == 3
+
+
+def interrupted_at(line: int, function: Callable[[], object]) -> tuple[list[str] | None, bool]:
+    """Call a function with SIGINT at the n-th line of Ingot or contextlib.
+
+    Return the notes of the exception, None without one, and whether the line was reached.
+    """
+    folders = (os.path.dirname(ingot.__file__) + os.sep, contextlib.__file__)
+    left = line
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal left
+        # Python ignores what a finalizer raises.
+        if not frame.f_code.co_filename.startswith(folders) or frame.f_code.co_name == "__del__":
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                interrupt()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt as error:
+        return list(getattr(error, "__notes__", ())), True
+    finally:
+        sys.settrace(before)
+    return None, left <= 0
+
+
+LATE = {
+    "create": (
+        lambda place: None,
+        lambda place, made: ingot.create(place, shape=3, dtype="i4", options=QUICK),
+        lambda place: ingot.open(place).shape,
+    ),
+    "group": (
+        lambda place: None,
+        lambda place, made: ingot.group(place, options=QUICK),
+        lambda place: list(ingot.open(place)),
+    ),
+    "table": (
+        lambda place: None,
+        lambda place, made: ingot.table({"a": [1]}, place, options=QUICK),
+        lambda place: ingot.open(place)["a"][:].tolist(),
+    ),
+    "update": (
+        lambda place: ingot.table({"a": [1, 2]}, place, options=QUICK),
+        lambda place, made: made.update([0], {"a": 7}),
+        lambda place: ingot.open(place)["a"][:].tolist(),
+    ),
+    "transaction": (
+        lambda place: ingot.table({"a": [1, 2]}, place, options=QUICK),
+        lambda place, made: transact(made),
+        lambda place: ingot.open(place)["a"][:].tolist(),
+    ),
+    "attributes": (
+        lambda place: ingot.table({"a": [1, 2]}, place, options=QUICK),
+        lambda place, made: made.attrs.update(x=1),
+        lambda place: dict(ingot.open(place).attrs),
+    ),
+    "appender": (
+        lambda place: ingot.table({"a": [1, 2]}, place, options=QUICK),
+        lambda place, made: made.appender(rows=1)((3,)),
+        lambda place: len(ingot.open(place)),
+    ),
+}
+"""What makes a dataset, an operation of one commit, and what is read to see whether it happened."""
+
+
+def transact(table: Any) -> None:
+    with table.transaction():
+        table["a"][0] = 7
+
+
+@pytest.mark.parametrize("name", ["data", "data.zip"])
+@pytest.mark.parametrize("operation", LATE)
+def test_ctrl_c_after_a_commit_has_a_note_wherever_it_comes(
+    tmp_path: Path, operation: str, name: str
+) -> None:
+    """The last lines of each operation, one after the other from the end."""
+    make, act, look = LATE[operation]
+
+    def attempt(line: int) -> tuple[list[str] | None, bool, object, object]:
+        folder = tmp_path / str(line)
+        folder.mkdir()
+        place = folder / name
+        made = make(place)
+        before = None if made is None else look(place)
+        notes, reached = interrupted_at(line, lambda: act(place, made))
+        try:
+            after = look(place)
+        except ingot.errors.NotFoundError:
+            after = None
+        return notes, reached, before, after
+
+    attempt(10**9)  # Once to the end, so that all modules are loaded.
+    low, high = 1, 2
+    while attempt(high)[1]:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if attempt_again(attempt, middle, tmp_path) else (low, middle)
+    committed = 0
+    for line in range(low, max(0, low - 150), -1):
+        shutil.rmtree(tmp_path / str(line), ignore_errors=True)
+        notes, _, before, after = attempt(line)
+        if notes is None or before == after:
+            continue
+        committed += 1
+        assert notes, f"line {line} of {low}"
+    assert committed > 20
+
+
+def attempt_again(attempt: Callable[[int], Any], line: int, folder: Path) -> bool:
+    shutil.rmtree(folder / str(line), ignore_errors=True)
+    return bool(attempt(line)[1])

@@ -8,7 +8,8 @@
 use super::Root;
 use super::small_files::{self, Group, SmallFiles};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
-use rustix::io::pread;
+use rustix::io::{Errno, pread};
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many bytes are read.
 const HEAD_BYTES: usize = 32;
+type Head = [u8; HEAD_BYTES];
 
 /// The most files that are kept open in all; beyond that, each probe opens and closes its own.
 const MOST_OPEN: usize = 256;
@@ -40,7 +42,7 @@ pub struct Version {
 }
 
 impl LockFormat {
-    fn parse(&self, head: &[u8; HEAD_BYTES]) -> Option<Version> {
+    fn parse(&self, head: &Head) -> Option<Version> {
         let field = |start: usize| <[u8; 8]>::try_from(&head[start..start + 8]).ok();
         if field(0)? != self.magic {
             return None;
@@ -74,22 +76,24 @@ impl VersionProbe {
     }
 
     /// Return the version; `None` when the file is absent, short, no regular file, or no lock file.
-    pub fn read(&self) -> Option<Version> {
-        self.format.parse(&self.read_head(CWD, &self.path)?)
+    /// A file that cannot be read is an error: it may have a version.
+    pub fn read(&self) -> io::Result<Option<Version>> {
+        Ok(self.read_head(CWD, &self.path)?.and_then(|head| self.format.parse(&head)))
     }
 
     /// Return whether the sequence number is `sequence`, for certain; `None` stands for no lock file.
     pub fn confirms(&self, sequence: Option<u64>) -> bool {
         match self.read() {
-            Some(version) => version.certain && sequence == Some(version.sequence),
-            None => sequence.is_none(),
+            Ok(Some(version)) => version.certain && sequence == Some(version.sequence),
+            Ok(None) => sequence.is_none(),
+            Err(_) => false,
         }
     }
 
     /// Return whether the sequence number is no longer `sequence`, as far as the file that is open
     /// shows. Cheaper than `read`, but blind to another file in its place.
     pub fn moved(&self, sequence: Option<u64>) -> bool {
-        let head = self.open.try_lock().ok().and_then(|open| read_head(&open.as_ref()?.file));
+        let head = self.open.try_lock().ok().and_then(|open| read_head(&open.as_ref()?.file).ok()?);
         let version = head.and_then(|head| self.format.parse(&head));
         version.is_some_and(|version| sequence != Some(version.sequence))
     }
@@ -104,19 +108,19 @@ impl VersionProbe {
     pub fn read_settled(&self, root: &Path, journal: &str, files: &SmallFiles) -> Option<(Option<u64>, Option<Group>)> {
         let root = Root::open(root).ok()??;
         let name = Path::new(self.path.file_name()?);
-        let read = || self.format.parse(&self.read_head(root.folder(), name)?);
-        let before = read();
+        let read = || self.read_head(root.folder(), name).map(|head| head.and_then(|head| self.format.parse(&head)));
+        let before = read().ok()?;
         if before.is_some_and(|version| !version.certain) || root.may_have(journal) || files.may_be_part(&root) {
             return None;
         }
         let found = small_files::read_first(&root, &files.groups).ok()?;
-        (read() == before).then(|| (before.map(|version| version.sequence), found))
+        (read().ok()? == before).then(|| (before.map(|version| version.sequence), found))
     }
 
-    fn read_head(&self, folder: BorrowedFd<'_>, path: &Path) -> Option<[u8; HEAD_BYTES]> {
+    fn read_head(&self, folder: BorrowedFd<'_>, path: &Path) -> io::Result<Option<Head>> {
         // Never waited for: after a fork, the thread that held the lock may not exist.
         let Ok(mut open) = self.open.try_lock() else {
-            return read_head(&openat(folder, path, READING, Mode::empty()).ok()?);
+            return open_file(folder, path)?.map_or(Ok(None), |file| read_head(&file));
         };
         if let Some(kept) = open.as_ref() {
             // As long as it is open, no other file gets its number.
@@ -125,15 +129,24 @@ impl VersionProbe {
                 _ => *open = None,
             }
         }
-        let file = openat(folder, path, READING, Mode::empty()).ok()?;
-        let head = read_head(&file);
-        let identity = identity(&fstat(&file).ok()?);
+        let Some(file) = open_file(folder, path)? else { return Ok(None) };
+        let head = read_head(&file)?;
+        let identity = identity(&fstat(&file)?);
         if OPEN.fetch_add(1, Ordering::Relaxed) < MOST_OPEN {
             *open = Some(OpenFile { file, identity });
         } else {
             OPEN.fetch_sub(1, Ordering::Relaxed);
         }
-        head
+        Ok(head)
+    }
+}
+
+/// Open a lock file; `None` when it is absent, or what has its name cannot be one.
+fn open_file(folder: BorrowedFd<'_>, path: &Path) -> io::Result<Option<OwnedFd>> {
+    match openat(folder, path, READING, Mode::empty()) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -142,11 +155,12 @@ fn identity(facts: &Stat) -> (i128, i128) {
     (i128::from(facts.st_dev), i128::from(facts.st_ino))
 }
 
-fn read_head(file: &OwnedFd) -> Option<[u8; HEAD_BYTES]> {
+fn read_head(file: &OwnedFd) -> io::Result<Option<Head>> {
     let mut bytes = [0; HEAD_BYTES];
     match pread(file, &mut bytes, 0) {
-        Ok(HEAD_BYTES) => Some(bytes),
-        _ => None,
+        Ok(HEAD_BYTES) => Ok(Some(bytes)),
+        Ok(_) | Err(Errno::ISDIR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -181,26 +195,36 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("lock");
         let probe = probe(path.clone());
-        assert_eq!(probe.read(), None);
+        assert_eq!(probe.read().unwrap(), None);
         assert!(probe.confirms(None) && !probe.moved(None));
         fs::write(&path, head(1, SYSTEM, 0)).unwrap();
         assert!(!probe.moved(Some(9)), "no file is open yet");
-        assert_eq!(probe.read(), certain(1));
+        assert_eq!(probe.read().unwrap(), certain(1));
         fs::write(&path, head(2, SYSTEM, 2)).unwrap();
         assert!(probe.moved(Some(1)) && !probe.moved(Some(2)));
-        assert_eq!(probe.read(), certain(2));
+        assert_eq!(probe.read().unwrap(), certain(2));
         fs::write(folder.join("other"), [&head(3, SYSTEM, 0)[..], &[0]].concat()).unwrap();
         fs::rename(folder.join("other"), &path).unwrap();
-        assert_eq!(probe.read(), certain(3));
+        assert_eq!(probe.read().unwrap(), certain(3));
         assert!(probe.confirms(Some(3)) && !probe.confirms(Some(2)) && !probe.confirms(None));
         fs::write(&path, b"short").unwrap();
-        assert_eq!(probe.read(), None);
+        assert_eq!(probe.read().unwrap(), None);
         fs::remove_file(&path).unwrap();
-        assert_eq!(probe.read(), None);
+        assert_eq!(probe.read().unwrap(), None);
         std::os::unix::fs::symlink("other", &path).unwrap();
         fs::write(folder.join("other"), head(4, SYSTEM, 0)).unwrap();
-        assert_eq!(probe.read(), None);
+        assert_eq!(probe.read().unwrap(), None);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(probe.read().unwrap(), None);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_an_error() {
+        let probe = probe(std::env::temp_dir().join("x".repeat(300)));
+        assert!(probe.read().is_err());
+        assert!(!probe.confirms(None) && !probe.confirms(Some(1)) && !probe.moved(Some(1)));
     }
 
     #[test]
@@ -225,7 +249,7 @@ mod tests {
             .collect();
         for _ in 0..2 {
             for (number, probe) in probes.iter().enumerate() {
-                assert_eq!(probe.read(), certain(number as u64));
+                assert_eq!(probe.read().unwrap(), certain(number as u64));
             }
         }
         fs::remove_dir_all(&folder).unwrap();

@@ -27,8 +27,8 @@ impl PyVersionProbe {
     }
 
     /// Return the sequence number, and whether the state is certain; `None` without a lock file.
-    fn read(&self) -> Option<(u64, bool)> {
-        self.0.read().map(|version| (version.sequence, version.certain))
+    fn read(&self) -> PyResult<Option<(u64, bool)>> {
+        Ok(self.0.read()?.map(|version| (version.sequence, version.certain)))
     }
 
     /// Return whether `read` would give `number`, for certain.

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
+from ingot.signals import Deferred
+
 __all__ = ["Appender"]
 
 ROWS: Final = 10_000
@@ -49,7 +51,7 @@ class Appender:
         """Add one row; store the group if it is full, or has waited long enough."""
         if (row is None) == (not values):
             raise TypeError("a row is one sequence or mapping, or keyword arguments")
-        with self._lock:
+        with Deferred(), self._lock:
             if self._closed:
                 raise ValueError("the appender is closed")
             if not self._waiting:
@@ -60,12 +62,12 @@ class Appender:
 
     def flush(self) -> None:
         """Store all waiting rows."""
-        with self._lock:
+        with Deferred(), self._lock:
             self._store_waiting()
 
     def close(self) -> None:
         """Store all waiting rows, and refuse further ones."""
-        with self._lock:
+        with Deferred(), self._lock:
             self._closed = True
             self._store_waiting()
 

@@ -360,13 +360,17 @@ class Array:
                         commit, encoded = encoded, None
                         turn.commit(engine.committed(), commit)
                     else:
+                        if encoded is not None:
+                            # What is staged by this process keeps the turn from sweeping.
+                            unused, encoded = encoded, None
+                            engine.discard(unused)
                         turn.commit(*assigned(turn.value))
             except NotFoundError:
                 # A writer that cleaned up after a dead one has removed the staged files.
                 with handle.writing() as turn:
                     turn.commit(*assigned(turn.value))
             finally:
-                if encoded is not None:  # Another writer came first, or the lock was not taken.
+                if encoded is not None:  # The lock was not taken.
                     engine.discard(encoded)
 
     @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 from ingot.errors import FormatError, LimitError
 from ingot.formats.json import DEEPEST
+from ingot.signals import Deferred
 
 __all__ = ["Attributes", "converted"]
 
@@ -62,7 +63,7 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        with self._editing() as attrs:
+        with Deferred(), self._editing() as attrs:
             del attrs[name]
 
     def update(self, other: Any = (), /, **values: Any) -> None:
@@ -75,7 +76,7 @@ class Attributes(MutableMapping[str, Any]):
         2
         """
         fresh = converted(dict(other, **values))
-        with self._editing() as attrs:
+        with Deferred(), self._editing() as attrs:
             attrs.update(fresh)
 
     def clear(self) -> None:
@@ -87,7 +88,7 @@ class Attributes(MutableMapping[str, Any]):
         >>> len(array.attrs)
         0
         """
-        with self._editing() as attrs:
+        with Deferred(), self._editing() as attrs:
             attrs.clear()
 
     def __repr__(self) -> str:

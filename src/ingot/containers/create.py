@@ -141,8 +141,9 @@ def create_array(
         engine = Engine(node.chunks, options)
         data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
-    handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
-    return Array(format, handle, path=place.path, mode="r+")
+        # An error from here on gets the note that the commit is done.
+        handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
+        return Array(format, handle, path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
@@ -272,6 +273,10 @@ class ColumnSpec:
             inner = tree
             for folder in folders:
                 inner = inner.setdefault(folder, {})
+                if not isinstance(inner, dict):
+                    raise ValueError(f"column {name!r} lies in a column, not in a nested table")
+            if last in inner:
+                raise ValueError(f"{name!r} is a column and a nested table")
             inner[last] = self._of(name, values).schema(format)
         return tree
 

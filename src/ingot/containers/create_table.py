@@ -66,5 +66,6 @@ def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Ta
         if old is not None:
             commit = Commit(publish=(*old.edits, *commit.edits))
         number = turn.commit(commit)
-    handle = table_handle(format, place.store, place.inner, options, first=(state, number))
-    return Table(format, handle, path=place.path, mode="r+")
+        # An error from here on gets the note that the commit is done.
+        handle = table_handle(format, place.store, place.inner, options, first=(state, number))
+        return Table(format, handle, path=place.path, mode="r+")

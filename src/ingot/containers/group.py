@@ -203,7 +203,7 @@ class Group(Mapping[str, "Array | Group"]):
         with self._writing() as turn:
             self._clear(turn.store, name, overwrite=False)
             turn.commit(self._format.create_group(turn.store, inner, described)[1])
-        return self._group(name, inner)
+            return self._group(name, inner)
 
     def __delitem__(self, name: str) -> None:
         inner = self._place(name)

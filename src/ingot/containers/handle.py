@@ -532,12 +532,10 @@ class PartHandle(Generic[Whole, Part]):
         find = self._find
         return self._whole.read(lambda whole: use(find(whole)))
 
-    @contextmanager
-    def writing(self) -> Iterator["PartTurn[Whole, Part]"]:
-        """Take the lock of the whole and give a turn to change the part."""
+    def writing(self) -> "PartTurn[Whole, Part]":
+        """Return a turn to change the part; entering it takes the lock of the whole."""
         self._check_open()
-        with self._whole.writing() as turn:
-            yield PartTurn(turn, self._find(turn.value), self._put)
+        return PartTurn(self._whole.writing(), self._find, self._put)
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
@@ -559,17 +557,38 @@ class PartHandle(Generic[Whole, Part]):
 class PartTurn(Generic[Whole, Part]):
     """A turn of a `PartHandle`: its commit is one of the whole."""
 
-    __slots__ = ("_put", "_whole", "value")
+    __slots__ = ("_block", "_find", "_put", "_whole", "value")
+
+    value: Part
+    _whole: HandleTurn[Whole]
 
     def __init__(
         self,
-        whole: HandleTurn[Whole],
-        part: Part,
+        block: AbstractContextManager[HandleTurn[Whole]],
+        find: Callable[[Whole], Part],
         put: Callable[[Whole, Part, Commit], tuple[Whole, Commit]],
     ) -> None:
-        self.value: Final = part
-        self._whole = whole
+        self._block = block
+        self._find = find
         self._put = put
+
+    def __enter__(self) -> Self:
+        self._whole = self._block.__enter__()
+        try:
+            self.value = self._find(self._whole.value)
+        except BaseException as error:
+            self._block.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Nothing follows: a Ctrl-C that was held back is raised here, with its note.
+        self._block.__exit__(kind, error, trace)
 
     @property
     def store(self) -> Store:
@@ -651,12 +670,15 @@ class TransactionalHandle(Generic[Value]):
         """Drop the value; later calls raise an error that says that `name` is closed."""
         self._handle.close(name)
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes in a block; an exception discards all of them.
 
         A transaction inside another is part of it.
         """
+        return _Transaction(self._transacting())
+
+    @contextmanager
+    def _transacting(self) -> Iterator[None]:
         if self._is_inside():
             yield
             return
@@ -761,6 +783,27 @@ class TransactionalHandle(Generic[Value]):
     def _current(self) -> Handle[Value]:
         buffered = self._buffered
         return buffered if buffered is not None and self._is_inside() else self._handle
+
+
+class _Transaction:
+    """The block of a transaction; Ctrl-C is held back while it ends."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self, block: AbstractContextManager[None]) -> None:
+        self._block = block
+
+    def __enter__(self) -> None:
+        self._block.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        with signals.Deferred():
+            return self._block.__exit__(kind, error, trace)
 
 
 def _same(value: Value) -> Value:

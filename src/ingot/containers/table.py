@@ -33,7 +33,7 @@ from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, ReadOnlyError, UnsupportedError
+from ingot.errors import ColumnError, ReadOnlyError, UnsafeError, UnsupportedError
 from ingot.formats.format import Format, TableNode
 from ingot.interop import arrow, pandas
 from ingot.options import Options
@@ -285,9 +285,9 @@ class Table:
         handle = self._writable()
         given = flattened(columns_of(values))
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
-        items = fitted_values(given, layout)
+        items, key = fitted_values(given, layout), view.evaluated(where)
         with handle.writing() as turn:
-            rows = view.numbered(turn.value, where)
+            rows = view.numbered(turn.value, key)
             now = view.layout_of(turn.value, tuple(given))
             if now != layout:
                 items = fitted_values(given, now)
@@ -296,7 +296,7 @@ class Table:
                 turn.commit(*table_state.assigned(turn.value, view.key_of(rows), columns))
             else:
                 turn.commit(turn.value, Commit())
-        return len(rows)
+            return len(rows)
 
     def delete(self, where: object) -> int:
         """Remove some rows, by an expression or a key; return their number.
@@ -308,10 +308,11 @@ class Table:
         >>> table.delete("a % 2 == 0"), table["a"][:]
         (2, array([1, 3]))
         """
-        with self._writable().writing() as turn:
-            rows = np.unique(np.asarray(view.numbered(turn.value, where), np.int64))
+        handle, key = self._writable(), view.evaluated(where)
+        with handle.writing() as turn:
+            rows = np.unique(np.asarray(view.numbered(turn.value, key), np.int64))
             turn.commit(*table_state.deleted(turn.value, rows))
-        return len(rows)
+            return len(rows)
 
     def resize(self, rows: int) -> None:
         """Change the number of rows; new ones hold the fill values of their columns.
@@ -357,6 +358,8 @@ class Table:
         >>> table.names
         ('b', 'a')
         """
+        if "/" in name or "\\" in name:
+            raise UnsafeError(f"{name!r}: the name of a column is no path")
         owner, name = self._owner(name)
         columns = arrays_of({name: values})
         if not columns:

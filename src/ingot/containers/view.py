@@ -19,6 +19,7 @@ from ingot.query.expr import Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
 from ingot.selection import BasicSelection
+from ingot.selection import evaluated as evaluated_key
 from ingot.selection import parse as parse_key
 
 __all__ = [
@@ -235,6 +236,11 @@ def key_of(rows: Rows) -> slice | NDArray[np.int64]:
         return rows
     # Going down past the first row, a stop of -1 would mean the last one.
     return slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
+
+
+def evaluated(where: object) -> object:
+    """Return an expression or a key of rows, so that its own code runs before a lock is taken."""
+    return where if isinstance(where, str) else evaluated_key(where)
 
 
 def numbered(state: TableState, where: object) -> Rows:

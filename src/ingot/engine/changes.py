@@ -8,7 +8,7 @@ holds the writer lock, and the commit may be part of a larger one. `evaluated`, 
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -18,6 +18,7 @@ from ingot.dtypes import DType
 from ingot.engine import kernel
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine
+from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, Coords, as_sharded
 from ingot.grid import ChunkGrid
 from ingot.options import Options
@@ -38,6 +39,9 @@ __all__ = [
     "recoded",
     "resized",
 ]
+
+
+_LONGEST: Final = 2**63 - 1
 
 
 class ArrayChange(NamedTuple):
@@ -115,6 +119,8 @@ def grown(
     The values are stored first and the shape last. Until then no reader sees the values: the cells
     of an edge chunk that lie beyond the edge mean nothing.
     """
+    if max(shape) > _LONGEST:
+        raise LimitError(f"shape {shape}: an axis has at most 2**63 - 1 items")
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
     data = after.assign(selection, values)
@@ -141,6 +147,7 @@ def filled(engine: Engine) -> Commit:
     grid = engine.chunks.schema.grid
     if engine.chunks.schema.sparse:
         return Commit()
+    engine.check_count(grid.chunk_count)
     every = map(grid.coords, range(grid.chunk_count))
     return engine.stage((coords, engine.writable_chunk(coords, None)) for coords in every)
 
@@ -187,6 +194,7 @@ def _added(engine: Engine, after: Engine) -> Iterator[tuple[Coords, NDArray[Any]
     if new.shape[0] <= old.shape[0] or not new.chunk_count:
         return
     first = old.shape[0] // new.chunk[0]
+    after.check_count(new.counts[0] - first)
     for number in range(first, new.counts[0]):
         coords = (number,) + (0,) * (len(new.shape) - 1)
         kept = dict(engine.stored_chunks([coords])) if number < old.counts[0] else {}

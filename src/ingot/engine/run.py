@@ -25,7 +25,7 @@ from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
-from ingot.errors import CorruptionError, IngotError, UnsafeError
+from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
 from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
 from ingot.formats.keys import stored
 from ingot.grid import begins_chunk
@@ -221,9 +221,19 @@ class Engine:
         layout = self.layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
+        self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         return self.stage(self._merged(rows, values), unit)
+
+    def check_count(self, chunks: int) -> None:
+        """Raise `LimitError` where one commit would store too many chunks."""
+        most = self.options.limits.commit_chunks
+        if chunks > most:
+            raise LimitError(
+                f"{self.chunks.store.location}: one commit would store {chunks} chunks, "
+                f"the limit is {most}"
+            )
 
     def erases(self, selection: Selection, value: object) -> bool:
         """Return whether an assignment sets very many chunks to the fill value.
@@ -363,11 +373,12 @@ class Engine:
         if self._plain is not self._dtype:
             values = values.view(self._plain)
         box = selection.starts, selection.steps
+        count = plan.count_rows(selection, stored_map(self.chunks).schema.grid)
+        self.check_count(count)
         transaction = os.urandom(8).hex()
         edits: list[Edit] = []
         try:
             announce_staging(store, transaction)
-            count = plan.count_rows(selection, stored_map(self.chunks).schema.grid)
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
                     values, *box, first, first + _STAGED_PER_CALL, self._threads, transaction

@@ -128,7 +128,9 @@ def grid_difference(inside: Coords, outside: Coords) -> Iterator[Coords]:
         ranges = [range(min(a, b)) for a, b in zip(inside[:axis], outside[:axis], strict=True)]
         ranges.append(range(outside[axis], inside[axis]))
         ranges += map(range, inside[axis + 1 :])
-        yield from itertools.product(*ranges)
+        # A product of nothing would still hold all positions of the other axes in memory.
+        if all(ranges):
+            yield from itertools.product(*ranges)
 
 
 def _walk(store: Store, prefix: str, folders: int, *, leaves: bool = False) -> Iterator[str]:

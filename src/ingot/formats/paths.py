@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from ingot.errors import UnsafeError
-from ingot.stores.store import is_staged
+from ingot.stores.store import check_new_key, is_staged
 
 __all__ = ["above", "check_new", "joined", "normalised", "prefix"]
 
@@ -50,9 +50,9 @@ def above(path: str) -> Iterator[str]:
 
 
 def check_new(path: str, documents: Container[str] = ()) -> None:
-    """Raise `UnsafeError` for a path of a new node whose name is that of a control file.
+    """Raise `UnsafeError` for a path of a new node that a store refuses, or of a control file.
 
-    These are the lock file, the journal, staged files, and the `documents` of the format.
+    Those are the lock file, the journal, staged files, and the `documents` of the format.
 
     >>> check_new("a/.zarray", (".zarray", ".zgroup"))
     Traceback (most recent call last):
@@ -61,3 +61,5 @@ def check_new(path: str, documents: Container[str] = ()) -> None:
     for name in path.split("/") if path else ():
         if name in _CONTROL_FILES or name in documents or is_staged(name):
             raise UnsafeError(f"{path!r}: {name!r} is the name of a control file, not of a node")
+    if path:
+        check_new_key(path)

@@ -54,6 +54,7 @@ __all__ = [
     "bytes_to_write",
     "check_commit",
     "check_key",
+    "check_new_key",
     "check_reach",
     "compose",
     "is_staged",
@@ -381,6 +382,16 @@ def check_key(key: str) -> str:
     raise UnsafeError(f"key {_shortened(key)!r}: {_fault(key)}")
 
 
+def check_new_key(key: str) -> str:
+    """Return `key` when it may be written, else raise `UnsafeError`: see `check_key`.
+
+    >>> check_new_key("a./c/0")
+    Traceback (most recent call last):
+    ingot.errors.UnsafeError: key 'a./c/0': a part ends with a dot, which Windows removes
+    """
+    return _check_last_dots(check_key(key))
+
+
 def check_commit(store: Store, commit: Commit) -> None:
     """Check, before the first edit of `commit`, all that can be known of it.
 
@@ -395,9 +406,9 @@ def check_commit(store: Store, commit: Commit) -> None:
     if Feature.WRITE not in store.features:
         raise ReadOnlyError(f"{store.location}: opened for reading only")
     for edit in commit.edits:
-        _check_last_dots(check_key(edit.key))
+        check_new_key(edit.key)
         if isinstance(edit, Move):
-            _check_last_dots(check_key(edit.source))
+            check_new_key(edit.source)
         if isinstance(edit, Patch) and Feature.PATCH not in store.features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
 

@@ -12,15 +12,16 @@ a whole, only what the commit itself holds is.
 import os
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from ingot import signals
 from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore
+from ingot.stores.local.store import LocalTurn
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -117,7 +118,7 @@ class ZipStore:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
         folder = check_key(prefix.removesuffix("/")) if prefix else ""
         with self._opened() as opened:
-            names = () if opened is None else opened.contents.names(folder)
+            names = () if opened is None else opened.names(folder)
         return iter([name for name in names if hidden or not is_staged(name)])
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
@@ -127,12 +128,10 @@ class ZipStore:
             with self.writing(durability=durability) as turn:
                 turn.commit(commit)
 
-    @contextmanager
-    def writing(self, *, durability: Durability = "full") -> Iterator["ZipTurn"]:
-        """Give a turn to write; other writers of the archive are waited for."""
+    def writing(self, *, durability: Durability = "full") -> "ZipTurn":
+        """Return a turn to write; entering it waits for other writers of the archive."""
         check_commit(self, Commit())
-        with self._file.writing(durability=durability) as turn:
-            yield ZipTurn(self, turn)
+        return ZipTurn(self, self._file.writing(durability=durability))
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: an archive has no place for staged values."""
@@ -169,25 +168,14 @@ class ZipStore:
 
     @contextmanager
     def _opened(self) -> Iterator["_Opened | None"]:
-        root = Root(self._file.root)
-        found = None
+        file = _open_file(self._file.root, self._file.key)
+        if file is None:
+            yield None
+            return
         try:
-            # Ctrl-C waits until the descriptor is in a variable that closes it.
-            with signals.Deferred():
-                directory = root.open()
-                if directory is not None:
-                    try:
-                        found = root.open_file(directory, self._file.key)
-                    finally:
-                        os.close(directory)
-            if found is None:
-                yield None
-            else:
-                descriptor, size = found
-                yield _Opened(descriptor, self._contents(descriptor, size), self.location)
+            yield _Opened(file, self._contents(file.descriptor, file.size), self.location)
         finally:
-            if found is not None:
-                os.close(found[0])
+            file.close()
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
         """Write a new archive as a commit leaves it, which replaces the old one.
@@ -196,11 +184,16 @@ class ZipStore:
         """
         failures: list[BaseException] = []
         edits: tuple[Edit, ...] = ()
-        with self._opened() as opened:
-            draft = _drafted(opened, commit, self.location, failures, self._most)
-            if draft is not None:
-                pieces = _gathered(_packed(draft, opened))
-                edits = (self._file.stage_pieces(self._file.key, pieces),)
+        try:
+            with self._opened() as opened:
+                draft = _drafted(opened, commit, self.location, failures, self._most)
+                if draft is not None:
+                    _check_lost(opened, commit)
+                    pieces = _gathered(_packed(draft, opened))
+                    edits = (self._file.stage_pieces(self._file.key, pieces),)
+        except BaseException:
+            self._file.discard(edits)
+            raise
         turn.commit(Commit(publish=edits))
         if failures:
             raise failures[0]
@@ -221,9 +214,17 @@ class ZipTurn:
 
     __slots__ = ("_file", "store")
 
-    def __init__(self, store: ZipStore, file: WriteTurn) -> None:
+    def __init__(self, store: ZipStore, file: LocalTurn) -> None:
         self.store: Final = store
         self._file = file
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Nothing follows: a Ctrl-C that was held back is raised here, with its note.
+        self._file.__exit__(kind, error, trace)
 
     def commit(self, commit: Commit) -> int:
         """Apply a commit; return `NO_VERSION`.
@@ -239,12 +240,13 @@ class ZipTurn:
 class _Contents:
     """The members of one state of the archive, with what was parsed of them."""
 
-    __slots__ = ("_by_length", "_folders", "directory", "identity", "starts")
+    __slots__ = ("_by_length", "_folders", "directory", "identity", "lost", "starts")
 
     def __init__(self, identity: _Identity, directory: Directory) -> None:
         self.identity = identity
         self.directory = directory
         self.starts: dict[str, int] = {}
+        self.lost: frozenset[str] | None = None if directory.gaps else frozenset()
         self._folders: Mapping[str, Sequence[str]] | None = None
         self._by_length: dict[int, list[Member]] | None = None
 
@@ -268,17 +270,55 @@ class _Contents:
             if self._by_length is not None:
                 self._by_length.pop(length, None)
 
-    def names(self, folder: str) -> Sequence[str]:
+    def names(self, folder: str, lost: Iterable[str]) -> Sequence[str]:
         if self._folders is None:
-            self._folders = _folders(self.directory.members)
+            self._folders = _folders([*self.directory.members, *lost])
         return self._folders.get(folder, ())
+
+
+class _OpenFile:
+    """A descriptor, which is closed at the latest when nothing refers to it any more."""
+
+    __slots__ = ("descriptor", "size")
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.size = size
+
+    @signals.uninterrupted
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            # Nothing was written, so there is nothing that an error could mean.
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        # Ctrl-C may come before the file reached the variable that would close it.
+        if self.descriptor >= 0:
+            self.close()
+
+
+@signals.uninterrupted
+def _open_file(folder: str, name: str) -> _OpenFile | None:
+    """Open a plain file of a folder; None when it is absent."""
+    root = Root(folder)
+    directory = root.open()
+    if directory is None:
+        return None
+    try:
+        found = root.open_file(directory, name)
+    finally:
+        with suppress(OSError):
+            os.close(directory)
+    return None if found is None else _OpenFile(*found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """An open archive, for one call."""
 
-    descriptor: int
+    file: _OpenFile
     contents: _Contents
     where: str
 
@@ -286,14 +326,32 @@ class _Opened:
         """Return the member of a key; None when the archive has none.
 
         The directory has no checksum, and a damaged name would make a key absent. So before a key
-        counts as absent, members with a name of its length are compared with their headers.
+        counts as absent, members with a name of its length are compared with their headers, and
+        members are looked for that the directory does not name.
         """
         found = self.contents.directory.members.get(key)
         if found is None:
+            if key in self.lost():
+                raise CorruptionError(
+                    f"{self.where}: member {key!r} lies in the archive, and the directory does not "
+                    "name it"
+                )
             for doubtful in self.contents.doubtful(key):
                 self._start(doubtful)
             self.contents.trust(key)
         return found
+
+    def lost(self) -> frozenset[str]:
+        """Return the names of members that lie in the archive without being in its directory."""
+        contents = self.contents
+        if contents.lost is None:
+            read = _reader(self.file.descriptor)
+            contents.lost = zip_format.find_lost(contents.directory, read, self.where)
+        return contents.lost
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder; lost members are listed, and raise an error when read."""
+        return self.contents.names(folder, self.lost())
 
     def read(self, extents: Sequence[Extent], most: int) -> list[bytes | None]:
         inflated: dict[str, bytes] = {}
@@ -358,7 +416,7 @@ class _Opened:
 
     def _data(self, member: Member, start: int, length: int) -> bytes:
         first = self._start(member)
-        data = _reader(self.descriptor)(first + start, length) if length else b""
+        data = _reader(self.file.descriptor)(first + start, length) if length else b""
         if len(data) != length:
             raise CorruptionError(f"{self._name(member)}: {len(data)} of {length} bytes are stored")
         return data
@@ -367,7 +425,7 @@ class _Opened:
         """Return where the data of a member begins; its header is compared at first."""
         first = self.contents.starts.get(member.name)
         if first is None:
-            first = zip_format.locate_data(member, _reader(self.descriptor), self.where)
+            first = zip_format.locate_data(member, _reader(self.file.descriptor), self.where)
             self.contents.starts[member.name] = first
         return first
 
@@ -399,7 +457,7 @@ def _reader(descriptor: int) -> zip_format.Read:
     return read
 
 
-def _folders(names: Mapping[str, object]) -> dict[str, list[str]]:
+def _folders(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the names in each folder, sorted."""
     found: dict[str, set[str]] = {}
     for key in names:
@@ -434,6 +492,16 @@ def _drafted(
             break
         draft = changed
     return None if draft == before else draft
+
+
+def _check_lost(opened: _Opened | None, commit: Commit) -> None:
+    """Refuse a new archive without the lost members of the old one, unless they are replaced."""
+    lost = set() if opened is None else opened.lost() - {edit.key for edit in commit.edits}
+    if lost:
+        raise CorruptionError(
+            f"{opened.where if opened else ''}: member {min(lost)!r} lies in the archive, and the "
+            "directory does not name it; a new archive would lose it"
+        )
 
 
 def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:

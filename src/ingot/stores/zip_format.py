@@ -2,12 +2,13 @@
 
 End records, the central directory and local headers, with 64-bit sizes. Every claim in them is
 checked against the stored bytes: names that leave the archive, duplicate names, members that
-overlap or lie outside, and sizes that contradict each other are errors.
+overlap or lie outside, and sizes that contradict each other are errors. Members that lie in the
+archive and are missing in its directory are found (`find_lost`) without reading the others.
 """
 
 import stat
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -18,8 +19,10 @@ __all__ = [
     "DEFLATED",
     "STORED",
     "Directory",
+    "Gap",
     "Member",
     "Read",
+    "find_lost",
     "locate_data",
     "pack_directory",
     "pack_header",
@@ -63,6 +66,11 @@ _FIRST_DAY: Final = 0x0021
 _LARGEST_GROWTH: Final = 1032
 _SHORTEST_STREAM: Final = 64
 
+# The bytes after data whose header has no sizes: a checksum and two sizes of 4 or 8 bytes, with or
+# without a signature, or nothing.
+_DESCRIPTIONS: Final = (0, 12, 16, 20, 24)
+_MOST_LOST: Final = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -81,11 +89,23 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Bytes that the directory does not account for: after an entry, or before the first one."""
+
+    entry: Member | None
+    limit: int
+    """Where the gap ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class Directory:
-    """All members of an archive by their names, and its comment."""
+    """All members of an archive by their names, its comment, and gaps that may hold members."""
 
     members: Mapping[str, Member]
     comment: bytes = b""
+    folders: frozenset[str] = frozenset()
+    """The names of entries that stand for folders."""
+    gaps: tuple[Gap, ...] = ()
 
 
 def parse_directory(read: Read, size: int, where: str) -> Directory:
@@ -93,7 +113,7 @@ def parse_directory(read: Read, size: int, where: str) -> Directory:
 
     >>> data = pack_directory([], 0)
     >>> parse_directory(lambda start, length: data[start : start + length], len(data), "x.zip")
-    Directory(members={}, comment=b'')
+    Directory(members={}, comment=b'', folders=frozenset(), gaps=())
     """
     try:
         return _parse_directory(read, size)
@@ -127,6 +147,77 @@ def locate_data(member: Member, read: Read, where: str) -> int:
             f"{name}: claims {member.stored} bytes from {start}, {member.limit} is the end"
         )
     return start
+
+
+def find_lost(directory: Directory, read: Read, where: str) -> frozenset[str]:
+    """Return the names of members whose headers lie in gaps, and which the directory does not name.
+
+    They are looked for where a member would begin: at the start of the archive, and right behind
+    another member. A header with the name of a member is what a program left that replaced it.
+    """
+    found: set[str] = set()
+    known = directory.members.keys() | directory.folders
+    for gap in directory.gaps:
+        for name in _headers(gap, read):
+            if name not in known and not name.endswith("/"):
+                found.add(name)
+            if len(found) > _MOST_LOST:
+                raise CorruptionError(
+                    f"{where}: more than {_MOST_LOST} members that the directory does not name"
+                )
+    return frozenset(found)
+
+
+def _headers(gap: Gap, read: Read) -> Iterator[str]:
+    """Yield the names of the local headers that follow each other in a gap."""
+    places: list[int] = [0]
+    if gap.entry is not None:
+        own = _parse_header(gap.entry.offset, read)
+        # A missing header is an error as soon as the member is read.
+        places = [] if own is None else own.ends(gap.entry.stored)
+    while places:
+        heads = (_parse_header(place, read) for place in places if place + _LOCAL.size < gap.limit)
+        head = next((head for head in heads if head is not None), None)
+        if head is None or head.start + (head.stored or 0) > gap.limit:
+            return
+        yield head.name
+        # Where the sizes follow the data, the end of the data is unknown.
+        places = [] if head.stored is None else head.ends(head.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A local header: the name, where the data begins, and its stored size if it is known."""
+
+    name: str
+    start: int
+    stored: int | None
+    is_described: bool
+
+    def ends(self, stored: int) -> list[int]:
+        """Return where the next header may be: behind the data, or a description of its sizes."""
+        end = self.start + stored
+        return [end + more for more in (_DESCRIPTIONS if self.is_described else (0,))]
+
+
+def _parse_header(place: int, read: Read) -> _Header | None:
+    """Return the local header at a place; None when there is none."""
+    head = read(place, _LOCAL.size)
+    if len(head) < _LOCAL.size or head[:4] != _LOCAL_SIGN:
+        return None
+    _, _, flags, _, _, _, _, stored, size, name_size, extra_size = _LOCAL.unpack(head)
+    raw = read(place + _LOCAL.size, name_size + extra_size)
+    if len(raw) < name_size + extra_size:
+        return None
+    described = bool(flags & _SIZES_FOLLOW)
+    try:
+        name = _decoded(raw[:name_size], flags)
+        check_key(name.removesuffix("/"))
+        size, stored = _widened(raw[name_size:], name, size, stored)
+    except (UnsafeError, CorruptionError):
+        return None
+    start = place + _LOCAL.size + int(name_size) + int(extra_size)
+    return _Header(name, start, None if described and not stored else stored, described)
 
 
 def pack_header(member: Member) -> bytes:
@@ -165,17 +256,36 @@ def _parse_directory(read: Read, size: int) -> Directory:
         raise CorruptionError(f"{count} members in a directory of {length} bytes")
     data = read(start, length)
     members: dict[str, Member] = {}
+    folders: list[Member] = []
     place = 0
     for _ in range(count):
         member, place = _parse_entry(data, place)
-        if member is None:
+        if member.name.endswith("/"):
+            folders.append(member)
             continue
         if member.name in members:
             raise FormatError(f"two members are called {member.name!r}")
         members[member.name] = member
     if place != length:
         raise CorruptionError(f"the directory claims {length} bytes, its members take {place}")
-    return Directory(_limited(members, start), comment)
+    gaps = _find_gaps([*members.values(), *folders], start)
+    names = frozenset(folder.name for folder in folders)
+    return Directory(_limited(members, start), comment, names, gaps)
+
+
+def _find_gaps(entries: Sequence[Member], end: int) -> tuple[Gap, ...]:
+    """Return where the entries leave room for a member, before the directory at `end`."""
+    ordered = sorted(entries, key=lambda entry: entry.offset)
+    least = [_LOCAL.size + len(entry.name) + entry.stored for entry in ordered]
+    # An archive without gaps, like those that are written here, is recognised by its size.
+    if end - sum(least) <= _LOCAL.size:
+        return ()
+    limits = [*(entry.offset for entry in ordered), end]
+    gaps = [Gap(None, limits[0])] if limits[0] > _LOCAL.size else []
+    for entry, taken, limit in zip(ordered, least, limits[1:], strict=True):
+        if limit - entry.offset - taken > _LOCAL.size:
+            gaps.append(Gap(entry, limit))
+    return tuple(gaps)
 
 
 def _find_end(read: Read, size: int) -> tuple[int, int, int, bytes]:
@@ -217,8 +327,11 @@ def _find_end_64(read: Read, end: int) -> tuple[int, ...] | None:
     return disk, first, here, count, length, start, place
 
 
-def _parse_entry(data: bytes, place: int) -> tuple[Member | None, int]:
-    """Return the member at a place of the directory, None for a folder, and the place behind it."""
+def _parse_entry(data: bytes, place: int) -> tuple[Member, int]:
+    """Return the entry at a place of the directory, and the place behind it.
+
+    The name of a folder ends with a slash.
+    """
     if data[place : place + 4] != _CENTRAL_SIGN or place + _CENTRAL.size > len(data):
         raise CorruptionError(f"no member at byte {place} of the directory")
     fields = _CENTRAL.unpack_from(data, place)
@@ -231,7 +344,7 @@ def _parse_entry(data: bytes, place: int) -> tuple[Member | None, int]:
     name = _decoded(data[ends[0] : ends[1]], flags)
     size, stored, offset = _widened(data[ends[1] : ends[2]], name, size, stored, offset)
     if name.endswith("/") and not size:
-        return None, ends[3]
+        return Member(name, 0, stored, crc, method, offset), ends[3]
     _check_member(name, flags, method, stored, size, attributes)
     if disk:
         raise UnsupportedError(f"member {name!r}: in another part of the archive")

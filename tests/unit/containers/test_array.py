@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import pickle
 import threading
 import tracemalloc
@@ -18,6 +19,7 @@ from ingot.codecs.codec import parse_stage
 from ingot.containers.handle import Handle
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
 from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
+from ingot.stores.local import lock
 from tests.storage import Place, Unlocked, content, delete, put
 
 NewPlace = Callable[[], Place]
@@ -770,3 +772,19 @@ def test_values_are_evaluated_before_the_lock_is_taken(tmp_path: Path) -> None:
     array.append(given)
     assert given.evaluated == 1
     assert array[...].tolist() == [8, 1, 2, 0, 4, 5, 6, 7, 0, 9, 10, 11]
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_a_write_that_is_planned_anew_sweeps_what_a_dead_writer_left(
+    tmp_path: Path, format: str
+) -> None:
+    """Its own first attempt is discarded before the sweep, not after it."""
+    array = ingot.array(np.zeros((12, 6), "i8"), tmp_path / "a", format=format, chunks=5)
+    assert array[0, 0] == 0
+    folder = os.open(tmp_path / "a", os.O_RDONLY)
+    lock.acquire(folder, ".lock", 1, "here").release()  # Without a mark, as if it had died.
+    os.close(folder)
+    (tmp_path / "a" / ".g-0123456789abcdef-0.0").write_bytes(b"staged")
+    array[...] = 9
+    assert (array[...] == 9).all()
+    assert [each.name for each in tmp_path.rglob(".g-*")] == []

@@ -811,3 +811,17 @@ def test_names_of_control_files_are_refused_before_anything_is_made(
     assert list(root) == ["kept"]
     if path is not None:
         assert list(ingot.open(path)) == ["kept"]
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+@pytest.mark.parametrize("name", ["a.", "a../b", "b/a."])
+def test_names_that_end_with_a_dot_are_refused_before_anything_is_made(
+    tmp_path: Path, format: str, name: str
+) -> None:
+    root = ingot.group(tmp_path / "g", format=format)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UnsafeError, match="ends with a dot"):
+        root.array(name, [3])
+    with pytest.raises(UnsafeError, match="ends with a dot"):
+        root.group(name)
+    assert sorted(tmp_path.rglob("*")) == before

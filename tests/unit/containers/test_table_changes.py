@@ -9,6 +9,7 @@ import pytest
 import ingot
 from ingot.errors import (
     ColumnError,
+    UnsafeError,
 )
 from tests.storage import Place, Unlocked, content
 from tests.tables import ROWS, assert_holds, data, joined, make, without
@@ -237,3 +238,45 @@ def test_names_with_empty_parts_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a column"):
         table.add_column(name, [3, 4])
     assert table.names == ("a",)
+
+
+@pytest.mark.parametrize("name", [".lock/x", ".g-x-y/z", "x/y", "x\\y"])
+def test_the_name_of_a_new_column_is_no_path(name: str) -> None:
+    table = ingot.table({"a": [1, 2]})
+    with pytest.raises(UnsafeError):
+        table.add_column(name, [3, 4])
+    assert table.names == ("a",)
+
+
+@pytest.mark.parametrize("names", [("a", "a.b"), ("a.b", "a")])
+def test_a_column_is_no_nested_table_as_well(names: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match="nested table"):
+        ingot.table({name: [1, 2] for name in names})
+
+
+class Writing:
+    """A key of rows that writes to the table itself when it is evaluated."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        self.table.attrs["seen"] = True
+        return np.array([0, 2])
+
+
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_keys_of_rows_are_evaluated_before_the_lock_is_taken(
+    tmp_path: Path, operation: str
+) -> None:
+    """A key may use another handle of the same table."""
+    table = ingot.table({"a": [1, 2, 3]}, tmp_path / "t")
+    other = ingot.open(ingot.stores.LocalStore(tmp_path / "t", writable=True, wait=0.1), "r+")
+    key = Writing(other)
+    if operation == "update":
+        assert table.update(key, {"a": 7}) == 2
+        assert table["a"][:].tolist() == [7, 2, 7]
+    else:
+        assert table.delete(key) == 2
+        assert table["a"][:].tolist() == [2]
+    assert table.attrs["seen"]

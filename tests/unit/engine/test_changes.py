@@ -9,6 +9,7 @@ import pytest
 import ingot
 from ingot.engine import changes
 from ingot.engine.run import Engine
+from ingot.errors import LimitError
 from ingot.formats.zarr.v2 import Zarr2Format
 from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.options import Limits, Options
@@ -165,3 +166,64 @@ def test_an_assignment_holds_few_shards_at_a_time(tmp_path) -> None:  # type: ig
     assert values.nbytes == 8 * shard
     assert peak < 4 * shard
     assert (array[...] == values).all()
+
+
+EMPTY = [(2**33, 0), (0, 2**33), (2**61, 0), (2**30, 0, 2**30)]
+
+
+@pytest.mark.parametrize("shape", EMPTY)
+@pytest.mark.parametrize("format", ["zarr2", "zarr3"])
+def test_an_empty_axis_beside_a_long_one_costs_nothing(format: str, shape: tuple[int, ...]) -> None:
+    """The chunks of the long axis are not listed."""
+    array = ingot.create(shape=shape, dtype="u1", chunks=(1,) * len(shape), format=format)
+    tracemalloc.start()
+    array.append(np.zeros((1 if 0 in shape[1:] else 0, *shape[1:]), "u1"))
+    array.resize(tuple(2 * length for length in shape))
+    array.resize((0,) * len(shape))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert array.shape == (0,) * len(shape)
+    assert peak < 1 << 20
+
+
+def test_assigning_to_an_empty_shape_that_numpy_does_not_hold_is_a_limit() -> None:
+    array = ingot.create(shape=(2**33, 0, 2**33), dtype="u1", chunks=(1, 1, 1))
+    with pytest.raises(LimitError):
+        array[...] = 1
+    with pytest.raises(ValueError, match="could not broadcast"):
+        array[...] = [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(2**63 - 1,), (2**63 - 1, 0)])
+def test_an_axis_does_not_grow_beyond_64_bits(shape: tuple[int, ...]) -> None:
+    array = ingot.create(shape=shape, dtype="u1", chunks=(2**20, 1)[: len(shape)])
+    with pytest.raises(LimitError, match="at most"):
+        array.append(np.zeros((1, *shape[1:]), "u1"))
+    assert array.shape == shape
+
+
+@pytest.mark.parametrize("format", ["zarr0", "zarr2", "zarr3"])
+def test_a_commit_of_too_many_chunks_is_refused_before_any_is_stored(
+    tmp_path: Path, format: str
+) -> None:
+    array = ingot.create(tmp_path / "a", shape=2**40, dtype="u1", chunks=4, format=format)
+    before = sorted(tmp_path.rglob("*"))
+    for key in (..., slice(None, None, 2), slice(8, 2**30)):
+        with pytest.raises(LimitError, match="chunks"):
+            array[key] = 1
+    assert sorted(tmp_path.rglob("*")) == before
+    array[:10] = 1
+    assert array[:12].tolist() == [1] * 10 + [0] * 2
+
+
+def test_the_limit_of_chunks_is_that_of_the_options() -> None:
+    options = Options(limits=Limits(commit_chunks=3))
+    array = ingot.create(shape=40, dtype="u1", chunks=4, options=options)
+    array[:12] = 1
+    with pytest.raises(LimitError, match="4 chunks, the limit is 3"):
+        array[:13] = 2
+    with pytest.raises(LimitError, match="10 chunks, the limit is 3"):
+        array[[0, 39, *range(40)]] = 2
+    assert array[:].tolist() == [1] * 12 + [0] * 28
+    with pytest.raises(LimitError, match="10 chunks"):
+        ingot.create(shape=40, dtype="u1", chunks=4, format="bcolz", options=options)

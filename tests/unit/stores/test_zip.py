@@ -526,3 +526,173 @@ def test_a_damaged_name_is_reported_every_time(path: Path) -> None:
     assert store.read([Extent("a/0")]) == [b"x"]
     # No damage of a single name makes a key of another length absent.
     assert store.read([Extent("a/10")]) == [None]
+
+
+def test_an_error_when_the_old_archive_is_closed_leaves_nothing_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ZipStore(tmp_path / "a.zip", writable=True)
+    store.apply(Commit(publish=(Put("a", b"alpha"),)))
+    close = os.close
+
+    def fail(descriptor: int) -> None:
+        archive = os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path / "a.zip")
+        close(descriptor)
+        if archive:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "close", fail)
+    store.apply(Commit(publish=(Put("b", b"beta"),)))
+    assert store.read([Extent("a"), Extent("b")]) == [b"alpha", b"beta"]
+    assert [each for each in os.listdir(tmp_path) if is_staged(each)] == []
+
+
+def without(data: bytes, *names: str) -> bytes:
+    """Return an archive whose directory has lost some entries; everything else stays."""
+    end = data.rindex(b"PK\5\6")
+    count, _, start = struct.unpack("<HLL", data[end + 10 : end + 20])
+    kept, place = [], start
+    for _ in range(count):
+        lengths = struct.unpack("<HHH", data[place + 28 : place + 34])
+        entry = data[place : place + 46 + sum(lengths)]
+        place += len(entry)
+        if entry[46 : 46 + lengths[0]].decode() not in names:
+            kept.append(entry)
+    directory = b"".join(kept)
+    numbers = struct.pack("<HHLL", len(kept), len(kept), len(directory), start)
+    return data[:start] + directory + data[end : end + 8] + numbers + data[end + 20 :]
+
+
+class Stream(io.RawIOBase):
+    """A file that cannot be sought: zipfile then writes sizes after the data."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: Any) -> int:
+        self.data += bytes(piece)
+        return len(piece)
+
+
+def streamed(content: dict[str, bytes]) -> bytes:
+    file = Stream()
+    with zipfile.ZipFile(file, "w") as archive:  # type: ignore[call-overload]
+        for key, data in content.items():
+            archive.writestr(key, data)
+    return file.data
+
+
+def wide(content: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for key, data in content.items():
+            with archive.open(key, "w", force_zip64=True) as member:
+                member.write(data)
+    return file.getvalue()
+
+
+MEMBERS = {f"c/{number}": bytes([number]) * 50 for number in range(5)}
+
+
+@pytest.mark.parametrize("make", [packed, streamed, wide])
+@pytest.mark.parametrize("lost", [("c/0",), ("c/2",), ("c/4",), ("c/0", "c/3")])
+def test_a_member_that_the_directory_does_not_name_is_reported(
+    path: Path, make: Callable[[dict[str, bytes]], bytes], lost: tuple[str, ...]
+) -> None:
+    """Without its entry a chunk would be read as the fill value."""
+    store = stored(path, without(make(MEMBERS), *lost))
+    for key, data in MEMBERS.items():
+        if key in lost:
+            for ask in (lambda: store.read([Extent(key)]), lambda: store.size(key)):  # noqa: B023
+                with pytest.raises(CorruptionError, match="directory does not name it"):
+                    ask()
+        else:
+            assert store.read([Extent(key)]) == [data]
+    assert store.read([Extent("c/9")]) == [None]
+    assert list(store.names("c/")) == [str(number) for number in range(5)]
+
+
+def test_several_lost_members_in_a_row(path: Path) -> None:
+    store = stored(path, without(packed(MEMBERS), "c/1", "c/2", "c/3"))
+    for number in (1, 2, 3):
+        with pytest.raises(CorruptionError, match="does not name it"):
+            store.read([Extent(f"c/{number}")])
+
+
+def test_an_archive_with_a_lost_member_is_not_written_anew_without_it(path: Path) -> None:
+    path.write_bytes(without(packed(MEMBERS), "c/1", "c/3"))
+    before = path.read_bytes()
+    store = ZipStore(path, writable=True)
+    with pytest.raises(CorruptionError, match="would lose it"):
+        store.apply(Commit(publish=(Put("c/0", b"new"), Put("c/1", b"new"))))
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(path.parent)) == sorted({path.name, f".{path.name}.lock"})
+    store.apply(Commit(publish=(Put("c/1", b"new"), Delete("c/3"))))
+    assert store.read([Extent(f"c/{number}") for number in (0, 1, 3)]) == [
+        MEMBERS["c/0"],
+        b"new",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("make", [packed, streamed, wide])
+def test_sound_archives_of_others_have_no_lost_members(
+    path: Path, make: Callable[[dict[str, bytes]], bytes]
+) -> None:
+    sound = make({**MEMBERS, "folder/": b"", "empty": b""})
+    store = stored(path, sound)
+    assert store.read([Extent("c/9"), Extent("c/1")]) == [None, MEMBERS["c/1"]]
+    assert list(store.names()) == ["c/", "empty"]
+
+
+def test_what_a_program_left_that_replaced_a_member_is_no_lost_member(path: Path) -> None:
+    """The old bytes stay in front of, between or behind the members; their name is known."""
+    old = pack_header(Member("c/1", 3, 3, zlib.crc32(b"old"))) + b"old"
+    data, members = b"", []
+    for key, value in MEMBERS.items():
+        data += old
+        members.append(Member(key, len(value), len(value), zlib.crc32(value), offset=len(data)))
+        data += pack_header(members[-1]) + value
+    data += old
+    store = stored(path, data + pack_directory(members, len(data)))
+    assert store.read([Extent("c/1"), Extent("c/9")]) == [MEMBERS["c/1"], None]
+
+
+@pytest.mark.parametrize("filler", [b"\0" * 500, b"#!/bin/sh\n" * 50, b"PK\3\4" * 100, TEXT])
+def test_bytes_that_are_no_header_may_lie_anywhere(path: Path, filler: bytes) -> None:
+    data, members = filler, []
+    for key, value in MEMBERS.items():
+        members.append(Member(key, len(value), len(value), zlib.crc32(value), offset=len(data)))
+        data += pack_header(members[-1]) + value + filler
+    store = stored(path, data + pack_directory(members, len(data)))
+    assert store.read([Extent("c/1"), Extent("c/9")]) == [MEMBERS["c/1"], None]
+
+
+def test_our_archives_are_recognised_without_reading_their_headers(path: Path) -> None:
+    store = ZipStore(path, writable=True)
+    store.apply(Commit(publish=tuple(Put(key, data) for key, data in MEMBERS.items())))
+    data = path.read_bytes()
+    found = zip_format.parse_directory(
+        lambda start, size: data[start : start + size], len(data), ""
+    )
+    assert found.gaps == ()
+
+
+def test_very_many_lost_members_are_refused(path: Path) -> None:
+    data = b"".join(pack_header(Member(f"lost/{n}", 0, 0, 0)) for n in range(2000))
+    store = stored(path, data + pack_directory([], len(data)))
+    with pytest.raises(CorruptionError, match="more than 1000"):
+        store.read([Extent("a")])
+
+
+def test_an_array_with_a_lost_chunk_is_not_read_as_fill(path: Path) -> None:
+    ingot.array(np.arange(40), path, chunks=10)
+    name = "c/2"
+    path.write_bytes(without(path.read_bytes(), name))
+    array = ingot.open(path)
+    assert array[:20].tolist() == list(range(20))
+    with pytest.raises(CorruptionError, match=name):
+        array[...]

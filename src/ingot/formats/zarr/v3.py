@@ -268,10 +268,10 @@ def check_node_path(path: str) -> None:
     Traceback (most recent call last):
     ValueError: '__b' cannot be the name of a node
     """
-    check_new(path)
     for name in path.split("/") if path else ():
         if not name.strip(".") or name.startswith("__") or name == NODE:
             raise ValueError(f"{name!r} cannot be the name of a node")
+    check_new(path)
 
 
 def _read(store: Store, path: str) -> bytes:

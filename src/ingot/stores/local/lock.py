@@ -235,14 +235,19 @@ def version_probe(
 
 @signals.uninterrupted
 def version(path: str) -> Version | None:
-    """Return the version in the lock file at `path`; None before the first writer."""
+    """Return the version in the lock file at `path`; None before the first writer.
+
+    A file that cannot be read is an `OSError`: it may have a version.
+    """
     try:
         file = os.open(path, _READING)
-    except OSError:
-        return None
+    except OSError as error:
+        if error.errno in _NO_LOCK_FILE:
+            return None
+        raise
     try:
         data = os.pread(file, _HEAD.size, 0)
-    except OSError:
+    except IsADirectoryError:
         return None
     finally:
         os.close(file)
@@ -270,6 +275,8 @@ def pin(folder: int, name: str, wait: float, where: str) -> ReaderLock | None:
 _LEFT_BEHIND: Final = {
     int(state): state for state in (LockState.CLEAN, LockState.LOOSE, LockState.BUSY)
 }
+# Absent, or a link, a socket or a pipe of its name, which writers refuse.
+_NO_LOCK_FILE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 _SETTLED: Final = frozenset({LockState.CLEAN, LockState.LOOSE})
 _VERSION_OF: Final = Version._make
 
@@ -738,8 +745,10 @@ class StagedTransactions:
         return StagedTransactions, ()  # What one process staged is not another's.
 
     def __del__(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
+        # An exception may come before there is anything to release.
+        lock: StagingLock | None = getattr(self, "_lock", None)
+        if lock is not None:
+            lock.release()
 
     def begin(self, name: str, take_lock: Callable[[], StagingLock | None]) -> None:
         """Add a transaction that is going to stage files; `take_lock` takes the staging lock."""

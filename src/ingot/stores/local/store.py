@@ -399,7 +399,9 @@ def _check_keys(keys: tuple[str, ...]) -> None:
 
 
 COMMITTED: Final = "the commit is done: readers see it"
-"""The note on a Ctrl-C that came during a commit, or after it, before the call returned."""
+"""The note on an error or a Ctrl-C that came after a commit, before the call returned."""
+DECIDED: Final = "the commit is decided: readers see it, the next writer finishes it"
+"""The note on an error during a commit, after the step that decides it."""
 
 
 class LocalTurn:
@@ -449,16 +451,21 @@ class LocalTurn:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            run, self._run = self._run, None
-            if run is not None:
-                run.abandon()
-                if error is not None:
-                    self._owner._known.clear()
-        finally:
             try:
-                self._release()
+                run, self._run = self._run, None
+                if run is not None:
+                    run.abandon()
+                    if error is not None:
+                        self._owner._known.clear()
             finally:
-                self._deferred.__exit__()
+                self._release()
+        except BaseException as late:
+            error = late
+            raise
+        finally:
+            if error is not None:
+                self._add_note(error)
+            self._deferred.__exit__()
 
     def commit(self, commit: Commit) -> int | None:
         """Apply a commit and return the number of the new version; None without a lock file."""
@@ -532,7 +539,14 @@ class LocalTurn:
         if run.sync_failed:
             self._owner._failure = str(error)
         if run.decided:
-            error.add_note("the commit is decided: readers see it, the next writer finishes it")
+            self._deferred.note = DECIDED
+            self._add_note(error)
+
+    def _add_note(self, error: BaseException) -> None:
+        """Add the note that a commit is done or decided, if it is, to an error."""
+        note = self._deferred.note
+        if note is not None and note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
 
     def _release(self) -> None:
         lock, self._lock = self._lock, None

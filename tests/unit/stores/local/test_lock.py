@@ -1,5 +1,6 @@
 """One writer at a time, readers notice each commit, and killed processes hold no lock."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -356,3 +357,54 @@ def test_systems_without_locks_of_open_files_lock_whole_ones(tmp_path: Path) -> 
         "waits for writers",
         "[b'2', b'1']",
     ]
+
+
+def test_a_lock_file_that_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only an absent one has no version."""
+    store = LocalStore(tmp_path, writable=True)
+    assert store.version() is None
+    store.apply(Commit(publish=(Put("a", b"x"),)))
+    path = f"{tmp_path}/{'x' * 300}"
+    with pytest.raises(OSError, match="too long"):
+        lock.version_probe(path)[0]()
+    with pytest.raises(OSError, match="too long"):
+        lock.version(path)
+
+    def fail(*arguments: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            lock.version(f"{tmp_path}/.lock")
+    for absent in (f"{tmp_path}/a/.lock", f"{tmp_path}/b/.lock"):
+        assert lock.version(absent) is None
+        assert lock.version_probe(absent)[0]() is None
+
+
+@pytest.mark.parametrize("phase", ["block", "release"])
+def test_an_error_after_a_commit_has_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    store = LocalStore(tmp_path, writable=True)
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    release = lock._FileWriterLock.release
+
+    def write() -> None:
+        with store.writing() as turn:
+            turn.commit(Commit(publish=(Put("a", b"x"),)))
+            if phase == "block":
+                fail()
+            monkeypatch.setattr(
+                lock._FileWriterLock, "release", lambda each: (release(each), fail())
+            )
+
+    with pytest.raises(OSError, match="Input/output error") as raised:
+        write()
+    assert raised.value.__notes__ == ["the commit is done: readers see it"]
+    assert store.read([Extent("a")]) == [b"x"]
