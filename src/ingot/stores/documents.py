@@ -115,7 +115,8 @@ class DocumentCheck(Generic[Value]):
         """
         keys = tuple(documents)
         record, self._record = self._record, None
-        kept = record.kept if record is not None and record.value is value else None
+        known_before = record is not None and record.value is value and record.keys == keys
+        kept = record.kept if record is not None and known_before else None
         if kept is None and keys:
             keep: Callable[[Documents], KeptDocuments | None] | None
             keep = getattr(store, "keep_documents", None)
@@ -153,9 +154,12 @@ class DocumentCheck(Generic[Value]):
             return
         keys, known = record.keys, record.identities
         if record.kept is not None:
-            known_keys = set(keys)
+            known_keys, names = set(keys), {key.rpartition("/")[2] for key in keys}
             for edit in edits:
-                if edit.key in known_keys and not _put(record.kept, edit):
+                # A document of the same name elsewhere may be another one of the value.
+                if edit.key.rpartition("/")[2] in names and not (
+                    edit.key in known_keys and _put(record.kept, edit)
+                ):
                     self._record = None
                     return
             self._record = record._replace(value=after)
