@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingot.stores import Feature, LocalStore, MemoryStore, Store, ZipStore
+from ingot.stores.buffered import BufferedStore
 from ingot.stores.local import beneath
 from ingot.testing import Disk, StoreContract
 
@@ -15,6 +16,17 @@ class TestMemoryStore(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
+
+
+class TestBufferedStore(StoreContract):
+    @pytest.fixture(params=["memory", "local", "staged"])
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        below = MemoryStore() if request.param == "memory" else LocalStore(tmp_path, writable=True)
+        return BufferedStore(below, most=4 if request.param == "staged" else 64 << 20)
+
+    # A transaction belongs to one thread.
+    test_a_put_is_seen_whole_by_other_threads = None  # type: ignore[assignment]
+    test_threads_write_their_own_keys = None  # type: ignore[assignment]
 
 
 class TestLocalStore(StoreContract):

@@ -1,15 +1,15 @@
 """A store of changes that are not committed yet, over another store.
 
 All changes together become one commit. The store below is not changed; only values that are too
-large for memory are staged there.
+large for memory are staged there. A patch takes memory for the bytes that it changes.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 from ingot.errors import NotFoundError
+from ingot.stores.patched import PatchedValue
 from ingot.stores.store import (
-    Buffer,
     Commit,
     Delete,
     Durability,
@@ -22,8 +22,8 @@ from ingot.stores.store import (
     Store,
     check_commit,
     check_key,
+    check_reach,
     is_staged,
-    patched,
 )
 from ingot.stores.versions import copied, versioned
 
@@ -36,24 +36,27 @@ class BufferedStore:
     """A store that changes only when its `commit` is applied to the one below.
 
     >>> from ingot.stores import MemoryStore
-    >>> below = MemoryStore({"a": b"old", "b": b"gone"})
+    >>> below = MemoryStore({"a": b"old", "b": b"gone", "c": b"0123"})
     >>> buffered = BufferedStore(below)
-    >>> buffered.apply(Commit(publish=(Put("a", b"new"), Delete("b"))))
-    >>> buffered.read([Extent("a"), Extent("b")]), below.read([Extent("a")])
-    ([b'new', None], [b'old'])
+    >>> buffered.apply(Commit(publish=(Put("a", b"new"), Delete("b"), Patch("c", 1, b"x"))))
+    >>> buffered.read([Extent("a"), Extent("b"), Extent("c")]), below.read([Extent("a")])
+    ([b'new', None, b'0x23'], [b'old'])
     >>> print(buffered.commit())
     publish: Put('a', 3 bytes)
     publish: Delete(key='b')
+    publish: Patch('c', 1, 1 byte)
     """
 
-    __slots__ = ("_below", "_edits", "_most", "_size")
+    __slots__ = ("_below", "_held", "_moves", "_most", "_values")
 
     def __init__(self, below: Store, *, most: int = _MOST_IN_MEMORY) -> None:
         self._below = below
         self._most = most
-        self._size = 0
-        # In the order of the last change of each key.
-        self._edits: dict[str, Put | Delete | Move] = {}
+        self._held = 0
+        # In the order of the last change of each key; None for a key that is removed.
+        self._values: dict[str, PatchedValue | None] = {}
+        # By staged key: values that are staged below, and become those of a key.
+        self._moves: dict[str, Move] = {}
 
     @property
     def features(self) -> Feature:
@@ -68,28 +71,29 @@ class BufferedStore:
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent as they will be."""
         found: list[bytes | None] = [None] * len(extents)
-        asked: list[tuple[int, Extent]] = []
+        asked: list[tuple[int, PatchedValue | None, Extent]] = []
         for index, extent in enumerate(extents):
-            edit = self._edits.get(check_key(extent.key))
-            if isinstance(edit, Put):
-                found[index] = _cut(edit.data, extent)
-            elif isinstance(edit, Move):
-                asked.append((index, Extent(edit.source, extent.start, extent.length)))
-            elif edit is None:
-                asked.append((index, extent))
-        values = self._below.read([extent for _, extent in asked])
-        for (index, _), value in zip(asked, values, strict=True):
-            found[index] = value
+            if not self._is_changed(check_key(extent.key)):
+                asked.append((index, None, extent))
+            elif (value := self._values.get(extent.key)) is not None:
+                below = value.below(extent)
+                if below is None:
+                    found[index] = value.over(extent, None)
+                else:
+                    asked.append((index, value, below))
+        data = self._below.read([extent for _, _, extent in asked])
+        for (index, changed, _), each in zip(asked, data, strict=True):
+            if changed is not None and each is not None:
+                each = changed.over(extents[index], each)
+            found[index] = each
         return found
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes that `key` will hold."""
-        edit = self._edits.get(check_key(key))
-        if isinstance(edit, Delete):
-            return None
-        if isinstance(edit, Put):
-            return memoryview(edit.data).nbytes
-        return self._below.size(key if edit is None else edit.source)
+        if not self._is_changed(check_key(key)):
+            return self._below.size(key)
+        value = self._values.get(key)
+        return None if value is None else value.size
 
     def identity(self, key: str) -> Hashable | None:
         """Return None: `discard` restores values, and would restore their identities as well."""
@@ -101,7 +105,7 @@ class BufferedStore:
         folder = prefix.removesuffix("/")
         lead = f"{folder}/" if folder else ""
         below = (n for n in self._below.names(prefix, hidden=hidden) if self._stays(lead + n))
-        kept = (key for key, edit in self._edits.items() if not isinstance(edit, Delete))
+        kept = (key for key, value in self._values.items() if value is not None)
         added = (key[len(lead) :] for key in kept if key.startswith(lead))
         names = {*below, *("".join(rest.partition("/")[:2]) for rest in added)}
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
@@ -110,66 +114,101 @@ class BufferedStore:
         """Keep all changes of a commit; nothing is stored yet."""
         check_commit(self, commit)
         for edit in commit.edits:
-            if isinstance(edit, Patch):
-                edit = Put(edit.key, self._patched(edit))
             if isinstance(edit, Put):
-                edit = self._kept(edit)
-            self._forget(edit.key)
-            self._edits[edit.key] = edit
+                self._change(edit.key, self._put(edit))
+            elif isinstance(edit, Patch):
+                self._change(edit.key, self._patched(edit))
+            elif isinstance(edit, Move):
+                self._change(edit.key, self._moved(edit))
+            else:
+                self._change(edit.key, None)
 
     def copy(self, source: str, key: str) -> Edit:
         """Return the edit that makes the future value of `source` that of `key` too."""
-        edit = self._edits.get(check_key(source))
-        if isinstance(edit, Put):
-            return Put(key, edit.data)
-        if isinstance(edit, Delete):
+        if not self._is_changed(check_key(source)):
+            return copied(self._below, source, key)
+        value = self._values.get(source)
+        if value is None:
             raise NotFoundError(f"{self.location}: no key {source!r} to copy")
-        return copied(self._below, source if edit is None else edit.source, key)
+        if value.source is not None and not value.ranges:
+            return copied(self._below, value.source, key)
+        (data,) = self.read([Extent(source)])
+        return Put(key, data or b"")
 
     def commit(self) -> Commit:
         """Return all changes as one commit for the store below."""
-        return Commit(publish=tuple(self._edits.values()))
+        edits: list[Edit] = []
+        for key, value in self._values.items():
+            if value is None:
+                edits.append(Delete(key))
+            elif value.source is None:
+                edits.append(Put(key, value.over(Extent(key), None)))
+            else:
+                move = self._moves.get(value.source)
+                if move is not None:
+                    edits.append(Move(move.source, key, move.size, move.checksum))
+                edits += value.patches(key)
+        return Commit(publish=tuple(edits))
 
     def discard(self) -> None:
         """Forget all changes, and remove what was staged for them."""
-        edits, self._edits = self._edits, {}
+        moves, self._moves, self._values, self._held = self._moves, {}, {}, 0
         if (below := versioned(self._below)) is not None:
-            below.discard(edits.values())
+            below.discard(moves.values())
 
-    def _kept(self, edit: Put) -> Put | Move:
-        self._size += memoryview(edit.data).nbytes
-        below = versioned(self._below)
-        if self._size <= self._most or below is None:
-            return edit
-        staged: Edit = below.stage(edit.key, edit.data)
-        if isinstance(staged, Move):
-            self._size -= memoryview(edit.data).nbytes
-            return staged
-        return edit
+    def _is_changed(self, key: str) -> bool:
+        # A staged value that becomes that of a key is no longer one of its own.
+        return key in self._values or key in self._moves
 
-    def _forget(self, key: str) -> None:
-        old = self._edits.pop(key, None)
-        if isinstance(old, Put):
-            self._size -= memoryview(old.data).nbytes
-        elif isinstance(old, Move) and (below := versioned(self._below)) is not None:
-            below.discard((old,))
+    def _current(self, key: str) -> PatchedValue | None:
+        """Return the value of a key as it will be; None when it will be absent."""
+        if self._is_changed(key):
+            return self._values.get(key)
+        size = self._below.size(key)
+        return None if size is None else PatchedValue(key, size)
 
-    def _patched(self, edit: Patch) -> bytes:
-        (value,) = self.read([Extent(edit.key)])
+    def _change(self, key: str, value: PatchedValue | None) -> None:
+        old = self._values.pop(key, None)
+        if old is not None:
+            self._held -= old.held
+            staged = None if old.source is None else self._moves.get(old.source)
+            if staged is not None and (value is None or value.source != old.source):
+                del self._moves[staged.source]
+                if (below := versioned(self._below)) is not None:
+                    below.discard((staged,))
+        self._values[key] = value
+        self._held += 0 if value is None else value.held
+
+    def _put(self, edit: Put) -> PatchedValue:
+        below, size = versioned(self._below), memoryview(edit.data).nbytes
+        if self._held + size > self._most and below is not None:
+            staged: Edit = below.stage(edit.key, edit.data)
+            if isinstance(staged, Move):
+                self._moves[staged.source] = staged
+                return PatchedValue(staged.source, size)
+        return PatchedValue.of(edit.data)
+
+    def _patched(self, edit: Patch) -> PatchedValue:
+        value = self._current(edit.key)
         if value is None:
             raise NotFoundError(f"{self.location}: no key {edit.key!r} to patch")
-        return patched(value, edit, self.location)
+        check_reach(edit, value.size, self.location)
+        return value.patched(edit.start, edit.data)
+
+    def _moved(self, edit: Move) -> PatchedValue:
+        known = edit.size is not None and not self._is_changed(edit.source)
+        value = PatchedValue(edit.source, edit.size or 0) if known else self._current(edit.source)
+        if value is None:
+            raise NotFoundError(f"{self.location}: no key {edit.source!r} to become {edit.key!r}")
+        self._held -= value.held if self._values.pop(edit.source, None) is not None else 0
+        if value.source is not None and value.source not in self._moves:
+            self._moves[value.source] = edit
+        return value
 
     def _stays(self, name: str) -> bool:
         """Return whether a name below stays: a folder stays while it holds a key."""
         if not name.endswith("/"):
-            return not isinstance(self._edits.get(name), Delete)
-        if not any(key.startswith(name) for key in self._edits):
+            return not self._is_changed(name) or self._values.get(name) is not None
+        if not any(key.startswith(name) for key in (*self._values, *self._moves)):
             return True
         return any(True for _ in self.names(name, hidden=True))
-
-
-def _cut(data: Buffer, extent: Extent) -> bytes:
-    view = memoryview(data).cast("B")
-    stop = None if extent.length is None else extent.start + extent.length
-    return bytes(view[extent.start : stop])

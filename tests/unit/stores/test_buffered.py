@@ -1,9 +1,25 @@
 """Changes that are collected before they are committed."""
 
+import random
+import tracemalloc
+from pathlib import Path
+
 import pytest
 
 from ingot.errors import UnsafeError
-from ingot.stores import Commit, Extent, MemoryStore, Put
+from ingot.stores import (
+    Commit,
+    Delete,
+    Edit,
+    Extent,
+    LocalStore,
+    MemoryStore,
+    Move,
+    Patch,
+    Put,
+    Store,
+    staged_key,
+)
 from ingot.stores.buffered import BufferedStore
 
 
@@ -18,3 +34,84 @@ def test_nothing_derived_from_buffered_values_may_be_kept() -> None:
     assert buffered.identity("a") is None
     with pytest.raises(UnsafeError):
         buffered.identity("../a")
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("most", [0, 100, 1 << 20])
+def test_the_commit_leads_to_what_the_buffer_shows(tmp_path: Path, seed: int, most: int) -> None:
+    below = LocalStore(tmp_path, writable=True) if seed % 2 else MemoryStore()
+    chance = random.Random(seed)
+    keys = [f"{folder}{number}" for folder in ("", "f/") for number in range(3)]
+    below.apply(Commit(publish=tuple(Put(key, chance.randbytes(40)) for key in keys[::2])))
+    for number in range(6):
+        buffered = BufferedStore(below, most=most)
+        for _ in range(chance.randrange(1, 8)):
+            edits = _edits(chance, buffered, keys, number)
+            buffered.apply(Commit(publish=tuple(edits)))
+        shown = buffered.read([Extent(key) for key in keys])
+        assert [buffered.size(key) for key in keys] == [
+            None if v is None else len(v) for v in shown
+        ]
+        names = list(buffered.names("f", hidden=True))
+        below.apply(buffered.commit())
+        assert below.read([Extent(key) for key in keys]) == shown
+        assert list(below.names("f", hidden=True)) == names
+
+
+def _edits(chance: random.Random, store: Store, keys: list[str], number: int) -> list[Edit]:
+    key = chance.choice(keys)
+    size = store.size(key)
+    what = chance.random()
+    if what < 0.15:
+        return [Delete(key)]
+    if what < 0.3:
+        staged = staged_key(key, f"{number}.{chance.randrange(10**9)}")
+        return [Put(staged, chance.randbytes(9)), Patch(staged, 3, b"abc"), Move(staged, key)]
+    if size is None or what < 0.5:
+        return [Put(key, chance.randbytes(chance.choice((0, 5, 200))))]
+    return [Patch(key, chance.randrange(size + 1), chance.randbytes(chance.randrange(30)))]
+
+
+def test_a_patch_of_a_large_value_takes_memory_for_the_patch(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    size = 64 << 20
+    store.apply(Commit(publish=(Put("a", bytes(size)),)), durability="process")
+    tracemalloc.start()
+    try:
+        buffered = BufferedStore(store)
+        for start in (0, 8, size // 2, size - 4, 3):
+            buffered.apply(Commit(publish=(Patch("a", start, b"12345678"),)))
+        assert buffered.size("a") == size + 4
+        assert buffered.read([Extent("a", size - 6, 20)]) == [b"\0\x0012345678"]
+        store.apply(buffered.commit(), durability="process")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert store.read([Extent("a", 0, 16), Extent("a", size - 6)]) == [
+        b"1231234567845678",
+        b"\0\x0012345678",
+    ]
+
+
+def test_a_staged_value_is_patched_where_it_is_staged(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    buffered = BufferedStore(store, most=10)
+    buffered.apply(Commit(publish=(Put("a", bytes(1000)), Patch("a", 7, b"xyz"))))
+    edits = buffered.commit().publish
+    assert [type(edit) for edit in edits] == [Move, Patch]
+    store.apply(Commit(publish=edits))
+    assert store.read([Extent("a", 6, 5)]) == [b"\0xyz\0"]
+    assert list(store.names(hidden=True)) == ["a"]
+
+
+def test_what_is_discarded_leaves_nothing_staged(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    buffered = BufferedStore(store, most=10)
+    for value in (bytes(100), bytes(50)):
+        buffered.apply(Commit(publish=(Put("a", value), Patch("a", 7, b"xyz"))))
+    assert len(list(store.names(hidden=True))) == 1
+    buffered.apply(Commit(publish=(Delete("a"),)))
+    assert list(store.names(hidden=True)) == []
+    buffered.apply(Commit(publish=(Put("b", bytes(100)),)))
+    buffered.discard()
+    assert list(store.names(hidden=True)) == []

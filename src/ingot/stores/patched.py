@@ -1,0 +1,145 @@
+"""The bytes of a key with ranges over it: what patches make of a value, without a copy of it.
+
+The write buffer of a transaction, the journal and the view through a journal keep a changed key as
+this value. It reads nothing itself: a store fetches the bytes below the ranges.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ingot.errors import CorruptionError
+from ingot.stores.store import Buffer, Extent, Patch
+
+__all__ = ["PatchedValue"]
+
+_PIECE: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedValue:
+    """The first `kept` bytes of the key `source`, with `ranges` over and behind them.
+
+    A range is a start and its bytes. Ranges do not overlap, are sorted, and leave no hole. Without
+    a source all bytes are in the ranges.
+
+    >>> value = PatchedValue("a", 10).patched(8, b"xyz").patched(0, b"--")
+    >>> value.size, value.ranges
+    (11, ((0, b'--'), (8, b'xyz')))
+    >>> value.below(Extent("a", 1, 4)), value.over(Extent("a", 1, 4), b"1234")
+    (Extent(key='a', start=1, length=4), b'-234')
+    """
+
+    source: str | None = None
+    kept: int = 0
+    ranges: tuple[tuple[int, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, data: Buffer) -> "PatchedValue":
+        """Return the value of some bytes, which are copied if they can change.
+
+        >>> PatchedValue.of(b"abc").size
+        3
+        """
+        return cls(ranges=((0, bytes(data)),) if memoryview(data).nbytes else ())
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the value."""
+        start, data = self.ranges[-1] if self.ranges else (0, b"")
+        return max(self.kept, start + len(data))
+
+    @property
+    def held(self) -> int:
+        """The number of bytes in the ranges, which are in memory."""
+        return sum(len(data) for _, data in self.ranges)
+
+    def patched(self, start: int, data: Buffer) -> "PatchedValue":
+        """Return the value with bytes over it; `CorruptionError` for bytes that leave a hole.
+
+        >>> PatchedValue.of(b"0123").patched(3, b"xy").ranges
+        ((0, b'012'), (3, b'xy'))
+        """
+        if start > self.size:
+            raise CorruptionError(f"holds {self.size} bytes, a patch starts at {start}")
+        new = bytes(data)
+        if not new:
+            return self
+        ranges = (*self._cut(0, start), (start, new), *self._cut(start + len(new), None))
+        return replace(self, ranges=ranges)
+
+    def truncated(self, size: int) -> "PatchedValue":
+        """Return the first `size` bytes of the value.
+
+        >>> PatchedValue("a", 10).patched(8, b"xyz").truncated(9)
+        PatchedValue(source='a', kept=9, ranges=((8, b'x'),))
+        """
+        return replace(self, kept=min(self.kept, size), ranges=tuple(self._cut(0, size)))
+
+    def below(self, extent: Extent) -> Extent | None:
+        """Return the bytes of the source that an extent of the value needs; None if it needs none.
+
+        >>> PatchedValue("a", 10).patched(4, b"xyz").below(Extent("b", 5, 2)) is None
+        True
+        """
+        stop = min(self._stop(extent), self.kept)
+        if self.source is None or extent.start >= stop:
+            return None
+        for start, data in self.ranges:
+            if start <= extent.start and stop <= start + len(data):
+                return None
+        return Extent(self.source, extent.start, stop - extent.start)
+
+    def over(self, extent: Extent, data: bytes | None) -> bytes:
+        """Return the bytes of an extent, given what `below` asked for.
+
+        >>> PatchedValue.of(b"0123").over(Extent("a", 1, 2), None)
+        b'12'
+        """
+        stop = self._stop(extent)
+        if stop <= extent.start:
+            return b""
+        found = list(self._cut(extent.start, stop))
+        if not found:
+            return data or b""
+        if len(found) == 1 and len(found[0][1]) == stop - extent.start:
+            return found[0][1]
+        # The bytes below may be fewer: a key that ends early ends the value there.
+        value = bytearray(data or b"")
+        for start, part in found:
+            at = start - extent.start
+            if at > len(value):
+                break
+            value[at : at + len(part)] = part
+        return bytes(value)
+
+    def pieces(self, read: Callable[[Extent], bytes], key: str) -> Iterator[bytes]:
+        """Yield the whole value piece by piece; `read` reads an extent of the source.
+
+        >>> b"".join(PatchedValue("a", 4).patched(1, b"x").pieces(lambda extent: b"0123", "a"))
+        b'0x23'
+        """
+        for start in range(0, self.size, _PIECE):
+            extent = Extent(key, start, _PIECE)
+            below = self.below(extent)
+            yield self.over(extent, None if below is None else read(below))
+
+    def patches(self, key: str) -> tuple[Patch, ...]:
+        """Return the ranges as patches of a key.
+
+        >>> PatchedValue("a", 4).patched(1, b"x").patches("b")
+        (Patch('b', 1, 1 byte),)
+        """
+        return tuple(Patch(key, start, data) for start, data in self.ranges)
+
+    def _stop(self, extent: Extent) -> int:
+        size = self.size
+        return size if extent.length is None else min(extent.start + extent.length, size)
+
+    def _cut(self, first: int, stop: int | None) -> Iterable[tuple[int, bytes]]:
+        """Yield what the ranges hold from `first` to `stop`."""
+        for start, data in self.ranges:
+            end = start + len(data)
+            if end > first and (stop is None or start < stop):
+                low, high = max(first, start), end if stop is None else min(stop, end)
+                yield low, data if (low, high) == (start, end) else data[low - start : high - start]
