@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Final
 
 from ingot.errors import NotFoundError
-from ingot.stores.patched import PatchedValue
+from ingot.stores.patched import PatchedValue, read_over
 from ingot.stores.store import (
     Commit,
     Delete,
@@ -47,15 +47,16 @@ class BufferedStore:
     publish: Patch('c', 1, 1 byte)
     """
 
-    __slots__ = ("_below", "_held", "_moves", "_most", "_values")
+    __slots__ = ("_below", "_held", "_most", "_moves", "_values")
 
     def __init__(self, below: Store, *, most: int = _MOST_IN_MEMORY) -> None:
         self._below = below
         self._most = most
         self._held = 0
-        # In the order of the last change of each key; None for a key that is removed.
+        # In the order of the last change of each key; None for a key that is removed, or staged
+        # below to become the value of another.
         self._values: dict[str, PatchedValue | None] = {}
-        # By staged key: values that are staged below, and become those of a key.
+        # By staged key.
         self._moves: dict[str, Move] = {}
 
     @property
@@ -70,29 +71,13 @@ class BufferedStore:
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent as they will be."""
-        found: list[bytes | None] = [None] * len(extents)
-        asked: list[tuple[int, PatchedValue | None, Extent]] = []
-        for index, extent in enumerate(extents):
-            if not self._is_changed(check_key(extent.key)):
-                asked.append((index, None, extent))
-            elif (value := self._values.get(extent.key)) is not None:
-                below = value.below(extent)
-                if below is None:
-                    found[index] = value.over(extent, None)
-                else:
-                    asked.append((index, value, below))
-        data = self._below.read([extent for _, _, extent in asked])
-        for (index, changed, _), each in zip(asked, data, strict=True):
-            if changed is not None and each is not None:
-                each = changed.over(extents[index], each)
-            found[index] = each
-        return found
+        return read_over(self._below.read, extents, self._values)
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes that `key` will hold."""
-        if not self._is_changed(check_key(key)):
+        if check_key(key) not in self._values:
             return self._below.size(key)
-        value = self._values.get(key)
+        value = self._values[key]
         return None if value is None else value.size
 
     def identity(self, key: str) -> Hashable | None:
@@ -125,9 +110,9 @@ class BufferedStore:
 
     def copy(self, source: str, key: str) -> Edit:
         """Return the edit that makes the future value of `source` that of `key` too."""
-        if not self._is_changed(check_key(source)):
+        if check_key(source) not in self._values:
             return copied(self._below, source, key)
-        value = self._values.get(source)
+        value = self._values[source]
         if value is None:
             raise NotFoundError(f"{self.location}: no key {source!r} to copy")
         if value.source is not None and not value.ranges:
@@ -140,7 +125,7 @@ class BufferedStore:
         edits: list[Edit] = []
         for key, value in self._values.items():
             if value is None:
-                edits.append(Delete(key))
+                edits += () if key in self._moves else (Delete(key),)
             elif value.source is None:
                 edits.append(Put(key, value.over(Extent(key), None)))
             else:
@@ -156,14 +141,10 @@ class BufferedStore:
         if (below := versioned(self._below)) is not None:
             below.discard(moves.values())
 
-    def _is_changed(self, key: str) -> bool:
-        # A staged value that becomes that of a key is no longer one of its own.
-        return key in self._values or key in self._moves
-
     def _current(self, key: str) -> PatchedValue | None:
         """Return the value of a key as it will be; None when it will be absent."""
-        if self._is_changed(key):
-            return self._values.get(key)
+        if key in self._values:
+            return self._values[key]
         size = self._below.size(key)
         return None if size is None else PatchedValue(key, size)
 
@@ -173,7 +154,7 @@ class BufferedStore:
             self._held -= old.held
             staged = None if old.source is None else self._moves.get(old.source)
             if staged is not None and (value is None or value.source != old.source):
-                del self._moves[staged.source]
+                del self._moves[staged.source], self._values[staged.source]
                 if (below := versioned(self._below)) is not None:
                     below.discard((staged,))
         self._values[key] = value
@@ -185,6 +166,7 @@ class BufferedStore:
             staged: Edit = below.stage(edit.key, edit.data)
             if isinstance(staged, Move):
                 self._moves[staged.source] = staged
+                self._values[staged.source] = None
                 return PatchedValue(staged.source, size)
         return PatchedValue.of(edit.data)
 
@@ -196,19 +178,20 @@ class BufferedStore:
         return value.patched(edit.start, edit.data)
 
     def _moved(self, edit: Move) -> PatchedValue:
-        known = edit.size is not None and not self._is_changed(edit.source)
+        known = edit.size is not None and edit.source not in self._values
         value = PatchedValue(edit.source, edit.size or 0) if known else self._current(edit.source)
         if value is None:
             raise NotFoundError(f"{self.location}: no key {edit.source!r} to become {edit.key!r}")
         self._held -= value.held if self._values.pop(edit.source, None) is not None else 0
-        if value.source is not None and value.source not in self._moves:
-            self._moves[value.source] = edit
+        if value.source is not None:
+            self._moves.setdefault(value.source, edit)
+            self._values[edit.source] = None
         return value
 
     def _stays(self, name: str) -> bool:
         """Return whether a name below stays: a folder stays while it holds a key."""
         if not name.endswith("/"):
-            return not self._is_changed(name) or self._values.get(name) is not None
-        if not any(key.startswith(name) for key in (*self._values, *self._moves)):
+            return name not in self._values or self._values[name] is not None
+        if not any(key.startswith(name) for key in self._values):
             return True
         return any(True for _ in self.names(name, hidden=True))

@@ -4,14 +4,14 @@ The write buffer of a transaction, the journal and the view through a journal ke
 this value. It reads nothing itself: a store fetches the bytes below the ranges.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ingot.errors import CorruptionError
-from ingot.stores.store import Buffer, Extent, Patch
+from ingot.stores.store import Buffer, Extent, Patch, check_key
 
-__all__ = ["PatchedValue"]
+__all__ = ["PatchedValue", "read_over"]
 
 _PIECE: Final = 1 << 24
 
@@ -143,3 +143,37 @@ class PatchedValue:
             if end > first and (stop is None or start < stop):
                 low, high = max(first, start), end if stop is None else min(stop, end)
                 yield low, data if (low, high) == (start, end) else data[low - start : high - start]
+
+
+def read_over(
+    read: Callable[[Sequence[Extent]], list[bytes | None]],
+    extents: Sequence[Extent],
+    values: Mapping[str, PatchedValue | None],
+) -> list[bytes | None]:
+    """Return the bytes of extents with changed values over a store, by one call of its `read`.
+
+    None stands for a key that is absent; a key without a value is not changed.
+
+    >>> from ingot.stores import MemoryStore
+    >>> below = MemoryStore({"a": b"0123", "b": b"gone"})
+    >>> values = {"a": PatchedValue("a", 4).patched(2, b"x"), "b": None}
+    >>> read_over(below.read, [Extent("a"), Extent("b"), Extent("c")], values)
+    [b'01x3', None, None]
+    """
+    found: list[bytes | None] = [None] * len(extents)
+    asked: list[tuple[int, PatchedValue | None, Extent]] = []
+    for index, extent in enumerate(extents):
+        if check_key(extent.key) not in values:
+            asked.append((index, None, extent))
+        elif (value := values[extent.key]) is not None:
+            below = value.below(extent)
+            if below is None:
+                found[index] = value.over(extent, None)
+            else:
+                asked.append((index, value, below))
+    data = read([extent for _, _, extent in asked])
+    for (index, changed, _), each in zip(asked, data, strict=True):
+        if changed is not None and each is not None:
+            each = changed.over(extents[index], each)
+        found[index] = each
+    return found

@@ -9,9 +9,7 @@ The layout, little-endian, is in `docs/formats/journal.md`.
 import re
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final, TypeAlias
 
 from ingot.errors import (
@@ -23,6 +21,7 @@ from ingot.errors import (
 )
 from ingot.stores.local.files import OpenDirectory
 from ingot.stores.local.scope import Scope
+from ingot.stores.patched import PatchedValue
 from ingot.stores.store import Buffer, Extent, check_key, is_staged
 
 __all__ = [
@@ -87,6 +86,24 @@ class Journal:
     transaction: str
     entries: tuple[Entry, ...]
 
+    def values(self) -> dict[str, PatchedValue | None]:
+        """Return what each key holds after the commit; None for a key that is removed.
+
+        >>> entries = Placed("a", ".g-1-a", 3, 0), Written("b", 3, b"xy", 4), Removed("c")
+        >>> list(Journal("0" * 16, entries).values().values())[1:]
+        [PatchedValue(source='b', kept=4, ranges=((3, b'xy'),)), None]
+        """
+        found: dict[str, PatchedValue | None] = {}
+        for entry in self.entries:
+            if isinstance(entry, Removed):
+                found[entry.key] = None
+            elif isinstance(entry, Placed):
+                found[entry.key] = PatchedValue(entry.staged, entry.size)
+            else:
+                before = found.get(entry.key) or PatchedValue(entry.key, entry.before)
+                found[entry.key] = before.patched(entry.start, entry.data)
+        return found
+
 
 def checksum(data: Buffer, before: int = 0) -> int:
     """Return the CRC-32 of bytes, continued from that of the bytes `before` them.
@@ -139,7 +156,13 @@ def parse(data: bytes, where: str) -> Journal:
     transaction = name.decode("latin-1")
     if not _TRANSACTION.fullmatch(transaction):
         raise CorruptionError(f"{where}: transaction {transaction!r} is not hexadecimal")
-    return Journal(transaction, _parse_entries(memoryview(data)[_HEAD.size : -4], count, where))
+    entries = _parse_entries(memoryview(data)[_HEAD.size : -4], count, where)
+    journal = Journal(transaction, entries)
+    try:
+        journal.values()
+    except CorruptionError as error:
+        raise CorruptionError(f"{where}: a key {error}") from None
+    return journal
 
 
 def _pack_entry(entry: Entry) -> bytes:
@@ -243,10 +266,9 @@ def verify(journal: Journal, directory: OpenDirectory, where: str) -> None:
                     f"{where} gives {entry.key!r} {entry.size} bytes with checksum "
                     f"{entry.checksum:08x}, {size} with {crc:08x} are stored"
                 )
-    for key, group in groupby(journal.entries, lambda entry: entry.key):
-        patches = [entry for entry in group if isinstance(entry, Written)]
-        if patches:
-            _verify_patches(key, patches, directory, where)
+    for key, value in journal.values().items():
+        if value is not None and value.source == key:
+            _verify_size(key, value, directory, where)
 
 
 def summed(directory: OpenDirectory, *keys: str) -> tuple[int, int]:
@@ -266,14 +288,10 @@ def summed(directory: OpenDirectory, *keys: str) -> tuple[int, int]:
     raise CorruptionError(f"neither of {', '.join(map(repr, keys))} exists")
 
 
-def _verify_patches(
-    key: str, patches: Sequence[Written], directory: OpenDirectory, where: str
-) -> None:
-    before = patches[0].before
-    after = max(before, *(patch.start + len(patch.data) for patch in patches))
+def _verify_size(key: str, value: PatchedValue, directory: OpenDirectory, where: str) -> None:
     size = directory.size(key)
-    if size is None or not before <= size <= after:
+    if size is None or not value.kept <= size <= value.size:
         stored = "nothing is" if size is None else f"{size} are"
         raise CorruptionError(
-            f"{where} patches {key!r} from {before} to {after} bytes, {stored} stored"
+            f"{where} patches {key!r} from {value.kept} to {value.size} bytes, {stored} stored"
         )

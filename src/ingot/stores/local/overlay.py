@@ -6,9 +6,11 @@ the key itself.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.local.journal import Journal, Placed, Removed, Written
+from ingot.stores.local.journal import Journal
+from ingot.stores.patched import read_over
 from ingot.stores.store import (
     READING,
     Commit,
@@ -27,6 +29,7 @@ class Overlay:
     """A read-only view of a store as it is after a journal is applied.
 
     >>> from ingot.stores import MemoryStore
+    >>> from ingot.stores.local.journal import Placed, Removed, Written
     >>> below = MemoryStore({"a": b"old", "b": b"0123", "c": b"", ".g-1-a": b"new"})
     >>> entries = Placed("a", ".g-1-a", 3, 0), Written("b", 3, b"xy", 4), Removed("c")
     >>> view = Overlay(below, Journal("00112233aabbccdd", entries))
@@ -34,18 +37,18 @@ class Overlay:
     ([b'new', b'12xy', None], ['a', 'b'])
     """
 
-    __slots__ = ("_below", "_patches", "_placed", "_removed")
+    __slots__ = ("_below", "_keys", "_values")
 
     def __init__(self, below: Store, journal: Journal) -> None:
         self._below = below
-        self._placed = {
-            entry.key: entry.staged for entry in journal.entries if isinstance(entry, Placed)
+        # None for a key that is removed.
+        self._values = journal.values()
+        # The keys of staged values.
+        self._keys = {
+            value.source: key
+            for key, value in self._values.items()
+            if value is not None and value.source not in (None, key)
         }
-        self._removed = {entry.key for entry in journal.entries if isinstance(entry, Removed)}
-        self._patches: dict[str, list[Written]] = {}
-        for entry in journal.entries:
-            if isinstance(entry, Written):
-                self._patches.setdefault(entry.key, []).append(entry)
 
     @property
     def features(self) -> Feature:
@@ -59,47 +62,30 @@ class Overlay:
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent as they will be when the journal is applied."""
-        for extent in extents:
-            check_key(extent.key)
-        found = self._below.read([self._shifted(extent) for extent in extents])
-        again = [
-            position
-            for position, extent in enumerate(extents)
-            if extent.key in self._placed and found[position] is None
-        ]
-        if again:
-            # All extents of one key come from one value, so they are read together.
-            keys = {extents[position].key for position in again}
-            again = [position for position, extent in enumerate(extents) if extent.key in keys]
-            values = self._below.read([extents[position] for position in again])
-            for position, value in zip(again, values, strict=True):
-                found[position] = value
-        return [self._patched(*pair) for pair in zip(extents, found, strict=True)]
+        return read_over(self._read_below, extents, self._values)
 
     def size(self, key: str) -> int | None:
         """Return the number of bytes that `key` will hold."""
-        if key in self._removed:
-            return None
-        if key in self._patches:
-            return self._size_after(key)
-        staged = self._placed.get(key)
-        size = None if staged is None else self._below.size(staged)
-        return self._below.size(key) if size is None else size
+        if check_key(key) not in self._values:
+            return self._below.size(key)
+        value = self._values[key]
+        return None if value is None else value.size
 
     def identity(self, key: str) -> Hashable | None:
         """Return the identity below; None for a key that the journal changes."""
-        if key in self._placed or key in self._removed or key in self._patches:
-            return None
-        return self._below.identity(key)
+        return None if check_key(key) in self._values else self._below.identity(key)
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names below `prefix` as they will be."""
         folder = prefix.removesuffix("/")
         lead = f"{folder}/" if folder else ""
         names = set(self._below.names(prefix, hidden=hidden))
-        placed = (key[len(lead) :] for key in self._placed if key.startswith(lead))
-        names.update("".join(rest.partition("/")[:2]) for rest in placed)
-        names -= {key[len(lead) :] for key in self._removed if key.startswith(lead)}
+        for key, value in self._values.items():
+            if key.startswith(lead):
+                if value is None:
+                    names.discard(key[len(lead) :])
+                else:
+                    names.add("".join(key[len(lead) :].partition("/")[:2]))
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
@@ -109,28 +95,19 @@ class Overlay:
     def __repr__(self) -> str:
         return f"Overlay({self._below!r})"
 
-    def _shifted(self, extent: Extent) -> Extent:
-        staged = self._placed.get(extent.key)
-        return extent if staged is None else Extent(staged, extent.start, extent.length)
-
-    def _size_after(self, key: str) -> int:
-        patches = self._patches[key]
-        return max(patches[0].before, *(patch.start + len(patch.data) for patch in patches))
-
-    def _patched(self, extent: Extent, data: bytes | None) -> bytes | None:
-        if extent.key in self._removed:
-            return None
-        if data is None or extent.key not in self._patches:
-            return data
-        # The stored value may have grown already: the journal holds every new byte.
-        stop = self._size_after(extent.key)
-        if extent.length is not None:
-            stop = min(stop, extent.start + extent.length)
-        value = bytearray(data.ljust(max(stop - extent.start, 0), b"\0"))
-        for patch in self._patches[extent.key]:
-            first = max(patch.start, extent.start)
-            last = min(patch.start + len(patch.data), stop)
-            if first < last:
-                source = patch.data[first - patch.start : last - patch.start]
-                value[first - extent.start : last - extent.start] = source
-        return bytes(value)
+    def _read_below(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        found = self._below.read(extents)
+        gone = {
+            extent.key
+            for extent, data in zip(extents, found, strict=True)
+            if data is None and extent.key in self._keys
+        }
+        if gone:
+            # All extents of one key come from one value, so they are read together.
+            again = [index for index, extent in enumerate(extents) if extent.key in gone]
+            renamed = [
+                replace(extents[index], key=self._keys[extents[index].key]) for index in again
+            ]
+            for index, data in zip(again, self._below.read(renamed), strict=True):
+                found[index] = data
+        return found
