@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ingot import signals
 from ingot.errors import LockedError, NotFoundError
+from ingot.stores.patched import PatchedValue
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -26,8 +27,8 @@ from ingot.stores.store import (
     Store,
     check_commit,
     check_key,
+    check_reach,
     is_staged,
-    patched,
 )
 from ingot.stores.versions import Version
 
@@ -202,15 +203,20 @@ class MemoryStore:
     def _apply_phase(self, edits: Sequence[Edit]) -> None:
         if not edits:
             return
-        after: dict[str, bytes | None] = {}
+        values: dict[str, PatchedValue | None] = {}
         for edit in edits:
             if isinstance(edit, Move):
-                after[edit.key] = _moved(self._latest(edit.source, after), edit)
-                after[edit.source] = None
+                values[edit.key] = _moved(self._latest(edit.source, values), edit)
+                values[edit.source] = None
             elif isinstance(edit, Patch):
-                after[edit.key] = _patched(self._latest(edit.key, after), edit)
+                values[edit.key] = _patched(self._latest(edit.key, values), edit)
             else:
-                after[edit.key] = bytes(edit.data) if isinstance(edit, Put) else None
+                values[edit.key] = PatchedValue.of(edit.data) if isinstance(edit, Put) else None
+        # Many patches of one value copy it once.
+        after = {
+            key: None if value is None else value.over(Extent(key), None)
+            for key, value in values.items()
+        }
         self._changes.update(dict.fromkeys(after))
         try:
             # One call, which neither a fork nor an exception cuts in half.
@@ -218,8 +224,11 @@ class MemoryStore:
         finally:
             self._number(after)
 
-    def _latest(self, key: str, after: Mapping[str, bytes | None]) -> bytes | None:
-        return after[key] if key in after else self._values.get(key)
+    def _latest(self, key: str, after: Mapping[str, PatchedValue | None]) -> PatchedValue | None:
+        if key in after:
+            return after[key]
+        value = self._values.get(key)
+        return None if value is None else PatchedValue.of(value)
 
     def _number(self, changed: Iterable[str]) -> None:
         self._change_count += 1
@@ -255,13 +264,14 @@ def _cut(value: bytes | None, extent: Extent) -> bytes | None:
     return value[extent.start : stop]
 
 
-def _moved(value: bytes | None, move: Move) -> bytes:
+def _moved(value: PatchedValue | None, move: Move) -> PatchedValue:
     if value is None:
         raise NotFoundError(f"memory: no key {move.source!r} to become {move.key!r}")
     return value
 
 
-def _patched(value: bytes | None, patch: Patch) -> bytes:
+def _patched(value: PatchedValue | None, patch: Patch) -> PatchedValue:
     if value is None:
         raise NotFoundError(f"memory: no key {patch.key!r} to patch")
-    return patched(value, patch, "memory")
+    check_reach(patch, value.size, "memory")
+    return value.patched(patch.start, patch.data)

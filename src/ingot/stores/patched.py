@@ -13,7 +13,7 @@ from ingot.stores.store import Buffer, Extent, Patch, check_key
 
 __all__ = ["PatchedValue", "read_over"]
 
-_PIECE: Final = 1 << 24
+_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore
 from ingot.stores.local.store import LocalTurn
+from ingot.stores.patched import PatchedValue
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -38,8 +39,8 @@ from ingot.stores.store import (
     Store,
     check_commit,
     check_key,
+    check_reach,
     is_staged,
-    patched,
 )
 from ingot.stores.versions import NO_VERSION, Version, WriteTurn
 from ingot.stores.zip_format import Directory, Member
@@ -51,7 +52,7 @@ _PIECE: Final = 2**20
 _MOST_INFLATED: Final = 2**28
 
 _Identity: TypeAlias = tuple[int, ...]
-_Draft: TypeAlias = dict[str, "Member | bytes"]
+_Draft: TypeAlias = dict[str, "Member | PatchedValue"]
 
 
 class ZipStore:
@@ -380,6 +381,14 @@ class _Opened:
         for start in range(0, member.stored, _PIECE):
             yield self._data(member, start, min(_PIECE, member.stored - start))
 
+    def verify(self, member: Member) -> None:
+        """Compare the checksum of a member that is stored without compression."""
+        crc = 0
+        for piece in self.stored(member):
+            crc = zlib.crc32(piece, crc)
+        if crc != member.crc:
+            raise CorruptionError(f"{self._name(member)}: the checksum is wrong")
+
     def _cut(self, member: Member, extent: Extent) -> bytes:
         end = _end(extent, member)
         data = self._data(member, extent.start, max(0, end - extent.start))
@@ -506,7 +515,7 @@ def _check_lost(opened: _Opened | None, commit: Commit) -> None:
 
 def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:
     if isinstance(edit, Put):
-        draft[edit.key] = bytes(edit.data)
+        draft[edit.key] = PatchedValue.of(edit.data)
     elif isinstance(edit, Delete):
         draft.pop(edit.key, None)
     elif isinstance(edit, Move):
@@ -517,14 +526,22 @@ def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most
         draft[edit.key] = _patched(edit, draft, opened, where, most)
 
 
-def _patched(edit: Patch, draft: _Draft, opened: _Opened | None, where: str, most: int) -> bytes:
+def _patched(
+    edit: Patch, draft: _Draft, opened: _Opened | None, where: str, most: int
+) -> PatchedValue:
     value = draft.get(edit.key)
     if value is None:
         raise NotFoundError(f"{where}: no key {edit.key!r} to patch")
     if isinstance(value, Member):
         assert opened is not None
-        value = opened.value(value, most)
-    return patched(value, edit, where)
+        if value.method == zip_format.STORED:
+            # The new checksum must not cover damage of the old bytes.
+            opened.verify(value)
+            value = PatchedValue(value.name, value.size)
+        else:
+            value = PatchedValue.of(opened.value(value, most))
+    check_reach(edit, value.size, where)
+    return value.patched(edit.start, edit.data)
 
 
 def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
@@ -536,9 +553,12 @@ def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
             assert opened is not None
             member, content = replace(value, name=name, offset=end), opened.stored(value)
         else:
-            size = len(value)
-            member = Member(name, size, size, zlib.crc32(value), offset=end)
-            content = iter((value,))
+            crc = 0
+            # The header of a member has its checksum, so the pieces are made twice.
+            for piece in _pieces(value, opened):
+                crc = zlib.crc32(piece, crc)
+            member = Member(name, value.size, value.size, crc, offset=end)
+            content = _pieces(value, opened)
         head = zip_format.pack_header(member)
         yield head
         yield from content
@@ -546,6 +566,19 @@ def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
         members.append(member)
     comment = opened.contents.directory.comment if opened else b""
     yield zip_format.pack_directory(members, end, comment)
+
+
+def _pieces(value: PatchedValue, opened: _Opened | None) -> Iterator[bytes]:
+    """Yield a changed value; the bytes below its ranges are those of a stored member."""
+
+    def read(extent: Extent) -> bytes:
+        assert opened is not None
+        [found] = opened.read([extent], 0)
+        return found or b""
+
+    if value.source is None:
+        return iter((value.over(Extent("value"), None),))
+    return value.pieces(read, value.source)
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -29,7 +29,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from ingot.stores import Commit, Delete, Extent, Put, ZipStore, read_state, zip_format
+from ingot.stores import Commit, Delete, Extent, Patch, Put, ZipStore, read_state, zip_format
 from ingot.stores.store import is_staged
 from ingot.stores.zip_format import Member, pack_directory, pack_header
 
@@ -696,3 +696,27 @@ def test_an_array_with_a_lost_chunk_is_not_read_as_fill(path: Path) -> None:
     assert array[:20].tolist() == list(range(20))
     with pytest.raises(CorruptionError, match=name):
         array[...]
+
+
+def test_a_patch_of_a_large_member_takes_memory_for_the_patch(tmp_path: Path) -> None:
+    store = ZipStore(tmp_path / "x.zip", writable=True)
+    size = 128 << 20
+    store.apply(Commit(publish=(Put("a", bytes(size)),)), durability="process")
+    tracemalloc.start()
+    try:
+        patches = Patch("a", 3, b"12345678"), Patch("a", size - 1, b"xy")
+        store.apply(Commit(publish=patches), durability="process")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    found = store.read([Extent("a", 0, 12), Extent("a", size - 2)])
+    assert found == [b"\0\0\x0012345678\0", b"\0xy"]
+
+
+def test_a_patch_does_not_hide_damage(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    store = ZipStore(path, writable=True)
+    store.apply(Commit(publish=(Put("a", TEXT),)))
+    path.write_bytes(path.read_bytes().replace(b"brown", b"green", 1))
+    with pytest.raises(CorruptionError, match="'a': the checksum is wrong"):
+        store.apply(Commit(publish=(Patch("a", 0, b"THE"),)))
