@@ -26,9 +26,9 @@ Step = Callable[[Disk], object]
 SYNCS = {"fsync", "fdatasync", "syncfs"}
 OPENINGS = {"open", "openat", "openat2", "creat"}
 NAMES = {"mkdir", "mkdirat", "rename", "renameat", "renameat2", "unlink", "unlinkat"}
-WRITES = {"write", "writev", "pwrite64"}
+WRITES = {"write", "writev", "pwrite64", "ftruncate"}
 REFUSED = {
-    "copy_file_range", "fallocate", "ftruncate", "link", "linkat", "mmap", "pwritev", "pwritev2",
+    "copy_file_range", "fallocate", "link", "linkat", "mmap", "pwritev", "pwritev2",
     "rmdir", "sendfile", "symlink", "symlinkat", "sync", "truncate", "vmsplice",
 }  # fmt: skip
 TRACED = sorted(SYNCS | OPENINGS | NAMES | WRITES | REFUSED)
@@ -147,6 +147,9 @@ def _step(call: Call, root: str, positions: dict[str, int]) -> Step | None:
             return None
         if name in SYNCS:
             return _synced(key, whole=name == "syncfs")
+        if name == "ftruncate":
+            size = int(arguments[1])
+            return lambda disk: disk.truncate(disk.open_old(key)[0], size)  # type: ignore[index]
         shown = arguments[1:-1] if name == "writev" else arguments[1:2]
         data = b"".join(map(_data, shown))[: int(call.result)]
         number = arguments[0].partition("<")[0]

@@ -7,7 +7,20 @@ import numpy as np
 from ingot.codecs.codec import CodecChain
 from ingot.formats.zarr.v2 import Zarr2Format, Zarr2Map
 from ingot.schema import ArraySchema
-from ingot.stores import Commit, Delete, Durability, Extent, MemoryStore, Move, Patch, Put, Store
+from ingot.stores import (
+    Commit,
+    Delete,
+    Durability,
+    Edit,
+    Extent,
+    MemoryStore,
+    Move,
+    Patch,
+    Put,
+    Store,
+    Truncate,
+)
+from ingot.stores.versions import writing
 from ingot.testing import Scenario
 
 Content = Mapping[str, bytes]
@@ -84,6 +97,75 @@ def rows(*commits: Commit) -> Scenario:
     return Scenario(ROWS, steps, judge)
 
 
+def frame(
+    *bodies: str, late: bool = False, both: bool = False, durability: Durability = "full"
+) -> Scenario:
+    """Return the scenario of a single file whose body becomes each of some others.
+
+    Its first four bytes say how far its state reaches; what lies behind that is not read. What a
+    body has more than the last is written behind the end, what it has less is cut off, with the
+    header or `late`, after it. Other bytes are changed in place, together with another key, which
+    changes each time if `both`.
+    """
+    files = {"x.frame": b"0012abcdefgh", "other": b"abcdefgh"}
+
+    def seen(store: Store) -> object:
+        head, other = store.read([Extent("x.frame", 0, 4), Extent("other")])
+        assert head is not None
+        (body,) = store.read([Extent("x.frame", 4, int(head) - 4)])
+        assert body is not None
+        assert len(body) == int(head) - 4, (head, body)
+        return body, other
+
+    def change(store: Store, new: bytes) -> None:
+        with writing(store, durability=durability) as turn:
+            (head,) = turn.store.read([Extent("x.frame", 0, 4)])
+            assert head is not None
+            end, after = int(head), len(new) + 4
+            (old,) = turn.store.read([Extent("x.frame", 4, end - 4)])
+            header: tuple[Edit, ...] = (Patch("x.frame", 0, b"%04d" % after),)
+            common = min(len(new), end - 4)
+            if old is not None and old[:common] != new[:common]:
+                header += (Patch("x.frame", 4, new[:common]),)
+            if both or (old is not None and old[:common] != new[:common]):
+                header += (Put("other", new),)
+            if after > end:
+                # The bytes of a dead writer lie behind `end`, if any.
+                pieces = new[common : common + 2], new[common + 2 :]
+                grown = turn.store.extend("x.frame", pieces, end=end)
+                turn.commit(Commit(prepare=(grown,), publish=header))
+                return
+            cut = (Truncate("x.frame", after),) if after < end else ()
+            turn.commit(Commit(publish=header + (() if late else cut), cleanup=cut if late else ()))
+
+    model = MemoryStore(files)
+    states = [seen(model)]
+    for body in bodies:
+        change(model, body.encode())
+        states.append(seen(model))
+
+    def judge(store: Store) -> int:
+        found = seen(store)
+        assert found in states, found
+        return states.index(found)
+
+    steps = tuple(lambda store, body=body: change(store, body.encode()) for body in bodies)
+    return Scenario(files, steps, judge)
+
+
+FRAMES: dict[str, Scenario] = {
+    "appended": frame("abcdefghijkl"),
+    "appended twice": frame("abcdefghijkl", "abcdefghijklMNOPQ"),
+    "shrunk": frame("abcde"),
+    "shrunk, then appended": frame("abcde", "abcdeFGHIJK"),
+    "shrunk late, then appended": frame("abcde", "abcdeFGHIJK", late=True),
+    "changed in place, then shrunk": frame("!?cdefgh", "!?cde"),
+    "appended, changed, shrunk": frame("abcdefghijkl", "abcdEFghijkl", "abcdEF", late=True),
+    "changed and appended": frame("!?cdefghijkl"),
+    "appended with a key": frame("abcdefghijkl", "abcdefghijklMNOPQ", both=True),
+    "shrunk, then appended with a key": frame("abcde", "abcdeFGHIJK", both=True),
+}
+
 PLAIN: dict[str, Scenario] = {
     "one key": plain({"a": b"old"}, Commit(publish=(Put("a", b"newer"),))),
     "one new key": plain({}, Commit(publish=(Put("f/g/a", b"new"),))),
@@ -119,6 +201,23 @@ PLAIN: dict[str, Scenario] = {
             publish=(Move(".g-1-0", "0"), Put("1", b"new")),
         ),
         hidden=[".g-1-0"],
+    ),
+    "one truncated": plain({"a": b"0123456789"}, Commit(publish=(Truncate("a", 4),))),
+    "truncated and patched, another written": plain(
+        {"f/a": b"0123456789", "b": b"old"},
+        Commit(
+            publish=(
+                Truncate("f/a", 6),
+                Patch("f/a", 6, b"xy"),
+                Patch("f/a", 0, b"-"),
+                Put("b", b"new"),
+            )
+        ),
+    ),
+    "truncated, then grown": plain(
+        {"a": b"0123456789"},
+        Commit(publish=(Truncate("a", 4),)),
+        Commit(publish=(Patch("a", 4, b"abcdefgh"),)),
     ),
     "append": rows(APPEND),
     "append, then trim": rows(APPEND, TRIM),

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.stores import Commit, Extent, LocalStore, Put, read_state
+from ingot.stores import Commit, Extent, FileStore, LocalStore, Patch, Put, Store, read_state
+from ingot.stores.versions import writing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -80,6 +81,51 @@ def test_a_hundred_kills_of_a_writer(tmp_path: Path) -> None:
         assert others[0] in (expected, 0) if not first else others[0] == expected
         last = first
     LocalStore(tmp_path, writable=True).recover()
+    assert _left_over(tmp_path) == []
+
+
+# A single file ------------------------------------------------------------------------------------
+
+
+def _append_for_ever(path: Path, acknowledged: int, first: int) -> None:
+    store = FileStore(path, writable=True)
+    for number in range(first, first + 1_000_000):
+        with writing(store, durability="full" if number % 5 == 0 else "process") as turn:
+            (head,) = turn.store.read([Extent(store.key, 0, 12)])
+            pieces = [b"%12d" % number] * (1 + number % 3)
+            grown = turn.store.extend(store.key, pieces, end=int(head or b"0"))
+            header = b"%12d" % (grown.start + grown.size)
+            turn.commit(Commit(prepare=(grown,), publish=(Patch(store.key, 0, header),)))
+        os.write(acknowledged, b"%12d " % number)
+
+
+def _frame(path: Path) -> list[int]:
+    store = FileStore(path)
+
+    def read(view: Store) -> list[int]:
+        (head,) = view.read([Extent(store.key, 0, 12)])
+        assert head is not None
+        (body,) = view.read([Extent(store.key, 12, int(head) - 12)])
+        assert body is not None
+        assert len(body) == int(head) - 12
+        return [int(body[at : at + 12]) for at in range(0, len(body), 12)]
+
+    return read_state(store, read)
+
+
+def test_fifty_kills_of_a_writer_that_extends_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.frame"
+    path.write_bytes(b"%12d" % 12)
+    chance = random.Random(3)
+    last = 0
+    for _ in range(KILLS // 2):
+        said = _kill_one(lambda pipe, first=last + 1: _append_for_ever(path, pipe, first), chance)
+        last = max(last, said)
+        found = _frame(path)
+        last += bool(found) and found[-1] == last + 1
+        assert found == [number for number in range(1, last + 1) for _ in range(1 + number % 3)]
+    assert last > KILLS // 4
+    FileStore(path, writable=True).recover()
     assert _left_over(tmp_path) == []
 
 

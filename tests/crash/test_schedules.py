@@ -6,15 +6,21 @@ import pytest
 
 from ingot.stores import LocalStore
 from ingot.testing import Disk, Fault, schedules, strike
-from tests.crash.scenarios import ARRAYS, PLAIN
+from tests.crash.scenarios import ARRAYS, FRAMES, PLAIN
 
-SCENARIOS = {**PLAIN, **{f"array: {name}": scenario for name, scenario in ARRAYS.items()}}
+SCENARIOS = {
+    **PLAIN,
+    **{f"frame: {name}": scenario for name, scenario in FRAMES.items()},
+    **{f"array: {name}": scenario for name, scenario in ARRAYS.items()},
+}
 MET = [
     "two keys",
     "written, removed, patched",
     "one patched",
     "append, then trim",
     "many keys, then one of them",
+    "frame: appended",
+    "frame: shrunk, then appended",
     "array: shrink, then grow",
     "array: chunks, then one",
 ]

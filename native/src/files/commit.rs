@@ -34,10 +34,11 @@ pub enum Op {
     Switch,
     Bump,
     Mark,
+    Truncate,
 }
 
 impl Op {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::Create,
         Self::Open,
         Self::Write,
@@ -57,6 +58,7 @@ impl Op {
         Self::Switch,
         Self::Bump,
         Self::Mark,
+        Self::Truncate,
     ];
 
     pub fn of(number: u8) -> Option<Self> {
@@ -167,6 +169,10 @@ impl Run<'_> {
             Op::Write => {
                 let (file, _) = self.state.files.last().ok_or(Stop::Left)?;
                 write_all(file, start, data).map_err(|error| self.at_last_file(error))
+            }
+            Op::Truncate => {
+                let (file, _) = self.state.files.last().ok_or(Stop::Left)?;
+                retry_on_intr(|| fs::ftruncate(file, start)).map_err(|error| self.at_last_file(error))
             }
             Op::SyncFiles => self.sync_files(),
             Op::CloseFiles => {
@@ -554,7 +560,7 @@ mod tests {
         for (number, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!(op as usize, number);
         }
-        assert_eq!(Op::of(19), None);
+        assert_eq!(Op::of(20), None);
     }
 
     #[test]

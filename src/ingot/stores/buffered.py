@@ -4,25 +4,29 @@ All changes together become one commit. The store below is not changed; only val
 large for memory are staged there. A patch takes memory for the bytes that it changes.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from ingot.errors import NotFoundError
-from ingot.stores.patched import PatchedValue, read_over
+from ingot.stores.patched import Extensions, PatchedValue, read_over
 from ingot.stores.store import (
+    Buffer,
     Commit,
     Delete,
     Durability,
     Edit,
     Extent,
     Feature,
+    Grown,
     Move,
     Patch,
+    Phase,
     Put,
     Store,
+    Truncate,
     check_commit,
     check_key,
-    check_reach,
+    check_range,
     is_staged,
 )
 from ingot.stores.versions import copied, versioned
@@ -47,12 +51,13 @@ class BufferedStore:
     publish: Patch('c', 1, 1 byte)
     """
 
-    __slots__ = ("_below", "_held", "_most", "_moves", "_values")
+    __slots__ = ("_below", "_extensions", "_held", "_most", "_moves", "_values")
 
     def __init__(self, below: Store, *, most: int = _MOST_IN_MEMORY) -> None:
         self._below = below
         self._most = most
         self._held = 0
+        self._extensions = Extensions()
         # In the order of the last change of each key; None for a key that is removed, or staged
         # below to become the value of another.
         self._values: dict[str, PatchedValue | None] = {}
@@ -98,15 +103,27 @@ class BufferedStore:
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Keep all changes of a commit; nothing is stored yet."""
         check_commit(self, commit)
-        for edit in commit.edits:
-            if isinstance(edit, Put):
-                self._change(edit.key, self._put(edit))
-            elif isinstance(edit, Patch):
-                self._change(edit.key, self._patched(edit))
-            elif isinstance(edit, Move):
-                self._change(edit.key, self._moved(edit))
-            else:
-                self._change(edit.key, None)
+        for phase, edits in commit.phases:
+            # By key: how many bytes of it the state before the commit reaches.
+            reached: dict[str, int] = {}
+            for edit in edits:
+                if isinstance(edit, Patch | Truncate):
+                    self._change(edit.key, self._patched(edit, phase, reached))
+                elif isinstance(edit, Grown):
+                    self._change(edit.key, self._grown(edit, reached))
+                else:
+                    reached[edit.key] = 0
+                    self._change(edit.key, self._replaced(edit))
+        self._extensions.clear()
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Keep bytes behind the end of a key in memory, for the commit of the transaction."""
+        check_commit(self, Commit(publish=(Truncate(key, 0),)))
+        return self._extensions.add(key, pieces, self.size(key), end, self.location)
+
+    def drop_extensions(self) -> None:
+        """Forget bytes behind the ends of keys: the turn that wrote them has ended."""
+        self._extensions.clear()
 
     def copy(self, source: str, key: str) -> Edit:
         """Return the edit that makes the future value of `source` that of `key` too."""
@@ -132,6 +149,8 @@ class BufferedStore:
                 move = self._moves.get(value.source)
                 if move is not None:
                     edits.append(Move(move.source, key, move.size, move.checksum))
+                if value.size < (self._below.size(value.source) or 0):
+                    edits.append(Truncate(key, value.size))
                 edits += value.patches(key)
         return Commit(publish=tuple(edits))
 
@@ -160,6 +179,11 @@ class BufferedStore:
         self._values[key] = value
         self._held += 0 if value is None else value.held
 
+    def _replaced(self, edit: Put | Move | Delete) -> PatchedValue | None:
+        if isinstance(edit, Put):
+            return self._put(edit)
+        return self._moved(edit) if isinstance(edit, Move) else None
+
     def _put(self, edit: Put) -> PatchedValue:
         below, size = versioned(self._below), memoryview(edit.data).nbytes
         if self._held + size > self._most and below is not None:
@@ -170,12 +194,21 @@ class BufferedStore:
                 return PatchedValue(staged.source, size)
         return PatchedValue.of(edit.data)
 
-    def _patched(self, edit: Patch) -> PatchedValue:
+    def _patched(
+        self, edit: Patch | Truncate, phase: Phase, reached: dict[str, int]
+    ) -> PatchedValue:
         value = self._current(edit.key)
-        if value is None:
-            raise NotFoundError(f"{self.location}: no key {edit.key!r} to patch")
-        check_reach(edit, value.size, self.location)
-        return value.patched(edit.start, edit.data)
+        size = None if value is None else value.size
+        staged = is_staged(edit.key.rpartition("/")[2])
+        committed = 0 if staged else reached.setdefault(edit.key, size or 0)
+        check_range(edit, size, committed, phase, self.location)
+        assert value is not None
+        return value.changed((edit,))
+
+    def _grown(self, edit: Grown, reached: dict[str, int]) -> PatchedValue:
+        value = self._current(edit.key) or PatchedValue()
+        reached.setdefault(edit.key, value.size)
+        return value.patched(edit.start, self._extensions.take(edit, self.location))
 
     def _moved(self, edit: Move) -> PatchedValue:
         known = edit.size is not None and edit.source not in self._values

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ingot import signals
 from ingot.errors import LockedError, NotFoundError
-from ingot.stores.patched import PatchedValue
+from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -21,13 +21,16 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Grown,
     Move,
     Patch,
+    Phase,
     Put,
     Store,
+    Truncate,
     check_commit,
     check_key,
-    check_reach,
+    check_range,
     is_staged,
 )
 from ingot.stores.versions import Version
@@ -104,11 +107,17 @@ class MemoryStore:
         with signals.Deferred() as deferred, self._locked():
             self._sequence += 1
             try:
-                for phase in (commit.prepare, commit.publish, commit.cleanup):
-                    self._apply_phase(phase)
+                for phase, edits in commit.phases:
+                    self._apply_phase(phase, edits)
                 deferred.note = "the commit is done: readers see it"
             finally:
                 self._sequence += 1
+                self._extensions.clear()
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Keep bytes behind the end of a key; no reader sees them before they are committed."""
+        check_commit(self, Commit(publish=(Truncate(key, 0),)))
+        return self._extensions.add(key, pieces, self.size(key), end, "memory")
 
     # One committed state
 
@@ -151,14 +160,18 @@ class MemoryStore:
         """Give a turn to write; other threads that write, or pin the state, are waited for."""
         check_commit(self, Commit())
         with self._locked():
-            yield MemoryTurn(self)
+            try:
+                yield MemoryTurn(self)
+            finally:
+                self._extensions.clear()
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: it would be staged in memory as well."""
         return Put(key, data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Do nothing: nothing was staged."""
+        """Forget bytes behind the ends of keys; nothing was staged."""
+        self._extensions.discard(edits)
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._values)} keys)"
@@ -177,6 +190,7 @@ class MemoryStore:
         self._pins = 0
         self._sequence = 0
         self._change_count = 0
+        self._extensions = Extensions()
         self._changes: dict[str, int | None] = {}
 
     def _check_fork(self) -> None:
@@ -200,17 +214,32 @@ class MemoryStore:
                 raise LockedError(errno.EAGAIN, text)
             yield
 
-    def _apply_phase(self, edits: Sequence[Edit]) -> None:
+    def _apply_phase(self, phase: Phase, edits: Sequence[Edit]) -> None:
         if not edits:
             return
         values: dict[str, PatchedValue | None] = {}
+        # By key: how many bytes of it the committed state reaches.
+        reached: dict[str, int] = {}
         for edit in edits:
+            before = self._latest(edit.key, values)
             if isinstance(edit, Move):
                 values[edit.key] = _moved(self._latest(edit.source, values), edit)
                 values[edit.source] = None
-            elif isinstance(edit, Patch):
-                values[edit.key] = _patched(self._latest(edit.key, values), edit)
+                reached[edit.key] = 0
+            elif isinstance(edit, Patch | Truncate):
+                size = None if before is None else before.size
+                staged = is_staged(edit.key.rpartition("/")[2])
+                committed = 0 if staged else reached.setdefault(edit.key, size or 0)
+                check_range(edit, size, committed, phase, "memory")
+                assert before is not None
+                values[edit.key] = before.changed((edit,))
+            elif isinstance(edit, Grown):
+                size = 0 if before is None else before.size
+                reached.setdefault(edit.key, size)
+                data = self._extensions.take(edit, "memory")
+                values[edit.key] = (before or PatchedValue()).patched(edit.start, data)
             else:
+                reached[edit.key] = 0
                 values[edit.key] = PatchedValue.of(edit.data) if isinstance(edit, Put) else None
         # Many patches of one value copy it once.
         after = {
@@ -268,10 +297,3 @@ def _moved(value: PatchedValue | None, move: Move) -> PatchedValue:
     if value is None:
         raise NotFoundError(f"memory: no key {move.source!r} to become {move.key!r}")
     return value
-
-
-def _patched(value: PatchedValue | None, patch: Patch) -> PatchedValue:
-    if value is None:
-        raise NotFoundError(f"memory: no key {patch.key!r} to patch")
-    check_reach(patch, value.size, "memory")
-    return value.patched(patch.start, patch.data)

@@ -1,17 +1,19 @@
 """The bytes of a key with ranges over it: what patches make of a value, without a copy of it.
 
 The write buffer of a transaction, the journal and the view through a journal keep a changed key as
-this value. It reads nothing itself: a store fetches the bytes below the ranges.
+this value. It reads nothing itself: a store fetches the bytes below the ranges. `Extensions` are
+the bytes behind the ends of keys in stores that hold them in memory until they are committed.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ingot.errors import CorruptionError
-from ingot.stores.store import Buffer, Extent, Patch, check_key
+from ingot.errors import CorruptionError, NotFoundError
+from ingot.stores.store import Buffer, Edit, Extent, Grown, Patch, Truncate, check_key
 
-__all__ = ["PatchedValue", "read_over"]
+__all__ = ["Extensions", "PatchedValue", "read_over"]
 
 _PIECE: Final = 1 << 20
 
@@ -67,6 +69,20 @@ class PatchedValue:
             return self
         ranges = (*self._cut(0, start), (start, new), *self._cut(start + len(new), None))
         return replace(self, ranges=ranges)
+
+    def changed(self, edits: Iterable[Patch | Truncate]) -> "PatchedValue":
+        """Return the value after patches and truncations.
+
+        >>> PatchedValue("a", 10).changed([Truncate("a", 4), Patch("a", 4, b"xyz")]).size
+        7
+        """
+        value = self
+        for edit in edits:
+            if isinstance(edit, Patch):
+                value = value.patched(edit.start, edit.data)
+            else:
+                value = value.truncated(edit.size)
+        return value
 
     def truncated(self, size: int) -> "PatchedValue":
         """Return the first `size` bytes of the value.
@@ -177,3 +193,55 @@ def read_over(
             each = changed.over(extents[index], each)
         found[index] = each
     return found
+
+
+class Extensions:
+    """Bytes that were written behind the ends of keys and are not committed, in memory.
+
+    >>> extensions = Extensions()
+    >>> grown = extensions.add("a", [b"abc", b"de"], 10, None, "memory")
+    >>> grown, extensions.take(grown, "memory")
+    (Grown(key='a', start=10, size=5), b'abcde')
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        # By key: where the committed value ends, and what follows.
+        self._values: dict[str, tuple[int, list[bytes]]] = {}
+
+    def add(
+        self, key: str, pieces: Iterable[Buffer], size: int | None, end: int | None, where: str
+    ) -> Grown:
+        """Keep bytes behind a key that has `size` bytes, all of them committed."""
+        if size is None:
+            raise NotFoundError(f"{where}: no key {key!r} to extend")
+        if end is not None and end != size:
+            what = "leaves a hole behind" if end > size else "touches"
+            raise CorruptionError(
+                f"{where}: an extend of {key!r} from {end} on {what} its {size} bytes"
+            )
+        first, held = self._values.setdefault(key, (size, []))
+        data = b"".join(pieces)
+        start = first + sum(map(len, held))
+        held.append(data)
+        return Grown(key, start, len(data), zlib.crc32(data))
+
+    def take(self, grown: Grown, where: str) -> bytes:
+        """Return the bytes of an edit; `CorruptionError` for bytes that no extend has written."""
+        first, held = self._values.get(grown.key, (0, []))
+        at = grown.start - first
+        data = b"".join(held)[at : at + grown.size] if at >= 0 else b""
+        if len(data) != grown.size or zlib.crc32(data) != grown.checksum:
+            raise CorruptionError(f"{where}: no extend of this turn has written {grown}")
+        return data
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Forget the bytes of keys that edits, which will not be applied, would have extended."""
+        for edit in edits:
+            if isinstance(edit, Grown):
+                self._values.pop(edit.key, None)
+
+    def clear(self) -> None:
+        """Forget all bytes."""
+        self._values.clear()

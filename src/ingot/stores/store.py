@@ -43,18 +43,22 @@ __all__ = [
     "Edit",
     "Extent",
     "Feature",
+    "Grown",
     "Inline",
     "Location",
     "Move",
     "Outcome",
     "Patch",
     "Patches",
+    "Phase",
     "Put",
     "Store",
+    "Truncate",
     "bytes_to_write",
     "check_commit",
     "check_key",
     "check_new_key",
+    "check_range",
     "check_reach",
     "compose",
     "is_staged",
@@ -85,7 +89,7 @@ class Feature(enum.Flag):
     ATOMIC_PUT = enum.auto()
     """Every reader sees the whole of a `Put`, or nothing of it."""
     PATCH = enum.auto()
-    """`Patch` works. Without it a commit with a patch is `UnsupportedError`."""
+    """`Patch`, `Truncate`, `extend` and `Grown` work. Without it they are `UnsupportedError`."""
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
     them itself. A store that wraps another one never advertises this, or it would be bypassed."""
@@ -243,7 +247,43 @@ class Move:
             )
 
 
-Edit: TypeAlias = Put | Patch | Delete | Move
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """Make bytes that `Store.extend` has written behind the end of a key a part of its value.
+
+    They are `size` bytes from `start` on, with this checksum (CRC-32). The edit belongs to
+    `prepare`: the bytes are durable before the edits of `publish` make a reader reach them. What
+    an extend that was not committed has left behind them is cut off.
+
+    >>> Grown("frame", 40, 5, 0xCBF43926)
+    Grown(key='frame', start=40, size=5)
+    """
+
+    key: str
+    start: int
+    size: int
+    checksum: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut off the value of `key` behind its first `size` bytes.
+
+    The key must exist (`NotFoundError`) and have as many bytes (`CorruptionError`).
+
+    >>> Truncate("frame", 40)
+    Truncate(key='frame', size=40)
+    """
+
+    key: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise FormatError(f"{self.key!r}: cut to {self.size} bytes")
+
+
+Edit: TypeAlias = Put | Patch | Delete | Move | Grown | Truncate
 """One change of one key."""
 
 
@@ -276,9 +316,13 @@ class Commit:
         """All edits in the order they take effect."""
         return self.prepare + self.publish + self.cleanup
 
+    @property
+    def phases(self) -> tuple[tuple["Phase", tuple[Edit, ...]], ...]:
+        """The edits of each phase, with its name, in their order."""
+        return ("prepare", self.prepare), ("publish", self.publish), ("cleanup", self.cleanup)
+
     def __str__(self) -> str:
-        phases = ("prepare", self.prepare), ("publish", self.publish), ("cleanup", self.cleanup)
-        return "\n".join(f"{name}: {edit}" for name, edits in phases for edit in edits)
+        return "\n".join(f"{name}: {edit}" for name, edits in self.phases for edit in edits)
 
 
 @runtime_checkable
@@ -327,6 +371,19 @@ class Store(Protocol):
 
         `prefix` may end with a slash itself. A folder that is absent has no names. Staged names
         (`is_staged`) are left out unless `hidden`; names that cannot be part of a key always are.
+        """
+        ...
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Write bytes behind the end of a key, and return the edit that makes them part of it.
+
+        Called by the one writer, inside its turn: until the edit is applied in that turn, the
+        committed state does not reach the bytes. `end` is where the committed state of the key
+        ends, its size by default. Bytes behind `end` were left by an extend that was not
+        committed, and are overwritten.
+
+        `NotFoundError` for a key that is absent, `CorruptionError` for an `end` that leaves a hole
+        or lies before bytes that are committed, `UnsupportedError` without `Feature.PATCH`.
         """
         ...
 
@@ -395,8 +452,10 @@ def check_new_key(key: str) -> str:
 def check_commit(store: Store, commit: Commit) -> None:
     """Check, before the first edit of `commit`, all that can be known of it.
 
-    Raises `ReadOnlyError` when the store does not write, `UnsupportedError` for a patch where it
-    cannot patch, `UnsafeError` for a key that `check_key` refuses.
+    Raises `ReadOnlyError` when the store does not write, `UnsupportedError` for an edit that
+    changes a part of a key where it cannot, `UnsafeError` for a key that `check_key` refuses,
+    `FormatError` for bytes behind the end of a key that would be published before they are durable.
+    What depends on the stored bytes, a store checks by `check_range` before each phase.
 
     >>> from ingot.stores import MemoryStore
     >>> check_commit(MemoryStore(writable=False), Commit(cleanup=(Delete("data/0"),)))
@@ -409,8 +468,49 @@ def check_commit(store: Store, commit: Commit) -> None:
         check_new_key(edit.key)
         if isinstance(edit, Move):
             check_new_key(edit.source)
-        if isinstance(edit, Patch) and Feature.PATCH not in store.features:
+        if isinstance(edit, _IN_PLACE) and Feature.PATCH not in store.features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
+    for edit in commit.publish + commit.cleanup:
+        if isinstance(edit, Grown):
+            raise FormatError(f"{store.location}: {edit} belongs to the edits that prepare")
+
+
+_IN_PLACE: Final = Patch, Truncate, Grown
+
+Phase: TypeAlias = Literal["prepare", "publish", "cleanup"]
+
+
+def check_range(
+    edit: Patch | Truncate, size: int | None, committed: int, phase: Phase, where: str
+) -> None:
+    """Raise an error for an edit that leaves a hole or touches bytes of the committed state.
+
+    `size` is that of the key before the edit, None when it is absent; the committed state reaches
+    its first `committed` bytes, none of them where the key is staged or was put by the same commit.
+
+    >>> check_range(Patch("a", 2, b"x"), 4, 4, "publish", "memory")
+    >>> check_range(Patch("a", 2, b"x"), 4, 4, "prepare", "memory")
+    Traceback (most recent call last):
+    ingot.errors.CorruptionError: memory: prepare: Patch('a', 2, 1 byte) touches the 4 bytes of ...
+    """
+    if size is None:
+        what = "patch" if isinstance(edit, Patch) else "truncate"
+        raise NotFoundError(f"{where}: no key {edit.key!r} to {what}")
+    if isinstance(edit, Patch):
+        check_reach(edit, size, where)
+        touches = edit.start < committed and memoryview(edit.data).nbytes > 0
+    else:
+        if edit.size > size:
+            raise CorruptionError(
+                f"{where}: key {edit.key!r} holds {size} bytes, it cannot be cut to {edit.size}"
+            )
+        # The new state does not reach what is removed after it was published.
+        touches = edit.size < committed and phase == "prepare"
+    if touches and phase != "publish":
+        raise CorruptionError(
+            f"{where}: {phase}: {edit} touches the {committed} bytes of {edit.key!r} that the "
+            "committed state reaches"
+        )
 
 
 _STAGED: Final = ".g-"
@@ -511,20 +611,21 @@ def _fault_of_part(part: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """Some patches of a key whose other bytes stay."""
+    """Patches and truncations of a key whose other bytes stay, in their order."""
 
     key: str
-    patches: tuple[Patch, ...]
+    edits: tuple[Patch | Truncate, ...]
 
 
 Outcome: TypeAlias = Put | Move | Delete | Patches
 """The net effect of edits on one key."""
 
 
-def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ...]]:
-    """Return one outcome for each key, in the order of their last edits, and patches to do first.
+def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch | Truncate, ...]]:
+    """Return one outcome for each key, in the order of their last edits, and edits to do first.
 
-    Those are patches of values that are still staged, which no reader sees.
+    Those change values that are still staged, which no reader sees. Bytes behind the end of a key
+    (`Grown`) have no outcome: they are written before.
 
     >>> compose([Put("a", b"012"), Delete("b"), Patch("a", 1, b"xyz"), Put("b", b"")])
     ((Put('a', 4 bytes), Put('b', 0 bytes)), ())
@@ -532,17 +633,19 @@ def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch, ..
     ((Move(source='.g-1-a', key='a'),), (Patch('.g-1-a', 0, 1 byte),))
     """
     found: dict[str, Outcome] = {}
-    early: list[Patch] = []
+    early: list[Patch | Truncate] = []
     if not edits:
         return (), ()
     for edit in edits:
+        if isinstance(edit, Grown):
+            continue
         before = found.pop(edit.key, None)
         if isinstance(edit, Move):
             found[edit.key] = _moved(found.pop(edit.source, None), edit, early)
-        elif not isinstance(edit, Patch):
+        elif not isinstance(edit, Patch | Truncate):
             found[edit.key] = edit
         elif isinstance(before, Move):
-            early.append(Patch(before.source, edit.start, edit.data))
+            early.append(replace(edit, key=before.source))
             found[edit.key] = Move(before.source, before.key)  # Its size and checksum change.
         else:
             found[edit.key] = _added(before, edit)
@@ -574,23 +677,26 @@ def check_reach(patch: Patch, size: int, where: str) -> None:
         )
 
 
-def _moved(source: Outcome | None, move: Move, early: list[Patch]) -> Outcome:
+def _moved(source: Outcome | None, move: Move, early: list[Patch | Truncate]) -> Outcome:
     if isinstance(source, Put):
         return Put(move.key, source.data)
     if isinstance(source, Delete):
         raise NotFoundError(f"a commit removes key {move.source!r} and moves it afterwards")
     if isinstance(source, Patches):
-        early += source.patches
+        early += source.edits
         return Move(move.source, move.key)
     if isinstance(source, Move):
         return replace(source, key=move.key)
     return move
 
 
-def _added(before: Put | Delete | Patches | None, patch: Patch) -> Outcome:
+def _added(before: Put | Delete | Patches | None, edit: Patch | Truncate) -> Outcome:
     if isinstance(before, Put):
-        return Put(patch.key, patched(before.data, patch, "a commit"))
+        if isinstance(edit, Patch):
+            return Put(edit.key, patched(before.data, edit, "a commit"))
+        check_range(edit, memoryview(before.data).nbytes, 0, "publish", "a commit")
+        return Put(edit.key, bytes(before.data)[: edit.size])
     if isinstance(before, Delete):
-        raise NotFoundError(f"a commit removes key {patch.key!r} and patches it afterwards")
-    earlier = before.patches if isinstance(before, Patches) else ()
-    return Patches(patch.key, (*earlier, patch))
+        raise NotFoundError(f"a commit removes key {edit.key!r} and changes it afterwards")
+    earlier = before.edits if isinstance(before, Patches) else ()
+    return Patches(edit.key, (*earlier, edit))

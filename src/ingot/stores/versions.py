@@ -240,7 +240,9 @@ class _PlainTurn:
         return self
 
     def __exit__(self, *error: object) -> None:
-        return
+        drop: Callable[[], None] | None = getattr(self.store, "drop_extensions", None)
+        if drop is not None:
+            drop()
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore
 from ingot.stores.local.store import LocalTurn
-from ingot.stores.patched import PatchedValue
+from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
     READING_AND_WRITING,
@@ -33,13 +33,15 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
-    Move,
+    Grown,
     Patch,
+    Phase,
     Put,
     Store,
+    Truncate,
     check_commit,
     check_key,
-    check_reach,
+    check_range,
     is_staged,
 )
 from ingot.stores.versions import NO_VERSION, Version, WriteTurn
@@ -84,6 +86,7 @@ class ZipStore:
         self._file: Final = FileStore(path, writable=writable, locking=locking, wait=wait)
         self._most: Final = most_inflated
         self._cached: tuple[_Identity, _Contents] | None = None
+        self._extensions = Extensions()
 
     @property
     def features(self) -> Feature:
@@ -134,12 +137,18 @@ class ZipStore:
         check_commit(self, Commit())
         return ZipTurn(self, self._file.writing(durability=durability))
 
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Keep bytes behind the end of a key in memory, for the next archive."""
+        check_commit(self, Commit(publish=(Truncate(key, 0),)))
+        return self._extensions.add(key, pieces, self.size(key), end, self.location)
+
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: an archive has no place for staged values."""
         return Put(check_key(key), data)
 
     def discard(self, edits: Iterable[Edit]) -> None:
-        """Do nothing: nothing was staged."""
+        """Forget bytes behind the ends of keys; nothing was staged."""
+        self._extensions.discard(edits)
 
     def recover(self) -> None:
         """Remove what a dead writer has left beside the archive."""
@@ -165,7 +174,7 @@ class ZipStore:
         return f"ZipStore({self.location!r}, writable={Feature.WRITE in self.features})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cached": None}
+        return {**self.__dict__, "_cached": None, "_extensions": Extensions()}
 
     @contextmanager
     def _opened(self) -> Iterator["_Opened | None"]:
@@ -187,7 +196,8 @@ class ZipStore:
         edits: tuple[Edit, ...] = ()
         try:
             with self._opened() as opened:
-                draft = _drafted(opened, commit, self.location, failures, self._most)
+                drafting = _Drafting(opened, self.location, self._most, self._extensions)
+                draft = drafting.drafted(commit, failures)
                 if draft is not None:
                     _check_lost(opened, commit)
                     pieces = _gathered(_packed(draft, opened))
@@ -224,6 +234,7 @@ class ZipTurn:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.store._extensions.clear()
         # Nothing follows: a Ctrl-C that was held back is raised here, with its note.
         self._file.__exit__(kind, error, trace)
 
@@ -481,28 +492,6 @@ def _folders(names: Iterable[str]) -> dict[str, list[str]]:
     return {folder: sorted(below) for folder, below in found.items()}
 
 
-def _drafted(
-    opened: _Opened | None,
-    commit: Commit,
-    where: str,
-    failures: list[BaseException],
-    most: int,
-) -> _Draft | None:
-    """Return the members after a commit; None when nothing changes. Failures are added."""
-    draft: _Draft = dict(opened.contents.directory.members) if opened else {}
-    before = dict(draft)
-    for phase in (commit.prepare, commit.publish, commit.cleanup):
-        changed = dict(draft)
-        try:
-            for edit in phase:
-                _perform(edit, changed, opened, where, most)
-        except (NotFoundError, CorruptionError, LimitError) as error:
-            failures.append(error)
-            break
-        draft = changed
-    return None if draft == before else draft
-
-
 def _check_lost(opened: _Opened | None, commit: Commit) -> None:
     """Refuse a new archive without the lost members of the old one, unless they are replaced."""
     lost = set() if opened is None else opened.lost() - {edit.key for edit in commit.edits}
@@ -513,35 +502,67 @@ def _check_lost(opened: _Opened | None, commit: Commit) -> None:
         )
 
 
-def _perform(edit: Edit, draft: _Draft, opened: _Opened | None, where: str, most: int) -> None:
-    if isinstance(edit, Put):
-        draft[edit.key] = PatchedValue.of(edit.data)
-    elif isinstance(edit, Delete):
-        draft.pop(edit.key, None)
-    elif isinstance(edit, Move):
-        if edit.source not in draft:
-            raise NotFoundError(f"{where}: no key {edit.source!r} to become {edit.key!r}")
-        draft[edit.key] = draft.pop(edit.source)
-    else:
-        draft[edit.key] = _patched(edit, draft, opened, where, most)
+@dataclass(frozen=True, slots=True)
+class _Drafting:
+    """What the members of the next archive are made from."""
 
+    opened: _Opened | None
+    where: str
+    most: int
+    extensions: Extensions
 
-def _patched(
-    edit: Patch, draft: _Draft, opened: _Opened | None, where: str, most: int
-) -> PatchedValue:
-    value = draft.get(edit.key)
-    if value is None:
-        raise NotFoundError(f"{where}: no key {edit.key!r} to patch")
-    if isinstance(value, Member):
-        assert opened is not None
-        if value.method == zip_format.STORED:
-            # The new checksum must not cover damage of the old bytes.
-            opened.verify(value)
-            value = PatchedValue(value.name, value.size)
+    def drafted(self, commit: Commit, failures: list[BaseException]) -> _Draft | None:
+        """Return the members after a commit; None when nothing changes. Failures are added."""
+        draft: _Draft = dict(self.opened.contents.directory.members) if self.opened else {}
+        before = dict(draft)
+        for phase, edits in commit.phases:
+            changed = dict(draft)
+            # By key: how many bytes of it the committed state reaches.
+            reached: dict[str, int] = {}
+            try:
+                for edit in edits:
+                    self._perform(edit, changed, phase, reached)
+            except (NotFoundError, CorruptionError, LimitError) as error:
+                failures.append(error)
+                break
+            draft = changed
+        return None if draft == before else draft
+
+    def _perform(self, edit: Edit, draft: _Draft, phase: Phase, reached: dict[str, int]) -> None:
+        if isinstance(edit, Patch | Truncate):
+            found = draft.get(edit.key)
+            size = None if found is None else found.size
+            staged = is_staged(edit.key.rpartition("/")[2])
+            committed = 0 if staged else reached.setdefault(edit.key, size or 0)
+            check_range(edit, size, committed, phase, self.where)
+            draft[edit.key] = self._value(draft, edit.key).changed((edit,))
+            return
+        if isinstance(edit, Grown):
+            value = self._value(draft, edit.key)
+            reached.setdefault(edit.key, value.size)
+            data = self.extensions.take(edit, self.where)
+            draft[edit.key] = value.patched(edit.start, data)
+            return
+        reached[edit.key] = 0
+        if isinstance(edit, Put):
+            draft[edit.key] = PatchedValue.of(edit.data)
+        elif isinstance(edit, Delete):
+            draft.pop(edit.key, None)
+        elif edit.source in draft:
+            draft[edit.key] = draft.pop(edit.source)
         else:
-            value = PatchedValue.of(opened.value(value, most))
-    check_reach(edit, value.size, where)
-    return value.patched(edit.start, edit.data)
+            raise NotFoundError(f"{self.where}: no key {edit.source!r} to become {edit.key!r}")
+
+    def _value(self, draft: _Draft, key: str) -> PatchedValue:
+        value = draft.get(key, PatchedValue())
+        if not isinstance(value, Member):
+            return value
+        assert self.opened is not None
+        if value.method != zip_format.STORED:
+            return PatchedValue.of(self.opened.value(value, self.most))
+        # The new checksum must not cover damage of the old bytes.
+        self.opened.verify(value)
+        return PatchedValue(value.name, value.size)
 
 
 def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:

@@ -6,8 +6,10 @@ Needs pytest (the extra `test`).
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import cycle
 from typing import Final
 
@@ -27,13 +29,16 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Grown,
     Move,
     Patch,
     Put,
     Store,
+    Truncate,
     is_staged,
     staged_key,
 )
+from ingot.stores.versions import writing
 
 __all__ = ["HOSTILE_KEYS", "StoreContract"]
 
@@ -353,9 +358,143 @@ class StoreContract:
         _need(store, Feature.WRITE)
         if Feature.PATCH in store.features:
             pytest.skip("the store patches")
-        with pytest.raises(UnsupportedError):
-            store.apply(Commit(prepare=(Put("a", b"0"),), publish=(Patch("a", 0, b"1"),)))
+        for edit in (Patch("a", 0, b"1"), Truncate("a", 0)):
+            with pytest.raises(UnsupportedError):
+                store.apply(Commit(prepare=(Put("a", b"0"),), publish=(edit,)))
         assert store.read([Extent("a")]) == [None]
+        store.apply(Commit(publish=(Put("a", b"0"),)))
+        with writing(store) as turn, pytest.raises(UnsupportedError):
+            turn.store.extend("a", [b"1"])
+        assert store.read([Extent("a")]) == [b"0"]
+
+    def test_a_patch_outside_of_publish_does_not_touch_committed_bytes(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123"),)))
+        for commit in (
+            Commit(prepare=(Patch("a", 3, b"x"),)),
+            Commit(prepare=(Truncate("a", 3),)),
+            Commit(cleanup=(Patch("a", 0, b"x"),)),
+        ):
+            with pytest.raises(CorruptionError, match="'a' that the committed state reaches"):
+                store.apply(commit)
+            assert store.read([Extent("a", 0, 4)]) == [b"0123"]
+        store.apply(Commit(prepare=(Patch("a", 4, b"45"),), cleanup=(Truncate("a", 5),)))
+        assert store.read([Extent("a")]) == [b"01234"]
+        # A value of the same commit is not committed yet.
+        store.apply(Commit(prepare=(Put("a", b"abc"), Patch("a", 0, b"x"), Truncate("a", 2))))
+        assert store.read([Extent("a")]) == [b"xb"]
+
+    def test_truncate_shortens_a_value(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123456789"), Put("b", b"other"))))
+        store.apply(Commit(publish=(Truncate("a", 8),)))
+        assert store.read([Extent("a")]) == [b"01234567"]
+        store.apply(Commit(publish=(Truncate("a", 4), Patch("a", 4, b"xyz"), Put("b", b"new"))))
+        assert store.read([Extent("a"), Extent("b")]) == [b"0123xyz", b"new"]
+        store.apply(Commit(publish=(Patch("a", 1, b"??"), Truncate("a", 2), Truncate("b", 3))))
+        assert store.read([Extent("a"), Extent("b")]) == [b"0?", b"new"]
+        store.apply(Commit(publish=(Put("b", b"whole"), Truncate("b", 2), Truncate("a", 0))))
+        assert store.read([Extent("a"), Extent("b")]) == [b"", b"wh"]
+        assert [store.size(key) for key in "ab"] == [0, 2]
+
+    def test_truncate_does_not_lengthen_or_create(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123"),)))
+        with pytest.raises(CorruptionError, match=r"'a' holds 4 bytes.* 5"):
+            store.apply(Commit(publish=(Truncate("a", 5),)))
+        with pytest.raises(NotFoundError, match="'b'"):
+            store.apply(Commit(publish=(Truncate("b", 0),)))
+        assert store.read([Extent("a"), Extent("b")]) == [b"0123", None]
+        with pytest.raises(FormatError):
+            Truncate("a", -1)
+
+    # Writing behind the end of a key
+
+    def test_extended_bytes_become_part_of_the_value(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"head"), Put("empty", b""))))
+        with writing(store) as turn:
+            pieces = iter((b"01", bytearray(b"2"), memoryview(b"345")))
+            grown = turn.store.extend("a", pieces)
+            assert (grown.key, grown.start, grown.size) == ("a", 4, 6)
+            assert grown.checksum == zlib.crc32(b"012345")
+            # The committed bytes are as they were.
+            assert turn.store.read([Extent("a", 0, 4)]) == [b"head"]
+            more = turn.store.extend("empty", [b"e"]), turn.store.extend("empty", [b"nd"])
+            turn.commit(Commit(prepare=(grown, *more), publish=(Patch("a", 0, b"HEAD"),)))
+        assert store.read([Extent("a"), Extent("empty")]) == [b"HEAD012345", b"end"]
+        assert [store.size(key) for key in ("a", "empty")] == [10, 3]
+
+    def test_the_next_extend_begins_behind_the_last(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0"),)))
+        for number in range(1, 5):
+            with writing(store) as turn:
+                grown = turn.store.extend("a", [b"%d" % number], end=number)
+                turn.commit(Commit(prepare=(grown,)))
+        assert store.read([Extent("a")]) == [b"01234"]
+
+    def test_an_extend_without_a_commit_changes_nothing(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123"),)))
+        with writing(store) as turn:
+            turn.store.extend("a", [b"never"])
+        with pytest.raises(KeyError), writing(store) as turn:
+            turn.store.extend("a", _broken(b"never"))
+        assert store.read([Extent("a")]) == [b"0123"]
+        with writing(store) as turn:
+            grown = turn.store.extend("a", [b"45"], end=4)
+            turn.commit(Commit(prepare=(grown,)))
+        assert store.read([Extent("a")]) == [b"012345"]
+
+    def test_an_extend_leaves_no_hole_and_touches_nothing(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"01"),)))
+        with writing(store) as turn:
+            turn.commit(Commit(prepare=(turn.store.extend("a", [b"23"]),)))
+        for end, what in ((5, "leaves a hole"), (3, "touches")):
+            with writing(store) as turn, pytest.raises(CorruptionError, match=f"'a'.*{what}"):
+                turn.store.extend("a", [b"x"], end=end)
+        with writing(store) as turn, pytest.raises(NotFoundError, match="'b'"):
+            turn.store.extend("b", [b"x"])
+        assert store.read([Extent("a"), Extent("b")]) == [b"0123", None]
+
+    def test_only_what_an_extend_has_written_grows_a_key(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"0123"),)))
+        for false in (Grown("a", 4, 2, 0), Grown("a", 2, 2, 0), Grown("a", 9, 1, 0)):
+            with pytest.raises(CorruptionError, match="no extend of this turn"):
+                store.apply(Commit(prepare=(false,)))
+        with pytest.raises(CorruptionError, match="no extend"), writing(store) as turn:
+            turn.commit(Commit(prepare=(replace(turn.store.extend("a", [b"45"]), size=3),)))
+        with pytest.raises(FormatError, match="prepare"), writing(store) as turn:
+            turn.commit(Commit(publish=(turn.store.extend("a", [b"45"]),)))
+        assert store.read([Extent("a", 0, 4)]) == [b"0123"]
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_any_changes_of_parts_act_as_on_a_byte_array(self, store: Store, seed: int) -> None:
+        _need(store, Feature.PATCH)
+        chance, model = random.Random(seed), bytearray(b"0123456789")
+        store.apply(Commit(publish=(Put("f/a", bytes(model)),)))
+        for _ in range(40):
+            prepare: list[Edit] = []
+            publish: list[Edit] = []
+            with writing(store) as turn:
+                for _ in range(chance.randrange(3)):
+                    data = chance.randbytes(chance.randrange(50))
+                    prepare.append(turn.store.extend("f/a", [data[:9], data[9:]]))
+                    model += data
+                for _ in range(chance.randrange(4)):
+                    if chance.random() < 0.3:
+                        del model[chance.randrange(len(model) + 1) :]
+                        publish.append(Truncate("f/a", len(model)))
+                    else:
+                        start = chance.randrange(len(model) + 1)
+                        data = chance.randbytes(chance.randrange(20))
+                        model[start : start + len(data)] = data
+                        publish.append(Patch("f/a", start, data))
+                turn.commit(Commit(tuple(prepare), tuple(publish)))
+            assert store.read([Extent("f/a")]) == [bytes(model)]
 
     # Moving
 
@@ -496,6 +635,12 @@ def _accepted(use: _Use, store: Store, keys: Sequence[str]) -> list[str]:
             continue
         accepted.append(key)
     return accepted
+
+
+def _broken(piece: bytes) -> Iterator[bytes]:
+    """Yield a piece, and fail."""
+    yield piece
+    raise KeyError(piece)
 
 
 def _random_edit(chance: random.Random, keys: list[str], model: dict[str, bytes]) -> Edit:

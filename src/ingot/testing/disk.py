@@ -247,6 +247,14 @@ class Disk:
             self._latest = "*"
             self._done()
 
+    def truncate(self, file: int, size: int) -> None:
+        """Cut off a file."""
+        if self._step("truncate"):
+            self._contents[file] = self._contents[file][:size]
+            self._loose.add(file)
+            self._latest = "*"
+            self._done()
+
     def start(self, file: int) -> None:
         """Do nothing: the operation promises nothing."""
 

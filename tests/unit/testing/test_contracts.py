@@ -1,13 +1,13 @@
 """The contract fails for stores that break it: each of its tests has something to catch."""
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 
 from ingot.errors import IngotError, UnsupportedError
 from ingot.stores import Commit, Delete, Extent, Feature, MemoryStore, Patch, Put, Store
-from ingot.stores.store import Edit
+from ingot.stores.store import Buffer, Edit, Grown, Phase, Truncate
 from ingot.testing import StoreContract
 
 
@@ -32,12 +32,12 @@ class PadsShortReads(MemoryStore):
 class EditByEdit(MemoryStore):
     """A store that applies one edit after the other, so that one kind of edit can be broken."""
 
-    def _apply_phase(self, edits: Sequence[Edit]) -> None:
+    def _apply_phase(self, phase: Phase, edits: Sequence[Edit]) -> None:
         for edit in edits:
             self._perform(edit)
 
     def _perform(self, edit: Edit) -> None:
-        super()._apply_phase((edit,))
+        super()._apply_phase("publish", (edit,))
 
 
 class SortsExtents(MemoryStore):
@@ -99,6 +99,32 @@ class PatchesWithHoles(EditByEdit):
         if isinstance(edit, Patch):
             value = self._values.get(edit.key) or b""
             super()._perform(Put(edit.key, value.ljust(edit.start, b"\0")))
+        super()._perform(edit)
+
+
+class PatchesCommittedBytes(MemoryStore):
+    def _apply_phase(self, phase: Phase, edits: Sequence[Edit]) -> None:
+        super()._apply_phase("publish", edits)
+
+
+class TruncatesNothing(EditByEdit):
+    def _perform(self, edit: Edit) -> None:
+        if not isinstance(edit, Truncate):
+            super()._perform(edit)
+
+
+class ExtendsAtOnce(MemoryStore):
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        grown = super().extend(key, pieces, end=end)
+        super()._apply_phase("prepare", (grown,))
+        return grown
+
+
+class BelievesInGrowth(EditByEdit):
+    def _perform(self, edit: Edit) -> None:
+        if isinstance(edit, Grown):
+            value = self._values.get(edit.key) or b""
+            edit = Put(edit.key, value.ljust(edit.start + edit.size, b"?"))
         super()._perform(edit)
 
 
@@ -204,6 +230,10 @@ BROKEN: tuple[tuple[type[MemoryStore], str, dict[str, object]], ...] = (
     (LeavesStagedNames, "test_a_failing_edit_leaves_nothing_staged", {}),
     (KeepsTheCallersBuffer, "test_put_takes_any_buffer_and_keeps_its_own_bytes", {}),
     (PatchesWithHoles, "test_a_patch_leaves_no_hole_and_creates_nothing", {}),
+    (PatchesCommittedBytes, "test_a_patch_outside_of_publish_does_not_touch_committed_bytes", {}),
+    (TruncatesNothing, "test_truncate_shortens_a_value", {}),
+    (ExtendsAtOnce, "test_an_extend_without_a_commit_changes_nothing", {}),
+    (BelievesInGrowth, "test_only_what_an_extend_has_written_grows_a_key", {}),
     (PutsInTwoSteps, "test_a_put_is_seen_whole_by_other_threads", {}),
     (ReadsEachExtentAnew, "test_a_put_is_seen_whole_by_other_threads", {}),
     (ListsEverything, "test_staged_names_are_hidden", {}),

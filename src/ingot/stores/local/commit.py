@@ -6,7 +6,8 @@ run as a whole unless a fact is needed in between; `steps` and `files` say how e
 1. The journal of a dead writer is replayed, or what it staged is removed.
 2. Every new value is written under a staged name in the folder of its key, and the journal too if
    it is known already; then all of them are synced.
-3. `prepare`: renames, patches and removals, then their folders are synced.
+3. `prepare`: bytes behind the ends of keys are synced; renames, patches and removals, then their
+   folders are synced.
 4. `publish`. One rename or one removal alone is done at once. Otherwise the journal gets its name:
    from then on the commit is decided, and the next writer can finish it.
 5. The journal is applied, what it changed is synced, then it is removed.
@@ -22,13 +23,16 @@ from functools import partial
 from itertools import chain, groupby
 from typing import Any, Final
 
-from ingot.errors import NotFoundError
+from ingot import signals
+from ingot.errors import CorruptionError, NotFoundError
 from ingot.stores.local import journal as journal_bytes
 from ingot.stores.local.files import OpenDirectory
 from ingot.stores.local.journal import (
+    Entry,
     Journal,
     Placed,
     Removed,
+    Truncated,
     Written,
     checksum,
     read_journal,
@@ -38,17 +42,23 @@ from ingot.stores.local.journal import (
 from ingot.stores.local.lock import LockState, WriterLock
 from ingot.stores.local.scope import Scope
 from ingot.stores.local.steps import SYNCS, Op, Progress, Step
+from ingot.stores.patched import PatchedValue
 from ingot.stores.store import (
+    Buffer,
     Commit,
     Delete,
+    Grown,
     Move,
     Outcome,
     Patch,
     Patches,
+    Phase,
     Put,
+    Truncate,
     bytes_to_write,
-    check_reach,
+    check_range,
     compose,
+    is_staged,
     staged_key,
 )
 
@@ -70,6 +80,7 @@ class CommitRun:
         "_count",
         "_deciding",
         "_directory",
+        "_extended",
         "_journal",
         "_known",
         "_littered",
@@ -117,6 +128,8 @@ class CommitRun:
         # Staged names whose values are synced, and the keys that `prepare` puts.
         self._synced: set[str] = set()
         self._prepared: set[str] = set()
+        # By key: where the committed state ends, and where what this turn wrote behind it ends.
+        self._extended: dict[str, tuple[int, int]] = {}
         self._journal: Journal | None = None
         # Whether everything that was staged is synced, names included.
         self._all_synced = False
@@ -178,8 +191,11 @@ class CommitRun:
             self._prepared = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
             journal = None if late else self._early_journal(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
+            self._finish_extends([edit for edit in commit.prepare if isinstance(edit, Grown)])
             if prepare or early:
                 self._perform("prepare", early, prepare)
+            # From now on the bytes behind the ends of keys may be committed.
+            self._extended.clear()
             self._publish(late, publish)
             if cleanup or last:
                 self._stage({"cleanup": cleanup})
@@ -198,11 +214,63 @@ class CommitRun:
         try:
             for staged in self._staged:
                 self._directory.unlink(staged)
+            for key, (start, _) in self._extended.items():
+                self._truncate(key, start)
             found = self._lock.found
             if not self._touched and found in (LockState.CLEAN, LockState.LOOSE, LockState.NEW):
                 self._lock.mark(LockState.LOOSE if found is LockState.NEW else found)
         except OSError:
             return  # The state stays busy, so the next writer recovers and sweeps.
+
+    # Bytes behind the end of a key
+
+    def extend(self, key: str, pieces: Iterable[Buffer], end: int | None, known: int) -> Grown:
+        """Write bytes behind the end of a key; of the key, `known` bytes are committed for sure."""
+        opened = self._directory.open_old(key)
+        if opened is None:
+            raise NotFoundError(f"{self._where}: no key {key!r} to extend")
+        file, size = opened
+        try:
+            begin = size if end is None else end
+            first, start = self._extended.get(key, (begin, begin))
+            if start > size or start < known:
+                what = "leaves a hole behind" if start > size else "touches"
+                raise CorruptionError(
+                    f"{self._where}: an extend of {key!r} from {start} on {what} its {size} bytes"
+                )
+            self._extended[key] = first, start
+            count = sum_of_all = 0
+            for piece in pieces:
+                signals.check()
+                self._directory.write(file, start + count, piece)
+                count += memoryview(piece).nbytes
+                sum_of_all = checksum(piece, sum_of_all)
+                self._extended[key] = first, start + count
+        finally:
+            self._directory.close_file(file)
+        return Grown(key, start, count, sum_of_all)
+
+    def _finish_extends(self, grown: Sequence[Grown]) -> None:
+        """Make what was written behind the ends of keys durable, and cut off what is behind it."""
+        ends: dict[str, int] = {}
+        for edit in grown:
+            start, end = self._extended.get(edit.key, (0, 0))
+            if ends.get(edit.key, start) != edit.start or edit.start + edit.size > end:
+                raise CorruptionError(f"{self._where}: no extend of this turn has written {edit}")
+            ends[edit.key] = edit.start + edit.size
+        self._run()
+        for key, end in ends.items():
+            behind = self._directory.size(key) != end
+            self._write_into(key, (), end if behind else None)
+
+    def _truncate(self, key: str, size: int) -> None:
+        opened = self._directory.open_old(key)
+        if opened is not None:
+            try:
+                if opened[1] > size:
+                    self._directory.truncate(opened[0], size)
+            finally:
+                self._directory.close_file(opened[0])
 
     # New values
 
@@ -260,17 +328,19 @@ class CommitRun:
 
     # What no reader sees
 
-    def _perform(self, phase: str, patches: Sequence[Patch], outcomes: Sequence[Outcome]) -> None:
+    def _perform(
+        self, phase: Phase, early: Sequence[Patch | Truncate], outcomes: Sequence[Outcome]
+    ) -> None:
         """Perform outcomes; the changed names are durable once their folders are synced."""
-        self._patch_staged(patches)
+        self._patch_staged(early)
         self._sync_sources(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Patches):
-                self._check_patches(outcome)
+                self._check_patches(outcome, phase)
         for outcome in outcomes:
             self._perform_one(phase, outcome)
 
-    def _perform_one(self, phase: str, outcome: Outcome) -> None:
+    def _perform_one(self, phase: Phase, outcome: Outcome) -> None:
         if isinstance(outcome, Put):
             staged = self._names[phase, outcome.key]
             self._rename(staged, outcome.key, phase)
@@ -281,34 +351,43 @@ class CommitRun:
         elif isinstance(outcome, Delete):
             self._unlink(outcome.key)
         else:
-            self._write_into(outcome)
+            self._change(outcome, phase)
 
-    def _patch_staged(self, patches: Sequence[Patch]) -> None:
-        outcomes = [Patches(key, tuple(group)) for key, group in groupby(patches, _key_of)]
+    def _patch_staged(self, edits: Sequence[Patch | Truncate]) -> None:
+        outcomes = [Patches(key, tuple(group)) for key, group in groupby(edits, _key_of)]
         for outcome in outcomes:
-            self._check_patches(outcome)
-            self._write_into(outcome)
+            self._change(outcome, "prepare")
 
-    def _write_into(self, outcome: Patches) -> None:
+    def _write_into(self, key: str, ranges: Iterable[tuple[int, bytes]], cut: int | None) -> None:
+        """Write ranges into the file of a key; `cut` is its new size, where that is smaller."""
         self._touch()
-        self._add(Op.OPEN, outcome.key)
-        for patch in outcome.patches:
-            self._add(Op.WRITE, start=patch.start, data=patch.data)
+        self._add(Op.OPEN, key)
+        for start, data in ranges:
+            self._add(Op.WRITE, start=start, data=data)
+        if cut is not None:
+            self._add(Op.TRUNCATE, start=cut)
         if self._sync:
             self._add(Op.SYNC_FILES)
         self._add(Op.CLOSE_FILES)
 
-    def _check_patches(self, outcome: Patches) -> int:
-        """Return the size of the key, or raise an error for a patch that does not fit."""
+    def _change(self, outcome: Patches, phase: Phase) -> None:
+        size, value = self._check_patches(outcome, phase)
+        self._write_into(outcome.key, value.ranges, value.size if value.size < size else None)
+
+    def _check_patches(self, outcome: Patches, phase: Phase) -> tuple[int, PatchedValue]:
+        """Return the size and the new value of a key; an error for an edit that does not fit."""
         self._run()
-        size = self._directory.size(outcome.key)
-        if size is None:
-            raise NotFoundError(f"{self._where}: no key {outcome.key!r} to patch")
-        reach = size
-        for patch in outcome.patches:
-            check_reach(patch, reach, self._where)
-            reach = max(reach, patch.start + memoryview(patch.data).nbytes)
-        return size
+        key = outcome.key
+        size = self._directory.size(key)
+        committed = self._extended.get(key, (size or 0, 0))[0]
+        if is_staged(key.rpartition("/")[2]):
+            committed = 0
+        value = PatchedValue(key, size or 0)
+        for edit in outcome.edits:
+            reach = None if size is None else value.size
+            check_range(edit, reach, committed, phase, self._where)
+            value = value.changed((edit,))
+        return size or 0, value
 
     def _sync_sources(self, outcomes: Iterable[Outcome]) -> None:
         """Check values that were staged before this commit, and note their folders to be synced."""
@@ -328,7 +407,7 @@ class CommitRun:
 
     # What readers see
 
-    def _publish(self, late: Sequence[Patch], outcomes: Sequence[Outcome]) -> None:
+    def _publish(self, late: Sequence[Patch | Truncate], outcomes: Sequence[Outcome]) -> None:
         outcomes = [outcome for outcome in outcomes if not self._is_done(outcome)]
         if not outcomes:
             self._sync_folders()
@@ -388,7 +467,7 @@ class CommitRun:
         self._run()
         return self._directory.size(outcome.key) is None
 
-    def _entries(self, outcomes: Iterable[Outcome]) -> Iterable[Placed | Written | Removed]:
+    def _entries(self, outcomes: Iterable[Outcome]) -> Iterable[Entry]:
         for outcome in outcomes:
             if isinstance(outcome, Put):
                 size = memoryview(outcome.data).nbytes
@@ -405,9 +484,11 @@ class CommitRun:
             elif isinstance(outcome, Delete):
                 yield Removed(outcome.key)
             else:
-                size = self._check_patches(outcome)
-                for patch in outcome.patches:
-                    yield Written(patch.key, patch.start, bytes(patch.data), size)
+                size, value = self._check_patches(outcome, "publish")
+                for start, data in value.ranges:
+                    yield Written(outcome.key, start, data, size)
+                if value.size < size:
+                    yield Truncated(outcome.key, value.size, size)
 
     def _summed(self, source: str) -> tuple[int, int]:
         self._run()
@@ -446,8 +527,10 @@ class CommitRun:
             folder = key.rpartition("/")[0]
             if isinstance(entry, Removed):
                 self._unlink(key)
-            elif isinstance(entry, Written):
-                self._write_into(_patches(key, entries))
+            elif isinstance(entry, Written | Truncated):
+                written = ((e.start, e.data) for e in entries if isinstance(e, Written))
+                cuts = (e.size for e in entries if isinstance(e, Truncated))
+                self._write_into(key, written, next(cuts, None))
             elif not again or self._is_staged(entry.staged):
                 self._rename(entry.staged, key, "apply")
         self._sync_folders()
@@ -554,13 +637,8 @@ def _folders(key: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
 
 
-def _key_of(part: Patch | Placed | Written | Removed) -> str:
+def _key_of(part: Patch | Truncate | Entry) -> str:
     return part.key
-
-
-def _patches(key: str, entries: Iterable[Placed | Written | Removed]) -> Patches:
-    written = (entry for entry in entries if isinstance(entry, Written))
-    return Patches(key, tuple(Patch(key, entry.start, entry.data) for entry in written))
 
 
 _SMALL: Final = 1 << 20

@@ -18,6 +18,7 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Grown,
     Move,
     Store,
     check_commit,
@@ -109,6 +110,12 @@ class FileStore:
     def writing(self, *, durability: Durability = "full") -> LocalTurn:
         """Return a turn to write to the file; entering it waits for the lock and recovers."""
         return self._folder.writing(durability=durability, store=self)
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Write bytes behind the end of the file, piece by piece; only inside a turn to write."""
+        if not self._owns(key):
+            raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
+        return self._folder.extend(key, pieces, end=end)
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value for the file under a staged name."""

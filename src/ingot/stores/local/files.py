@@ -3,9 +3,9 @@
 The order in which they make a commit is in `commit`. Tests observe that order, cut it short and
 disturb it, so a store is given its files (`FileSystem`) and uses no others.
 
-Contents change by `open_new`, `open_old` and `write`, names by `make_folder`, `link`, `rename` and
-`unlink`. A change is durable when the `sync` of the file, or the `sync_folder` of its folder,
-returns.
+Contents change by `open_new`, `open_old`, `write` and `truncate`, names by `make_folder`, `link`,
+`rename` and `unlink`. A change is durable when the `sync` of the file, or the `sync_folder` of its
+folder, returns.
 """
 
 import ctypes
@@ -82,6 +82,9 @@ class OpenDirectory(Protocol):
 
     def write(self, file: int, start: int, data: Buffer) -> None:
         """Write all of `data`."""
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cut off a file behind its first `size` bytes."""
 
     def start(self, file: int) -> None:
         """Ask the system to begin writing the file back; nothing is promised."""
@@ -402,6 +405,12 @@ class _LocalDirectory:
         except OSError as error:
             raise self._root.failure(self._keys[file], error) from error
 
+    def truncate(self, file: int, size: int) -> None:
+        try:
+            os.ftruncate(file, size)
+        except OSError as error:
+            raise self._root.failure(self._keys[file], error) from error
+
     def start(self, file: int) -> None:
         start_writing(file)
 
@@ -637,6 +646,8 @@ def run_one(directory: OpenDirectory, step: Step, lock: WriterLock, progress: Pr
             files.append(opened[0])
         case Op.WRITE:
             directory.write(files[-1], start, data)
+        case Op.TRUNCATE:
+            directory.truncate(files[-1], start)
         case Op.SYNC_FILES:
             # Once all are being written back, waiting for the first mostly covers the others.
             for file in files if len(files) > 1 else ():

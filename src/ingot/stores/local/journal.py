@@ -26,9 +26,11 @@ from ingot.stores.store import Buffer, Extent, check_key, is_staged
 
 __all__ = [
     "LARGEST",
+    "Entry",
     "Journal",
     "Placed",
     "Removed",
+    "Truncated",
     "Written",
     "checksum",
     "pack",
@@ -43,9 +45,11 @@ LARGEST: Final = 1 << 31
 
 _MAGIC: Final = b"\x89IngotJ\n"
 _VERSION: Final = 1
+# The version of a journal that truncates a key: what does not know it must not apply it.
+_TRUNCATING: Final = 2
 _HEAD: Final = struct.Struct("<8sHHI16sQ")
 _ENTRY: Final = struct.Struct("<BBHHHIIQQQ")
-_PLACED, _WRITTEN, _REMOVED = 1, 2, 3
+_PLACED, _WRITTEN, _REMOVED, _TRUNCATED = 1, 2, 3, 4
 _TRANSACTION: Final = re.compile("[0-9a-f]{16}")
 
 
@@ -76,7 +80,16 @@ class Removed:
     key: str
 
 
-Entry: TypeAlias = Placed | Written | Removed
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The value of `key`, which held `before` bytes, ends behind its first `size` bytes."""
+
+    key: str
+    size: int
+    before: int
+
+
+Entry: TypeAlias = Placed | Written | Removed | Truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +113,11 @@ class Journal:
             elif isinstance(entry, Placed):
                 found[entry.key] = PatchedValue(entry.staged, entry.size)
             else:
-                before = found.get(entry.key) or PatchedValue(entry.key, entry.before)
-                found[entry.key] = before.patched(entry.start, entry.data)
+                value = found.get(entry.key) or PatchedValue(entry.key, entry.before)
+                if isinstance(entry, Written):
+                    found[entry.key] = value.patched(entry.start, entry.data)
+                else:
+                    found[entry.key] = value.truncated(entry.size)
         return found
 
 
@@ -128,7 +144,9 @@ def pack(journal: Journal) -> bytes:
     if size > LARGEST:
         raise LimitError(f"a commit that patches {size} bytes in place, the limit is {LARGEST}")
     name = journal.transaction.encode()
-    head = _HEAD.pack(_MAGIC, _VERSION, 0, len(journal.entries), name, size)
+    truncating = any(isinstance(entry, Truncated) for entry in journal.entries)
+    version = _TRUNCATING if truncating else _VERSION
+    head = _HEAD.pack(_MAGIC, version, 0, len(journal.entries), name, size)
     return head + body + checksum(body, checksum(head)).to_bytes(4, "little")
 
 
@@ -145,7 +163,7 @@ def parse(data: bytes, where: str) -> Journal:
     if len(data) < _HEAD.size + 4:
         raise CorruptionError(f"{where}: a journal of {len(data)} bytes has no room for its head")
     _, version, flags, count, name, size = _HEAD.unpack_from(data)
-    if version != _VERSION or flags:
+    if version not in (_VERSION, _TRUNCATING) or flags:
         raise UnsupportedError(f"{where}: a journal of version {version}, flags {flags}")
     if size != len(data):
         raise CorruptionError(f"{where}: claims {size} bytes, {len(data)} are stored")
@@ -175,6 +193,8 @@ def _pack_entry(entry: Entry) -> bytes:
         data = entry.data
         numbers = checksum(data), 0, entry.start, len(data), entry.before
         kind = _WRITTEN
+    elif isinstance(entry, Truncated):
+        numbers, kind = (0, 0, 0, entry.size, entry.before), _TRUNCATED
     else:
         numbers, kind = (0, 0, 0, 0, 0), _REMOVED
     if max(len(key), len(staged)) > 0xFFFF:
@@ -190,7 +210,8 @@ def _parse_entries(data: memoryview, count: int, where: str) -> tuple[Entry, ...
     at = 0
     for number in range(count):
         entry, at = _parse_entry(data, at, f"{where}: entry {number}")
-        if entry.key in keys and not keys[entry.key] is type(entry) is Written:
+        several = isinstance(entry, Written | Truncated) and keys.get(entry.key) is Written
+        if entry.key in keys and not several:
             raise CorruptionError(f"{where}: entry {number}: a second one about {entry.key!r}")
         keys[entry.key] = type(entry)
         entries.append(entry)
@@ -218,6 +239,8 @@ def _parse_entry(data: memoryview, at: int, where: str) -> tuple[Entry, int]:
         return Written(key, start, bytes(data[at : at + size]), before), at + size
     if kind == _REMOVED:
         return Removed(key), at
+    if kind == _TRUNCATED and size <= before:
+        return Truncated(key, size, before), at
     raise CorruptionError(f"{where}: of kind {kind}")
 
 
@@ -268,7 +291,7 @@ def verify(journal: Journal, directory: OpenDirectory, where: str) -> None:
                 )
     for key, value in journal.values().items():
         if value is not None and value.source == key:
-            _verify_size(key, value, directory, where)
+            _verify_size(key, value, _before(journal, key), directory, where)
 
 
 def summed(directory: OpenDirectory, *keys: str) -> tuple[int, int]:
@@ -288,10 +311,17 @@ def summed(directory: OpenDirectory, *keys: str) -> tuple[int, int]:
     raise CorruptionError(f"neither of {', '.join(map(repr, keys))} exists")
 
 
-def _verify_size(key: str, value: PatchedValue, directory: OpenDirectory, where: str) -> None:
+def _before(journal: Journal, key: str) -> int:
+    entries = (entry for entry in journal.entries if entry.key == key)
+    return next(entry.before for entry in entries if isinstance(entry, Written | Truncated))
+
+
+def _verify_size(
+    key: str, value: PatchedValue, before: int, directory: OpenDirectory, where: str
+) -> None:
     size = directory.size(key)
-    if size is None or not value.kept <= size <= value.size:
+    if size is None or not min(before, value.size) <= size <= max(before, value.size):
         stored = "nothing is" if size is None else f"{size} are"
         raise CorruptionError(
-            f"{where} patches {key!r} from {value.kept} to {value.size} bytes, {stored} stored"
+            f"{where} patches {key!r} from {before} to {value.size} bytes, {stored} stored"
         )

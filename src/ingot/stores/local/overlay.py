@@ -5,7 +5,7 @@ that applies the journal meanwhile changes nothing of that: a staged name that i
 the key itself.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ingot.errors import ReadOnlyError
@@ -13,10 +13,12 @@ from ingot.stores.local.journal import Journal
 from ingot.stores.patched import read_over
 from ingot.stores.store import (
     READING,
+    Buffer,
     Commit,
     Durability,
     Extent,
     Feature,
+    Grown,
     Store,
     check_key,
     is_staged,
@@ -87,6 +89,10 @@ class Overlay:
                 else:
                     names.add("".join(key[len(lead) :].partition("/")[:2]))
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Raise `ReadOnlyError`: only the store itself is written to."""
+        raise ReadOnlyError(f"{self.location}: a view of one state is for reading only")
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Raise `ReadOnlyError`: the store itself finishes the journal before the next commit."""

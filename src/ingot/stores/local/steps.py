@@ -55,6 +55,8 @@ class Op(enum.IntEnum):
     """Give readers a new version number."""
     MARK = 18
     """Record in the lock file the state that the position says."""
+    TRUNCATE = 19
+    """Cut off the file that was opened last behind the position."""
 
 
 SYNCS: Final = frozenset({Op.SYNC_FILES, Op.SYNC_FOLDERS, Op.SYNC_ALL})

@@ -3,9 +3,9 @@
 `files` has the system calls, `beneath` decides which files may be opened at all, `commit` has the
 order of a commit, `lock` the lock file, `overlay` the view of a commit that is not applied yet.
 
-File contents change only by write, pwrite and rename. A `Put` is written to a new file under a
-staged name in the folder of its key and then renamed over it: a reader has the old file or the new
-one, and a reader that opened the old one keeps it.
+File contents change only by write, pwrite, ftruncate and rename. A `Put` is written to a new file
+under a staged name in the folder of its key and then renamed over it: a reader has the old file or
+the new one, and a reader that opened the old one keeps it.
 """
 
 import functools
@@ -40,9 +40,12 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    Grown,
     Move,
+    Patch,
     Put,
     Store,
+    Truncate,
     check_commit,
     check_key,
     is_staged,
@@ -101,6 +104,9 @@ class LocalStore:
         self._local: Final = self._files if isinstance(self._files, LocalFileSystem) else None
         self._staging: Final = StagedTransactions()
         self._writer: int | None = None
+        self._run: CommitRun | None = None
+        # Where keys end that this store has extended, as long as no other writer commits.
+        self._ends: Final[dict[str, int]] = {}
         features = READING_AND_WRITING if writable else READING
         self._features: Final = features if self._local is None else features | Feature.NATIVE
 
@@ -203,6 +209,19 @@ class LocalStore:
         that another writer does is lost. `store` is what the turn shows as its store.
         """
         return LocalTurn(self, self if store is None else store, sync=durability == "full")
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Write bytes behind the end of a file, piece by piece; only inside a turn to write.
+
+        Other keys of the turn are not touched. A turn that ends without a commit cuts the bytes
+        off; after a death they stay, and the next extend, whose `end` lies before them, overwrites
+        them.
+        """
+        self._check(Commit(publish=(Truncate(key, 0),)))
+        run = self._run if self._writer == threading.get_ident() else None
+        if run is None:
+            raise ValueError(f"{self.location}: a key is extended inside a turn to write")
+        return run.extend(key, pieces, end, self._ends.get(key, 0))
 
     def stage(self, key: str, data: Buffer) -> Move:
         """Write a value under a staged name, and return the edit that makes it that of `key`.
@@ -496,6 +515,7 @@ class LocalTurn:
         owner = self._owner
         if lock.sequence != owner._left:
             owner._known.clear()  # Another writer may have removed folders since.
+            owner._ends.clear()
         owner._writer = threading.get_ident()
         run = CommitRun(
             directory,
@@ -511,11 +531,12 @@ class LocalTurn:
         except BaseException as error:
             self._record_failure(error, run)
             raise
-        self._run = run
+        self._run = owner._run = run
 
     def _apply(self, commit: Commit) -> int | None:
         owner, lock = self._owner, self._lock
         run, self._run = self._run, None
+        owner._run = None
         if run is None or lock is None:
             raise ValueError(f"{owner.location}: a turn commits once, before its block ends")
         try:
@@ -531,6 +552,11 @@ class LocalTurn:
             raise
         self._deferred.note = COMMITTED
         owner._left = lock.sequence
+        for edit in commit.edits:
+            if isinstance(edit, Grown):
+                owner._ends[edit.key] = edit.start + edit.size
+            elif not isinstance(edit, Patch):
+                owner._ends.pop(edit.key, None)
         return lock.sequence
 
     def _record_failure(self, error: BaseException, run: CommitRun) -> None:
@@ -553,7 +579,7 @@ class LocalTurn:
         directory, self._directory = self._directory, None
         try:
             if lock is not None:
-                self._owner._writer = None
+                self._owner._writer = self._owner._run = None
                 lock.release()
         finally:
             if directory is not None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -847,3 +848,42 @@ def test_a_commit_of_many_patches_has_few_files_open(
     store.apply(Commit(prepare=patches))
     assert 0 < most < before + 20
     assert store.read([Extent(key) for key in keys]) == [b"0x23"] * 100
+
+
+def test_a_key_is_extended_in_constant_memory(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"head"),)))
+    piece = bytes(1 << 20)
+    tracemalloc.start()
+    try:
+        with store.writing(durability="process") as turn:
+            grown = store.extend("a", (piece for _ in range(64)))
+            turn.commit(Commit(prepare=(grown,), publish=(Patch("a", 0, b"HEAD"),)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert store.size("a") == 4 + (64 << 20)
+    assert store.read([Extent("a", 0, 5)]) == [b"HEAD\0"]
+
+
+def test_a_key_is_extended_inside_a_turn_only(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"head"),)))
+    with pytest.raises(ValueError, match="inside a turn"):
+        store.extend("a", [b"x"])
+    with store.writing() as turn:
+        turn.commit(Commit())
+        with pytest.raises(ValueError, match="inside a turn"):
+            store.extend("a", [b"x"])
+    assert store.read([Extent("a")]) == [b"head"]
+
+
+def test_what_a_dead_writer_wrote_behind_the_end_is_overwritten(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"head"),)))
+    with open(tmp_path / "a", "ab") as file:
+        file.write(b"left over by a writer that died")
+    with store.writing() as turn:
+        turn.commit(Commit(prepare=(store.extend("a", [b"0123"], end=4),)))
+    assert store.read([Extent("a")]) == [b"head0123"]
+    assert list(store.names(hidden=True)) == ["a"]
