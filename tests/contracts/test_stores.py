@@ -10,12 +10,19 @@ from ingot.stores import Feature, LocalStore, MemoryStore, Store, ZipStore
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.local import beneath
 from ingot.testing import Disk, StoreContract
+from ingot.testing.limited import LimitedStore
 
 
 class TestMemoryStore(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
+
+
+class TestLimitedStore(StoreContract):
+    @pytest.fixture(params=[Feature.PATCH, Feature.LIST, Feature.RENAME])
+    def store(self, request: pytest.FixtureRequest) -> Store:
+        return LimitedStore(request.param)
 
 
 class TestBufferedStore(StoreContract):

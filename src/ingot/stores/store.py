@@ -12,7 +12,7 @@ publish: Put('sizes', 1 byte)
 import enum
 import os
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -62,8 +62,10 @@ __all__ = [
     "check_reach",
     "compose",
     "is_staged",
+    "native_names",
     "patched",
     "staged_key",
+    "whole_keys",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -90,14 +92,20 @@ class Feature(enum.Flag):
     """Every reader sees the whole of a `Put`, or nothing of it."""
     PATCH = enum.auto()
     """`Patch`, `Truncate`, `extend` and `Grown` work. Without it they are `UnsupportedError`."""
+    RENAME = enum.auto()
+    """`Move` works. Without it a commit with a move is `UnsupportedError`, and values are staged
+    in memory."""
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
-    them itself. A store that wraps another one never advertises this, or it would be bypassed."""
+    them itself, under the names of `native_names`. A store that wraps another one advertises this
+    only if these names say all that it changes, or it would be bypassed."""
 
 
 READING: Final = Feature.RANGES | Feature.LIST
 """The features of a read-only store in memory, in a folder or in an archive."""
-READING_AND_WRITING: Final = READING | Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH
+READING_AND_WRITING: Final = (
+    READING | Feature.WRITE | Feature.ATOMIC_PUT | Feature.PATCH | Feature.RENAME
+)
 """The features of a writable one."""
 
 
@@ -395,6 +403,24 @@ class Store(Protocol):
         ...
 
 
+def native_names(store: Store, prefix: str) -> Mapping[str, str | None] | None:
+    """Return the keys with a prefix whose files have other names; None stands for an absent key.
+
+    Such a name, once it is gone, has become the key itself. All is None where the kernel cannot
+    read the files of the prefix at all: the store is not native, or the bytes of a file are not
+    those of the key.
+
+    >>> from ingot.stores import MemoryStore
+    >>> native_names(MemoryStore(), "data/") is None
+    True
+    """
+    if Feature.NATIVE not in store.features:
+        return None
+    names: Callable[[str], Mapping[str, str | None] | None] | None
+    names = getattr(store, "native_names", None)
+    return {} if names is None else names(prefix)
+
+
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"
 _DRIVE: Final = "[A-Za-z]:"
 # The lookahead rejects most names before the slower comparison without case.
@@ -453,8 +479,9 @@ def check_commit(store: Store, commit: Commit) -> None:
     """Check, before the first edit of `commit`, all that can be known of it.
 
     Raises `ReadOnlyError` when the store does not write, `UnsupportedError` for an edit that
-    changes a part of a key where it cannot, `UnsafeError` for a key that `check_key` refuses,
-    `FormatError` for bytes behind the end of a key that would be published before they are durable.
+    renames, or changes a part of a key, where it cannot, `UnsafeError` for a key that `check_key`
+    refuses, `FormatError` for bytes behind the end of a key that would be published before they are
+    durable.
     What depends on the stored bytes, a store checks by `check_range` before each phase.
 
     >>> from ingot.stores import MemoryStore
@@ -468,6 +495,8 @@ def check_commit(store: Store, commit: Commit) -> None:
         check_new_key(edit.key)
         if isinstance(edit, Move):
             check_new_key(edit.source)
+            if Feature.RENAME not in store.features:
+                raise UnsupportedError(f"{store.location}: cannot rename {edit.source!r}")
         if isinstance(edit, _IN_PLACE) and Feature.PATCH not in store.features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
     for edit in commit.publish + commit.cleanup:
@@ -650,6 +679,55 @@ def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch | T
         else:
             found[edit.key] = _added(before, edit)
     return tuple(found.values()), tuple(early)
+
+
+def whole_keys(store: Store, commit: Commit) -> Commit:
+    """Return a commit with the same effect in which keys are replaced whole, not patched.
+
+    The fallback of a format that patches, for a store without `Feature.PATCH`. Changed keys are
+    read as a whole. A key that is patched before it is published is replaced by `publish`: until
+    then no reader reaches those bytes.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({"a": b"0123"})
+    >>> commit = Commit(prepare=(Patch("a", 4, b"45"),), publish=(Patch("a", 0, b"x"),))
+    >>> whole_keys(store, commit).publish, whole_keys(store, commit).prepare
+    ((Put('a', 6 bytes),), ())
+    """
+    if not any(isinstance(edit, _IN_PLACE) for edit in commit.edits):
+        return commit
+    prepare, early = _divided(commit.prepare)
+    cleanup, late = _divided(commit.cleanup)
+    values: dict[str, bytes] = {}
+    edits: list[Edit] = []
+    for edit in (*early, *commit.publish, *late):
+        if isinstance(edit, Patch | Truncate):
+            if edit.key not in values:
+                (found,) = store.read([Extent(edit.key)])
+                check_range(edit, None if found is None else len(found), 0, "publish", "a commit")
+                values[edit.key] = found or b""
+            value = values[edit.key]
+            check_range(edit, len(value), 0, "publish", "a commit")
+            if isinstance(edit, Patch):
+                values[edit.key] = patched(value, edit, "a commit")
+            else:
+                values[edit.key] = value[: edit.size]
+            edits = [each for each in edits if each.key != edit.key]
+            edits.append(Put(edit.key, values[edit.key]))
+        else:
+            values.pop(edit.key, None)
+            if isinstance(edit, Put):
+                values[edit.key] = bytes(edit.data)
+            edits.append(edit)
+    return Commit(prepare, tuple(edits), cleanup)
+
+
+def _divided(edits: Sequence[Edit]) -> tuple[tuple[Edit, ...], tuple[Patch | Truncate, ...]]:
+    """Return the edits of whole keys, and those that change a part of one."""
+    return (
+        tuple(edit for edit in edits if not isinstance(edit, _IN_PLACE)),
+        tuple(edit for edit in edits if isinstance(edit, Patch | Truncate)),
+    )
 
 
 def bytes_to_write(edits: Iterable[Edit]) -> int:

@@ -194,9 +194,11 @@ class StoreContract:
         commits = [
             Commit(publish=(Put("a", b"other"),)),
             Commit(publish=(Put("a", b"first"),)),
-            Commit(prepare=(Put(staged, b"third"),), publish=(Move(staged, "a"),)),
             Commit(prepare=(Delete("a"),), publish=(Put("a", b"first"),)),
         ]
+        if Feature.RENAME in store.features:
+            move = Commit(prepare=(Put(staged, b"third"),), publish=(Move(staged, "a"),))
+            commits.insert(2, move)
         if Feature.PATCH in store.features:
             commits.append(Commit(publish=(Patch("a", 1, b"IRS"),)))
         self.fill(store, {"a": b"first"})
@@ -498,8 +500,17 @@ class StoreContract:
 
     # Moving
 
-    def test_a_move_gives_a_staged_value_its_place(self, store: Store) -> None:
+    def test_moving_without_the_feature_is_refused(self, store: Store) -> None:
         _need(store, Feature.WRITE)
+        if Feature.RENAME in store.features:
+            pytest.skip("the store renames")
+        staged = staged_key("a", "1f")
+        with pytest.raises(UnsupportedError):
+            store.apply(Commit(prepare=(Put(staged, b"0"),), publish=(Move(staged, "a"),)))
+        assert store.read([Extent("a"), Extent(staged)]) == [None, None]
+
+    def test_a_move_gives_a_staged_value_its_place(self, store: Store) -> None:
+        _need(store, Feature.RENAME)
         staged = staged_key("f/a", "1f")
         for old in ({}, {"f/a": b"old"}):
             self.fill(store, {**old, staged: b"new"})
@@ -511,7 +522,7 @@ class StoreContract:
             ]
 
     def test_a_value_is_staged_and_moved_by_one_commit(self, store: Store) -> None:
-        _need(store, Feature.PATCH)
+        _need(store, Feature.PATCH | Feature.RENAME)
         staged = staged_key("a", "1f")
         store.apply(
             Commit(
@@ -522,7 +533,7 @@ class StoreContract:
         assert store.read([Extent("a"), Extent(staged)]) == [b"x12345", None]
 
     def test_only_what_is_there_is_moved(self, store: Store) -> None:
-        _need(store, Feature.WRITE)
+        _need(store, Feature.RENAME)
         self.fill(store, {"a": b"old"})
         with pytest.raises(NotFoundError, match="g-1f-a"):
             store.apply(Commit(publish=(Move(staged_key("a", "1f"), "a"),)))

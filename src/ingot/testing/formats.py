@@ -42,7 +42,18 @@ from ingot.formats.format import (
 from ingot.formats.paths import prefix
 from ingot.formats.registry import FORMATS, FormatEntry, list_formats
 from ingot.options import Options
-from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
+from ingot.stores import (
+    Commit,
+    Delete,
+    Extent,
+    Feature,
+    LocalStore,
+    MemoryStore,
+    Put,
+    Store,
+    ZipStore,
+)
+from ingot.testing.limited import LimitedStore
 
 __all__ = ["FormatContract"]
 
@@ -120,13 +131,18 @@ class FormatContract:
         """Return the format itself."""
         return FORMATS[self.format]
 
-    @pytest.fixture(params=["memory", "local", "zip"])
+    @pytest.fixture(params=["memory", "local", "zip", "no PATCH", "no RENAME"])
     def place(self, request: pytest.FixtureRequest, entry: FormatEntry, tmp_path: Path) -> Place:
-        """Return an empty place: a store in memory, a path, or the path of an archive."""
+        """Return an empty place: a store in memory, a path, or the path of an archive.
+
+        Some stores lack a feature, as stores of objects do.
+        """
         if request.param == "local":
             return tmp_path / "dataset"
         if not entry.is_folder:
             pytest.skip("datasets are single files")
+        if request.param.startswith("no "):
+            return LimitedStore(Feature[request.param.removeprefix("no ")])
         return MemoryStore() if request.param == "memory" else tmp_path / "dataset.zip"
 
     # The entry
@@ -704,7 +720,7 @@ def _store(place: Place) -> Store:
 def _content(place: Place) -> dict[str, bytes]:
     """Return all keys of a place with their bytes."""
     store = _store(place)
-    keys = list(_keys(store, ""))
+    keys = store.keys() if isinstance(store, LimitedStore) else list(_keys(store, ""))
     found = store.read([Extent(key) for key in keys])
     return {key: data for key, data in zip(keys, found, strict=True) if data is not None}
 

@@ -1,5 +1,7 @@
 """Keys, commits and staged names."""
 
+import random
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -8,17 +10,20 @@ from ingot.errors import ReadOnlyError, UnsafeError, UnsupportedError
 from ingot.stores import (
     Commit,
     Delete,
+    Edit,
+    Extent,
     Feature,
     Inline,
     MemoryStore,
     Patch,
     Put,
+    Truncate,
     check_commit,
     check_key,
     is_staged,
     staged_key,
 )
-from ingot.stores.store import _fault
+from ingot.stores.store import _fault, whole_keys
 from ingot.testing import HOSTILE_KEYS
 
 GOOD_KEYS = (
@@ -169,3 +174,33 @@ def test_hostile_keys_are_all_refused() -> None:
     for key in HOSTILE_KEYS:
         with pytest.raises(UnsafeError):
             check_key(key)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whole_keys_lead_to_the_same_state(seed: int) -> None:
+    chance = random.Random(seed)
+    content = {"a": b"0123456789", "b": b"abcdef"}
+    edits: list[Edit] = []
+    sizes = {key: len(value) for key, value in content.items()}
+    for _ in range(6):
+        key = chance.choice("ab")
+        if chance.random() < 0.2:
+            sizes[key] = 4
+            edits.append(Put(key, b"whole"[:4]))
+        elif chance.random() < 0.3:
+            sizes[key] = chance.randrange(sizes[key] + 1)
+            edits.append(Truncate(key, sizes[key]))
+        else:
+            start = chance.randrange(sizes[key] + 1)
+            edits.append(Patch(key, start, b"xyz"))
+            sizes[key] = max(sizes[key], start + 3)
+    commit = Commit((Patch("a", 10, b"!"),), tuple(edits), (Delete("c"),))
+    patching, replacing = MemoryStore(content), MemoryStore(content)
+    try:
+        patching.apply(commit)
+    finally:
+        whole = whole_keys(replacing, commit)
+    assert not any(isinstance(edit, Patch | Truncate) for edit in whole.edits)
+    replacing.apply(whole)
+    keys = [Extent("a"), Extent("b")]
+    assert replacing.read(keys) == patching.read(keys)
