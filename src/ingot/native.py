@@ -55,7 +55,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 15
+ABI = 16
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}

@@ -2,8 +2,9 @@
 
 use crate::array::shards::ShardFormat;
 use crate::error::{Error, Kind, Outcome, corrupt};
-use crate::files::Root;
+use crate::files::{Extent, Renamed, Root};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Where the chunks of an array lie: in files below a folder, whose keys follow from coordinates.
 pub enum Addresses {
@@ -23,6 +24,8 @@ pub struct Keys {
     pub scalar: String,
     /// How many of the first axes are in a key; along the others the array is not cut.
     pub leading: usize,
+    /// Keys that a journal changes.
+    pub renamed: Option<Arc<Renamed>>,
 }
 
 impl Addresses {
@@ -62,9 +65,22 @@ impl Keys {
         format!("{folder}{slash}.g-{transaction}-{name}")
     }
 
+    /// Open the folder; `None` when it is absent.
+    pub fn find(&self) -> Outcome<Option<Root>> {
+        Ok(Root::open(&self.root)?.map(|root| root.renaming(self.renamed.as_ref())))
+    }
+
+    /// The file of a key that is read alone.
+    pub fn extent<'a>(&self, key: &'a str) -> Outcome<Option<Extent<'a>>> {
+        match self.renamed {
+            None => Root::extent_in(&self.root, key),
+            Some(_) => self.find()?.map_or(Ok(None), |root| root.extent(key)),
+        }
+    }
+
     /// Open the folder of an array whose chunks are all stored.
     pub fn open(&self) -> Outcome<Root> {
-        match Root::open(&self.root)? {
+        match self.find()? {
             Some(root) => Ok(root),
             None => corrupt!("{} is missing", self.root.display()),
         }
@@ -111,6 +127,7 @@ mod tests {
             suffix: text(""),
             scalar: text("0"),
             leading: 2,
+            renamed: None,
         };
         assert_eq!(keys.key(&[0, 1234567890, 5]), "c/0/1234567890");
         assert_eq!(keys.key(&[]), "c/0");

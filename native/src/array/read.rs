@@ -11,7 +11,7 @@ use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
 use crate::error::{Kind, Outcome};
-use crate::files::{Extent, Root};
+use crate::files::Extent;
 use crate::interrupt::Interrupt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,7 +39,7 @@ pub fn read(
     };
     let alone = selection.count() == 1;
     let files = Files::new(only, selection.count(), 0..usize::MAX)?;
-    let root = if alone { None } else { Root::open(&keys.root)? };
+    let root = if alone { None } else { keys.find()? };
     let absent = AtomicUsize::new(0);
     let failures = Failures::default();
     let next = AtomicUsize::new(0);
@@ -52,7 +52,7 @@ pub fn read(
         let key = keys.key(&coords);
         let extent = match &root {
             Some(root) => root.extent(&key),
-            None if alone => Root::extent_in(&keys.root, &key),
+            None if alone => keys.extent(&key),
             None => Ok(None),
         };
         match extent.and_then(|extent| read_chunk(selection, extent, &part, workspace)) {

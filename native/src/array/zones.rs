@@ -5,7 +5,6 @@ use crate::array::layout::Layout;
 use crate::array::workspace::Workspace;
 use crate::array::{chunk_file, rows};
 use crate::error::{Error, Kind, Outcome, corrupt};
-use crate::files::Root;
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
 use std::cmp::Ordering;
@@ -18,7 +17,7 @@ pub fn read(
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Vec<u8>>> {
     let (keys, grid) = (layout.addresses.keys(), &layout.grid);
-    let root = Root::open(&keys.root)?;
+    let root = keys.find()?;
     let mut zones = reserved(numbers.len())?;
     for number in numbers {
         interrupt.check()?;

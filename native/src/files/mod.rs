@@ -14,7 +14,7 @@ pub mod version_probe;
 pub mod writer_lock;
 
 pub use extent::Extent;
-pub use root::Root;
+pub use root::{Renamed, Root};
 
 use crate::error::{Error, Kind, Outcome};
 use std::io;

@@ -7,29 +7,42 @@ use super::{Extent, failed, refuse};
 use crate::error::{Error, Kind, Outcome};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Pieces that one system call may write.
 const MOST_PIECES: usize = 1024;
 /// How often the system is asked again when a path changed while it was resolved.
 const MOST_RETRIES: usize = 100;
 
+/// Keys that are read under another name, while that exists, or are absent.
+///
+/// A journal that is not applied yet says so: a name that is gone has become the key itself.
+pub type Renamed = HashMap<String, Option<String>>;
+
 /// A folder that keys cannot leave.
 pub struct Root {
     folder: OwnedFd,
+    renamed: Option<Arc<Renamed>>,
 }
 
 impl Root {
     /// `None` when there is no such folder.
     pub fn open(path: &Path) -> Outcome<Option<Self>> {
         match rustix::fs::open(path, FOLDER, Mode::empty()) {
-            Ok(folder) => Ok(Some(Self { folder })),
+            Ok(folder) => Ok(Some(Self { folder, renamed: None })),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(error) => Err(system(error, "opening", &path.display().to_string())),
         }
+    }
+
+    /// The same folder, of which some keys are read under other names.
+    pub fn renaming(self, renamed: Option<&Arc<Renamed>>) -> Self {
+        Self { renamed: renamed.map(Arc::clone), ..self }
     }
 
     /// Create the folder and its parents.
@@ -39,7 +52,18 @@ impl Root {
 
     /// The whole of the regular file that `key` names; `None` when it is absent.
     pub fn extent<'a>(&self, key: &'a str) -> Outcome<Option<Extent<'a>>> {
-        let file = match self.open_beneath(key) {
+        match self.renamed.as_ref().and_then(|renamed| renamed.get(key)) {
+            Some(None) => Ok(None),
+            Some(Some(name)) => match self.extent_named(name, key)? {
+                None => self.extent_named(key, key),
+                found => Ok(found),
+            },
+            None => self.extent_named(key, key),
+        }
+    }
+
+    fn extent_named<'a>(&self, name: &str, key: &'a str) -> Outcome<Option<Extent<'a>>> {
+        let file = match self.open_beneath(name) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::XDEV | Errno::LOOP) => return refuse(key, "leads out of the store"),

@@ -17,6 +17,7 @@ use crate::array::staging::{self, Staged};
 use crate::array::zones::{self, Items};
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
+use crate::files::Renamed;
 use crate::files::verified::Verify;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
@@ -40,6 +41,8 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 /// coordinates. `names` are the prefix, the separator, the suffix and the key of a scalar; `leading`
 /// is how many of the first axes are in a key, all by default.
 ///
+/// `renamed` has keys that are read under another name, while that exists, or are absent.
+///
 /// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
 /// start, is big-endian, has a checksum.
 #[pyclass(frozen, name = "Addresses")]
@@ -48,15 +51,17 @@ pub struct PyAddresses(Arc<Addresses>);
 #[pymethods]
 impl PyAddresses {
     #[new]
-    #[pyo3(signature = (*, root, names, leading=None, shards=None))]
+    #[pyo3(signature = (*, root, names, leading=None, shards=None, renamed=None))]
     fn new(
         root: PathBuf,
         names: (String, String, String, String),
         leading: Option<usize>,
         shards: Option<(Vec<usize>, bool, bool, bool)>,
+        renamed: Option<Renamed>,
     ) -> PyResult<Self> {
         let (prefix, separator, suffix, scalar) = names;
-        let keys = Keys { root, prefix, separator, suffix, scalar, leading: leading.unwrap_or(usize::MAX) };
+        let leading = leading.unwrap_or(usize::MAX);
+        let keys = Keys { root, prefix, separator, suffix, scalar, leading, renamed: renamed.map(Arc::new) };
         let addresses = match shards {
             None => Addresses::Keyed(keys),
             Some((counts, at_start, big_endian, checksum)) => {

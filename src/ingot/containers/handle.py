@@ -82,6 +82,7 @@ class Handle(Generic[Value]):
         "_snapshot_lock",
         "_snapshots",
         "_versioned",
+        "_viewed",
         "_write_lock",
         "durability",
         "store",
@@ -105,6 +106,8 @@ class Handle(Generic[Value]):
         self._probe = None if self._versioned is None else version_probe(self._versioned)
         # One tuple, so that other threads never see half of a change.
         self._loaded = first
+        # The view through a journal that is not applied yet, and the value loaded from it.
+        self._viewed: tuple[Store, Value] | None = None
         self._pinned: tuple[Value] | None = None
         self._closed: str | None = None
         self._write_lock = threading.RLock()
@@ -140,6 +143,9 @@ class Handle(Generic[Value]):
                 if self._pinned is pinned:
                     return result
             return self._read_anew(use)
+        viewed = self._viewed
+        if viewed is not None:
+            return self._read_viewed(use, *viewed)
         value, number = self._loaded
         # No number is used twice: if it is the same now, it was while `use` ran.
         if number != NO_VERSION and not self._probe.moved(number):
@@ -199,6 +205,7 @@ class Handle(Generic[Value]):
         """Load the value again."""
         if self._pinned is None:
             self._loaded = None, NO_VERSION
+            self._viewed = None
             self.read(_same)
 
     def refresh_changed(self) -> None:
@@ -220,6 +227,7 @@ class Handle(Generic[Value]):
         """Drop the value; later calls raise an error that says that `name` is closed."""
         self._closed = name
         self._loaded = None, NO_VERSION
+        self._viewed = None
         self._check.forget()
 
     def _pin(self) -> None:
@@ -239,15 +247,21 @@ class Handle(Generic[Value]):
         state is committed.
         """
         assert self._versioned is not None
-        version = self._versioned.version()
-        if (
-            version_number(version) != number
-            or is_switching(version)
-            or self._versioned.view() is not self.store
-        ):
+        # A commit that was decided before this has a journal, or has changed the number.
+        if self._versioned.view() is not self.store:
             return False
         version = self._versioned.version()
         return version_number(version) == number and not is_switching(version)
+
+    def _read_viewed(self, use: Callable[[Value], Result], view: Store, value: Value) -> Result:
+        """Read through a journal; there is the same view as long as its state is committed."""
+        assert self._versioned is not None
+        try:
+            result = use(value)
+        except Exception:
+            # A file that is missing or does not fit may be one that a writer has just changed.
+            return self._read_anew(use)
+        return result if self._versioned.view() is view else self._read_anew(use)
 
     def _read_anew(self, use: Callable[[Value], Result]) -> Result:
         """Read the version before and after `use`, until it is the same; then take a lock."""
@@ -287,9 +301,14 @@ class Handle(Generic[Value]):
             assert self._versioned is not None
             view = self._versioned.view()
             if view is not self.store:
-                self._check_open()
-                return self._load(view)
+                viewed = self._viewed
+                if viewed is None or viewed[0] is not view:
+                    self._check_open()
+                    # If the state changed meanwhile, there is another view by the next call.
+                    self._viewed = viewed = view, self._load(view)
+                return viewed[1]
             current = version.sequence == number
+        self._viewed = None
         if current:
             return value  # type: ignore[return-value]
         self._check_open()

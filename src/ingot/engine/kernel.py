@@ -17,7 +17,7 @@ from ingot.codecs.codec import Buffer, ChunkSpec
 from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, as_sharded
 from ingot.schema import ArraySchema
-from ingot.stores.store import Feature
+from ingot.stores.store import Feature, native_names
 
 __all__ = [
     "decode",
@@ -124,6 +124,9 @@ def native_layout(
         template = None if sharding is None else sharded.shards.template
     if template is None or Feature.NATIVE not in chunks.store.features:
         return None
+    renamed = native_names(chunks.store, template.prefix)
+    if renamed is None:
+        return None
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
     if schema.variable or not schema.shape or not schema.dtype.itemsize:
         return None
@@ -141,6 +144,7 @@ def native_layout(
             "names": (template.prefix, template.separator, template.suffix, template.scalar),
             "leading": template.leading,
             "shards": sharding,
+            "renamed": renamed or None,
         },
         coding={
             "kind": coding.kind,

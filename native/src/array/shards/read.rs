@@ -94,7 +94,7 @@ pub fn read(
         selection,
         keys,
         format,
-        root: Root::open(&keys.root)?,
+        root: keys.find()?,
         cut,
         files,
         batch: (decoded.clamp(LEAST_DECODED, MOST_DECODED) / chunk_bytes).max(1),

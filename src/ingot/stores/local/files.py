@@ -172,12 +172,14 @@ class FolderProbe:
 class LocalFileSystem:
     """The files below a directory of the local file system."""
 
-    __slots__ = ("_kept", "_probes", "_root")
+    __slots__ = ("_kept", "_probes", "_root", "viewed")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root: Final = Root(path)
         self._probes: dict[str, Callable[[], Version | None]] = {}
         self._kept: dict[str, native.NativeVersionProbe | None] = {}
+        self.viewed: tuple[Hashable, object] | None = None
+        """The identity of a journal, and the view through it."""
 
     def __reduce__(self) -> tuple[type["LocalFileSystem"], tuple[str]]:
         return LocalFileSystem, (self._root.path,)
@@ -259,6 +261,17 @@ class LocalFileSystem:
             return [_identity(key, folder, settled) for key in keys]
         finally:
             os.close(folder)
+
+    def journal_identity(self, name: str) -> Hashable | None:
+        """Return facts of a file that another file of its name does not share; None if absent.
+
+        A journal is never changed in place, and another one comes with another version.
+        """
+        try:
+            facts = os.stat(f"{self._root.path}/{name}", follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
     def read_batch(self, batch: Batch) -> list[bytes | None] | None:
         """Return what `read` does, of a batch that is prepared by the first call."""

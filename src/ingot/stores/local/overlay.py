@@ -5,8 +5,9 @@ that applies the journal meanwhile changes nothing of that: a staged name that i
 the key itself.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.journal import Journal
@@ -54,8 +55,13 @@ class Overlay:
 
     @property
     def features(self) -> Feature:
-        """The reading features of the store below; native reads would bypass the journal."""
-        return self._below.features & READING
+        """The reading features of the store below: the kernel reads files by `native_names`."""
+        return self._below.features & (READING | Feature.NATIVE)
+
+    @property
+    def root(self) -> str:
+        """The directory of the store below."""
+        return cast(str, self._below.root)  # type: ignore[attr-defined]
 
     @property
     def location(self) -> str:
@@ -89,6 +95,16 @@ class Overlay:
                 else:
                     names.add("".join(key[len(lead) :].partition("/")[:2]))
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
+
+    def native_names(self, prefix: str) -> Mapping[str, str | None] | None:
+        """Return the staged files of keys with a prefix; None where one of them is patched."""
+        found: dict[str, str | None] = {}
+        for key, value in self._values.items():
+            if key.startswith(prefix):
+                if value is not None and value.source == key:
+                    return None
+                found[key] = None if value is None else value.source
+        return found
 
     def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
         """Raise `ReadOnlyError`: only the store itself is written to."""

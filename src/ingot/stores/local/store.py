@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from ingot import signals
 from ingot.errors import ReadOnlyError
@@ -98,6 +98,7 @@ class LocalStore:
         self._no_lock: Final = NoLock()
         self._wait: Final = wait
         self._scope: Final = dataset
+        self._journal_path: Final = f"{self._files.path}/{dataset.journal}"
         self._failure: str | None = None
         self._known: Final[set[str]] = set()
         self._left: int | None = None
@@ -320,7 +321,7 @@ class LocalStore:
         Readers do not read the journal while the lock file says that no commit is half done, so
         opening a dataset calls this once.
         """
-        if os.access(f"{self.root}/{self._scope.journal}", os.F_OK):
+        if os.access(self._journal_path, os.F_OK):
             with self._opened() as directory:
                 if directory is not None:
                     read_journal(directory, self._scope, self.location)
@@ -349,13 +350,35 @@ class LocalStore:
         return self._local.read_settled(self._scope.lock, self._scope.journal, probe)
 
     def view(self) -> Store:
-        """Return a store that reads the committed state: this one, or through a journal."""
+        """Return a store that reads the committed state: this one, or through a journal.
+
+        The view through one journal is one object, as long as the version stays.
+        """
+        local = self._local
+        kept = None if local is None else local.viewed
+        if local is not None and kept is None and not os.access(self._journal_path, os.F_OK):
+            return self
         found = self._files.version(self._scope.lock)
         if found is not None and found.settled:
+            if local is not None:
+                local.viewed = None
             return self
+        identity = None
+        if local is not None:
+            identity = local.journal_identity(self._scope.journal)
+            if identity is None:
+                local.viewed = None
+                return self
+            if found is not None and kept is not None and kept[0] == (found.sequence, identity):
+                return cast(Overlay, kept[1])
         with self._opened() as directory:
             journal = read_journal(directory, self._scope, self.location) if directory else None
-        return self if journal is None else Overlay(self, journal)
+        if journal is None:
+            return self
+        view = Overlay(self, journal)
+        if local is not None and found is not None:
+            local.viewed = (found.sequence, identity), view
+        return view
 
     @contextmanager
     def pin(self) -> Iterator[Store]:

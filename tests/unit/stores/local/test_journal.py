@@ -10,7 +10,7 @@ import pytest
 from ingot.errors import CorruptionError, IngotError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Extent, LocalStore, Put
 from ingot.stores.local import files
-from ingot.stores.local.journal import Journal, Placed, Removed, Written, pack, parse
+from ingot.stores.local.journal import Journal, Placed, Removed, Truncated, Written, pack, parse
 
 ENTRIES = (
     Placed("f/a", "f/.g-1-a", 3, zlib.crc32(b"new")),
@@ -18,6 +18,7 @@ ENTRIES = (
     Written("b", 0, b"", 4),
     Removed("c"),
 )
+TRUNCATING = Written("b", 1, b"x", 4), Truncated("b", 2, 4)
 JOURNAL = Journal("00112233aabbccdd", ENTRIES)
 
 
@@ -57,6 +58,19 @@ def test_the_bytes_are_as_the_format_page_draws_them() -> None:
     assert parse(_sealed(removal + bytes(4)), "x").entries == (Removed("c"),)
 
 
+def test_a_journal_that_truncates_has_a_version_of_its_own() -> None:
+    journal = Journal("0" * 16, TRUNCATING)
+    data = pack(journal)
+    assert (pack(JOURNAL)[8], data[8]) == (1, 2)
+    assert parse(data, "x") == journal
+    longer = Journal("0" * 16, (Truncated("b", 5, 4),))
+    with pytest.raises(CorruptionError, match="kind 4"):
+        parse(pack(longer), "x")
+    hole = Journal("0" * 16, (Written("b", 5, b"x", 4),))
+    with pytest.raises(CorruptionError, match="'j': a key holds 4 bytes, a patch starts at 5"):
+        parse(pack(hole), "'j'")
+
+
 def test_any_damaged_byte_is_noticed() -> None:
     data = pack(JOURNAL)
     for at in range(len(data)):
@@ -81,8 +95,8 @@ def test_sealed_nonsense_is_an_error_of_ours() -> None:
 
 def test_a_later_version_is_refused() -> None:
     data = bytearray(pack(JOURNAL))
-    data[8] = 2
-    with pytest.raises(UnsupportedError, match="version 2"):
+    data[8] = 3
+    with pytest.raises(UnsupportedError, match="version 3"):
         parse(_sealed(bytes(data)), "j")
 
 

@@ -1,0 +1,133 @@
+"""Readers beside a journal that is not applied: native, of one state, and loaded once."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.stores import Commit, Extent, LocalStore, Patch, Put
+from ingot.stores.local.commit import CommitRun
+from ingot.stores.local.journal import parse
+from ingot.stores.local.overlay import Overlay
+from ingot.stores.store import Feature, native_names
+
+VALUES = np.arange(400, dtype="<i4").reshape(20, 20)
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "zarr2": {"format": "zarr2", "chunks": (5, 5)},
+    "zarr3": {"format": "zarr3", "chunks": (5, 5)},
+    "shards": {"format": "zarr3", "chunks": (5, 5), "shards": (10, 10)},
+    "bcolz": {"format": "bcolz", "chunks": 5},
+}
+
+
+class Died(BaseException):
+    """The end of a writer."""
+
+
+def _die(*_: object, **__: object) -> None:
+    raise Died
+
+
+def _leave_journal(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Let a writer die after its commit was decided, before anything of it was applied."""
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitRun, "_apply_journal", _die)
+        patch.setattr(CommitRun, "abandon", lambda self: None)
+        with pytest.raises(Died):
+            change()
+
+
+@pytest.fixture(params=LAYOUTS)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "a"
+    ingot.array(VALUES, path, **LAYOUTS[request.param])
+    return path
+
+
+def _expected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    expected = VALUES.copy()
+    expected[3:17] = 0
+    expected[5, 5] = -1
+
+    def change() -> None:
+        array = ingot.open(folder, "r+")
+        array[...] = expected
+
+    _leave_journal(monkeypatch, change)
+    assert (folder / ".commit").exists()
+    return expected
+
+
+def test_a_reader_beside_a_journal_is_native(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ingot.open(folder)
+    usual = before.explain().kernel
+    before[...]
+    expected = _expected(folder, monkeypatch)
+    for array in (before, ingot.open(folder)):
+        np.testing.assert_array_equal(array[...], expected)
+        assert (array[5, 5], array[4, 4], array[19, 0]) == (-1, 0, 380)
+        np.testing.assert_array_equal(array[[1, 18, 5], 2:7], expected[[1, 18, 5], 2:7])
+        np.testing.assert_array_equal(array.oindex[[3, 19], [5, 1]], expected[[3, 19]][:, [5, 1]])
+        assert array.explain().kernel == usual
+    ingot.open(folder, "r+").append(VALUES[:1])
+    np.testing.assert_array_equal(before[:20], expected)
+    assert before.shape == (21, 20)
+
+
+def test_a_writer_that_applies_the_journal_meanwhile_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = ingot.open(folder)
+    expected = _expected(folder, monkeypatch)
+    np.testing.assert_array_equal(array[...], expected)
+    journal = parse((folder / ".commit").read_bytes(), "j")
+    for entry in journal.entries:
+        if hasattr(entry, "staged"):
+            os.rename(folder / entry.staged, folder / entry.key)
+        else:
+            os.unlink(folder / entry.key)
+        np.testing.assert_array_equal(array[...], expected)
+        assert array[5, 5] == -1
+    LocalStore(folder, writable=True).recover()
+    np.testing.assert_array_equal(array[...], expected)
+
+
+def test_what_is_loaded_through_a_journal_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = _expected(folder, monkeypatch)
+    array = ingot.open(folder)
+    array[0, 0]
+    handle = array._handle
+    loads: list[object] = []
+    load = handle._load
+    monkeypatch.setattr(handle, "_load", lambda view: loads.append(view) or load(view))
+    view = handle.store.view()
+    assert isinstance(view, Overlay)
+    for _ in range(3):
+        np.testing.assert_array_equal(array[...], expected)
+        assert handle.store.view() is view
+    assert loads == []
+    handle.store.__class__(folder, writable=True).recover()
+    np.testing.assert_array_equal(array[...], expected)
+    assert handle.store.view() is handle.store
+    assert len(loads) == 1
+
+
+def test_only_other_names_are_native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a/0", b"old"), Put("b/0", b"0123"), Put("c/0", b"x"))))
+    edits = Put("a/0", b"new"), Patch("b/0", 1, b"?")
+    _leave_journal(monkeypatch, lambda: store.apply(Commit(publish=edits)))
+    view = LocalStore(tmp_path).view()
+    assert Feature.NATIVE in view.features
+    (staged,) = (native_names(view, "a/") or {}).values()
+    assert staged is not None
+    assert (tmp_path / staged).read_bytes() == b"new"
+    assert native_names(view, "b/") is None
+    assert native_names(view, "c/") == native_names(store, "") == {}
+    assert view.read([Extent("a/0"), Extent("b/0")]) == [b"new", b"0?23"]
