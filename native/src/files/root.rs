@@ -89,7 +89,7 @@ impl Root {
     /// The folder that a caller has open.
     pub fn of(folder: BorrowedFd<'_>) -> Outcome<Self> {
         let folder = folder.try_clone_to_owned().map_err(|error| failed(&error, "duplicating", "a folder"))?;
-        Ok(Self { folder })
+        Ok(Self { folder, renamed: None })
     }
 
     /// Open a folder below.

@@ -216,8 +216,8 @@ def held(tmp_path: Path) -> Iterator[tuple[int, lock.WriterLock]]:
 def test_descriptors_and_operations_are_checked(held: tuple[int, lock.WriterLock]) -> None:
     folder, writer = held
     assert writer.held is not None
-    with pytest.raises(ValueError, match="19 is no operation"):
-        native.run_steps(folder, writer.held, [(19, "", "", 0, b"")], 0, [])
+    with pytest.raises(ValueError, match="20 is no operation"):
+        native.run_steps(folder, writer.held, [(20, "", "", 0, b"")], 0, [])
     with pytest.raises(ValueError, match="negative"):
         native.run_steps(-1, writer.held, [], 0, [])
 
