@@ -252,6 +252,8 @@ class CommitRun:
 
     def _finish_extends(self, grown: Sequence[Grown]) -> None:
         """Make what was written behind the ends of keys durable, and cut off what is behind it."""
+        if not grown:
+            return
         ends: dict[str, int] = {}
         for edit in grown:
             start, end = self._extended.get(edit.key, (0, 0))

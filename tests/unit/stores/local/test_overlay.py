@@ -28,7 +28,8 @@ class Died(BaseException):
     """The end of a writer."""
 
 
-def _die(*_: object, **__: object) -> None:
+def _die(run: CommitRun, *_: object, **__: object) -> None:
+    run._run()
     raise Died
 
 

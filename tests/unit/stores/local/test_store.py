@@ -812,9 +812,9 @@ def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
     staged = staged_key("b", "1f")
     commits = [
         Commit(publish=(Patch("a", 2, b"xy"),)),
-        Commit(prepare=(Patch("a", 0, b"0"),), publish=(Patch("a", 1, b"1"), Put("c", b"c"))),
+        Commit(prepare=(Patch("a", 10, b"?"),), publish=(Patch("a", 1, b"1"), Put("c", b"c"))),
         Commit(prepare=(Put(staged, b"01"), Patch(staged, 2, b"2")), publish=(Put("c", b"d"),)),
-        Commit(cleanup=(Patch("a", 10, b"!"),)),
+        Commit(cleanup=(Patch("a", 11, b"!"),)),
     ]
     store.apply(commits[0])
     before = len(os.listdir("/proc/self/fd"))
@@ -823,7 +823,7 @@ def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
     for wrong in (Patch("a", 99, b"x"), Patch("absent", 0, b"x")):
         with pytest.raises(IngotError):
             store.apply(Commit(publish=(Put("c", b"e"), wrong)))
-    assert store.read([Extent("a"), Extent("c")]) == [b"01xy456789!", b"d"]
+    assert store.read([Extent("a"), Extent("c")]) == [b"01xy456789?!", b"d"]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -845,9 +845,9 @@ def test_a_commit_of_many_patches_has_few_files_open(
     monkeypatch.setattr(files, "write_at", counted)
     patches = tuple(Patch(key, 1, b"x") for key in keys)
     store.apply(Commit(publish=patches))
-    store.apply(Commit(prepare=patches))
+    store.apply(Commit(prepare=tuple(Patch(key, 4, b"y") for key in keys)))
     assert 0 < most < before + 20
-    assert store.read([Extent(key) for key in keys]) == [b"0x23"] * 100
+    assert store.read([Extent(key) for key in keys]) == [b"0x23y"] * 100
 
 
 def test_a_key_is_extended_in_constant_memory(tmp_path: Path) -> None:
