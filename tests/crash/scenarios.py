@@ -20,6 +20,7 @@ from ingot.stores import (
     Store,
     Truncate,
 )
+from ingot.stores.store import extend
 from ingot.stores.versions import writing
 from ingot.testing import Scenario
 
@@ -132,7 +133,7 @@ def frame(
             if after > end:
                 # The bytes of a dead writer lie behind `end`, if any.
                 pieces = new[common : common + 2], new[common + 2 :]
-                grown = turn.store.extend("x.frame", pieces, end=end)
+                grown = extend(turn.store, "x.frame", pieces, end=end)
                 turn.commit(Commit(prepare=(grown,), publish=header))
                 return
             cut = (Truncate("x.frame", after),) if after < end else ()

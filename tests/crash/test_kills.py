@@ -13,6 +13,7 @@ import pytest
 
 import ingot
 from ingot.stores import Commit, Extent, FileStore, LocalStore, Patch, Put, Store, read_state
+from ingot.stores.store import extend
 from ingot.stores.versions import writing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -93,7 +94,7 @@ def _append_for_ever(path: Path, acknowledged: int, first: int) -> None:
         with writing(store, durability="full" if number % 5 == 0 else "process") as turn:
             (head,) = turn.store.read([Extent(store.key, 0, 12)])
             pieces = [b"%12d" % number] * (1 + number % 3)
-            grown = turn.store.extend(store.key, pieces, end=int(head or b"0"))
+            grown = extend(turn.store, store.key, pieces, end=int(head or b"0"))
             header = b"%12d" % (grown.start + grown.size)
             turn.commit(Commit(prepare=(grown,), publish=(Patch(store.key, 0, header),)))
         os.write(acknowledged, b"%12d " % number)

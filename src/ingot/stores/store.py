@@ -41,6 +41,7 @@ __all__ = [
     "Delete",
     "Durability",
     "Edit",
+    "ExtendableStore",
     "Extent",
     "Feature",
     "Grown",
@@ -61,6 +62,7 @@ __all__ = [
     "check_range",
     "check_reach",
     "compose",
+    "extend",
     "is_staged",
     "native_names",
     "patched",
@@ -382,19 +384,6 @@ class Store(Protocol):
         """
         ...
 
-    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
-        """Write bytes behind the end of a key, and return the edit that makes them part of it.
-
-        Called by the one writer, inside its turn: until the edit is applied in that turn, the
-        committed state does not reach the bytes. `end` is where the committed state of the key
-        ends, its size by default. Bytes behind `end` were left by an extend that was not
-        committed, and are overwritten.
-
-        `NotFoundError` for a key that is absent, `CorruptionError` for an `end` that leaves a hole
-        or lies before bytes that are committed, `UnsupportedError` without `Feature.PATCH`.
-        """
-        ...
-
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Apply a commit by the law of `Commit`; when it returns, the change has `durability`.
 
@@ -434,6 +423,34 @@ _PART_BYTES: Final = 255
 _LAST_DOT: Final = re.compile(r"\.(?:/|\Z)")
 # Windows removes such dots: the key would be that of another file.
 _REMOVES_DOTS: Final = os.name == "nt"
+
+
+@runtime_checkable
+class ExtendableStore(Protocol):
+    """A store with `Feature.PATCH`: bytes can be written behind the end of a key."""
+
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Write bytes behind the end of a key, and return the edit that makes them part of it.
+
+        Called by the one writer, inside its turn: until the edit is applied in that turn, the
+        committed state does not reach the bytes. `end` is where the committed state of the key
+        ends, its size by default. Bytes behind `end` were left by an extend that was not
+        committed, and are overwritten.
+
+        `NotFoundError` for a key that is absent, `CorruptionError` for an `end` that leaves a hole
+        or lies before bytes that are committed, `UnsupportedError` without `Feature.PATCH`.
+        """
+        ...
+
+
+def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+    """Write bytes behind the end of a key; see `ExtendableStore.extend`.
+
+    `UnsupportedError` for a store that cannot.
+    """
+    if not isinstance(store, ExtendableStore):
+        raise UnsupportedError(f"{store.location}: cannot write behind the end of {key!r}")
+    return store.extend(key, pieces, end=end)
 
 
 def check_key(key: str) -> str:

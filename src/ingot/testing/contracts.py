@@ -35,6 +35,7 @@ from ingot.stores.store import (
     Put,
     Store,
     Truncate,
+    extend,
     is_staged,
     staged_key,
 )
@@ -366,7 +367,7 @@ class StoreContract:
         assert store.read([Extent("a")]) == [None]
         store.apply(Commit(publish=(Put("a", b"0"),)))
         with writing(store) as turn, pytest.raises(UnsupportedError):
-            turn.store.extend("a", [b"1"])
+            extend(turn.store, "a", [b"1"])
         assert store.read([Extent("a")]) == [b"0"]
 
     def test_a_patch_outside_of_publish_does_not_touch_committed_bytes(self, store: Store) -> None:
@@ -417,12 +418,12 @@ class StoreContract:
         store.apply(Commit(publish=(Put("a", b"head"), Put("empty", b""))))
         with writing(store) as turn:
             pieces = iter((b"01", bytearray(b"2"), memoryview(b"345")))
-            grown = turn.store.extend("a", pieces)
+            grown = extend(turn.store, "a", pieces)
             assert (grown.key, grown.start, grown.size) == ("a", 4, 6)
             assert grown.checksum == zlib.crc32(b"012345")
             # The committed bytes are as they were.
             assert turn.store.read([Extent("a", 0, 4)]) == [b"head"]
-            more = turn.store.extend("empty", [b"e"]), turn.store.extend("empty", [b"nd"])
+            more = extend(turn.store, "empty", [b"e"]), extend(turn.store, "empty", [b"nd"])
             turn.commit(Commit(prepare=(grown, *more), publish=(Patch("a", 0, b"HEAD"),)))
         assert store.read([Extent("a"), Extent("empty")]) == [b"HEAD012345", b"end"]
         assert [store.size(key) for key in ("a", "empty")] == [10, 3]
@@ -432,7 +433,7 @@ class StoreContract:
         store.apply(Commit(publish=(Put("a", b"0"),)))
         for number in range(1, 5):
             with writing(store) as turn:
-                grown = turn.store.extend("a", [b"%d" % number], end=number)
+                grown = extend(turn.store, "a", [b"%d" % number], end=number)
                 turn.commit(Commit(prepare=(grown,)))
         assert store.read([Extent("a")]) == [b"01234"]
 
@@ -440,12 +441,12 @@ class StoreContract:
         _need(store, Feature.PATCH)
         store.apply(Commit(publish=(Put("a", b"0123"),)))
         with writing(store) as turn:
-            turn.store.extend("a", [b"never"])
+            extend(turn.store, "a", [b"never"])
         with pytest.raises(KeyError), writing(store) as turn:
-            turn.store.extend("a", _broken(b"never"))
+            extend(turn.store, "a", _broken(b"never"))
         assert store.read([Extent("a")]) == [b"0123"]
         with writing(store) as turn:
-            grown = turn.store.extend("a", [b"45"], end=4)
+            grown = extend(turn.store, "a", [b"45"], end=4)
             turn.commit(Commit(prepare=(grown,)))
         assert store.read([Extent("a")]) == [b"012345"]
 
@@ -453,12 +454,12 @@ class StoreContract:
         _need(store, Feature.PATCH)
         store.apply(Commit(publish=(Put("a", b"01"),)))
         with writing(store) as turn:
-            turn.commit(Commit(prepare=(turn.store.extend("a", [b"23"]),)))
+            turn.commit(Commit(prepare=(extend(turn.store, "a", [b"23"]),)))
         for end, what in ((5, "leaves a hole"), (3, "touches")):
             with writing(store) as turn, pytest.raises(CorruptionError, match=f"'a'.*{what}"):
-                turn.store.extend("a", [b"x"], end=end)
+                extend(turn.store, "a", [b"x"], end=end)
         with writing(store) as turn, pytest.raises(NotFoundError, match="'b'"):
-            turn.store.extend("b", [b"x"])
+            extend(turn.store, "b", [b"x"])
         assert store.read([Extent("a"), Extent("b")]) == [b"0123", None]
 
     def test_only_what_an_extend_has_written_grows_a_key(self, store: Store) -> None:
@@ -468,9 +469,9 @@ class StoreContract:
             with pytest.raises(CorruptionError, match="no extend of this turn"):
                 store.apply(Commit(prepare=(false,)))
         with pytest.raises(CorruptionError, match="no extend"), writing(store) as turn:
-            turn.commit(Commit(prepare=(replace(turn.store.extend("a", [b"45"]), size=3),)))
+            turn.commit(Commit(prepare=(replace(extend(turn.store, "a", [b"45"]), size=3),)))
         with pytest.raises(FormatError, match="prepare"), writing(store) as turn:
-            turn.commit(Commit(publish=(turn.store.extend("a", [b"45"]),)))
+            turn.commit(Commit(publish=(extend(turn.store, "a", [b"45"]),)))
         assert store.read([Extent("a", 0, 4)]) == [b"0123"]
 
     @pytest.mark.parametrize("seed", range(3))
@@ -484,7 +485,7 @@ class StoreContract:
             with writing(store) as turn:
                 for _ in range(chance.randrange(3)):
                     data = chance.randbytes(chance.randrange(50))
-                    prepare.append(turn.store.extend("f/a", [data[:9], data[9:]]))
+                    prepare.append(extend(turn.store, "f/a", [data[:9], data[9:]]))
                     model += data
                 for _ in range(chance.randrange(4)):
                     if chance.random() < 0.3:

@@ -546,6 +546,7 @@ def test_parts_wait_for_the_writer_of_the_whole(tmp_path: Path) -> None:
     assert member[0] == 7
 
 
+@pytest.mark.usefixtures("_steps_in_python")
 def test_a_commit_of_the_whole_that_is_half_done_is_seen_in_a_part(tmp_path: Path) -> None:
     outcomes = []
     for number in range(1, 9):
