@@ -13,6 +13,8 @@ from ingot.native import Description
 Coords = tuple[int, ...]
 Trouble = tuple[Coords, str, BaseException]
 Staged = tuple[Coords, str, str | None, int, int]
+HeldChunk = Buffer | tuple[bytes] | None
+Held = dict[int, HeldChunk]
 
 ABI: int
 
@@ -72,6 +74,8 @@ def run_steps(
     sequence: int,
     applying: bool,
 ) -> tuple[int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None]: ...
+def crc32(data: Buffer) -> int: ...
+def crc32c(data: Buffer) -> int: ...
 def read_pieces(
     root: str | PathLike[str], pieces: Sequence[tuple[str, int, int | None]]
 ) -> list[bytes | None] | None: ...
@@ -80,8 +84,8 @@ class Addresses:
     def __new__(
         cls,
         *,
-        root: str | PathLike[str],
-        names: tuple[str, str, str, str],
+        root: str | PathLike[str] | None = None,
+        names: tuple[str, str, str, str] | None = None,
         leading: int | None = None,
         shards: tuple[Sequence[int], bool, bool, bool] | None = None,
     ) -> Self: ...
@@ -113,13 +117,20 @@ class Grid:
         kind: str | None = None,
         big_endian: bool = False,
         short: tuple[int, int] | None = None,
+        firsts: Sequence[int] = (),
     ) -> Self: ...
 
 class Layout:
     def __new__(cls, addresses: Addresses, coding: Coding, grid: Grid) -> Self: ...
     def resized(self, shape: Sequence[int], short: tuple[int, int] | None) -> Self: ...
     def read(
-        self, out: NDArray[Any], starts: Sequence[int], steps: Sequence[int], threads: int
+        self,
+        out: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        threads: int,
+        only: Sequence[int] | None = None,
+        held: Held | None = None,
     ) -> tuple[int, list[Trouble]] | None: ...
     def read_outer(
         self,
@@ -128,6 +139,8 @@ class Layout:
         steps: Sequence[int],
         indices: Sequence[NDArray[np.int64] | None],
         threads: int,
+        only: Sequence[int] | None = None,
+        held: Held | None = None,
     ) -> tuple[int, list[Trouble]] | None: ...
     def stage(
         self,
@@ -139,9 +152,25 @@ class Layout:
         threads: int,
         transaction: str,
     ) -> tuple[list[Staged], list[Trouble]]: ...
-    def zones(self, numbers: Sequence[int]) -> list[bytes]: ...
+    def encode(
+        self,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        first: int,
+        last: int,
+        threads: int,
+        held: Held,
+    ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...
+    def decode_chunks(
+        self, outs: Sequence[tuple[NDArray[Any], int, HeldChunk]], threads: int
+    ) -> list[Trouble] | None: ...
+    def encode_chunks(
+        self, arrays: Sequence[tuple[NDArray[Any], int]], sparse: bool, threads: int
+    ) -> list[bytes | None]: ...
+    def zones(self, numbers: Sequence[int], held: Held | None = None) -> list[bytes]: ...
     def gather(
-        self, out: NDArray[Any], rows: NDArray[Any], threads: int
+        self, out: NDArray[Any], rows: NDArray[Any], threads: int, held: Held | None = None
     ) -> list[Trouble] | None: ...
     def compare(
         self,
@@ -149,14 +178,16 @@ class Layout:
         start: int,
         comparisons: Sequence[tuple[str, bytes]],
         threads: int,
+        held: Held | None = None,
     ) -> list[Trouble] | None: ...
     def search(
         self,
         comparisons: Sequence[tuple[str, bytes]],
-        others: Sequence[tuple[Layout, Sequence[tuple[str, bytes]]]],
+        others: Sequence[tuple[Layout, Sequence[tuple[str, bytes]], Held | None]],
         spans: Sequence[tuple[int, int]],
         numbers: bool,
         threads: int,
+        held: Held | None = None,
     ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]: ...
 
 def is_checking_signals() -> bool: ...

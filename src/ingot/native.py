@@ -27,7 +27,7 @@ from ingot._lazy import load
 from ingot.errors import KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     Ran: TypeAlias = tuple[
         int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None
     ]
+    HeldChunk: TypeAlias = Buffer | tuple[bytes] | None
+    Held: TypeAlias = dict[int, HeldChunk]
+    Report: TypeAlias = tuple[int, list[Trouble]]
 
 __all__ = [
     "ABI",
@@ -55,7 +58,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 16
+ABI = 17
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -149,6 +152,11 @@ class Layout(Protocol):
     A *trouble* is the failure of one chunk: its coordinates, its key, the error. A *staged* chunk
     is its coordinates, its key, then key, size and CRC-32 of the staged file that replaces it; None
     and zeros when the chunk holds only the fill value.
+
+    Where only the caller can read the chunks (an array whose addresses have no `root`), a call is
+    `held` the chunks that it needs: bytes by the number of the chunk, in C order over the grid;
+    None for an absent chunk, and a tuple of an item for a chunk of nothing but that item. Their
+    keys are empty in troubles.
     """
 
     def read(
@@ -158,7 +166,8 @@ class Layout(Protocol):
         steps: "Sequence[int]",
         threads: int,
         only: "Sequence[int] | None" = None,
-    ) -> "tuple[int, list[Trouble]] | None":
+        held: "Held | None" = None,
+    ) -> "Report | None":
         """Read a box into ``out``; return None on success, else the absent chunks and troubles.
 
         ``only`` has the numbers of the files to read, among all that the box touches, in C order;
@@ -176,7 +185,8 @@ class Layout(Protocol):
         indices: "Sequence[NDArray[np.int64] | None]",
         threads: int,
         only: "Sequence[int] | None" = None,
-    ) -> "tuple[int, list[Trouble]] | None":
+        held: "Held | None" = None,
+    ) -> "Report | None":
         """Read like ``read``, by an index array along the axes that have one."""
 
     def stage(
@@ -191,8 +201,44 @@ class Layout(Protocol):
     ) -> "tuple[list[Staged], list[Trouble]]":
         """Encode the chunks of a box with the numbers ``first`` to ``last`` into staged files."""
 
+    def encode(
+        self,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        first: int,
+        last: int,
+        threads: int,
+        held: "Held",
+    ) -> "tuple[list[tuple[Coords, bytes | None]], list[Trouble]]":
+        """Encode the chunks of a box with the numbers ``first`` to ``last``, in memory.
+
+        ``held`` has those that change in part. There are no bytes for a chunk that holds only the
+        fill value.
+        """
+
+    def decode_chunks(
+        self, outs: "Sequence[tuple[NDArray[Any], int, HeldChunk]]", threads: int
+    ) -> "list[Trouble] | None":
+        """Decode whole chunks, each into an array of its own shape; None on success.
+
+        A trouble has the number of the chunk as its only coordinate.
+        """
+
+    def encode_chunks(
+        self, arrays: "Sequence[tuple[NDArray[Any], int]]", sparse: bool, threads: int
+    ) -> "list[bytes | None]":
+        """Encode whole chunks, each an array of its own shape with its number.
+
+        With ``sparse``, a chunk that holds only the fill value has no bytes.
+        """
+
     def gather(
-        self, out: "NDArray[Any]", rows: "NDArray[Any]", threads: int
+        self,
+        out: "NDArray[Any]",
+        rows: "NDArray[Any]",
+        threads: int,
+        held: "Held | None" = None,
     ) -> "list[Trouble] | None":
         """Copy rows of chunks with trailers, by ascending numbers, to ``out``; None on success."""
 
@@ -202,16 +248,18 @@ class Layout(Protocol):
         start: int,
         comparisons: "Sequence[tuple[str, bytes]]",
         threads: int,
+        held: "Held | None" = None,
     ) -> "list[Trouble] | None":
         """Mark in ``out`` the rows from ``start`` on for which all comparisons are true."""
 
     def search(
         self,
         comparisons: "Sequence[tuple[str, bytes]]",
-        others: "Sequence[tuple[Layout, Sequence[tuple[str, bytes]]]]",
+        others: "Sequence[tuple[Layout, Sequence[tuple[str, bytes]], Held | None]]",
         spans: "Sequence[tuple[int, int]]",
         numbers: bool,
         threads: int,
+        held: "Held | None" = None,
     ) -> "tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]":
         """Count the rows for which all comparisons are true, in this array and in others.
 
@@ -219,7 +267,7 @@ class Layout(Protocol):
         troubles of each array by its position, this array being number 0.
         """
 
-    def zones(self, numbers: "Sequence[int]") -> list[bytes]:
+    def zones(self, numbers: "Sequence[int]", held: "Held | None" = None) -> list[bytes]:
         """Return the zone maps of chunks with trailers; empty bytes for a chunk without one."""
 
 
@@ -385,6 +433,17 @@ def run_steps(
         "Ran",
         compiled.run_steps(directory, file, places, steps, done, changed, sequence, applying),
     )
+
+
+def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[[Buffer], int] | None":
+    """Return the function of the native kernel that computes a checksum; None when the twin runs.
+
+    >>> crc32 = checksum("crc32")
+    >>> crc32 is None or crc32(b"123456789") == 0xCBF43926
+    True
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[[Buffer], int]", getattr(compiled, name))
 
 
 def is_checking_signals() -> bool:

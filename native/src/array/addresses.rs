@@ -1,17 +1,20 @@
 //! Where the chunks of an array lie.
 
 use crate::array::shards::ShardFormat;
-use crate::error::{Error, Kind, Outcome, corrupt};
+use crate::error::{Error, Kind, Outcome};
 use crate::files::{Extent, Renamed, Root};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where the chunks of an array lie: in files below a folder, whose keys follow from coordinates.
+/// Where the chunks of an array lie: in files below a folder, whose keys follow from coordinates, or
+/// where only the caller can read.
 pub enum Addresses {
     /// Each chunk is a file.
     Keyed(Keys),
     /// Each file is a shard, which holds many chunks and an index of them.
     Indexed(Keys, ShardFormat),
+    /// Every call is handed the bytes of the chunks that it reads.
+    Handed,
 }
 
 /// The keys of files below a folder: coordinates between a prefix and a suffix.
@@ -29,15 +32,13 @@ pub struct Keys {
 }
 
 impl Addresses {
-    pub fn keys(&self) -> &Keys {
-        match self {
-            Self::Keyed(keys) | Self::Indexed(keys, _) => keys,
-        }
-    }
-
-    /// The key of a chunk, or of a shard where the files are shards.
+    /// The key of a chunk, or of a shard where the files are shards; empty where only the caller
+    /// knows it.
     pub fn key(&self, coords: &[usize]) -> String {
-        self.keys().key(coords)
+        match self {
+            Self::Keyed(keys) | Self::Indexed(keys, _) => keys.key(coords),
+            Self::Handed => String::new(),
+        }
     }
 }
 
@@ -75,14 +76,6 @@ impl Keys {
         match self.renamed {
             None => Root::extent_in(&self.root, key),
             Some(_) => self.find()?.map_or(Ok(None), |root| root.extent(key)),
-        }
-    }
-
-    /// Open the folder of an array whose chunks are all stored.
-    pub fn open(&self) -> Outcome<Root> {
-        match self.find()? {
-            Some(root) => Ok(root),
-            None => corrupt!("{} is missing", self.root.display()),
         }
     }
 

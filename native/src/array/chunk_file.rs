@@ -11,7 +11,6 @@ use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt, malformed, unsupported};
 use crate::files::Extent;
-use crate::memory::grow;
 use std::borrow::BorrowMut;
 use std::ops::Range;
 
@@ -86,8 +85,7 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
             return Ok(rows);
         }
         for (blocks, span) in checks.reads(decoder, blocks, region)? {
-            let bytes = grow(body, span.len())?;
-            extent.read(FRAME_BYTES + span.start, bytes)?;
+            let bytes = extent.view(shifted(&span), body)?;
             let window = Window { bytes, offset: span.start };
             checks.check(window, blocks.clone())?;
             decoder.decode_region(window, blocks, region, scratch)?;
@@ -118,11 +116,7 @@ impl<'a> OpenChunk<'a> {
         let cbytes = self.decoder.header.cbytes;
         let bytes = match self.whole {
             Some(window) => window.bytes,
-            None => {
-                let bytes = grow(self.body, cbytes)?;
-                self.extent.read(FRAME_BYTES, bytes)?;
-                bytes
-            }
+            None => self.extent.view(shifted(&(0..cbytes)), self.body)?,
         };
         let count = self.checks.0.as_ref().map_or(0, |(_, spans)| spans.count());
         self.checks.check(Window { bytes, offset: 0 }, 0..count)?;
@@ -135,9 +129,7 @@ impl<'a> OpenChunk<'a> {
             (Some(window), _) => window,
             (None, Some((_, spans))) => {
                 let span = spans.span(index);
-                let bytes = grow(self.body, span.len())?;
-                self.extent.read(FRAME_BYTES + span.start, bytes)?;
-                Window { bytes, offset: span.start }
+                Window { bytes: self.extent.view(shifted(&span), self.body)?, offset: span.start }
             }
             // Without a trailer, blocks end where others start; to read all of them is simpler.
             (None, None) => return Ok(Window { bytes: self.all()?, offset: 0 }),
@@ -145,6 +137,11 @@ impl<'a> OpenChunk<'a> {
         self.checks.check(window, index..index + 1)?;
         Ok(window)
     }
+}
+
+/// Where bytes of a chunk lie in its file.
+fn shifted(span: &Range<usize>) -> Range<usize> {
+    FRAME_BYTES + span.start..FRAME_BYTES + span.end
 }
 
 /// Read what lies before and behind the blocks of a file, or all of it where `wanted` bytes are a
@@ -160,25 +157,22 @@ pub fn open<T>(
     let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= expected.least * expected.row_bytes;
     // The size that a file may have is checked before any memory is taken for it.
     let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
-    extent.read(0, grow(&mut buffers.head, first)?)?;
-    check_head(&buffers.head[..first])?;
+    let Buffers { head: buffer, body, tail } = buffers;
+    let mut head = extent.view(0..first, buffer)?;
+    check_head(head)?;
     let stored = extent.length - FRAME_BYTES;
-    let header = parse_header(&buffers.head[FRAME_BYTES..first], stored)?;
+    let header = parse_header(&head[FRAME_BYTES..], stored)?;
     let rows = expected.rows(&header)?;
     let front = FRAME_BYTES + header.data_start();
     if first < front {
-        extent.read(0, grow(&mut buffers.head, front)?)?;
+        head = extent.view(0..front, buffer)?;
     }
-    let Buffers { head, body, tail } = buffers;
-    let head = &head[..first.max(front)];
     let behind = FRAME_BYTES + header.cbytes;
     let all = head.len() == extent.length;
     let tail = if all {
         &head[behind..]
     } else {
-        let tail = grow(tail, trailer_bytes(&header, extent.length - behind)?)?;
-        extent.read(behind, tail)?;
-        tail
+        extent.view(behind..behind + trailer_bytes(&header, extent.length - behind)?, tail)?
     };
     let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
     let checks = Checks::new(&decoder, head, tail, expected.number, rows)?;
@@ -192,20 +186,20 @@ pub fn open<T>(
 /// are compared.
 pub fn zone(extent: &Extent<'_>, expected: &Expected, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
     let first = extent.length.min(FIRST_READ);
-    extent.read(0, grow(&mut buffers.head, first)?)?;
-    check_head(&buffers.head[..first])?;
-    let header = parse_header(&buffers.head[FRAME_BYTES..first], extent.length - FRAME_BYTES)?;
+    let Buffers { head: buffer, tail, .. } = buffers;
+    let mut head = extent.view(0..first, buffer)?;
+    check_head(head)?;
+    let header = parse_header(&head[FRAME_BYTES..], extent.length - FRAME_BYTES)?;
     let rows = expected.rows(&header)?;
     let (front, behind) = (FRAME_BYTES + trailer::front(&header), FRAME_BYTES + header.cbytes);
     if extent.length == behind {
         return Ok(Vec::new());
     }
     if first < front {
-        extent.read(0, grow(&mut buffers.head, front)?)?;
+        head = extent.view(0..front, buffer)?;
     }
-    let tail = grow(&mut buffers.tail, trailer_bytes(&header, extent.length - behind)?)?;
-    extent.read(behind, tail)?;
-    let head = &buffers.head[FRAME_BYTES..front];
+    let tail = extent.view(behind..behind + trailer_bytes(&header, extent.length - behind)?, tail)?;
+    let head = &head[FRAME_BYTES..front];
     let spans = Spans::of(&header, &head[HEADER_BYTES..])?;
     let found = Trailer::parse(tail)?;
     found.check(head, spans.count(), expected.number as u64, rows)?;

@@ -17,7 +17,6 @@ use crate::files::Extent;
 use crate::files::verified::{CHECKSUM_BYTES, Check, Verified, Verify};
 use crate::interrupt::Interrupt;
 use crate::memory::grow;
-use std::sync::Arc;
 
 /// How the bytes of a chunk are compressed.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +72,7 @@ impl Coding {
             }
             Check::Skip => {
                 let length = extent.length.saturating_sub(CHECKSUM_BYTES);
-                let inside = Extent { key: extent.key, file: Arc::clone(&extent.file), length, ..*extent };
+                let inside = Extent { key: extent.key, bytes: extent.bytes.clone(), length, ..*extent };
                 self.without_checksum().read(&inside, expected, region, scratch, buffers, chunk)
             }
         }
@@ -251,8 +250,7 @@ fn read_raw(extent: &Extent<'_>, expected: usize, region: &mut Region<'_>, buffe
     if let Some(out) = region.as_slice() {
         return extent.read(first, out);
     }
-    let bytes = grow(&mut buffers.body, end - first)?;
-    extent.read(first, bytes)?;
+    let bytes = extent.view(first..end, &mut buffers.body)?;
     region.scatter(first..end, Window { bytes, offset: first });
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::rows::RowChunks;
 use crate::array::scatter::{Axis, Region};
+use crate::array::stored::Held;
 use crate::array::workspace::Workspace;
 use crate::chunk::header::{Filter, Header};
 use crate::chunk::scratch::Scratch;
@@ -33,6 +34,7 @@ pub fn gather(
     layout: &Layout,
     rows: &[i64],
     out: &mut [u8],
+    held: Option<&Held<'_>>,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
@@ -49,7 +51,7 @@ pub fn gather(
         push(&mut parts, Part { number: (wanted[0] / length) as usize, wanted, out })?;
         rest = behind;
     }
-    let chunks = RowChunks::open(layout)?;
+    let chunks = RowChunks::open(layout, held)?;
     let threads = threads.min(parts.len() / CHUNKS_PER_THREAD).max(1);
     let queue = Mutex::new(parts.into_iter());
     let failures = Failures::default();

@@ -19,6 +19,8 @@ pub struct Grid {
     pub chunk_bytes: usize,
     /// While an array of rows grows: the chunk that was its last, and the rows that it is stored with.
     pub short: Option<(usize, usize)>,
+    /// Where rows lie in parts that count their chunks from 0: the number of each part's first chunk.
+    pub firsts: Vec<usize>,
 }
 
 impl Grid {
@@ -29,6 +31,7 @@ impl Grid {
         fill: Vec<u8>,
         items: Option<Items>,
         short: Option<(usize, usize)>,
+        firsts: Vec<usize>,
     ) -> Outcome<Self> {
         let wrong = |text: &str| Err(Error::new(Kind::Argument, text));
         let mut sorted = order.clone();
@@ -41,12 +44,27 @@ impl Grid {
         let Some(chunk_bytes) = chunk_bytes.filter(|size| *size <= isize::MAX as usize && itemsize > 0) else {
             return wrong("a chunk of this shape is too large, or its items have no bytes");
         };
-        Ok(Self { shape, chunk, order, itemsize, items, fill, chunk_bytes, short })
+        if !firsts.is_sorted() || firsts.first().is_some_and(|first| *first != 0) {
+            return wrong("the first chunks of the parts do not ascend from 0");
+        }
+        Ok(Self { shape, chunk, order, itemsize, items, fill, chunk_bytes, short, firsts })
     }
 
     /// The same array in another shape; `None` for another number of axes.
     pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
         (shape.len() == self.shape.len()).then(|| Self { shape, short, ..self.clone() })
+    }
+
+    /// The number of a chunk, in C order over the grid.
+    pub fn number(&self, coords: &[usize]) -> usize {
+        let counts = self.shape.iter().zip(&self.chunk).map(|(length, chunk)| length.div_ceil(*chunk));
+        coords.iter().zip(counts).fold(0, |number: usize, (coord, count)| number.saturating_mul(count) + coord)
+    }
+
+    /// The number that a chunk of rows states of itself: the one in its part.
+    pub fn stated_number(&self, number: usize) -> usize {
+        let part = self.firsts.partition_point(|first| *first <= number);
+        number - part.checked_sub(1).map_or(0, |part| self.firsts[part])
     }
 
     /// Whether chunks hold their items in C order.

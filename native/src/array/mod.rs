@@ -2,6 +2,7 @@
 
 pub mod addresses;
 mod chunk_file;
+pub mod chunks;
 pub mod coding;
 pub mod comparison;
 pub mod gather;
@@ -16,6 +17,7 @@ pub mod search;
 pub mod selection;
 pub mod shards;
 pub mod staging;
+pub mod stored;
 mod trailer;
 pub mod workspace;
 pub mod zones;

@@ -8,7 +8,7 @@ use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
 use crate::files::Extent;
-use crate::memory::{grow, push, reserved};
+use crate::memory::{push, reserved};
 use std::ops::Range;
 
 /// The first read of a part: header and block starts of all but huge chunks.
@@ -33,12 +33,12 @@ pub fn decode(
     let at_once = extent.length <= SMALL || region.count() * region.itemsize() * 3 >= expected;
     let first = extent.length.min(if at_once { 2 * expected + SMALL } else { FIRST_READ });
     let Buffers { head, body, .. } = buffers;
-    extent.read(0, grow(head, first)?)?;
-    let header = parse_header(&head[..first], extent.length, expected)?;
+    let mut front = extent.view(0..first, head)?;
+    let header = parse_header(front, extent.length, expected)?;
     if first < header.data_start() {
-        extent.read(0, grow(head, header.data_start())?)?;
+        front = extent.view(0..header.data_start(), head)?;
     }
-    let head = &head[..first.max(header.data_start())];
+    let head = front;
     let decoder = Decoder::new(&header, &head[HEADER_BYTES..header.data_start()]).trust(trusted);
     let blocks = decoder.blocks_of(region);
     if head.len() == extent.length {
@@ -57,10 +57,8 @@ pub fn decode(
 }
 
 /// Bytes `span` of the extent, read into `buffer`.
-fn read_window<'b>(extent: &Extent<'_>, span: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<Window<'b>> {
-    let bytes = grow(buffer, span.len())?;
-    extent.read(span.start, bytes)?;
-    Ok(Window { bytes, offset: span.start })
+fn read_window<'b>(extent: &'b Extent<'_>, span: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<Window<'b>> {
+    Ok(Window { bytes: extent.view(span.clone(), buffer)?, offset: span.start })
 }
 
 /// Parse the header of a chunk that is stored in `stored` bytes and must decode to `expected`:

@@ -8,10 +8,10 @@ use crate::array::addresses::Addresses;
 use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::Destination;
 use crate::array::selection::{ChunkPart, Files, Selection};
+use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
-use crate::error::{Kind, Outcome};
-use crate::files::Extent;
+use crate::error::{Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,23 +23,22 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
-/// Read a selection into its memory: all chunks, or those in the files of the numbers `only`.
+/// Read a selection into its memory: all chunks, or those in the files of the numbers `only`. `held` has
+/// the chunks where the caller hands them over.
 pub fn read(
     selection: &Selection<'_, Destination<'_>>,
     only: Option<&[usize]>,
+    held: Option<&Held<'_>>,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<Report> {
-    let keys = match &*selection.layout.addresses {
-        Addresses::Keyed(keys) => keys,
-        Addresses::Indexed(keys, format) => {
-            return shards::read(selection, only, keys, format, threads, workspace, interrupt);
-        }
-    };
+    if let Addresses::Indexed(keys, format) = &*selection.layout.addresses {
+        return shards::read(selection, only, keys, format, threads, workspace, interrupt);
+    }
     let alone = selection.count() == 1;
     let files = Files::new(only, selection.count(), 0..usize::MAX)?;
-    let root = if alone { None } else { keys.find()? };
+    let stored = Stored::open(selection.layout, held, alone)?;
     let absent = AtomicUsize::new(0);
     let failures = Failures::default();
     let next = AtomicUsize::new(0);
@@ -49,13 +48,9 @@ pub fn read(
         };
         let part = selection.chunk(number);
         let coords = part.coords();
-        let key = keys.key(&coords);
-        let extent = match &root {
-            Some(root) => root.extent(&key),
-            None if alone => keys.extent(&key),
-            None => Ok(None),
-        };
-        match extent.and_then(|extent| read_chunk(selection, extent, &part, workspace)) {
+        let key = stored.key(&coords);
+        let found = stored.chunk(&selection.layout.grid, &coords, &key);
+        match found.and_then(|found| read_chunk(selection, &found, &part, workspace)) {
             Ok(true) => {}
             Ok(false) => {
                 absent.fetch_add(1, Ordering::Relaxed);
@@ -73,25 +68,30 @@ pub fn read(
 /// Read what is wanted of a chunk, or fill it; return whether the chunk is stored.
 fn read_chunk(
     selection: &Selection<'_, Destination<'_>>,
-    extent: Option<Extent<'_>>,
+    found: &Chunk<'_>,
     part: &ChunkPart<'_, Destination<'_>>,
     workspace: &mut Workspace,
 ) -> Outcome<bool> {
     let Workspace { scratch, buffers, chunk, enclosing, .. } = workspace;
     let layout = selection.layout;
     let (coding, grid) = (&layout.coding, &layout.grid);
-    part.write(enclosing, |region| match &extent {
-        extent if coding.framed => {
+    part.write(enclosing, |region| match found {
+        Chunk::Stored(extent) if coding.framed => {
             let number = part.parts().first().map_or(0, |part| part.chunk);
-            rows::read(grid, extent.as_ref(), number, region, scratch, buffers)
+            rows::read(grid, extent, number, region, scratch, buffers)
         }
-        Some(extent) => {
+        Chunk::Stored(extent) => {
             coding.read_verified(&layout.verified, extent, grid.chunk_bytes, region, scratch, buffers, chunk)
         }
-        None => {
+        Chunk::Absent if coding.framed => corrupt!("the chunk is missing"),
+        Chunk::Absent => {
             region.fill(&grid.fill);
             Ok(())
         }
+        Chunk::Constant(item) => {
+            region.fill(item);
+            Ok(())
+        }
     })?;
-    Ok(extent.is_some())
+    Ok(!matches!(found, Chunk::Absent))
 }

@@ -6,19 +6,21 @@ use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
 use crate::array::scatter::{Axis, Region, Source};
+use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::{Buffers, Workspace};
 use crate::chunk::decode::Window;
 use crate::chunk::encode::{self, Packer};
 use crate::chunk::header::HEADER_BYTES;
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
-use crate::files::{Extent, Root};
+use crate::files::Extent;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, repeat};
 
 /// What the file of chunk `number` must hold.
 pub fn expected(grid: &Grid, number: usize) -> Expected {
-    Expected { number, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
+    let stated = grid.stated_number(number);
+    Expected { number: stated, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
 }
 
 /// What it must hold before it is written: of an array that grows, the last chunk has fewer rows.
@@ -31,12 +33,16 @@ fn expected_before(grid: &Grid, number: usize) -> Expected {
 /// The chunk files of an array that is read.
 pub struct RowChunks<'a> {
     pub layout: &'a Layout,
-    root: Root,
+    stored: Stored<'a>,
 }
 
 impl<'a> RowChunks<'a> {
-    pub fn open(layout: &'a Layout) -> Outcome<Self> {
-        Ok(Self { layout, root: layout.addresses.keys().open()? })
+    pub fn open(layout: &'a Layout, held: Option<&'a Held<'a>>) -> Outcome<Self> {
+        let stored = Stored::open(layout, held, false)?;
+        if let Stored::Folder(keys, None) = stored {
+            return corrupt!("{} is missing", keys.root.display());
+        }
+        Ok(Self { layout, stored })
     }
 
     /// Let `work` use chunk `number`, of which it wants about `wanted` bytes.
@@ -47,10 +53,11 @@ impl<'a> RowChunks<'a> {
         buffers: &mut Buffers,
         work: impl FnOnce(OpenChunk<'_>) -> Outcome<()>,
     ) -> Result<(), Failure> {
-        let key = self.layout.addresses.key(&[number]);
-        let done = match self.root.extent(&key) {
-            Ok(Some(extent)) => chunk_file::open(&extent, &expected(&self.layout.grid, number), wanted, buffers, work),
-            Ok(None) => corrupt!("the chunk is missing"),
+        let (grid, coords) = (&self.layout.grid, [number]);
+        let key = self.stored.key(&coords);
+        let done = match self.stored.chunk(grid, &coords, &key) {
+            Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &expected(grid, number), wanted, buffers, work),
+            Ok(_) => corrupt!("the chunk is missing"),
             Err(error) => Err(error),
         };
         done.map_err(|error| Failure { coords: vec![number], key, error })
@@ -60,15 +67,12 @@ impl<'a> RowChunks<'a> {
 /// Read what `region` wants of a chunk.
 pub fn read(
     grid: &Grid,
-    extent: Option<&Extent<'_>>,
+    extent: &Extent<'_>,
     number: usize,
     region: &mut Region<'_>,
     scratch: &mut Scratch,
     buffers: &mut Buffers,
 ) -> Outcome<()> {
-    let Some(extent) = extent else {
-        return corrupt!("the chunk is missing");
-    };
     let wanted = region.count() * grid.itemsize;
     chunk_file::decode(extent, &expected(grid, number), wanted, |_| Ok(region), scratch, buffers)?;
     Ok(())
@@ -80,7 +84,7 @@ pub fn read(
 pub fn encode<'f, T>(
     coding: &Coding,
     grid: &Grid,
-    old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
+    old: impl FnOnce() -> Outcome<Chunk<'f>>,
     number: usize,
     source: &Source<'_>,
     whole: bool,
@@ -92,8 +96,8 @@ pub fn encode<'f, T>(
     };
     let rows = grid.rows(number);
     let size = rows * grid.row_bytes();
-    let old = if whole { None } else { old()? };
-    if let Some(extent) = &old
+    let old = if whole { Chunk::Absent } else { old()? };
+    if let Chunk::Stored(extent) = &old
         && let Some(added) = source.as_slice()
         && source.span().1 * grid.itemsize == size
         && append(recipe, grid, extent, number, added, workspace)?
@@ -109,8 +113,8 @@ pub fn encode<'f, T>(
     let chunk = grow(chunk, size)?;
     if !whole {
         match old {
-            Some(extent) => decode(grid, &extent, number, chunk, scratch, buffers)?,
-            None => return corrupt!("the chunk is missing"),
+            Chunk::Stored(extent) => decode(grid, &extent, number, chunk, scratch, buffers)?,
+            _ => return corrupt!("the chunk is missing"),
         }
     }
     source.gather(chunk);
@@ -119,7 +123,7 @@ pub fn encode<'f, T>(
 }
 
 /// Write the file of a chunk that holds `plain` to `framed`.
-fn pack(
+pub fn pack(
     recipe: encode::Recipe,
     grid: &Grid,
     plain: &[u8],
@@ -130,7 +134,8 @@ fn pack(
 ) -> Outcome<()> {
     encode::encode(plain, recipe, packer, scratch, 1, &Interrupt::never())?;
     let zone = grid.items.map_or_else(Vec::new, |items| items.zone(plain));
-    chunk_file::pack(packer.bytes(), &zone, number, grid.rows(number), framed)
+    let rows = plain.len() / grid.row_bytes();
+    chunk_file::pack(packer.bytes(), &zone, number, rows, framed)
 }
 
 /// Decode the rows of a chunk as it is stored into `out`; the fill value follows where there are

@@ -8,6 +8,7 @@ use crate::array::comparison::Test;
 use crate::array::gather::{argument, decode_all, is_simple};
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::rows::RowChunks;
+use crate::array::stored::Held;
 use crate::array::workspace::Workspace;
 use crate::array::zones::Items;
 use crate::chunk::decode::{Decoder, Window};
@@ -30,6 +31,8 @@ const STRETCH: usize = 4096;
 pub struct Condition<'a> {
     pub layout: &'a Layout,
     pub tests: Vec<Test>,
+    /// The chunks, where the caller hands them over.
+    pub held: Option<&'a Held<'a>>,
 }
 
 /// The rows that were found, and the failures of each array.
@@ -100,19 +103,17 @@ pub fn find(
 
 /// Write to `out`, a byte for each row from `start` on, whether all comparisons are true.
 pub fn compare(
-    layout: &Layout,
+    condition: &Condition<'_>,
     start: usize,
-    tests: &[Test],
     out: &mut [u8],
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Failure>> {
-    let condition = Condition { layout, tests: tests.to_vec() };
-    let column = Column::of(&condition, start.saturating_add(out.len()))?;
+    let column = Column::of(condition, start.saturating_add(out.len()))?;
     let mut parts = Vec::new();
     let mut rest = out;
-    for rows in cut(start..start + rest.len(), layout.grid.chunk[0]) {
+    for rows in cut(start..start + rest.len(), condition.layout.grid.chunk[0]) {
         let (marks, behind) = rest.split_at_mut(rows.len());
         push(&mut parts, (rows, marks))?;
         rest = behind;
@@ -184,7 +185,7 @@ struct Column<'a> {
 impl<'a> Column<'a> {
     /// Check that the array has `end` rows, and that the kernel can compare them.
     fn of(condition: &'a Condition<'a>, end: usize) -> Outcome<Self> {
-        let Condition { layout, tests } = condition;
+        let Condition { layout, tests, held } = condition;
         let grid = &layout.grid;
         let items = grid.items.filter(|_| layout.coding.framed);
         let Some(items) =
@@ -195,7 +196,7 @@ impl<'a> Column<'a> {
         if grid.row_bytes() != grid.itemsize || end > grid.shape[0] {
             return argument("the array has fewer rows, or its rows are no single items");
         }
-        Ok(Self { chunks: RowChunks::open(layout)?, items, tests })
+        Ok(Self { chunks: RowChunks::open(layout, *held)?, items, tests })
     }
 
     /// Mark those of `rows`, which lie in one chunk, for which the condition is true; with `marked`,

@@ -6,15 +6,16 @@ use crate::array::coding::Compression;
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::scatter::{Geometry, Source, SourceMemory};
 use crate::array::selection::{ChunkPart, Files, Selection};
+use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
 use crate::chunk::encode;
 use crate::chunk::filters;
 use crate::chunk::header::Filter;
-use crate::error::{Kind, Outcome};
-use crate::files::{Extent, Root};
+use crate::error::{Error, Kind, Outcome};
+use crate::files::Root;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, repeat};
+use crate::memory::{grow, push, repeat, reserved};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,6 +52,7 @@ pub fn stage(
         Addresses::Indexed(keys, format) => {
             return shards::stage(selection, keys, format, range, threads, transaction, workspace, interrupt);
         }
+        Addresses::Handed => return Err(Error::new(Kind::Argument, "these chunks have no files")),
     };
     let root = keys.create()?;
     let files = Files::new(None, selection.count(), range)?;
@@ -69,7 +71,8 @@ pub fn stage(
             Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
         };
         let key = keys.key(&coords);
-        match encode_chunk(selection, &part, || root.extent(&key), workspace, write) {
+        let old = || Ok(root.extent(&key)?.map_or(Chunk::Absent, Chunk::Stored));
+        match encode_chunk(selection, &part, old, workspace, write) {
             Ok(image) => staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
             Err(error) if error.kind == Kind::Argument => return Err(error),
             Err(error) => return Ok(failures.note(Failure { coords, key, error })),
@@ -82,12 +85,62 @@ pub fn stage(
     Ok((staged, failures.into_inner()))
 }
 
+/// The bytes to be stored for a chunk; `None` when it holds nothing but the fill value.
+pub struct Encoded {
+    pub coords: Vec<usize>,
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// Encode the chunks number `range` that the selection touches, in memory. `held` has what is stored
+/// now of those that change in part.
+pub fn encode(
+    selection: &Selection<'_, SourceMemory<'_>>,
+    range: Range<usize>,
+    held: &Held<'_>,
+    threads: usize,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<(Vec<Encoded>, Vec<Failure>)> {
+    let files = Files::new(None, selection.count(), range)?;
+    let stored = Stored::open(selection.layout, Some(held), false)?;
+    let made = Mutex::new(Vec::new());
+    let failures = Failures::default();
+    let next = AtomicUsize::new(0);
+    let grid = &selection.layout.grid;
+    let work = |workspace: &mut Workspace| {
+        let Some(number) = files.number(next.fetch_add(1, Ordering::Relaxed)) else {
+            return Ok(false);
+        };
+        let part = selection.chunk(number);
+        let coords = part.coords();
+        let old = || stored.chunk(grid, &coords, "");
+        match encode_chunk(selection, &part, old, workspace, copied) {
+            Ok(bytes) => push(&mut made.lock().expect("no thread panics"), (number, Encoded { coords, bytes }))?,
+            Err(error) if error.kind == Kind::Argument => return Err(error),
+            Err(error) => return Ok(failures.note(Failure { coords, key: String::new(), error })),
+        }
+        Ok(true)
+    };
+    let bytes = files.len().saturating_mul(grid.chunk_bytes);
+    interrupt.share(selection.threads(threads, bytes).min(files.len()), workspace, work)?;
+    let mut made = made.into_inner().expect("no thread panics");
+    made.sort_unstable_by_key(|(number, _)| *number);
+    Ok((made.into_iter().map(|(_, encoded)| encoded).collect(), failures.into_inner()))
+}
+
+/// A copy of bytes that the next chunk overwrites.
+pub fn copied(bytes: &[u8]) -> Outcome<Vec<u8>> {
+    let mut copy = reserved(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 /// Encode one chunk and hand its bytes to `keep`; `None` when it holds nothing but the fill value.
 /// `old` finds what is stored of it now, if that is needed.
 pub fn encode_chunk<'f, T>(
     selection: &Selection<'_, SourceMemory<'_>>,
     part: &ChunkPart<'_, SourceMemory<'_>>,
-    old: impl FnOnce() -> Outcome<Option<Extent<'f>>>,
+    old: impl FnOnce() -> Outcome<Chunk<'f>>,
     workspace: &mut Workspace,
     keep: impl FnOnce(&[u8]) -> Outcome<T>,
 ) -> Outcome<Option<T>> {
@@ -120,8 +173,9 @@ pub fn encode_chunk<'f, T>(
     let chunk = grow(chunk, grid.chunk_bytes)?;
     if !whole {
         match old()? {
-            Some(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
-            None => repeat(&grid.fill, 0, chunk),
+            Chunk::Stored(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
+            Chunk::Absent => repeat(&grid.fill, 0, chunk),
+            Chunk::Constant(item) => repeat(item, 0, chunk),
         }
     } else if padded {
         repeat(&grid.fill, 0, chunk);

@@ -2,6 +2,7 @@
 //! ascend. The bytes are the same as those of the Python twin.
 
 use crate::array::layout::Layout;
+use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
 use crate::array::{chunk_file, rows};
 use crate::error::{Error, Kind, Outcome, corrupt};
@@ -13,24 +14,26 @@ use std::cmp::Ordering;
 pub fn read(
     layout: &Layout,
     numbers: &[usize],
+    held: Option<&Held<'_>>,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Vec<u8>>> {
-    let (keys, grid) = (layout.addresses.keys(), &layout.grid);
-    let root = keys.find()?;
+    let grid = &layout.grid;
+    let stored = Stored::open(layout, held, false)?;
     let mut zones = reserved(numbers.len())?;
     for number in numbers {
         interrupt.check()?;
         if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
             return Err(Error::new(Kind::Argument, format!("chunk {number} has no zone map")));
         }
-        let key = keys.key(&[*number]);
-        match root.as_ref().map_or(Ok(None), |root| root.extent(&key))? {
-            Some(extent) => {
+        let key = stored.key(&[*number]);
+        let shown = if key.is_empty() { format!("chunk {number}") } else { key.clone() };
+        match stored.chunk(grid, &[*number], &key)? {
+            Chunk::Stored(extent) => {
                 let zone = chunk_file::zone(&extent, &rows::expected(grid, *number), &mut workspace.buffers);
-                zones.push(zone.map_err(|error| Error::new(error.kind, format!("{key}: {}", error.text)))?);
+                zones.push(zone.map_err(|error| Error::new(error.kind, format!("{shown}: {}", error.text)))?);
             }
-            None => return corrupt!("{key} is missing"),
+            _ => return corrupt!("{shown} is missing"),
         }
     }
     Ok(zones)

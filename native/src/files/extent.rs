@@ -1,5 +1,5 @@
 //! Bytes of an open file, read by position and never mapped: a writer that truncates a mapped file
-//! would kill the process.
+//! would kill the process. Bytes that the caller holds in memory are an extent as well.
 
 use super::identity::Identity;
 use super::{failed, refuse};
@@ -7,15 +7,23 @@ use crate::error::{Outcome, corrupt};
 use crate::memory::grow;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 pub struct Extent<'a> {
     pub key: &'a str,
-    pub file: Arc<File>,
+    pub bytes: Bytes<'a>,
     pub offset: u64,
     pub length: usize,
+}
+
+/// What an extent is a part of.
+#[derive(Clone)]
+pub enum Bytes<'a> {
+    File(Arc<File>),
+    Held(&'a [u8]),
 }
 
 impl<'a> Extent<'a> {
@@ -27,7 +35,12 @@ impl<'a> Extent<'a> {
             return refuse(key, "is not a regular file");
         }
         let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-        Ok(Self { key, file: Arc::new(file), offset: 0, length })
+        Ok(Self { key, bytes: Bytes::File(Arc::new(file)), offset: 0, length })
+    }
+
+    /// All of some bytes in memory.
+    pub fn held(key: &'a str, bytes: &'a [u8]) -> Self {
+        Self { key, bytes: Bytes::Held(bytes), offset: 0, length: bytes.len() }
     }
 
     /// Only the `length` bytes from `offset` on, or all to the end.
@@ -41,23 +54,50 @@ impl<'a> Extent<'a> {
         }
     }
 
-    /// The identity of the file; `None` when a further change could go unnoticed.
+    /// The identity of the file; `None` when a further change could go unnoticed, and for bytes in
+    /// memory.
     pub fn identity(&self) -> Option<Identity> {
-        Identity::of(&self.file.metadata().ok()?)
+        match &self.bytes {
+            Bytes::File(file) => Identity::of(&file.metadata().ok()?),
+            Bytes::Held(_) => None,
+        }
     }
 
-    /// All bytes, read into `buffer`.
-    pub fn read_all<'b>(&self, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]> {
-        let bytes = grow(buffer, self.length)?;
-        self.read(0, bytes)?;
+    /// All bytes: in memory, or read into `buffer`.
+    pub fn read_all<'b>(&'b self, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]> {
+        self.view(0..self.length, buffer)
+    }
+
+    /// Some bytes of the extent: in memory, or read into `buffer`.
+    pub fn view<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]> {
+        if let Bytes::Held(bytes) = &self.bytes {
+            return self.held_bytes(bytes, range.start, range.len());
+        }
+        let bytes = grow(buffer, range.len())?;
+        self.read(range.start, bytes)?;
         Ok(bytes)
+    }
+
+    fn held_bytes<'b>(&self, bytes: &'b [u8], at: usize, length: usize) -> Outcome<&'b [u8]> {
+        let start = usize::try_from(self.offset).ok().and_then(|offset| offset.checked_add(at));
+        match start.and_then(|start| bytes.get(start..start.checked_add(length)?)) {
+            Some(found) => Ok(found),
+            None => corrupt!("{}: {length} bytes at {at} are wanted, {} are stored", self.key, self.length),
+        }
     }
 
     /// Fill `out` from byte `at` of the extent on.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Outcome<()> {
+        let file = match &self.bytes {
+            Bytes::File(file) => file,
+            Bytes::Held(bytes) => {
+                out.copy_from_slice(self.held_bytes(bytes, at, out.len())?);
+                return Ok(());
+            }
+        };
         let mut done = 0;
         while done < out.len() {
-            match self.file.read_at(&mut out[done..], self.offset + (at + done) as u64) {
+            match file.read_at(&mut out[done..], self.offset + (at + done) as u64) {
                 Ok(0) => return corrupt!("{}: ends at byte {}, it was longer when it was opened", self.key, at + done),
                 Ok(count) => done += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -65,5 +105,23 @@ impl<'a> Extent<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_bytes_are_read_like_those_of_a_file() {
+        let bytes = [1, 2, 3, 4, 5, 6];
+        let extent = Extent::held("chunk", &bytes).narrowed(1, Some(4)).unwrap();
+        let (mut out, mut buffer) = ([0; 2], Vec::new());
+        extent.read(2, &mut out).unwrap();
+        assert_eq!(out, [4, 5]);
+        assert_eq!(extent.view(0..3, &mut buffer).unwrap(), [2, 3, 4]);
+        assert!(buffer.is_empty(), "nothing is copied");
+        assert!(extent.read(5, &mut out).is_err() && extent.identity().is_none());
+        assert!(Extent::held("chunk", &bytes).narrowed(4, Some(3)).is_err());
     }
 }

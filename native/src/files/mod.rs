@@ -13,7 +13,7 @@ pub mod verified;
 pub mod version_probe;
 pub mod writer_lock;
 
-pub use extent::Extent;
+pub use extent::{Bytes, Extent};
 pub use root::{Renamed, Root};
 
 use crate::error::{Error, Kind, Outcome};

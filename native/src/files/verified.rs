@@ -85,12 +85,13 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Bytes;
     use std::fs::{File, FileTimes};
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
     fn extent(file: &Arc<File>, offset: u64) -> Extent<'static> {
-        Extent { key: "chunk", file: Arc::clone(file), offset, length: 10 }
+        Extent { key: "chunk", bytes: Bytes::File(Arc::clone(file)), offset, length: 10 }
     }
 
     fn aged(file: &File, seconds: u64) {

@@ -1,9 +1,10 @@
 //! The layout of an array for Python: one call per selection.
 
-use super::buffers;
+use super::buffers::{self, Input};
 use super::call::detached;
 use super::chunk::parse_filter;
 use crate::array::addresses::{Addresses, Keys};
+use crate::array::chunks::{self, ToDecode, ToEncode};
 use crate::array::coding::{Coding, Compression};
 use crate::array::comparison::{Comparison, Test};
 use crate::array::gather;
@@ -13,7 +14,8 @@ use crate::array::read::{self, Report};
 use crate::array::search::{self, Condition};
 use crate::array::selection::Selection;
 use crate::array::shards::ShardFormat;
-use crate::array::staging::{self, Staged};
+use crate::array::staging::{self, Encoded, Staged};
+use crate::array::stored::{Held, HeldChunk};
 use crate::array::zones::{self, Items};
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
@@ -22,7 +24,8 @@ use crate::files::verified::Verify;
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,6 +34,11 @@ use std::sync::Arc;
 type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Failures = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
+
+/// Coordinates and bytes of each encoded chunk; no bytes when it holds nothing but the fill value.
+type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
+/// An array of a search, its comparisons, and its chunks where the caller hands them over.
+type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>>);
 
 /// Operators, each with an item to compare with.
 type Comparisons = Vec<(String, Vec<u8>)>;
@@ -45,21 +53,27 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 ///
 /// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
 /// start, is big-endian, has a checksum.
+///
+/// Without a `root`, every call is handed the chunks that it reads (`held`): a dictionary of bytes by
+/// the numbers of chunks, in C order; None stands for an absent chunk, a tuple of an item for a chunk
+/// of nothing but that item.
 #[pyclass(frozen, name = "Addresses")]
 pub struct PyAddresses(Arc<Addresses>);
 
 #[pymethods]
 impl PyAddresses {
     #[new]
-    #[pyo3(signature = (*, root, names, leading=None, shards=None, renamed=None))]
+    #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None))]
     fn new(
-        root: PathBuf,
-        names: (String, String, String, String),
+        root: Option<PathBuf>,
+        names: Option<(String, String, String, String)>,
         leading: Option<usize>,
         shards: Option<(Vec<usize>, bool, bool, bool)>,
         renamed: Option<Renamed>,
     ) -> PyResult<Self> {
-        let (prefix, separator, suffix, scalar) = names;
+        let (Some(root), Some((prefix, separator, suffix, scalar))) = (root, names) else {
+            return Ok(Self(Arc::new(Addresses::Handed)));
+        };
         let leading = leading.unwrap_or(usize::MAX);
         let keys = Keys { root, prefix, separator, suffix, scalar, leading, renamed: renamed.map(Arc::new) };
         let addresses = match shards {
@@ -118,14 +132,16 @@ impl PyCoding {
 /// Which items an array has: shape, chunks, the order in which a chunk's axes are stored, and the fill
 /// value, which is one item. `kind` is NumPy's letter for the type of the items, of which zone maps
 /// and comparisons are made. `short` is the chunk, with its rows, that is still as short as it was
-/// before the array grew.
+/// before the array grew. `firsts`, for rows in parts that count their chunks from 0: the number of
+/// each part's first chunk.
 #[pyclass(frozen, name = "Grid")]
 pub struct PyGrid(Grid);
 
 #[pymethods]
 impl PyGrid {
     #[new]
-    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None))]
+    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None, firsts=Vec::new()))]
+    #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         shape: Vec<usize>,
         chunk: Vec<usize>,
@@ -134,9 +150,10 @@ impl PyGrid {
         kind: Option<char>,
         big_endian: bool,
         short: Option<(usize, usize)>,
+        firsts: Vec<usize>,
     ) -> PyResult<Self> {
         let items = kind.and_then(|kind| Items::parse(kind, fill.len(), big_endian));
-        Ok(Self(Grid::new(shape, chunk, order, fill, items, short)?))
+        Ok(Self(Grid::new(shape, chunk, order, fill, items, short, firsts)?))
     }
 }
 
@@ -163,7 +180,8 @@ impl PyLayout {
     /// Return `None` when every chunk was stored and sound; else how many chunks were absent
     /// (their part holds the fill value), and the chunks that failed. `only` has the numbers, in C
     /// order, of those files that are read; what lies in others is left as it is in `out`.
-    #[pyo3(signature = (out, starts, steps, threads, only=None))]
+    #[pyo3(signature = (out, starts, steps, threads, only=None, held=None))]
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn read(
         &self,
         py: Python<'_>,
@@ -172,13 +190,14 @@ impl PyLayout {
         steps: Vec<isize>,
         threads: usize,
         only: Option<Vec<usize>>,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<(usize, Failures)>> {
-        self.read_selection(py, out, &starts, &steps, &[], threads, only.as_deref())
+        self.read_selection(py, out, &starts, &steps, &[], threads, only.as_deref(), held)
     }
 
     /// The same with index arrays along some axes: `indices` has one, or `None` for an axis that is
     /// a range.
-    #[pyo3(signature = (out, starts, steps, indices, threads, only=None))]
+    #[pyo3(signature = (out, starts, steps, indices, threads, only=None, held=None))]
     #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn read_outer(
         &self,
@@ -189,26 +208,41 @@ impl PyLayout {
         indices: Vec<Option<PyBuffer<i64>>>,
         threads: usize,
         only: Option<Vec<usize>>,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<(usize, Failures)>> {
         let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
         let indices = indices.collect::<PyResult<Vec<_>>>()?;
-        self.read_selection(py, out, &starts, &steps, &indices, threads, only.as_deref())
+        self.read_selection(py, out, &starts, &steps, &indices, threads, only.as_deref(), held)
     }
 
     /// The zone maps of the chunks of these numbers, empty for those without one.
-    fn zones(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<Vec<Py<PyBytes>>> {
-        let zones = detached(py, |kept, interrupt| zones::read(&self.0, &numbers, &mut kept.workspace, interrupt))?;
+    #[pyo3(signature = (numbers, held=None))]
+    fn zones(
+        &self,
+        py: Python<'_>,
+        numbers: Vec<usize>,
+        held: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Vec<Py<PyBytes>>> {
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
+        let zones = detached(py, |kept, interrupt| {
+            zones::read(&self.0, &numbers, held.as_ref(), &mut kept.workspace, interrupt)
+        })?;
         Ok(zones.iter().map(|zone| PyBytes::new(py, zone).unbind()).collect())
     }
 
     /// Copy the rows of these numbers, which ascend, to `out`; return the chunks that failed.
+    #[pyo3(signature = (out, rows, threads, held=None))]
     fn gather(
         &self,
         py: Python<'_>,
         out: &Bound<'_, PyAny>,
         rows: &Bound<'_, PyAny>,
         threads: usize,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<Failures>> {
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
         let (buffer, numbers) = (PyUntypedBuffer::get(out)?, PyUntypedBuffer::get(rows)?);
         let memory = buffers::writable(&buffer)?;
         // Copied: another thread may change them after they were checked.
@@ -217,13 +251,15 @@ impl PyLayout {
             .map(|raw| i64::from_ne_bytes(raw.try_into().expect("eight bytes")))
             .collect();
         let found = detached(py, |kept, interrupt| {
-            gather::gather(&self.0, &numbers, memory.into_slice(), threads, &mut kept.workspace, interrupt)
+            let (out, workspace) = (memory.into_slice(), &mut kept.workspace);
+            gather::gather(&self.0, &numbers, out, held.as_ref(), threads, workspace, interrupt)
         })?;
         if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
     }
 
     /// Say in `out`, a byte for each, of which rows from `start` on all comparisons, each with a
     /// value, are true; return the chunks that failed.
+    #[pyo3(signature = (out, start, comparisons, threads, held=None))]
     fn compare(
         &self,
         py: Python<'_>,
@@ -231,12 +267,15 @@ impl PyLayout {
         start: usize,
         comparisons: Comparisons,
         threads: usize,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<Failures>> {
-        let tests = parse_tests(comparisons)?;
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
+        let condition = Condition { layout: &self.0, tests: parse_tests(comparisons)?, held: held.as_ref() };
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::writable(&buffer)?;
         let found = detached(py, |kept, interrupt| {
-            search::compare(&self.0, start, &tests, memory.into_slice(), threads, &mut kept.workspace, interrupt)
+            search::compare(&condition, start, memory.into_slice(), threads, &mut kept.workspace, interrupt)
         })?;
         if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
     }
@@ -244,18 +283,26 @@ impl PyLayout {
     /// Count the rows of `spans` of which all comparisons are true, those with this array and with
     /// `others` of the same length; return the count, the numbers of the rows if these are wanted,
     /// and the failures of each array, this one being the first.
+    #[pyo3(signature = (comparisons, others, spans, numbers, threads, held=None))]
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn search(
         &self,
         py: Python<'_>,
         comparisons: Comparisons,
-        others: Vec<(Py<Self>, Comparisons)>,
+        others: Vec<OtherCondition<'_>>,
         spans: Vec<(usize, usize)>,
         numbers: bool,
         threads: usize,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyMatches> {
-        let mut conditions = vec![Condition { layout: &self.0, tests: parse_tests(comparisons)? }];
-        for (other, comparisons) in &others {
-            conditions.push(Condition { layout: &other.get().0, tests: parse_tests(comparisons.clone())? });
+        let inputs = std::iter::once(held).chain(others.iter().map(|(_, _, held)| held.as_ref()));
+        let inputs = inputs.map(|held| held.map(HeldInputs::of).transpose()).collect::<PyResult<Vec<_>>>()?;
+        let held: Vec<_> = inputs.iter().map(|held| held.as_ref().map(HeldInputs::chunks)).collect();
+        let tests = parse_tests(comparisons)?;
+        let mut conditions = vec![Condition { layout: &self.0, tests, held: held[0].as_ref() }];
+        for ((other, comparisons, _), held) in others.iter().zip(&held[1..]) {
+            let tests = parse_tests(comparisons.clone())?;
+            conditions.push(Condition { layout: &other.get().0, tests, held: held.as_ref() });
         }
         let spans: Vec<_> = spans.into_iter().map(|(start, stop)| start..stop).collect();
         let found = detached(py, |kept, interrupt| {
@@ -299,6 +346,129 @@ impl PyLayout {
         }
         Ok((chunks, failures(py, found)?))
     }
+
+    /// Encode the chunks number `first..last` that the box touches, from `values`; `held` has what is
+    /// stored now of those that change in part. Return the coordinates and bytes of each.
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
+    fn encode(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        first: usize,
+        last: usize,
+        threads: usize,
+        held: &Bound<'_, PyDict>,
+    ) -> PyResult<(EncodedChunks, Failures)> {
+        let buffer = PyUntypedBuffer::get(values)?;
+        let memory = buffers::readable(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let held = HeldInputs::of(held)?;
+        let held = held.chunks();
+        let (encoded, found) = detached(py, |kept, interrupt| {
+            let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
+            staging::encode(&selection, first..last, &held, threads, &mut kept.workspace, interrupt)
+        })?;
+        let mut chunks = Vec::with_capacity(encoded.len());
+        for Encoded { coords, bytes } in encoded {
+            let bytes = bytes.map(|bytes| PyBytes::new(py, &bytes).unbind());
+            chunks.push((PyTuple::new(py, coords)?.unbind(), bytes));
+        }
+        Ok((chunks, failures(py, found)?))
+    }
+
+    /// Decode whole chunks, each into an array of its own shape: `outs` has an array, a number and what
+    /// is stored for each. Return the chunks that failed, with their numbers as coordinates.
+    fn decode_chunks(
+        &self,
+        py: Python<'_>,
+        outs: Vec<(Bound<'_, PyAny>, usize, Option<Bound<'_, PyAny>>)>,
+        threads: usize,
+    ) -> PyResult<Option<Failures>> {
+        let mut inputs = Vec::with_capacity(outs.len());
+        for (out, number, stored) in &outs {
+            inputs.push((PyUntypedBuffer::get(out)?, *number, HeldInput::of(stored.as_ref())?));
+        }
+        let mut chunks = Vec::with_capacity(inputs.len());
+        for (buffer, number, stored) in &inputs {
+            let out = buffers::writable(buffer)?;
+            chunks.push(ToDecode { number: *number, shape: buffer.shape(), stored: stored.chunk(), out });
+        }
+        let found =
+            detached(py, |kept, interrupt| chunks::decode(&self.0, chunks, threads, &mut kept.workspace, interrupt))?;
+        if found.is_empty() { Ok(None) } else { failures(py, found).map(Some) }
+    }
+
+    /// Encode whole chunks, each an array of its own shape with its number. With `sparse`, a chunk
+    /// that holds nothing but the fill value has no bytes.
+    fn encode_chunks(
+        &self,
+        py: Python<'_>,
+        arrays: Vec<(Bound<'_, PyAny>, usize)>,
+        sparse: bool,
+        threads: usize,
+    ) -> PyResult<Vec<Option<Py<PyBytes>>>> {
+        let mut inputs = Vec::with_capacity(arrays.len());
+        for (array, number) in &arrays {
+            inputs.push((PyUntypedBuffer::get(array)?, *number));
+        }
+        let mut chunks = Vec::with_capacity(inputs.len());
+        for (buffer, number) in &inputs {
+            let items = buffers::contiguous(buffer)?;
+            let (shape, bytes) = (buffer.shape(), items.len());
+            chunks.push(ToEncode { number: *number, shape, items: items.into(), bytes });
+        }
+        let made = detached(py, |kept, interrupt| {
+            chunks::encode(&self.0, &chunks, sparse, threads, &mut kept.workspace, interrupt)
+        })?;
+        Ok(made.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes).unbind())).collect())
+    }
+}
+
+/// What a call is handed of one chunk.
+enum HeldInput<'py> {
+    Stored(Input<'py>),
+    Absent,
+    Constant(Vec<u8>),
+}
+
+impl<'py> HeldInput<'py> {
+    fn of(object: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
+        match object {
+            None => Ok(Self::Absent),
+            Some(object) if object.is_none() => Ok(Self::Absent),
+            Some(object) => match object.cast::<PyTuple>() {
+                Ok(item) => Ok(Self::Constant(item.extract::<(Vec<u8>,)>()?.0)),
+                Err(_) => Ok(Self::Stored(Input::of(object)?)),
+            },
+        }
+    }
+
+    fn chunk(&self) -> HeldChunk<'_> {
+        match self {
+            Self::Stored(input) => HeldChunk::Stored(input.bytes()),
+            Self::Absent => HeldChunk::Absent,
+            Self::Constant(item) => HeldChunk::Constant(item),
+        }
+    }
+}
+
+/// What a call is handed of many chunks, by their numbers.
+struct HeldInputs<'py>(Vec<(usize, HeldInput<'py>)>);
+
+impl<'py> HeldInputs<'py> {
+    fn of(chunks: &Bound<'py, PyDict>) -> PyResult<Self> {
+        let mut inputs = Vec::with_capacity(chunks.len());
+        for (number, chunk) in chunks {
+            inputs.push((number.extract()?, HeldInput::of(Some(&chunk))?));
+        }
+        Ok(Self(inputs))
+    }
+
+    fn chunks(&self) -> Held<'_> {
+        self.0.iter().map(|(number, input)| (*number, input.chunk())).collect::<HashMap<_, _>>()
+    }
 }
 
 impl PyLayout {
@@ -312,13 +482,16 @@ impl PyLayout {
         indices: &[Option<Vec<i64>>],
         threads: usize,
         only: Option<&[usize]>,
+        held: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Option<(usize, Failures)>> {
         let buffer = PyUntypedBuffer::get(out)?;
         let memory = buffers::strided(&buffer)?;
         self.check_itemsize(&buffer)?;
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
         let Report { absent, failures: found } = detached(py, |kept, interrupt| {
             let selection = Selection::new(&self.0, starts, steps, indices, memory)?;
-            read::read(&selection, only, threads, &mut kept.workspace, interrupt)
+            read::read(&selection, only, held.as_ref(), threads, &mut kept.workspace, interrupt)
         })?;
         if absent == 0 && found.is_empty() {
             return Ok(None);

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod call;
+mod checksums;
 mod chunk;
 mod commit;
 mod layout;
@@ -54,7 +55,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 16)?;
+    module.add("ABI", 17)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
@@ -71,5 +72,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(commit::begin_turn, module)?)?;
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
+    module.add_function(wrap_pyfunction!(checksums::crc32, module)?)?;
+    module.add_function(wrap_pyfunction!(checksums::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

@@ -1,6 +1,7 @@
 """Checksums of 32 bits, and the stages that store them before or after the bytes.
 
-CRC-32 and Adler-32 come from the standard library, CRC-32C is computed with NumPy.
+CRC-32 and Adler-32 come from the standard library. CRC-32C comes from the native kernel where it
+was built; its twin computes it with NumPy.
 """
 
 import zlib
@@ -11,6 +12,7 @@ from typing import ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.codecs.codec import Buffer, Compressor, register
 from ingot.errors import CorruptionError
 from ingot.fields import FieldReader
@@ -33,6 +35,9 @@ def crc32c(data: Buffer) -> int:
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
+    native_crc32c = native.checksum("crc32c")
+    if native_crc32c is not None:
+        return native_crc32c(data)
     octets = np.frombuffer(data, np.uint8)
     head = octets.size % _LANE_BYTES if octets.size >= _FEWEST_LANE_BYTES else octets.size
     state = 0xFFFFFFFF

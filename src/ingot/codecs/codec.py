@@ -90,7 +90,9 @@ class NativeCoding:
 
     `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
     stored, slowest first. With `crc32c`, a CRC-32C of all bytes of the chunk follows them. `framed`
-    chunks of rows lie in files with a header and a trailer. The other fields are for encoding only.
+    chunks of rows lie in files with a header and a trailer; where rows lie in parts that count
+    their chunks from 0, `firsts` has the number of the first chunk of each part. The other fields
+    are for encoding only.
 
     >>> NativeCoding("raw", crc32c=True).level
     0
@@ -106,6 +108,7 @@ class NativeCoding:
     checksum: bool = False
     crc32c: bool = False
     framed: bool = False
+    firsts: tuple[int, ...] = ()
 
 
 class Stage(ABC):

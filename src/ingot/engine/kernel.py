@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.codecs.codec import Buffer, ChunkSpec
+from ingot.codecs.codec import Buffer, ChunkSpec, NativeCoding
+from ingot.engine.handed import HandedLayout
 from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, as_sharded
+from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names
 
 __all__ = [
+    "chunk_coder",
     "decode",
     "encode",
     "fill_item",
@@ -28,6 +31,7 @@ __all__ = [
     "native_layout",
     "new_result",
     "plain_dtype",
+    "python_reason",
     "read_outer",
     "resized_layout",
     "selects_rows",
@@ -106,18 +110,74 @@ def fill_item(schema: ArraySchema) -> NDArray[Any]:
 
 
 def native_layout(
-    chunks: ChunkMap, limit: int, verify: str, before: ChunkMap
-) -> native.Layout | None:
-    """Return the array as the native kernel takes it, or None where only Python can read it.
+    chunks: ChunkMap, options: Options, before: ChunkMap
+) -> native.Layout | HandedLayout | None:
+    """Return the array as the native kernel takes it, or None where no box of it can be.
 
     `before` is the map of the committed state, from which chunks are read; `chunks` may be that of
     the next state.
 
-    The native kernel can read an array if keys are files that it may open, keys follow from
-    coordinates alone, as chunks or as shards with a plain index, and every codec of the chain has
-    native code.
+    The kernel opens files itself where keys are files and follow from coordinates alone, as chunks
+    or as shards with a plain index. Otherwise the store hands over the bytes of chunks.
     """
-    schema, template, sharding = chunks.schema, chunks.template, None
+    schema = chunks.schema
+    # The kernel takes the shape of a box from its buffer, which needs at least one axis.
+    if not schema.shape or schema.rectilinear:
+        return None
+    coding = _native_coding(schema, options.limits.chunk_bytes)
+    if isinstance(coding, str) or schema.padded is coding.framed:
+        return None
+    addresses = _addresses(chunks)
+    layout = _make_layout(schema, before.schema, coding, addresses or {}, options.verify)
+    if layout is None or addresses is not None:
+        return layout
+    return HandedLayout(layout, chunks, before, options.limits.window_bytes)
+
+
+def chunk_coder(schema: ArraySchema, options: Options) -> native.Layout | None:
+    """Return what decodes and encodes whole chunks of an array natively, each by itself.
+
+    None where only Python can: `python_reason` says why.
+    """
+    coding = _native_coding(schema, options.limits.chunk_bytes)
+    if isinstance(coding, str):
+        return None
+    return _make_layout(schema, schema, coding, {}, options.verify)
+
+
+def python_reason(schema: ArraySchema, options: Options) -> str | None:
+    """Return why Python codes the chunks of an array; None where the native kernel does.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((2,), np.dtype(object), (2,), CodecChain(), 0)
+    >>> python_reason(schema, Options()) is not None
+    True
+    """
+    if native.choice().name != "native":
+        return native.reason()
+    coding = _native_coding(schema, options.limits.chunk_bytes)
+    return coding if isinstance(coding, str) else None
+
+
+def _native_coding(schema: ArraySchema, limit: int) -> NativeCoding | str:
+    """Return how the native kernel codes chunks, or the reason why only Python can."""
+    if schema.variable:
+        return f"items of type {schema.dtype} lie outside of the array"
+    if not schema.dtype.itemsize:
+        return "items have no bytes"
+    spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
+    if spec.nbytes > limit:
+        return f"a chunk of {spec.nbytes} bytes, the limit is {limit}"
+    coding = schema.chain.native_coding(spec)
+    if coding is None or coding.kind not in _NATIVE_KINDS:
+        names = ", ".join(stage.name for stage in schema.codec) or schema.chain.serializer.name
+        return f"the codec {names} is not native"
+    return coding
+
+
+def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
+    """Return where the kernel finds the chunks of an array in files; None where it cannot."""
+    template, sharding = chunks.template, None
     sharded = as_sharded(chunks)
     if sharded is not None:
         sharding = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
@@ -127,25 +187,24 @@ def native_layout(
     renamed = native_names(chunks.store, template.prefix)
     if renamed is None:
         return None
-    # The kernel takes the shape of a box from its buffer, which needs at least one axis.
-    if schema.variable or not schema.shape or not schema.dtype.itemsize:
-        return None
-    if schema.rectilinear:
-        return None
-    spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
-    coding = schema.chain.native_coding(spec)
-    if coding is None or coding.kind not in _NATIVE_KINDS or spec.nbytes > limit:
-        return None
-    if schema.padded is coding.framed:
-        return None
+    return {
+        "root": chunks.store.root,  # type: ignore[attr-defined]
+        "names": (template.prefix, template.separator, template.suffix, template.scalar),
+        "leading": template.leading,
+        "shards": sharding,
+        "renamed": renamed or None,
+    }
+
+
+def _make_layout(
+    schema: ArraySchema,
+    before: ArraySchema,
+    coding: NativeCoding,
+    addresses: dict[str, Any],
+    verify: str,
+) -> native.Layout | None:
     return native.make_layout(
-        addresses={
-            "root": chunks.store.root,  # type: ignore[attr-defined]
-            "names": (template.prefix, template.separator, template.suffix, template.scalar),
-            "leading": template.leading,
-            "shards": sharding,
-            "renamed": renamed or None,
-        },
+        addresses=addresses,
         coding={
             "kind": coding.kind,
             "codec": coding.codec,
@@ -159,26 +218,29 @@ def native_layout(
             "framed": coding.framed,
         },
         grid={
-            "shape": schema.shape,
-            "chunk": schema.chunks,
-            "order": coding.axes,
+            "shape": schema.shape or (1,),
+            "chunk": schema.chunks or (1,),
+            "order": coding.axes or (0,),
             "fill": fill_item(schema).tobytes(),
             "kind": schema.dtype.kind,
             "big_endian": schema.dtype.str.startswith(">"),
-            "short": _short(schema, before.schema) if coding.framed else None,
+            "short": _short(schema, before) if coding.framed and schema.shape else None,
+            "firsts": coding.firsts,
         },
     )
 
 
 def resized_layout(
-    layout: native.Layout | EllipsisType | None, chunks: ChunkMap, before: ChunkMap
+    layout: native.Layout | HandedLayout | EllipsisType | None, chunks: ChunkMap, before: ChunkMap
 ) -> native.Layout | EllipsisType:
     """Return what `native_layout` would, from the layout of the same array in another shape.
 
     Returns an ellipsis where only `native_layout` can answer.
     """
     old, new = before.schema, chunks.schema
-    if layout is None or layout is ... or new.rectilinear or as_sharded(chunks) is not None:
+    if layout is None or layout is ... or isinstance(layout, HandedLayout):
+        return ...
+    if new.rectilinear or as_sharded(chunks) is not None:
         return ...
     # A change of nothing but the shape keeps these objects.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype
@@ -190,7 +252,7 @@ def resized_layout(
 
 
 def read_outer(
-    layout: native.Layout,
+    layout: native.Layout | HandedLayout,
     out: NDArray[Any],
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,
@@ -220,7 +282,7 @@ def selects_rows(axes: Sequence[range | NDArray[np.int64]], shape: tuple[int, ..
 
 
 def gather_rows(
-    layout: native.Layout,
+    layout: native.Layout | HandedLayout,
     out: NDArray[Any],
     axes: Sequence[range | NDArray[np.int64]],
     threads: int,

@@ -23,6 +23,7 @@ from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
+from ingot.engine.handed import HandedLayout
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
@@ -54,6 +55,8 @@ __all__ = ["Engine"]
 _ROW_BYTES: Final = 2048
 # How many chunks one call into the kernel stages; of each, only the names are held in memory.
 _STAGED_PER_CALL: Final = 1 << 16
+# About how many bytes of chunks are decoded or encoded at a time where the kernel cuts no box.
+_BATCH_BYTES: Final = 16 << 20
 
 
 class Engine:
@@ -67,6 +70,7 @@ class Engine:
         "_before",
         "_cache",
         "_check",
+        "_coder",
         "_dtype",
         "_few_chunks",
         "_layout",
@@ -107,7 +111,8 @@ class Engine:
         # Whether an array of so few chunks is read without listing them; None until it is asked.
         self._few_chunks: bool | None = None
         # The ellipsis stands for a layout that no call has needed yet.
-        self._layout: native.Layout | EllipsisType | None = ...
+        self._layout: native.Layout | HandedLayout | EllipsisType | None = ...
+        self._coder: native.Layout | EllipsisType | None = ...
 
     def reopened(self, store: Store) -> "Engine":
         """Return an engine for the array as `store` holds it now; nothing cached is kept."""
@@ -126,6 +131,9 @@ class Engine:
             return self
         engine = Engine(self.chunks, self.options)
         # The layout of chunks that are cut at the edge holds the length before the change.
+        if isinstance(self._layout, HandedLayout) and not same:
+            # It reads from the map of the state before.
+            return engine
         if same or self.chunks.schema.padded:
             engine._layout = self._layout
         else:
@@ -220,6 +228,9 @@ class Engine:
             return Commit()
         layout = self.layout()
         if isinstance(selection, BasicSelection) and layout is not None:
+            if isinstance(layout, HandedLayout):
+                self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
+                return self._commit_of(self._encoded(layout, selection, values), self._unit())
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
         unit = self._unit()
@@ -271,9 +282,7 @@ class Engine:
         """Yield each of the given chunks that is stored; the arrays may be read-only."""
         chosen = iter(coords)
         while window := list(islice(chosen, self._window())):
-            for each, fetched in zip(window, self._fetch(window), strict=True):
-                with _ChunkContext(self.chunks, each, fetched.location):
-                    chunk = self._decode(each, fetched)
+            for each, chunk in zip(window, self._decoded(window), strict=True):
                 if chunk is not None:
                     yield each, chunk
 
@@ -300,6 +309,16 @@ class Engine:
         `unit` is the number of chunks along each axis that share a key; chunks that share one must
         follow each other. Without it only an array with a key for each chunk is staged in parts.
         """
+        return self._commit_of(self._encoded_chunks(chunks), unit)
+
+    def _commit_of(
+        self, encoded: Iterable[tuple[Coords, bytes | None]], unit: tuple[int, ...] | None
+    ) -> Commit:
+        """Return the commit that stores encoded chunks; `unit` as in `stage`.
+
+        Chunks in C order complete the keys along the first axis one after the other, so what
+        exceeds the memory window is staged where the first axis leaves a key.
+        """
         store, schema = self.chunks.store, self.chunks.schema
         most = self.options.limits.window_bytes
         if unit is None and self.chunks.template is not None:
@@ -308,19 +327,66 @@ class Engine:
         staged: list[Edit] = []
         held, block = 0, None
         try:
-            for coords, chunk in chunks:
+            for coords, data in encoded:
                 signals.check()
                 before, block = block, unit and tuple(map(floordiv, coords, unit))
                 if held > most and block != before:
                     staged += _stage_edits(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
-                data = waiting[coords] = kernel.encode(chunk, schema, schema.grid.linear(coords))
+                waiting[coords] = data
                 held += 0 if data is None else len(data)
         except BaseException:
             discard(store, staged)
             raise
         rest = self.chunks.stage(waiting)
         return Commit(rest.prepare, (*staged, *rest.publish), rest.cleanup)
+
+    def _encoded_chunks(
+        self, chunks: Iterable[tuple[Coords, NDArray[Any]]]
+    ) -> Iterator[tuple[Coords, bytes | None]]:
+        """Yield chunks with the bytes to store for them, encoded natively where that is possible.
+
+        Some chunks at a time, so that they can be shared out over threads.
+        """
+        schema, coder, rest = self.chunks.schema, self._chunk_coder(), iter(chunks)
+        if coder is None:
+            for coords, chunk in rest:
+                yield coords, kernel.encode(chunk, schema, schema.grid.linear(coords))
+            return
+        while window := list(islice(rest, self._batch())):
+            arrays = [
+                (_as_buffer(chunk, self._plain), schema.grid.linear(coords))
+                for coords, chunk in window
+            ]
+            data = coder.encode_chunks(arrays, schema.sparse, self._threads)
+            yield from zip((coords for coords, _ in window), data, strict=True)
+
+    def _encoded(
+        self, layout: HandedLayout, selection: BasicSelection, values: NDArray[Any]
+    ) -> Iterator[tuple[Coords, bytes | None]]:
+        """Yield the chunks of a box with the bytes to store for them, encoded natively.
+
+        The chunks of one key follow each other.
+        """
+        if self._plain is not self._dtype:
+            values = values.view(self._plain)
+        unit = self._unit()
+        waiting: list[tuple[Coords, bytes | None]] = []
+        for encoded, failures in layout.encode(
+            values, selection.starts, selection.steps, self._threads
+        ):
+            self.raise_first(failures)
+            if unit is None or set(unit) <= {1}:
+                yield from encoded
+                continue
+            waiting += encoded
+            # All keys before the one that the last chunk lies in along the first axis are complete.
+            last = waiting[-1][0][0] // unit[0]
+            ready = [each for each in waiting if each[0][0] // unit[0] < last]
+            waiting = waiting[len(ready) :]
+            yield from sorted(ready, key=lambda each: tuple(map(floordiv, each[0], unit)))
+        if waiting and unit is not None:
+            yield from sorted(waiting, key=lambda each: tuple(map(floordiv, each[0], unit)))
 
     def zones(self) -> ZoneMaps | None:
         """Return the zone maps of all chunks; None where chunks have none."""
@@ -336,16 +402,22 @@ class Engine:
             self._zones = ZoneMaps.parse(packed, dtype)
         return self._zones
 
-    def layout(self) -> native.Layout | None:
+    def layout(self) -> native.Layout | HandedLayout | None:
         """Return the array as the native kernel takes it; None where the kernel cannot read it."""
         layout = self._layout
         if layout is ...:
             layout = None
             if self._cache is None:
-                limit, verify = self.options.limits.chunk_bytes, self.options.verify
-                layout = kernel.native_layout(self.chunks, limit, verify, self._before)
+                layout = kernel.native_layout(self.chunks, self.options, self._before)
             self._layout = layout
         return layout
+
+    def _chunk_coder(self) -> native.Layout | None:
+        """Return what codes whole chunks natively; None where only Python can."""
+        coder = self._coder
+        if coder is ...:
+            coder = self._coder = kernel.chunk_coder(self.chunks.schema, self.options)
+        return coder
 
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
@@ -362,6 +434,11 @@ class Engine:
         """Raise the failure of the first chunk, if any; the kernel fills absent chunks itself."""
         if failures:
             coords, key, error = min(failures, key=lambda failure: failure[0])
+            # Chunks of rows have one number.
+            coords += (0,) * (len(self.shape) - len(coords))
+            if not key:
+                # Of chunks that the store handed over, the kernel knows no keys.
+                key = _key_of(self._before, coords)
             error.add_note(_chunk_note(self.chunks, coords, key))
             raise error
 
@@ -415,6 +492,11 @@ class Engine:
         if files is None:
             return None
         self._confirm_absent()
+        if isinstance(self.layout(), HandedLayout):
+            # The store hands over chunks, not shards.
+            coords = list(sparse.stored_coords(self.chunks, files, selection))
+            table = np.array(coords, np.int64).reshape(len(coords), len(self.shape))
+            return sorted(sparse.file_numbers(table, selection, self.chunks.schema.grid))
         return sparse.file_numbers(files, selection, stored_map(self.chunks).schema.grid)
 
     def _erase(self, selection: Selection) -> Commit | None:
@@ -480,12 +562,10 @@ class Engine:
             rows = plan.rows_of(selection, grid, found)
         absent = False
         while window := list(islice(rows, self._window())):
-            fetched = self._fetch([row.coords for row in window])
-            for row, each in zip(window, fetched, strict=True):
-                with _ChunkContext(self.chunks, row.coords, each.location):
-                    chunk = self._decode(row.coords, each)
-                    row.scatter(result, fill if chunk is None else row.take(chunk))
-                absent = absent or chunk is None or isinstance(each.location, Constant)
+            decoded = self._decoded([row.coords for row in window])
+            for row, chunk in zip(window, decoded, strict=True):
+                row.scatter(result, fill if chunk is None else row.take(chunk))
+                absent = absent or chunk is None
         if absent:
             self._confirm_absent()
 
@@ -500,12 +580,15 @@ class Engine:
         while window := list(islice(rows, self._window())):
             kept = [row for row in window if not row.covers(grid.valid_shape(row.coords))]
             coords = [row.coords for row in kept]
-            fetched = dict(zip(coords, self._fetch(coords), strict=True))
+            decoded = iter(zip(coords, self._decoded(coords), strict=True))
+            following = next(decoded, None)
             for row in window:
-                each = fetched.pop(row.coords, _ABSENT)
-                with _ChunkContext(self.chunks, row.coords, each.location):
-                    chunk = self.writable_chunk(row.coords, self._decode(row.coords, each))
-                    row.put(chunk, fill if values is None else row.gather(values))
+                old = None
+                # Rows that keep something come in the order of the window.
+                if following is not None and following[0] == row.coords:
+                    old, following = following[1], next(decoded, None)
+                chunk = self.writable_chunk(row.coords, old)
+                row.put(chunk, fill if values is None else row.gather(values))
                 yield row.coords, chunk
 
     def _window(self) -> int:
@@ -513,6 +596,46 @@ class Engine:
         schema = self.chunks.schema
         nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
         return max(1, self.options.limits.window_bytes // max(nbytes, _ROW_BYTES))
+
+    def _batch(self) -> int:
+        """Return how many chunks are decoded or encoded at a time, shared out over threads."""
+        schema = self.chunks.schema
+        nbytes = math.prod(schema.chunks) * schema.dtype.itemsize
+        return max(1, min(self.options.limits.window_bytes, _BATCH_BYTES) // max(nbytes, 1))
+
+    def _decoded(self, coords: Sequence[Coords]) -> Iterator[NDArray[Any] | None]:
+        """Yield chunks, which may be read-only; None where every item is the fill value."""
+        fetched = self._fetch(coords)
+        schema = self._before.schema
+        coder = None if self._cache is not None else self._chunk_coder()
+        if coder is None:
+            for place, each in zip(coords, fetched, strict=True):
+                with _ChunkContext(self.chunks, place, each.location):
+                    chunk = self._decode(place, each)
+                yield chunk
+            return
+        size = self._batch()
+        for first in range(0, len(coords), size):
+            chunks: list[NDArray[Any] | None] = []
+            outs: list[tuple[NDArray[Any], int, bytes]] = []
+            places: dict[int, int] = {}
+            for place, each in zip(
+                coords[first : first + size], fetched[first : first + size], strict=True
+            ):
+                if not isinstance(each.data, bytes):
+                    with _ChunkContext(self.chunks, place, each.location):
+                        chunks.append(self._decode(place, each))
+                    continue
+                spec = schema.spec(place)
+                chunk = kernel.new_result(spec.shape or (1,), self._plain)
+                places[spec.number] = first + len(chunks)
+                outs.append((chunk, spec.number, each.data))
+                chunks.append(chunk.view(self._dtype).reshape(spec.shape))
+            if failures := coder.decode_chunks(outs, self._threads):
+                (number,), _, error = min(failures, key=lambda failure: places[failure[0][0]])
+                with _ChunkContext(self.chunks, coords[places[number]], fetched[places[number]][0]):
+                    raise error
+            yield from chunks
 
     def _fetch(self, coords: Sequence[Coords]) -> list["_Fetched"]:
         """Return the location of each chunk in the committed state, with its bytes or array."""
@@ -545,6 +668,8 @@ class Engine:
         schema = self._before.schema
         location, data, identity = fetched
         if isinstance(location, Constant):
+            if location.value is schema.fill:
+                return None
             return np.broadcast_to(
                 np.asarray(location.value, schema.dtype), schema.spec(coords).shape
             )
@@ -580,6 +705,17 @@ class _Fetched(NamedTuple):
 
 
 _ABSENT: Final = _Fetched(Inline(b""), None)
+
+
+def _as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a chunk as the kernel takes it: in C order, and with one axis at least."""
+    return np.ascontiguousarray(chunk).reshape(chunk.shape or (1,)).view(dtype)
+
+
+def _key_of(chunks: ChunkMap, coords: tuple[int, ...]) -> str:
+    """Return the key that holds a chunk; empty where no key does."""
+    (location,) = chunks.locate(np.array([coords], np.int64).reshape(1, len(coords)))
+    return location.key if isinstance(location, Extent) else ""
 
 
 def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot import native
+from ingot.engine.handed import HandedLayout
 from ingot.engine.run import Engine
 from ingot.formats.format import zone_mapped
 
@@ -64,7 +64,13 @@ def _search(
         return 0, bytearray()
     (first, packed), *others = [_packed(engine, tests) for engine, tests in conditions]
     threads = conditions[0][0].options.thread_count()
-    found, rows, failures = first.search(packed, others, spans, numbers, threads)
+    if isinstance(first, HandedLayout):
+        handed = [(layout, tests) for layout, tests in others if isinstance(layout, HandedLayout)]
+        assert len(handed) == len(others), "the columns of a table share a store"
+        found, rows, failures = first.search(packed, handed, spans, numbers, threads)
+    else:
+        opened = [(layout, tests, None) for layout, tests in others]
+        found, rows, failures = first.search(packed, opened, spans, numbers, threads)
     for number, failed in sorted(failures, key=lambda failure: (failure[0], failure[1][0][0])):
         conditions[number][0].raise_first(failed)
     return found, rows or bytearray()
@@ -72,7 +78,7 @@ def _search(
 
 def _packed(
     engine: Engine, comparisons: Sequence[Comparison]
-) -> tuple[native.Layout, list[tuple[str, bytes]]]:
+) -> tuple[Any, list[tuple[str, bytes]]]:
     layout = engine.layout()
     if layout is None:
         raise ValueError(f"{engine.chunks.store.location} is not comparable")

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
-from ingot import signals
+from ingot import native, signals
 from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
@@ -450,11 +450,15 @@ class _Opened:
         return first
 
     def _check(self, member: Member, data: bytes) -> None:
-        if zlib.crc32(data) != member.crc:
+        if _crc32(data) != member.crc:
             raise CorruptionError(f"{self._name(member)}: the checksum is wrong")
 
     def _name(self, member: Member) -> str:
         return f"{self.where}: member {member.name!r}"
+
+
+def _crc32(data: bytes) -> int:
+    return (native.checksum("crc32") or zlib.crc32)(data)
 
 
 def _end(extent: Extent, member: Member) -> int:

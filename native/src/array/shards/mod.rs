@@ -17,7 +17,7 @@ use crate::array::selection::Selection;
 use crate::error::{Outcome, corrupt};
 use crate::files::identity::Identity;
 use crate::files::verified::CHECKSUM_BYTES;
-use crate::files::{Extent, Root};
+use crate::files::{Bytes, Extent, Root};
 use crate::fork;
 use crate::memory::{grow, reserved};
 use std::collections::HashMap;
@@ -146,7 +146,9 @@ impl ShardFormat {
                 index
             }
         };
-        let file = Arc::clone(&extent.file);
+        let Bytes::File(file) = extent.bytes else {
+            return corrupt!("shard: it is not a file");
+        };
         Ok(Some(Shard { key, file, index }))
     }
 
@@ -217,7 +219,8 @@ impl Index {
 impl Shard {
     /// Bytes `range` of the shard.
     pub fn extent(&self, range: Range<usize>) -> Extent<'_> {
-        Extent { key: &self.key, file: Arc::clone(&self.file), offset: range.start as u64, length: range.len() }
+        let bytes = Bytes::File(Arc::clone(&self.file));
+        Extent { key: &self.key, bytes, offset: range.start as u64, length: range.len() }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::SourceMemory;
 use crate::array::selection::{ChunkPart, Files, Selection, WORTH_A_THREAD};
 use crate::array::staging::{Image, Staged, encode_chunk, in_order, is_all};
+use crate::array::stored::Chunk;
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
@@ -226,8 +227,10 @@ impl<'a> Staging<'a> {
                 continue;
             }
             let old = || match &shard.old {
-                Some(old) => Ok(old.index.range(number)?.map(|range| old.extent(range))),
-                None => Ok(None),
+                Some(old) => {
+                    Ok(old.index.range(number)?.map_or(Chunk::Absent, |range| Chunk::Stored(old.extent(range))))
+                }
+                None => Ok(Chunk::Absent),
             };
             let bytes = &mut encoded.bytes;
             let keep = |chunk: &[u8]| {

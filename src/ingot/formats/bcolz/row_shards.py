@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import json
@@ -96,8 +97,10 @@ class RowShardChain(ChunkFileChain):
         local = spec.number - self.firsts[bisect_right(self.firsts, spec.number) - 1]
         return ChunkFileChain.decode(self, data, replace(spec, number=local), out, **options)
 
-    def native_coding(self, spec: Any) -> None:
-        """Return None: the native kernel reads one folder at a time."""
+    def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
+        """Return the chain as the native kernel takes it, with the first chunk of each shard."""
+        coding = ChunkFileChain.native_coding(self, spec)
+        return None if coding is None else replace(coding, firsts=self.firsts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+//! What is stored of the chunks of an array: found in the files of its addresses, or in bytes that the
+//! caller hands over for one call.
+
+use crate::array::addresses::{Addresses, Keys};
+use crate::array::grid::Grid;
+use crate::array::layout::Layout;
+use crate::error::{Error, Kind, Outcome};
+use crate::files::{Extent, Root};
+use std::collections::HashMap;
+
+/// A chunk that the caller hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldChunk<'a> {
+    Stored(&'a [u8]),
+    Absent,
+    /// No bytes at all: every item is this one.
+    Constant(&'a [u8]),
+}
+
+/// Chunks that the caller hands over, by their numbers in C order over the grid.
+pub type Held<'a> = HashMap<usize, HeldChunk<'a>>;
+
+/// A chunk as it is stored.
+pub enum Chunk<'a> {
+    Stored(Extent<'a>),
+    Absent,
+    /// No bytes at all: every item is this one.
+    Constant(&'a [u8]),
+}
+
+/// Where a call finds chunks.
+pub enum Stored<'a> {
+    /// In files below a folder; without one, all chunks are absent.
+    Folder(&'a Keys, Option<Root>),
+    /// In one file below a folder: a call for a single chunk opens no folder.
+    Single(&'a Keys),
+    Held(&'a Held<'a>),
+}
+
+impl<'a> Stored<'a> {
+    /// `single` says that the call visits one chunk only.
+    pub fn open(layout: &'a Layout, held: Option<&'a Held<'a>>, single: bool) -> Outcome<Self> {
+        match (&*layout.addresses, held) {
+            (Addresses::Handed, Some(held)) => Ok(Self::Held(held)),
+            (Addresses::Keyed(keys), None) if single => Ok(Self::Single(keys)),
+            (Addresses::Keyed(keys), None) => Ok(Self::Folder(keys, keys.find()?)),
+            (Addresses::Handed, None) => Err(Error::new(Kind::Argument, "the chunks are not handed over")),
+            _ => Err(Error::new(Kind::Argument, "chunks of these addresses are not found one by one")),
+        }
+    }
+
+    /// The key of a chunk; empty where chunks are handed over, since only the caller knows it.
+    pub fn key(&self, coords: &[usize]) -> String {
+        match self {
+            Self::Folder(keys, _) | Self::Single(keys) => keys.key(coords),
+            Self::Held(_) => String::new(),
+        }
+    }
+
+    /// Find the chunk at `coords`, whose key is `key`.
+    pub fn chunk<'k>(&'k self, grid: &Grid, coords: &[usize], key: &'k str) -> Outcome<Chunk<'k>> {
+        let found = match self {
+            Self::Folder(_, root) => root.as_ref().map_or(Ok(None), |root| root.extent(key))?,
+            Self::Single(keys) => keys.extent(key)?,
+            Self::Held(held) => {
+                return match held.get(&grid.number(coords)) {
+                    Some(HeldChunk::Stored(bytes)) => Ok(Chunk::Stored(Extent::held(key, bytes))),
+                    Some(HeldChunk::Absent) => Ok(Chunk::Absent),
+                    Some(HeldChunk::Constant(item)) if item.len() == grid.itemsize => Ok(Chunk::Constant(item)),
+                    _ => Err(Error::new(Kind::Argument, format!("chunk {coords:?} is not handed over"))),
+                };
+            }
+        };
+        Ok(found.map_or(Chunk::Absent, Chunk::Stored))
+    }
+}

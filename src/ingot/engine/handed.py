@@ -1,0 +1,343 @@
+"""Arrays in stores without files: the kernel works on bytes that the store hands over.
+
+`HandedLayout` has the calls of a native layout. Each of them finds the chunks that it touches,
+reads their bytes from the store in one batch for each memory window, and hands the batch to the
+kernel, which verifies, decodes and scatters on several threads. Where chunks lie is the format's
+answer; this module only asks and passes on.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import native
+from ingot.dtypes import DType
+from ingot.errors import CorruptionError
+from ingot.formats.format import ChunkMap, Coords
+from ingot.schema import ArraySchema
+from ingot.stores.store import Constant, Extent, Inline
+
+__all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
+
+Trouble: TypeAlias = tuple[Coords, str, BaseException]
+"""The coordinates of a chunk that failed, its key, and the error."""
+
+Comparisons: TypeAlias = Sequence[tuple[str, bytes]]
+Ints: TypeAlias = NDArray[np.int64]
+
+# About how much memory the bytes of one chunk take beside themselves.
+_CHUNK_BYTES: Final = 512
+
+
+def fetch(chunks: ChunkMap, coords: Ints) -> list["native.HeldChunk"]:
+    """Return what is stored of chunks, as the kernel takes it: one read of the store.
+
+    Chunks beyond the grid are absent, even where a larger array left bytes for them.
+    """
+    schema = chunks.schema
+    inside = (coords < np.array(schema.grid.counts, np.int64)).all(axis=1)
+    held: list[native.HeldChunk] = [None] * len(coords)
+    wanted: list[tuple[int, Extent]] = []
+    numbers = np.flatnonzero(inside).tolist()
+    for number, location in zip(numbers, chunks.locate(coords[inside]), strict=True):
+        if isinstance(location, Extent):
+            wanted.append((number, location))
+        elif isinstance(location, Inline):
+            held[number] = location.data
+        else:
+            held[number] = _constant(location, schema)
+    found = chunks.store.read([extent for _, extent in wanted])
+    for (number, extent), data in zip(wanted, found, strict=True):
+        if data is None and not schema.sparse:
+            error = CorruptionError("the chunk is missing")
+            where = tuple(coords[number].tolist())
+            error.add_note(f"in chunk {where}, key {extent.key!r}, of {chunks.store.location}")
+            raise error
+        held[number] = data
+    return held
+
+
+class AxisChunks:
+    """The chunks that positions along an axis touch, in ascending order, found when asked for.
+
+    >>> touched = AxisChunks(range(9, 3, -2), 4, 12)
+    >>> len(touched), touched.numbers(np.arange(2)), touched.whole(np.arange(2))
+    (2, array([1, 2]), array([False, False]))
+    """
+
+    __slots__ = ("_chunk", "_length", "_listed", "_range", "count")
+
+    def __init__(self, axis: range | Ints, chunk: int, length: int) -> None:
+        self._chunk = chunk
+        self._length = length
+        self._range: range | None = None
+        self._listed: Ints | None = None
+        if isinstance(axis, range):
+            self._range = axis if axis.step > 0 else axis[::-1]
+            low, high = self._range[0], self._range[-1]
+            dense = self._range.step < chunk
+            self.count = high // chunk - low // chunk + 1 if dense else len(self._range)
+        else:
+            self._listed = np.unique(axis // chunk)
+            self.count = len(self._listed)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def numbers(self, indices: Ints) -> Ints:
+        """Return the numbers of some of the chunks along the axis."""
+        if self._listed is not None:
+            return self._listed[indices]
+        assert self._range is not None
+        low, step = self._range[0], self._range.step
+        if step < self._chunk:
+            return indices + low // self._chunk
+        return (low + indices * step) // self._chunk
+
+    def whole(self, indices: Ints) -> NDArray[np.bool_]:
+        """Return whether the positions are all of each chunk that lies inside the array."""
+        if self._range is None or self._range.step != 1:
+            return np.zeros(len(indices), np.bool_)
+        first = self.numbers(indices) * self._chunk
+        last = np.minimum(first + self._chunk, self._length)
+        return (first >= self._range[0]) & (last <= self._range[-1] + 1)
+
+
+class HandedLayout:
+    """An array whose chunks reach the kernel as bytes; has the calls of `native.Layout`.
+
+    `chunks` is the map of the array, and `before` that of the committed state, from which chunks
+    are read. `window` is about how many bytes of decoded chunks one call into the kernel covers.
+    """
+
+    __slots__ = ("_before", "_grid", "_layout", "_schema", "_window")
+
+    def __init__(
+        self, layout: native.Layout, chunks: ChunkMap, before: ChunkMap, window: int
+    ) -> None:
+        self._layout = layout
+        self._before = before
+        self._schema = chunks.schema
+        self._grid = chunks.schema.grid
+        size = math.prod(self._schema.chunks) * self._schema.dtype.itemsize
+        self._window = max(1, window // max(size, _CHUNK_BYTES))
+
+    def read(
+        self,
+        out: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        threads: int,
+        only: Sequence[int] | None = None,
+    ) -> "native.Report | None":
+        """Read a box; see `native.Layout.read`. `only` has numbers of chunks."""
+        axes = _ranges(starts, steps, out.shape)
+
+        def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
+            return self._layout.read(out, starts, steps, threads, numbers, held)
+
+        return self._in_windows(axes, only, call)
+
+    def read_outer(
+        self,
+        out: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        indices: Sequence[Ints | None],
+        threads: int,
+        only: Sequence[int] | None = None,
+    ) -> "native.Report | None":
+        """Read an outer product; see `native.Layout.read_outer`."""
+        ranges = _ranges(starts, steps, out.shape)
+        axes = [
+            each if index is None else index for each, index in zip(ranges, indices, strict=True)
+        ]
+
+        def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
+            return self._layout.read_outer(out, starts, steps, indices, threads, numbers, held)
+
+        return self._in_windows(axes, only, call)
+
+    def encode(
+        self,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        threads: int,
+    ) -> Iterator[tuple[list[tuple[Coords, bytes | None]], list[Trouble]]]:
+        """Yield the encoded chunks of a box, and those that failed, one window after the other."""
+        touched = self._touched(_ranges(starts, steps, values.shape))
+        count = math.prod(map(len, touched))
+        for first in range(0, count, self._window):
+            last = min(first + self._window, count)
+            places = _places(np.arange(first, last), touched)
+            whole = np.logical_and.reduce(
+                [axis.whole(place) for axis, place in zip(touched, places, strict=True)]
+            )
+            coords = _coords(places, touched)[~whole]
+            held = dict(zip(self._numbers(coords), fetch(self._before, coords), strict=True))
+            yield self._layout.encode(values, starts, steps, first, last, threads, held)
+
+    def gather(self, out: NDArray[Any], rows: NDArray[Any], threads: int) -> list[Trouble] | None:
+        """Copy rows by ascending numbers; see `native.Layout.gather`."""
+        troubles: list[Trouble] = []
+        numbers = np.unique(rows // self._schema.chunks[0])
+        for first in range(0, len(numbers), self._window):
+            window = numbers[first : first + self._window]
+            ends = (window[0], window[-1] + 1)
+            begin, end = np.searchsorted(rows, [each * self._schema.chunks[0] for each in ends])
+            held = self._held_rows(window)
+            found = self._layout.gather(out[begin:end], rows[begin:end], threads, held)
+            troubles += found or []
+        return troubles or None
+
+    def compare(
+        self, out: NDArray[Any], start: int, comparisons: Comparisons, threads: int
+    ) -> list[Trouble] | None:
+        """Mark rows for which comparisons are true; see `native.Layout.compare`."""
+        troubles: list[Trouble] = []
+        step = self._window * self._schema.chunks[0]
+        for begin, end in _windows(start, start + len(out), step):
+            held = self._held_rows(self._chunks_of(begin, end))
+            marks = out[begin - start : end - start]
+            troubles += self._layout.compare(marks, begin, comparisons, threads, held) or []
+        return troubles or None
+
+    def search(
+        self,
+        comparisons: Comparisons,
+        others: Sequence[tuple["HandedLayout", Comparisons]],
+        spans: Sequence[tuple[int, int]],
+        numbers: bool,
+        threads: int,
+    ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]:
+        """Find the rows for which all comparisons are true; see `native.Layout.search`."""
+        columns = [self, *(layout for layout, _ in others)]
+        longest = max(column._schema.chunks[0] for column in columns)
+        rows = min(column._window * column._schema.chunks[0] for column in columns) // len(columns)
+        step = max(longest, rows // longest * longest)
+        count, found = 0, bytearray()
+        troubles: list[tuple[int, list[Trouble]]] = []
+        for group in _grouped(spans, step):
+            held = [column._held_spans(group) for column in columns]
+            asked = [
+                (layout._layout, tests, each)
+                for (layout, tests), each in zip(others, held[1:], strict=True)
+            ]
+            part, places, failed = self._layout.search(
+                comparisons, asked, group, numbers, threads, held[0]
+            )
+            count += part
+            found += places or b""
+            troubles += failed
+        return count, found if numbers else None, troubles
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks; see `native.Layout.zones`."""
+        zones: list[bytes] = []
+        for first in range(0, len(numbers), self._window):
+            window = numbers[first : first + self._window]
+            held = self._held_rows(np.array(window, np.int64))
+            zones += self._layout.zones(window, held)
+        return zones
+
+    def _in_windows(
+        self,
+        axes: Sequence[range | Ints],
+        only: Sequence[int] | None,
+        call: Callable[[Sequence[int], "native.Held"], "native.Report | None"],
+    ) -> "native.Report | None":
+        touched = self._touched(axes)
+        numbers = range(math.prod(map(len, touched))) if only is None else only
+        absent, troubles = 0, []
+        for first in range(0, len(numbers), self._window):
+            window = numbers[first : first + self._window]
+            coords = _coords(_places(np.array(window, np.int64), touched), touched)
+            held = dict(zip(self._numbers(coords), fetch(self._before, coords), strict=True))
+            report = call(window, held)
+            if report is not None:
+                absent += report[0]
+                troubles += report[1]
+        return (absent, troubles) if absent or troubles else None
+
+    def _touched(self, axes: Sequence[range | Ints]) -> list[AxisChunks]:
+        lengths = zip(axes, self._schema.chunks, self._schema.shape, strict=True)
+        return [AxisChunks(*each) for each in lengths]
+
+    def _numbers(self, coords: Ints) -> list[int]:
+        """Return the numbers of chunks, in C order over the grid."""
+        numbers = np.zeros(len(coords), np.int64)
+        for axis, count in enumerate(self._grid.counts):
+            numbers = numbers * count + coords[:, axis]
+        found: list[int] = numbers.tolist()
+        return found
+
+    def _chunks_of(self, begin: int, end: int) -> Ints:
+        rows = self._schema.chunks[0]
+        return np.arange(begin // rows, -(-end // rows))
+
+    def _held_rows(self, numbers: Ints) -> "native.Held":
+        """Return the chunks of an array that is cut along its first axis only."""
+        coords = np.zeros((len(numbers), len(self._schema.shape)), np.int64)
+        coords[:, 0] = numbers
+        return dict(zip(numbers.tolist(), fetch(self._before, coords), strict=True))
+
+    def _held_spans(self, spans: Sequence[tuple[int, int]]) -> "native.Held":
+        numbers = [self._chunks_of(begin, end) for begin, end in spans if begin < end]
+        return self._held_rows(np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, int))
+
+
+def _constant(location: Constant, schema: ArraySchema) -> tuple[bytes] | None:
+    if location.value is schema.fill:
+        return None
+    return (_item(location.value, schema.dtype),)
+
+
+def _item(value: object, dtype: DType) -> bytes:
+    item = np.empty((), dtype)
+    item[()] = value
+    return item.tobytes()
+
+
+def _ranges(starts: Sequence[int], steps: Sequence[int], counts: Sequence[int]) -> list[range]:
+    box = zip(starts, steps, counts, strict=True)
+    return [range(start, start + count * step, step) for start, step, count in box]
+
+
+def _places(numbers: Ints, touched: Sequence[AxisChunks]) -> list[Ints]:
+    """Return which of the touched chunks along each axis the chunks with some numbers are."""
+    places = []
+    for axis in reversed(touched):
+        numbers, place = np.divmod(numbers, len(axis))
+        places.append(place)
+    return places[::-1]
+
+
+def _coords(places: Sequence[Ints], touched: Sequence[AxisChunks]) -> Ints:
+    columns = [axis.numbers(place) for axis, place in zip(touched, places, strict=True)]
+    return np.stack(columns, axis=1)
+
+
+def _windows(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows that end at multiples of a step."""
+    edges = [start, *range((start // step + 1) * step, stop, step), stop]
+    yield from ((a, b) for a, b in pairwise(edges) if a < b)
+
+
+def _grouped(spans: Sequence[tuple[int, int]], step: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield spans in groups that lie in one window of rows each."""
+    group: list[tuple[int, int]] = []
+    window = -1
+    for start, stop in spans:
+        for begin, end in _windows(start, stop, step):
+            if begin // step != window and group:
+                yield group
+                group = []
+            window = begin // step
+            group.append((begin, end))
+    if group:
+        yield group
