@@ -7,6 +7,7 @@ from benchmarks import (
     commits,
     decode,
     encode,
+    everywhere,
     extended,
     four,
     imports,
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "shards": shards.run,
     "tables": tables.run,
     "commits": commits.run,
+    "everywhere": everywhere.run,
     "imports": imports.run,
 }
 
@@ -56,7 +58,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, commits, imports, chunks, scaling, all
+arrays, four, many, memory, shards, tables, commits, everywhere, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

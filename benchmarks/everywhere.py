@@ -1,0 +1,116 @@
+"""The same jobs in memory, in a zip archive and on disk.
+
+A table of two columns and five million rows is created, read, searched, updated, shortened and cut
+into shards, and single items of an array are assigned. Bars: memory at least as fast as disk, reads
+from a zip archive within 1.5 of disk; an update and a deletion of one row in a hundred within the
+time of creating the table; index assignment in bcolz within 2 of zarr2.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ingot
+from benchmarks.race import race, stopwatch
+from benchmarks.settings import Settings
+from benchmarks.table import Column, Table, Value
+from benchmarks.verify import WrongResultError
+from ingot.stores import MemoryStore, ZipStore
+
+__all__ = ["run"]
+
+ROWS = 5_000_000
+PLACES = ("memory", "zip", "disk")
+
+Target = Any
+Job = tuple[str, Callable[[], object], Callable[[], object] | None]
+
+
+def run(settings: Settings) -> list[Table]:
+    """Time each job in each place."""
+    folder = settings.folder / "everywhere"
+    folder.mkdir()
+    rows = max(10_000, int(ROWS * min(settings.scale, 1.0)))
+    times: dict[str, dict[str, float]] = {}
+    for place in PLACES:
+        for name, call, prepare in _jobs(folder, place, rows):
+            settings.say(f"everywhere {name} {place}")
+            sampler = stopwatch(call, prepare)
+            times.setdefault(name, {})[place] = race({name: sampler}, settings.effort)[name]
+    columns = (
+        Column("job"),
+        *(Column(f"{place} ms", ".1f") for place in PLACES),
+        Column("memory/disk", ".2f"),
+        Column("zip/disk", ".2f"),
+        Column("bar"),
+    )
+    table = tuple(_row(settings, name, times) for name in times)
+    return [Table("everywhere", "The same jobs in memory, in a zip and on disk", columns, table)]
+
+
+def _row(settings: Settings, name: str, times: dict[str, dict[str, float]]) -> tuple[Value, ...]:
+    found = times[name]
+    memory, archive = found["memory"] / found["disk"], found["zip"] / found["disk"]
+    held = memory <= 1
+    if name in ("read", "search"):
+        held = held and archive <= 1.5
+    if name in ("update", "delete"):
+        held = held and found["disk"] <= times["create"]["disk"]
+    if name == "index, bcolz":
+        held = held and found["disk"] <= 2 * times["index, zarr2"]["disk"]
+    shown = [found[place] * 1e3 for place in PLACES]
+    return name, *shown, memory, archive, settings.verdict(held)
+
+
+def _jobs(folder: Path, place: str, rows: int) -> Iterator[Job]:
+    rng = np.random.default_rng(5)
+    columns = {
+        "time": np.arange(rows, dtype="i8") * 3,
+        "price": np.round(np.cumsum(rng.normal(size=rows)), 2),
+    }
+    options = ingot.Options(durability="process")
+    one = {"options": options, "overwrite": True}
+    path = _target(folder, place, "table")
+    yield "create", lambda: ingot.table(columns, path, **one), None
+    table = ingot.open(path, "r+", options=options)
+    for name, values in columns.items():
+        if not np.array_equal(table[name][...], values):
+            raise WrongResultError(f"column {name} in {place}")
+    yield "read", lambda: table.read(), None
+    yield "search", lambda: table.read(where="(price > 1) & (price < 1.5)"), None
+    picked = np.sort(rng.choice(rows, rows // 100, replace=False))
+    yield "items", lambda: table["price"][picked], None
+    some = np.flatnonzero(columns["time"] % 300 == 0)
+    yield "update", lambda: table.update(some, {"price": np.zeros(len(some))}), None
+
+    changed = _target(folder, place, "deleted")
+    held: list[Any] = [None]
+
+    def prepare() -> None:
+        held[0] = ingot.table(columns, changed, **one)
+
+    yield "delete", lambda: held[0].delete(some), prepare
+
+    shards = [_target(folder, place, "shards")]
+
+    def emptied() -> None:
+        shutil.rmtree(folder / "shards", ignore_errors=True)
+        (folder / "shards.zip").unlink(missing_ok=True)
+        shards[0] = _target(folder, place, "shards")
+
+    yield "shard", lambda: table.shard(4, shards[0]), emptied
+    for format in ("bcolz", "zarr2"):
+        target = _target(folder, place, format)
+        array = ingot.array(columns["price"], target, format=format, **one)
+        yield f"index, {format}", lambda array=array: array.__setitem__(some, 0), None
+
+
+def _target(folder: Path, place: str, name: str) -> Target:
+    if place == "memory":
+        return MemoryStore()
+    if place == "zip":
+        return ZipStore(folder / f"{name}.zip", writable=True)
+    return folder / name
