@@ -12,6 +12,7 @@ from rich.table import Table
 import ingot
 from ingot import native
 from ingot.cli.arguments import Json
+from ingot.engine.kernel import PYTHON_ONLY
 from ingot.errors import IngotError
 
 __all__ = ["diagnose", "doctor"]
@@ -25,7 +26,7 @@ def doctor(json: Json = False) -> None:
     else:
         table = Table.grid(padding=(0, 2))
         for name, value in report.items():
-            text = ", ".join(value) if isinstance(value, list) else value or "none"
+            text = "; ".join(value) if isinstance(value, list) else value or "none"
             table.add_row(f"[bold]{name}[/bold]", escape(text))
         Console().print(table)
     if report["kernel"] is None:
@@ -48,6 +49,8 @@ def diagnose() -> dict[str, str | list[str] | None]:
             "simd": description["simd"],
             "codecs": list(description["codecs"]),
         }
+        if chosen.name == "native":
+            report["left to python"] = list(PYTHON_ONLY)
     except IngotError as error:
         report |= {"kernel": None, "reason": str(error)}
     return report | {

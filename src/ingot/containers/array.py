@@ -271,7 +271,7 @@ class Array:
 
         >>> import ingot
         >>> print(ingot.array([1, 2, 3, 4, 5], chunks=2, codec="none").explain(slice(1, 3)))
-        16 bytes [2] by the python kernel
+        16 bytes [2] by the ... kernel, ...
         2 chunks, 0 constant; 0 of 0 blocks; 40 bytes to read of 40 in 2 files
         chunk  key  items  blocks  read  stored
         (0,)   c/0  1              20    20

@@ -68,7 +68,9 @@ class Explanation:
     nbytes: int
     """The bytes of the result."""
     kernel: str
-    """The kernel that reads: "native" in one call, or "python" chunk by chunk."""
+    """The kernel that decodes: "native" or "python"."""
+    reason: str
+    """Why this kernel decodes, or how it does."""
     chunks: int
     """How many chunks the selection touches."""
     costs: tuple[ChunkCost, ...]
@@ -95,6 +97,7 @@ class Explanation:
             "shape": list(self.shape),
             "nbytes": self.nbytes,
             "kernel": self.kernel,
+            "reason": self.reason,
             "chunks": self.chunks,
             "constant": self.constants,
             "files": self.files,
@@ -116,7 +119,7 @@ class Explanation:
         blocks = [cost.blocks for cost in self.costs if cost.blocks is not None]
         decoded = sum(wanted for wanted, _ in blocks)
         lines = [
-            f"{self.nbytes} bytes {list(self.shape)} by the {self.kernel} kernel",
+            f"{self.nbytes} bytes {list(self.shape)} by the {self.kernel} kernel, {self.reason}",
             f"{self.chunks} chunks, {self.constants} constant; {decoded} of "
             f"{sum(total for _, total in blocks)} blocks; {self.read} bytes to read of "
             f"{sum(cost.stored for cost in self.costs)} in {self.files} files",
@@ -133,7 +136,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> Explanation:
+def explain(
+    chunks: ChunkMap, selection: Selection, kernel: str, reason: str, count: int
+) -> Explanation:
     """Return the cost of reading `selection`, which touches `count` chunks."""
     schema = chunks.schema
     coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
@@ -142,7 +147,7 @@ def explain(chunks: ChunkMap, selection: Selection, kernel: str, count: int) -> 
     located = zip(rows, locations, strict=True)
     costs = tuple(_cost(chunks.store, schema, coding, row, location) for row, location in located)
     nbytes = math.prod(selection.shape) * schema.dtype.itemsize
-    return Explanation(selection.shape, nbytes, kernel, count, costs)
+    return Explanation(selection.shape, nbytes, kernel, reason, count, costs)
 
 
 def _cost(

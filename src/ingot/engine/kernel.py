@@ -22,6 +22,7 @@ from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names
 
 __all__ = [
+    "PYTHON_ONLY",
     "chunk_coder",
     "decode",
     "encode",
@@ -40,6 +41,14 @@ __all__ = [
 # The value of `dtype.isbuiltin` for a type that another package defines.
 _FROM_ANOTHER_PACKAGE: Final = 2
 _NATIVE_KINDS: Final = frozenset({"raw", "blosc", "zlib", "zstd", "lz4"})
+
+
+PYTHON_ONLY: Final = (
+    "objects and text of any length",
+    "JSON",
+    "codecs without native code: filters, gzip, bz2, lzma, and those of other packages",
+)
+"""What Python codes although the native kernel is built."""
 
 
 def decode(data: Buffer, schema: ArraySchema, spec: ChunkSpec, limit: int) -> NDArray[Any]:

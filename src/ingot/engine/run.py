@@ -31,7 +31,12 @@ from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
 from ingot.formats.keys import stored
 from ingot.grid import begins_chunk
 from ingot.options import Options
-from ingot.selection import BasicSelection, OrthogonalSelection, Selection
+from ingot.selection import (
+    BasicSelection,
+    CoordinateSelection,
+    OrthogonalSelection,
+    Selection,
+)
 from ingot.stores.documents import DocumentCheck
 from ingot.stores.store import (
     Commit,
@@ -287,11 +292,12 @@ class Engine:
                     yield each, chunk
 
     def writable_chunk(self, coords: Coords, old: NDArray[Any] | None) -> NDArray[Any]:
-        """Return a new array for a chunk: the old content, and the fill value elsewhere."""
+        """Return an array to change: the old content of a chunk, and the fill value elsewhere."""
         schema = self.chunks.schema
         spec = schema.spec(coords)
         if old is not None and old.shape == spec.shape:
-            return np.array(old)
+            # What was decoded for this call alone needs no copy.
+            return old if old.flags.writeable and self._cache is None else np.array(old)
         chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
         if old is not None:
             # A chunk that is cut at the edge of the array changes its shape when the edge moves.
@@ -421,10 +427,24 @@ class Engine:
 
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
-        native_keys = BasicSelection | OrthogonalSelection
-        whole = isinstance(selection, native_keys) and self.layout() is not None
-        kernel_name = "native" if whole else "python"
-        return explain(self.chunks, selection, kernel_name, self.count_chunks(selection))
+        kernel_name, reason = self._kernel_used(selection)
+        return explain(self.chunks, selection, kernel_name, reason, self.count_chunks(selection))
+
+    def _kernel_used(self, selection: Selection) -> tuple[str, str]:
+        """Return the kernel that reads a selection, and why and how it does."""
+        reason = kernel.python_reason(self.chunks.schema, self.options)
+        if reason is None and self._cache is not None:
+            reason = "decoded chunks are cached"
+        if reason is not None:
+            return "python", reason
+        layout = self.layout()
+        if isinstance(selection, CoordinateSelection):
+            return "native", "chunk by chunk: the key selects points"
+        if layout is None:
+            return "native", "chunk by chunk: the grid is not regular, or has no axes"
+        if isinstance(layout, HandedLayout):
+            return "native", "in one call: the store hands over the chunks"
+        return "native", "in one call: the kernel reads the files"
 
     def count_chunks(self, selection: Selection) -> int:
         """Return the number of chunks that a selection touches."""
