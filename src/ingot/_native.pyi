@@ -88,6 +88,10 @@ class Addresses:
         names: tuple[str, str, str, str] | None = None,
         leading: int | None = None,
         shards: tuple[Sequence[int], bool, bool, bool] | None = None,
+        table: tuple[
+            Sequence[str], Sequence[int], Sequence[int], Sequence[int], bytes, dict[int, bytes]
+        ]
+        | None = None,
     ) -> Self: ...
 
 class Coding:

@@ -22,7 +22,6 @@ TESTED_ELSEWHERE = {
     "containers/view": "unit/containers/test_table.py",
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",
-    "formats/addresses": "parity/test_engine.py",
     "formats/zarr/hierarchy": "unit/containers/test_group.py",
     "formats/zarr/v3_consolidated": "unit/containers/test_group.py",
     "formats/zarr/v3_extension": "unit/formats/zarr/test_v3.py",

@@ -3,6 +3,8 @@
 use crate::array::shards::ShardFormat;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::{Extent, Renamed, Root};
+use crate::memory::reserved;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,8 +15,75 @@ pub enum Addresses {
     Keyed(Keys),
     /// Each file is a shard, which holds many chunks and an index of them.
     Indexed(Keys, ShardFormat),
+    /// Each chunk is some bytes of a file.
+    Table(Table),
     /// Every call is handed the bytes of the chunks that it reads.
     Handed,
+}
+
+/// What a table says of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Stored,
+    /// Every item is the fill value.
+    Absent,
+    /// Every item is the one that the table has for the chunk.
+    Constant,
+    /// The bytes do not exist, although they should.
+    Lost,
+}
+
+/// Files below a folder, and for each chunk, by its number in C order over the grid, its bytes in one
+/// of them. The columns have one length.
+pub struct Table {
+    pub root: PathBuf,
+    pub files: Vec<String>,
+    pub file: Vec<u32>,
+    pub start: Vec<u64>,
+    /// The bytes of each chunk; with `END` all that follow in the file.
+    pub length: Vec<u64>,
+    pub state: Vec<State>,
+    /// The items of constant chunks.
+    pub constants: HashMap<usize, Vec<u8>>,
+}
+
+impl Table {
+    pub const END: u64 = u64::MAX;
+
+    pub fn new(
+        root: PathBuf,
+        files: Vec<String>,
+        columns: (Vec<u32>, Vec<u64>, Vec<u64>, Vec<u8>),
+        constants: HashMap<usize, Vec<u8>>,
+    ) -> Outcome<Self> {
+        let wrong = |text: String| Err(Error::new(Kind::Argument, text));
+        let (file, start, length, states) = columns;
+        if [start.len(), length.len(), states.len()] != [file.len(); 3] {
+            return wrong("the columns of a table of chunks differ in length".into());
+        }
+        let mut state = reserved(states.len())?;
+        for (number, code) in states.iter().enumerate() {
+            state.push(match code {
+                0 if file[number] as usize >= files.len() => {
+                    return wrong(format!("chunk {number} lies in file {} of {}", file[number], files.len()));
+                }
+                0 => State::Stored,
+                1 => State::Absent,
+                2 if constants.contains_key(&number) => State::Constant,
+                3 => State::Lost,
+                _ => return wrong(format!("chunk {number} has the state {code}")),
+            });
+        }
+        Ok(Self { root, files, file, start, length, state, constants })
+    }
+
+    /// The file of a chunk that is stored.
+    pub fn key(&self, number: usize) -> Option<&str> {
+        match self.state.get(number)? {
+            State::Stored => self.files.get(self.file[number] as usize).map(String::as_str),
+            _ => None,
+        }
+    }
 }
 
 /// The keys of files below a folder: coordinates between a prefix and a suffix.
@@ -37,7 +106,7 @@ impl Addresses {
     pub fn key(&self, coords: &[usize]) -> String {
         match self {
             Self::Keyed(keys) | Self::Indexed(keys, _) => keys.key(coords),
-            Self::Handed => String::new(),
+            Self::Table(_) | Self::Handed => String::new(),
         }
     }
 }
@@ -127,5 +196,20 @@ mod tests {
         assert_eq!(keys.staged_key(&[3, 4], "ab"), "c/3/.g-ab-4");
         let flat = Keys { prefix: text("__"), separator: text("."), suffix: text(".blp"), leading: 1, ..keys };
         assert_eq!(flat.staged_key(&[12], "ab"), ".g-ab-__12.blp");
+    }
+
+    #[test]
+    fn a_table_has_columns_of_one_length_and_files_for_what_is_stored() {
+        let table = |file: Vec<u32>, state: Vec<u8>| {
+            let length = vec![4; 2];
+            let constants = HashMap::from([(1, vec![7])]);
+            Table::new(PathBuf::new(), vec!["a".into()], (file, vec![0, 4], length, state), constants)
+        };
+        let made = table(vec![0, 9], vec![0, 2]).unwrap();
+        assert_eq!((made.key(0), made.key(1), made.key(2)), (Some("a"), None, None));
+        assert!(table(vec![0], vec![0, 2]).is_err());
+        assert!(table(vec![1, 0], vec![0, 1]).is_err(), "there is one file only");
+        assert!(table(vec![0, 0], vec![2, 0]).is_err(), "chunk 0 has no item");
+        assert!(table(vec![0, 0], vec![0, 4]).is_err());
     }
 }

@@ -72,9 +72,9 @@ impl Layout {
     }
 
     /// The same array in another shape, nothing being known of its files; `None` for an array in
-    /// shards, or for another number of axes.
+    /// shards or with a table of chunks, or for another number of axes.
     pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
-        if matches!(*self.addresses, Addresses::Indexed(..)) {
+        if matches!(*self.addresses, Addresses::Indexed(..) | Addresses::Table(_)) {
             return None;
         }
         Some(Self {

@@ -48,7 +48,7 @@ pub fn read(
         };
         let part = selection.chunk(number);
         let coords = part.coords();
-        let key = stored.key(&coords);
+        let key = stored.key(&selection.layout.grid, &coords);
         let found = stored.chunk(&selection.layout.grid, &coords, &key);
         match found.and_then(|found| read_chunk(selection, &found, &part, workspace)) {
             Ok(true) => {}

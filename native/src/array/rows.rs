@@ -54,7 +54,7 @@ impl<'a> RowChunks<'a> {
         work: impl FnOnce(OpenChunk<'_>) -> Outcome<()>,
     ) -> Result<(), Failure> {
         let (grid, coords) = (&self.layout.grid, [number]);
-        let key = self.stored.key(&coords);
+        let key = self.stored.key(grid, &coords);
         let done = match self.stored.chunk(grid, &coords, &key) {
             Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &expected(grid, number), wanted, buffers, work),
             Ok(_) => corrupt!("the chunk is missing"),

@@ -52,7 +52,9 @@ pub fn stage(
         Addresses::Indexed(keys, format) => {
             return shards::stage(selection, keys, format, range, threads, transaction, workspace, interrupt);
         }
-        Addresses::Handed => return Err(Error::new(Kind::Argument, "these chunks have no files")),
+        Addresses::Table(_) | Addresses::Handed => {
+            return Err(Error::new(Kind::Argument, "these chunks have no files of their own"));
+        }
     };
     let root = keys.create()?;
     let files = Files::new(None, selection.count(), range)?;

@@ -1,10 +1,10 @@
 //! What is stored of the chunks of an array: found in the files of its addresses, or in bytes that the
 //! caller hands over for one call.
 
-use crate::array::addresses::{Addresses, Keys};
+use crate::array::addresses::{Addresses, Keys, State, Table};
 use crate::array::grid::Grid;
 use crate::array::layout::Layout;
-use crate::error::{Error, Kind, Outcome};
+use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::files::{Extent, Root};
 use std::collections::HashMap;
 
@@ -34,6 +34,8 @@ pub enum Stored<'a> {
     Folder(&'a Keys, Option<Root>),
     /// In one file below a folder: a call for a single chunk opens no folder.
     Single(&'a Keys),
+    /// At places of files below a folder, which a table has.
+    Table(&'a Table, Root),
     Held(&'a Held<'a>),
 }
 
@@ -44,14 +46,19 @@ impl<'a> Stored<'a> {
             (Addresses::Handed, Some(held)) => Ok(Self::Held(held)),
             (Addresses::Keyed(keys), None) if single => Ok(Self::Single(keys)),
             (Addresses::Keyed(keys), None) => Ok(Self::Folder(keys, keys.find()?)),
+            (Addresses::Table(table), None) => match Root::open(&table.root)? {
+                Some(root) => Ok(Self::Table(table, root)),
+                None => corrupt!("{} is missing", table.root.display()),
+            },
             (Addresses::Handed, None) => Err(Error::new(Kind::Argument, "the chunks are not handed over")),
             _ => Err(Error::new(Kind::Argument, "chunks of these addresses are not found one by one")),
         }
     }
 
     /// The key of a chunk; empty where chunks are handed over, since only the caller knows it.
-    pub fn key(&self, coords: &[usize]) -> String {
+    pub fn key(&self, grid: &Grid, coords: &[usize]) -> String {
         match self {
+            Self::Table(table, _) => table.key(grid.number(coords)).unwrap_or_default().to_owned(),
             Self::Folder(keys, _) | Self::Single(keys) => keys.key(coords),
             Self::Held(_) => String::new(),
         }
@@ -62,6 +69,7 @@ impl<'a> Stored<'a> {
         let found = match self {
             Self::Folder(_, root) => root.as_ref().map_or(Ok(None), |root| root.extent(key))?,
             Self::Single(keys) => keys.extent(key)?,
+            Self::Table(table, root) => return find(table, root, grid, grid.number(coords), key),
             Self::Held(held) => {
                 return match held.get(&grid.number(coords)) {
                     Some(HeldChunk::Stored(bytes)) => Ok(Chunk::Stored(Extent::held(key, bytes))),
@@ -72,5 +80,31 @@ impl<'a> Stored<'a> {
             }
         };
         Ok(found.map_or(Chunk::Absent, Chunk::Stored))
+    }
+}
+
+/// Find chunk `number` in the file `key`, as a table says.
+fn find<'k>(table: &'k Table, root: &Root, grid: &Grid, number: usize, key: &'k str) -> Outcome<Chunk<'k>> {
+    let Some(state) = table.state.get(number) else {
+        return Err(Error::new(Kind::Argument, format!("chunk {number} is not in the table")));
+    };
+    match state {
+        State::Absent => Ok(Chunk::Absent),
+        State::Lost => corrupt!("the chunk is lost"),
+        State::Constant => match table.constants.get(&number) {
+            Some(item) if item.len() == grid.itemsize => Ok(Chunk::Constant(item)),
+            _ => Err(Error::new(Kind::Argument, format!("chunk {number} has no constant item"))),
+        },
+        State::Stored => {
+            let Some(extent) = root.extent(key)? else {
+                return corrupt!("the chunk is missing");
+            };
+            let (start, length) = (table.start[number], table.length[number]);
+            if start > extent.length as u64 {
+                return corrupt!("{key}: the chunk starts at byte {start}, {} are stored", extent.length);
+            }
+            let length = (length != Table::END).then(|| usize::try_from(length).unwrap_or(usize::MAX));
+            extent.narrowed(start, length).map(Chunk::Stored)
+        }
     }
 }

@@ -26,7 +26,7 @@ pub fn read(
         if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
             return Err(Error::new(Kind::Argument, format!("chunk {number} has no zone map")));
         }
-        let key = stored.key(&[*number]);
+        let key = stored.key(grid, &[*number]);
         let shown = if key.is_empty() { format!("chunk {number}") } else { key.clone() };
         match stored.chunk(grid, &[*number], &key)? {
             Chunk::Stored(extent) => {

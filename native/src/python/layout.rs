@@ -3,7 +3,7 @@
 use super::buffers::{self, Input};
 use super::call::detached;
 use super::chunk::parse_filter;
-use crate::array::addresses::{Addresses, Keys};
+use crate::array::addresses::{Addresses, Keys, Table};
 use crate::array::chunks::{self, ToDecode, ToEncode};
 use crate::array::coding::{Coding, Compression};
 use crate::array::comparison::{Comparison, Test};
@@ -40,6 +40,9 @@ type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
 /// An array of a search, its comparisons, and its chunks where the caller hands them over.
 type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>>);
 
+/// Files; file, start, length and state of each chunk; the items of constant chunks.
+type TableColumns = (Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>, Vec<u8>, HashMap<usize, Vec<u8>>);
+
 /// Operators, each with an item to compare with.
 type Comparisons = Vec<(String, Vec<u8>)>;
 /// How many rows were found, their numbers, and the failures of each array.
@@ -54,6 +57,10 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 /// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
 /// start, is big-endian, has a checksum.
 ///
+/// `table`, for chunks at any place of files: the files, for each chunk its file, start, length (all
+/// ones for all that follows) and state (0 stored, 1 absent, 2 constant, 3 lost), and the items of
+/// constant chunks.
+///
 /// Without a `root`, every call is handed the chunks that it reads (`held`): a dictionary of bytes by
 /// the numbers of chunks, in C order; None stands for an absent chunk, a tuple of an item for a chunk
 /// of nothing but that item.
@@ -63,14 +70,19 @@ pub struct PyAddresses(Arc<Addresses>);
 #[pymethods]
 impl PyAddresses {
     #[new]
-    #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None))]
+    #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None))]
     fn new(
         root: Option<PathBuf>,
         names: Option<(String, String, String, String)>,
         leading: Option<usize>,
         shards: Option<(Vec<usize>, bool, bool, bool)>,
         renamed: Option<Renamed>,
+        table: Option<TableColumns>,
     ) -> PyResult<Self> {
+        if let (Some(root), Some((files, file, start, length, state, constants))) = (&root, table) {
+            let columns = (file, start, length, state);
+            return Ok(Self(Arc::new(Addresses::Table(Table::new(root.clone(), files, columns, constants)?))));
+        }
         let (Some(root), Some((prefix, separator, suffix, scalar))) = (root, names) else {
             return Ok(Self(Arc::new(Addresses::Handed)));
         };

@@ -16,7 +16,7 @@ from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec, NativeCoding
 from ingot.engine.handed import HandedLayout
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, as_sharded
+from ingot.formats.format import ChunkMap, ChunkTable, as_sharded, tabled
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names
@@ -127,7 +127,8 @@ def native_layout(
     the next state.
 
     The kernel opens files itself where keys are files and follow from coordinates alone, as chunks
-    or as shards with a plain index. Otherwise the store hands over the bytes of chunks.
+    or as shards with a plain index, and where the format has a table of places. Otherwise the store
+    hands over the bytes of chunks.
     """
     schema = chunks.schema
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
@@ -191,7 +192,17 @@ def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
     if sharded is not None:
         sharding = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
         template = None if sharding is None else sharded.shards.template
-    if template is None or Feature.NATIVE not in chunks.store.features:
+    if Feature.NATIVE not in chunks.store.features:
+        return None
+    table = tabled(chunks)
+    if table is not None:
+        if native_names(chunks.store, "") != {}:
+            return None  # A journal changes some of the files.
+        return {
+            "root": chunks.store.root,  # type: ignore[attr-defined]
+            "table": _columns(table.addresses()),
+        }
+    if template is None:
         return None
     renamed = native_names(chunks.store, template.prefix)
     if renamed is None:
@@ -203,6 +214,12 @@ def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
         "shards": sharding,
         "renamed": renamed or None,
     }
+
+
+def _columns(table: ChunkTable) -> tuple[Any, ...]:
+    """Return a table of chunks as the kernel takes it."""
+    columns = table.file.tolist(), table.start.tolist(), table.length.tolist()
+    return list(table.files), *columns, table.state.tobytes(), dict(table.constants)
 
 
 def _make_layout(

@@ -1,20 +1,22 @@
-"""Where chunks lie: keys made of coordinates, and the locations of many chunks at once.
+"""Where chunks lie: keys made of coordinates, tables of places in files, many locations at once.
 
-This module converts between the coordinates of a chunk in its grid and its key. What a key holds is
-not its concern.
+This module converts between the coordinates of a chunk in its grid and its key, and checks tables
+against the sizes of their files. What a key holds is not its concern.
 """
 
+import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.errors import CorruptionError
 from ingot.stores.store import Constant, Extent, Inline, Location
 
-__all__ = ["Coords", "KeyTemplate", "Locations"]
+__all__ = ["ChunkState", "ChunkTable", "Coords", "KeyTemplate", "Locations"]
 
 Coords: TypeAlias = tuple[int, ...]
 """The position of a chunk in its grid, one index per axis."""
@@ -123,6 +125,123 @@ class Locations:
 
     def __iter__(self) -> Iterator[Location]:
         return map(self.__getitem__, range(len(self)))
+
+
+class ChunkState(enum.IntEnum):
+    """What a `ChunkTable` says of a chunk.
+
+    >>> ChunkState(1).name
+    'ABSENT'
+    """
+
+    STORED = 0
+    ABSENT = 1
+    """Every item is the fill value."""
+    CONSTANT = 2
+    """Every item is the one that the table has for the chunk."""
+    LOST = 3
+    """The bytes do not exist, although they should."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkTable:
+    """Where chunks lie in files: a row for each chunk, by its number in C order over the grid.
+
+    Chunk i is the bytes `start[i]` to `start[i] + length[i]` of `files[file[i]]`; with the length
+    `END` it ends with the file. `constants` has the items of constant chunks. The native kernel
+    takes the same columns.
+
+    >>> numbers = np.arange(2)
+    >>> table = ChunkTable(("a",), numbers * 0, numbers * 8, numbers + 8, np.array([0, 1]))
+    >>> list(table.locate(numbers, fill=0))
+    [Extent(key='a', start=0, length=8), Constant(value=0)]
+    """
+
+    END: ClassVar[int] = 2**64 - 1
+    """The length of a chunk that ends with its file."""
+
+    files: tuple[str, ...]
+    file: NDArray[Any]
+    start: NDArray[Any]
+    length: NDArray[Any]
+    state: NDArray[Any]
+    constants: Mapping[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        types = {"file": np.uint32, "start": np.uint64, "length": np.uint64, "state": np.uint8}
+        for name, dtype in types.items():
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
+
+    @classmethod
+    def of_keys(cls, keys: Sequence[str]) -> "ChunkTable":
+        """Return the table of chunks that are the values of keys, one each."""
+        count = len(keys)
+        whole = np.full(count, cls.END, np.uint64)
+        return cls(tuple(keys), np.arange(count), np.zeros(count), whole, np.zeros(count))
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def locate(self, numbers: NDArray[np.int64], fill: object) -> Locations:
+        """Return where some chunks lie; `fill` is the value of absent ones."""
+        state = self.state[numbers]
+        if (state == ChunkState.LOST).any():
+            lost = int(numbers[state == ChunkState.LOST][0])
+            raise CorruptionError(f"chunk {lost}: the chunk is lost")
+        others: dict[int, Inline | Constant] = {}
+        for place in np.flatnonzero(state != ChunkState.STORED).tolist():
+            others[place] = Constant(fill)
+            if state[place] == ChunkState.CONSTANT:
+                item = self.constants[int(numbers[place])]
+                others[place] = Constant(np.frombuffer(item, np.asarray(fill).dtype)[0])
+        keys = tuple(
+            "" if place in others else self.files[file]
+            for place, file in enumerate(self.file[numbers].tolist())
+        )
+        length = self.length[numbers]
+        lengths = np.where(length == self.END, np.uint64(0), length).astype(np.int64)
+        lengths[length == self.END] = -1
+        return Locations(keys, self.start[numbers].astype(np.int64), lengths, others)
+
+    def check(self, sizes: Sequence[int], indexes: Mapping[int, range] | None = None) -> None:
+        """Check every claim against the sizes of the files, before memory is taken for chunks.
+
+        `indexes` has the bytes of a file in which no chunk may start. Chunks that share bytes are
+        refused once a file would be read more than once in all: then work multiplies.
+
+        >>> ChunkTable(("a",), [0], [4], [8], [0]).check([10])
+        Traceback (most recent call last):
+        ingot.errors.CorruptionError: a: chunk 0 claims 8 bytes at 4, 10 are stored
+        """
+        stored = np.flatnonzero(self.state == ChunkState.STORED)
+        files = self.file[stored]
+        for number, size in enumerate(sizes):
+            chunks = stored[files == number]
+            name, start, length = self.files[number], self.start[chunks], self.length[chunks]
+            if len(chunks) > size:
+                raise CorruptionError(f"{name}: {len(chunks)} chunks in {size} bytes")
+            length = np.where(length == self.END, np.uint64(size) - np.minimum(start, size), length)
+            room = np.uint64(size)
+            bad = (start > room) | (length > room - np.minimum(start, room))
+            if bad.any():
+                first = int(np.flatnonzero(bad)[0])
+                raise CorruptionError(
+                    f"{name}: chunk {chunks[first]} claims {length[first]} bytes at "
+                    f"{start[first]}, {size} are stored"
+                )
+            index = (indexes or {}).get(number, range(0))
+            inside = (start >= index.start) & (start < index.stop)
+            if inside.any():
+                first = int(np.flatnonzero(inside)[0])
+                raise CorruptionError(
+                    f"{name}: chunk {chunks[first]} starts at {start[first]}, inside the index, "
+                    f"which is bytes {index.start} to {index.stop}"
+                )
+            claimed = sum(map(int, length.tolist()))
+            if claimed > size:
+                raise CorruptionError(
+                    f"{name}: its {len(chunks)} chunks claim {claimed} bytes, {size} are stored"
+                )
 
 
 def _texts(column: NDArray[np.int64]) -> dict[int, str]:

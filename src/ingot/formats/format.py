@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
 from ingot.dtypes import DType
-from ingot.formats.addresses import Coords, KeyTemplate, Locations
+from ingot.formats.addresses import ChunkTable, Coords, KeyTemplate, Locations
 from ingot.formats.shard_index import IndexForm
 from ingot.schema import ArraySchema
 from ingot.stores.documents import Documents
@@ -25,6 +25,7 @@ from ingot.stores.store import Commit, Store
 __all__ = [
     "ArrayNode",
     "ChunkMap",
+    "ChunkTable",
     "Column",
     "ConsolidatedMetadata",
     "Coords",
@@ -47,9 +48,11 @@ __all__ = [
     "TableMap",
     "TableNode",
     "TableSchema",
+    "Tabled",
     "ZoneMapped",
     "as_sharded",
     "stored_map",
+    "tabled",
     "zone_mapped",
 ]
 
@@ -161,6 +164,20 @@ class Sharded(Protocol):
     def levels(self) -> tuple[IndexForm, ...]:
         """The indexes of shards, and of shards inside them."""
         ...
+
+
+@runtime_checkable
+class Tabled(Protocol):
+    """A chunk map that has the places of all its chunks in a table, for the native kernel."""
+
+    def addresses(self) -> ChunkTable:
+        """Return where all chunks lie."""
+        ...
+
+
+def tabled(chunks: ChunkMap) -> Tabled | None:
+    """Return a map as one that has a table of its chunks; None when it has none."""
+    return cast(Tabled, chunks) if hasattr(type(chunks), "addresses") else None
 
 
 def stored_map(chunks: ChunkMap) -> ChunkMap:

@@ -18,6 +18,7 @@ from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import json
+from ingot.formats.addresses import ChunkTable
 from ingot.formats.bcolz.array import BcolzMap, open_array
 from ingot.formats.bcolz.chunk_file import ChunkFileChain
 from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, open_table
@@ -135,6 +136,12 @@ class RowShardMap:
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie."""
         return Locations(tuple(self._key(number) for number in coords[:, 0].tolist()))
+
+    def addresses(self) -> ChunkTable:
+        """Return where all chunks lie: each is a whole file of its shard."""
+        return ChunkTable.of_keys(
+            [self._key(number) for number in range(self.schema.grid.chunk_count)]
+        )
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks."""
