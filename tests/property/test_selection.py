@@ -21,7 +21,6 @@ from ingot.grid import (
     ChunkGrid,
     count_parts,
     cut_range,
-    cut_range_columns,
     group_points,
 )
 from ingot.selection import (
@@ -180,12 +179,8 @@ Part = tuple[tuple[int, ...], tuple[Indices, ...], Indices]
 """Chunk coordinates along some axes, positions inside the chunk, positions in engine order."""
 
 
-def range_parts(axis: range, chunk: int, columns: bool) -> list[Part]:
-    if columns:
-        table = np.stack(cut_range_columns(axis.start, len(axis), axis.step, chunk), axis=1)
-        rows = [tuple(map(int, row)) for row in table]
-    else:
-        rows = cut_range(axis.start, len(axis), axis.step, chunk)
+def range_parts(axis: range, chunk: int) -> list[Part]:
+    rows = cut_range(axis.start, len(axis), axis.step, chunk)
     return [
         ((number,), (offset + np.arange(items) * axis.step,), position + np.arange(items))
         for number, offset, items, position in rows
@@ -459,11 +454,9 @@ def test_orthogonal_keys_assign(case: tuple[Shape, tuple[Any, ...]], draws: st.D
     st.integers(-70, 70).filter(bool),
     st.integers(1, 80),
 )
-def test_both_cuts_are_equal_and_complete(start: int, count: int, step: int, chunk: int) -> None:
+def test_cuts_are_complete(start: int, count: int, step: int, chunk: int) -> None:
     start += max(0, -step * count)
     rows = cut_range(start, count, step, chunk)
-    columns = cut_range_columns(start, count, step, chunk)
-    assert [tuple(row) for row in np.stack(columns, axis=1).tolist()] == rows
     assert count_parts(start, count, step, chunk) == len(rows)
     assert len({number for number, *_ in rows}) == len(rows)
     assert [

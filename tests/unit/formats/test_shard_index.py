@@ -127,12 +127,12 @@ def test_impossible_forms_are_refused() -> None:
 
 
 def test_the_kernel_is_given_the_indexes_that_it_knows() -> None:
-    assert IndexForm((2, 3), PLAIN, "end").recipe == ((2, 3), False, False, False)
-    assert IndexForm((2,), SEALED, "start").recipe == ((2,), True, False, True)
-    assert IndexForm((2,), CodecChain((), Bytes("big"), ()), "end").recipe == (
+    assert IndexForm((2, 3), PLAIN, "end").native_form == ((2, 3), False, False, False)
+    assert IndexForm((2,), SEALED, "start").native_form == ((2,), True, False, True)
+    assert IndexForm((2,), CodecChain((), Bytes("big"), ()), "end").native_form == (
         *((2,), False, True, False),
     )
-    assert IndexForm((2,), CodecChain((), Bytes("big"), (Crc32c(),))).recipe == (
+    assert IndexForm((2,), CodecChain((), Bytes("big"), (Crc32c(),))).native_form == (
         *((2,), False, True, True),
     )
-    assert IndexForm((2,), BIG).recipe is None
+    assert IndexForm((2,), BIG).native_form is None
