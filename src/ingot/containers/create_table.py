@@ -63,9 +63,9 @@ def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Ta
         state, commit = created(
             format, turn.store, schema, given, described, options, place.inner, **layout
         )
-        if old is not None:
-            commit = Commit(publish=(*old.edits, *commit.edits))
-        number = turn.commit(commit)
+        # All of it at once: half a table, left by a crash, would block the next attempt.
+        replaced = () if old is None else old.edits
+        number = turn.commit(Commit(publish=(*replaced, *commit.edits)))
         # An error from here on gets the note that the commit is done.
         handle = table_handle(format, place.store, place.inner, options, first=(state, number))
         return Table(format, handle, path=place.path, mode="r+")

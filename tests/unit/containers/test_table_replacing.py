@@ -8,8 +8,11 @@ import pytest
 
 import ingot
 from ingot.errors import (
+    NotFoundError,
     UnsupportedError,
 )
+from ingot.stores import LocalStore
+from ingot.testing.disk import Disk
 from tests.storage import Place, content, put
 from tests.tables import assert_holds, data, make, nested
 
@@ -84,3 +87,34 @@ def test_shards_are_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="by itself"):
         ingot.table({"a": [1]}, tmp_path / "cut", overwrite=True)
     assert content(tmp_path / "cut") == before
+
+
+def test_a_creation_that_fails_does_not_block_the_next_attempt() -> None:
+    """Each step fails in turn: then there is no table, or all of it."""
+    columns = {"a": np.arange(30), "b": np.arange(30)}
+
+    def attempt(failing: int | None) -> int:
+        disk = Disk({})
+
+        def fail(what: str) -> None:
+            if len(disk.steps) - 1 == failing:
+                raise OSError(5, "Input/output error")
+
+        disk.watch = fail
+        try:
+            ingot.table(columns, LocalStore(disk, writable=True), chunks=12)
+        except OSError:
+            disk.watch = None
+            try:
+                table = ingot.open(LocalStore(disk))
+            except NotFoundError:
+                table = ingot.table(columns, LocalStore(disk, writable=True), chunks=12)
+            assert table["b"][:].tolist() == list(range(30)), f"step {failing}"
+        else:
+            assert failing is None or failing >= len(disk.steps)
+        return len(disk.steps)
+
+    steps = attempt(None)
+    assert steps > 20
+    for failing in range(steps):
+        attempt(failing)
