@@ -77,7 +77,7 @@ def open(
         found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = GroupState(place.store, node), number
+        first = GroupState(chosen, place.store, node), number
         group = group_handle(chosen, place.store, place.inner, options, first=first)
         return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
     if isinstance(node, TableNode):

@@ -3,6 +3,7 @@
 A member has the store of its group, with its lock and its journal: a tree has one writer at a time.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -23,7 +24,14 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.formats.format import ArrayNode, Documents, GroupFormat, GroupNode, Node
+from ingot.formats.format import (
+    ArrayNode,
+    Documents,
+    GroupFormat,
+    GroupMembers,
+    GroupNode,
+    Node,
+)
 from ingot.formats.paths import joined, normalised
 from ingot.options import Options
 from ingot.stores.documents import documents_after
@@ -37,12 +45,20 @@ _MOST_SHOWN: Final = 1000
 _DEEPEST_SHOWN: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupState:
-    """A group in one state of its store."""
+    """A group in one state of its store; its members are listed when they are asked for."""
 
+    format: GroupFormat
     store: Store
     node: GroupNode
+    _children: tuple[str, ...] | None = None
+
+    def children(self) -> tuple[str, ...]:
+        """Return the names of the members, sorted."""
+        if self._children is None:
+            self._children = self.format.children(self.store, self.node.path)
+        return self._children
 
 
 class Group(Mapping[str, "Array | Group"]):
@@ -139,7 +155,7 @@ class Group(Mapping[str, "Array | Group"]):
             return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
         if not isinstance(node, GroupNode):
             raise UnsupportedError(f"{self._where()}: {name!r} is a {type(node).__name__}")
-        return self._group(name, inner)
+        return self._group(name, inner, (GroupState(self._format, store, node), number))
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not normalised(name):
@@ -151,10 +167,10 @@ class Group(Mapping[str, "Array | Group"]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._handle.value.node.children)
+        return iter(self._handle.read(GroupState.children))
 
     def __len__(self) -> int:
-        return len(self._handle.value.node.children)
+        return len(self._handle.read(GroupState.children))
 
     def tree(self, depth: int | None = None) -> Tree:
         """Return all members, and their members, to print; no deeper than `depth`.
@@ -168,7 +184,7 @@ class Group(Mapping[str, "Array | Group"]):
         └── c (2, 3) int32
         """
         name = f"/{self._inner}" if self._inner else "/"
-        return self._handle.read(lambda now: self._grown(now.store, now.node, name, depth))
+        return self._handle.read(lambda now: self._grown(now.store, name, depth))
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -232,6 +248,8 @@ class Group(Mapping[str, "Array | Group"]):
         if spec.format not in (None, self.format):
             raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {spec.format}")
         self._check_writable()
+        if spec.options is None:
+            spec = dataclasses.replace(spec, options=self._options)
         place = Destination(
             self._handle.store,
             self._place(name),
@@ -260,8 +278,8 @@ class Group(Mapping[str, "Array | Group"]):
             yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
             documents = documents_after(now.node.documents, commit)
-            node = GroupNode(now.node.path, now.node.children, attrs, documents)
-            turn.commit(GroupState(now.store, node), commit)
+            node = GroupNode(now.node.path, attrs, documents)
+            turn.commit(GroupState(self._format, now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
         self._check_writable()
@@ -276,8 +294,8 @@ class Group(Mapping[str, "Array | Group"]):
     @property
     def info(self) -> Info:
         """The properties of the group, as a table to print."""
-        node = self._handle.value.node
-        return group_info(node.children, node.attrs, self.format, self._path, self._mode)
+        names, attrs = self._handle.read(lambda now: (now.children(), now.node.attrs))
+        return group_info(names, attrs, self.format, self._path, self._mode)
 
     def refresh(self) -> None:
         """Read the group again; commits of other processes are seen without that."""
@@ -346,33 +364,49 @@ class Group(Mapping[str, "Array | Group"]):
         except NotFoundError:
             return None
 
-    def _group(self, name: str, inner: str) -> "Group":
-        handle = group_handle(self._format, self._handle.store, inner, self._options)
+    def _group(
+        self,
+        name: str,
+        inner: str,
+        first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+    ) -> "Group":
+        handle = group_handle(self._format, self._handle.store, inner, self._options, first)
         path, options = self._path_of(name), self._options
         return Group(self._format, handle, inner, path=path, mode=self._mode, options=options)
 
-    def _grown(self, store: Store, node: GroupNode, name: str, depth: int | None) -> Tree:
-        left = _MOST_SHOWN
+    def _grown(self, store: Store, name: str, depth: int | None) -> Tree:
+        """Return the tree of all members, each level of which is read at once."""
+        levels: list[list[tuple[str, GroupMembers]]] = []
+        groups, left = [self._inner], _MOST_SHOWN - 1
+        deepest = _DEEPEST_SHOWN if depth is None else min(depth, _DEEPEST_SHOWN)
+        while groups and left > 0 and len(levels) < deepest:
+            found = list(zip(groups, self._format.members(store, groups, left), strict=True))
+            levels.append(found)
+            nodes = [node for _, members in found for node in members.nodes.values()]
+            groups = [node.path for node in nodes if isinstance(node, GroupNode)]
+            left -= len(nodes)
+        shown = {group: Tree("") for group in groups}
+        if depth is None or len(levels) < depth:
+            # Nothing is read, only whether there would be anything to show.
+            rest = self._format.members(store, groups, 0)
+            shown = {
+                group: Tree("", more=not members.complete)
+                for group, members in zip(groups, rest, strict=True)
+            }
+        for level in reversed(levels):
+            shown = {group: _branch(group, members, shown) for group, members in level}
+        return dataclasses.replace(shown[self._inner], name=name)
 
-        def grow(node: Node, name: str, level: int) -> Tree:
-            nonlocal left
-            left -= 1
-            if isinstance(node, ArrayNode):
-                return Tree(name, f"{node.schema.shape} {node.schema.dtype}")
-            assert isinstance(node, GroupNode)
-            title = name if name.startswith("/") else f"{name}/"
-            if depth is not None and level >= depth:
-                return Tree(title)
-            below: list[Tree] = []
-            for child in node.children:
-                if left <= 0 or level >= _DEEPEST_SHOWN:
-                    return Tree(title, "", tuple(below), more=True)
-                found = self._found(store, joined(node.path, child))
-                if found is not None:
-                    below.append(grow(found, child, level + 1))
-            return Tree(title, "", tuple(below))
 
-        return grow(node, name, 0)
+def _branch(group: str, members: GroupMembers, shown: Mapping[str, Tree]) -> Tree:
+    """Return the tree of a group, with the trees of the groups below it."""
+    below = (
+        Tree(name, f"{node.schema.shape} {node.schema.dtype}")
+        if isinstance(node, ArrayNode)
+        else dataclasses.replace(shown[joined(group, name)], name=f"{name}/")
+        for name, node in members.nodes.items()
+    )
+    return Tree("", "", tuple(below), more=not members.complete)
 
 
 def group_handle(
@@ -388,7 +422,7 @@ def group_handle(
         node = format.open(view, inner)
         if not isinstance(node, GroupNode):
             raise FormatError(f"{store.location}: no longer a group")
-        return GroupState(view, node)
+        return GroupState(format, view, node)
 
     return Handle(store, load, documents=_documents, durability=options.durability, first=first)
 

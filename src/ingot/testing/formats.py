@@ -694,7 +694,7 @@ def _described(node: Node) -> object:
         columns = {name: _described(column) for name, column in node.columns.items()}
         return type(node.table), node.table.path, dict(node.attrs), columns
     assert isinstance(node, GroupNode)
-    return node.path, node.children, dict(node.attrs)
+    return node.path, dict(node.attrs)
 
 
 def _documents(node: Node) -> dict[str, bytes | None]:

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final, Self, cast
 
 from ingot import signals
@@ -55,8 +56,8 @@ from ingot.stores.versions import StoreProbe, Version, VersionProbe
 
 __all__ = ["LocalStore", "LocalTurn"]
 
-# Reading more extents in one native call saves little.
-_MOST_AT_ONCE: Final = 16
+# Reading more extents in one native call saves little, and loses more if one of them is large.
+_MOST_AT_ONCE: Final = 64
 
 
 class LocalStore:
@@ -135,16 +136,21 @@ class LocalStore:
         wanted: dict[str, list[int]] = {}
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
-        if self._local is not None and len(wanted) == len(extents) <= _MOST_AT_ONCE:
-            pieces = self._local.read(extents)
-            if pieces is not None:
-                return pieces
         found: list[bytes | None] = [None] * len(extents)
+        done = 0
+        while self._local is not None and done < len(wanted) == len(extents):
+            pieces = self._local.read(extents[done : done + _MOST_AT_ONCE])
+            if pieces is None:
+                break
+            found[done : done + len(pieces)] = pieces
+            done += len(pieces)
+        if done == len(extents):
+            return found
         directory = self._files.open()
         if directory is None:
             return found
         try:
-            for key, positions in wanted.items():
+            for key, positions in islice(wanted.items(), done, None):
                 values = directory.read(key, [extents[position] for position in positions])
                 for position, value in zip(positions, values or (), strict=values is not None):
                     found[position] = value
