@@ -31,7 +31,14 @@ from ingot.formats.format import (
     TableNode,
 )
 from ingot.formats.paths import prefix
-from ingot.formats.registry import FORMATS, FormatEntry, describe_search, detect, format_named
+from ingot.formats.registry import (
+    FORMATS,
+    FormatEntry,
+    describe_search,
+    detect,
+    detect_folder,
+    format_named,
+)
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
 from ingot.stores.local.files import FolderProbe
 from ingot.stores.local.scope import WHOLE
@@ -211,7 +218,9 @@ def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDat
         place.store.check_journal()
 
     def read(view: Store) -> tuple[Format, Node]:
-        chosen = format_named(format) if format is not None else _detect_format(place, view)
+        if format is None:
+            return _open_detected(place, view)
+        chosen = format_named(format)
         return chosen, chosen.open(view, place.inner)
 
     try:
@@ -314,11 +323,19 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def _detect_format(place: DatasetPath, view: Store) -> Format:
+def _open_detected(place: DatasetPath, view: Store) -> tuple[Format, Node]:
+    """Return the dataset at a path and its format, which its content decides."""
     entries = FORMATS.entries.values()
-    found = detect(view, entries, place.file, path=place.inner)
-    if found is not None:
-        return FORMATS[found.name]
+    if place.file is not None:
+        entry, documents = detect(view, entries, place.file), None
+    else:
+        entry, documents = detect_folder(view, entries, place.inner) or (None, None)
+    if entry is not None:
+        chosen = FORMATS[entry.name]
+        node = None
+        if documents is not None:
+            node = cast(DocumentFormat, chosen).from_documents(view, place.inner, documents)
+        return chosen, chosen.open(view, place.inner) if node is None else node
     sought = describe_search(entries)
     if not place.is_empty():
         raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")

@@ -53,6 +53,7 @@ from ingot.stores import (
     Store,
     ZipStore,
 )
+from ingot.testing.counting import CountingStore
 from ingot.testing.limited import LimitedStore
 
 __all__ = ["FormatContract"]
@@ -62,6 +63,7 @@ Place: TypeAlias = Path | Store
 
 _OPTIONS: Final = Options(durability="process")
 _PLAIN: Final = "<f8"
+_MOST_BATCHES: Final = 3
 _ATTRS: Final = {"units": "m", "scale": 0.5, "levels": [1, 2, 3], "nested": {"a": None}}
 
 # Names, and how they change the bytes of a marker.
@@ -549,6 +551,30 @@ class FormatContract:
         assert _same(found["first"][...], columns["a"])
         assert _same(found["d"][...], np.arange(10))
         assert not any(key.startswith(("a/", "c/")) for key in _content(place))
+
+    # Round trips
+
+    def test_opening_takes_at_most_three_batches(self, entry: FormatEntry) -> None:
+        for make in self._makers(entry):
+            store = CountingStore()
+            make(store)
+            for said in (None, self.format):
+                store.reset()
+                _open(store, format=said)
+                assert store.batches <= _MOST_BATCHES
+                assert store.listings == 0
+
+    def test_a_nested_table_takes_one_batch_more(self, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE)
+        columns: dict[str, Any] = _columns(6)
+        for level in range(4):
+            store = CountingStore()
+            api.table(columns, store, format=self.format, options=_OPTIONS)
+            store.reset()
+            _open(store)
+            assert store.batches <= _MOST_BATCHES + level
+            assert store.listings == 0
+            columns = {"left": columns, **_columns(6), "right": columns}
 
     # Groups
 
