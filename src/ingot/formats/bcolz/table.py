@@ -233,7 +233,10 @@ def open_table(
     else:
         rootdirs, attrs = found
     try:
-        [table] = open_tables(store, [TableDocuments(path, rootdirs, attrs)])
+        draft = _TableDraft.begun(store, TableDocuments(path, rootdirs, attrs))
+        places, batch = _column_reads(path, draft.names, draft.maybe_nested)
+        draft.take(places, store.read(batch))
+        [table] = (draft.finished(),) if draft.plain else _finished([draft], 0)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
@@ -263,19 +266,24 @@ def open_tables(
         raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
     drafts = [_TableDraft.begun(store, each) for each in tables]
     reads = [_column_reads(draft.path, draft.names, draft.maybe_nested) for draft in drafts]
-    if len(reads) == 1:
-        found = store.read(reads[0].batch)
-    else:
-        found = store.read([extent for each in reads for extent in each.batch])
+    one = len(reads) == 1
+    found = store.read(reads[0].batch if one else [part for each in reads for part in each.batch])
     at = 0
     for draft, (places, batch) in zip(drafts, reads, strict=True):
         draft.take(places, found[at : at + len(batch)])
         at += len(batch)
+    return _finished(drafts, depth)
+
+
+def _finished(drafts: "Sequence[_TableDraft]", depth: int) -> list[BcolzTableMap]:
+    """Return tables once the documents in the usual folders of all columns are taken over."""
     if any(draft.missing for draft in drafts):
         _find_missing(drafts)
     nested = [(draft, name) for draft in drafts for name in draft.nested]
     if nested:
-        inner = open_tables(store, [draft.nested[name] for draft, name in nested], depth + 1)
+        inner = open_tables(
+            drafts[0].store, [draft.nested[name] for draft, name in nested], depth + 1
+        )
         for (draft, name), table in zip(nested, inner, strict=True):
             draft.columns[name] = TableNode(table)
     return [draft.finished() for draft in drafts]
@@ -293,6 +301,7 @@ class _TableDraft:
         "names",
         "nested",
         "path",
+        "plain",
         "store",
         "values",
     )
@@ -311,7 +320,8 @@ class _TableDraft:
         self.documents = {start + ROOTDIRS: documents.rootdirs, start + ATTRS: documents.attrs}
         self.values = values
         self.names = tuple(names)
-        self.columns: dict[str, Column | None] = dict.fromkeys(names)
+        self.columns: dict[str, Column] = {}
+        self.plain = False
         self.folders: dict[str, str] = {}
         self.nested: dict[str, TableDocuments] = {}
         self.missing: list[str] = []
@@ -340,16 +350,17 @@ class _TableDraft:
         plain = frozenset(self.values["names"])
         return tuple(name for name in self.names if name not in plain)
 
-    def take(self, places: Sequence[str], found: Sequence[bytes | None]) -> None:
+    def take(self, places: tuple[str, ...], found: Sequence[bytes | None]) -> None:
         """Take over the documents in the folders that columns have in the current layout."""
         end = 3 * len(places)
-        parsed = _parse_arrays(tuple(places), tuple(found[:end]))
+        parsed = _parse_arrays(places, tuple(found if len(found) == end else found[:end]))
         if parsed is not None:
             maps = (
                 BcolzMap(self.store, each, at, ArrayDocuments(*found[3 * n : 3 * n + 3]))
                 for n, (each, at) in enumerate(zip(parsed, places, strict=True))
             )
             self.columns = dict(zip(self.names, map(ArrayNode, maps), strict=True))
+            self.plain = True
             return
         inner = dict(zip(self.maybe_nested, found[end:], strict=True))
         for number, (name, place) in enumerate(zip(self.names, places, strict=True)):
@@ -371,8 +382,10 @@ class _TableDraft:
 
     def finished(self) -> BcolzTableMap:
         """Return the table; all columns have one length."""
-        columns = {name: column for name, column in self.columns.items() if column is not None}
-        _check_lengths(columns, self.path)
+        columns = self.columns
+        if not self.plain:
+            columns = {name: columns[name] for name in self.names}
+            _check_lengths(columns, self.path)
         where = f"{self.store.location}: {prefix(self.path)}{ATTRS}"
         described = parse_attrs(self.attrs, where)
         return BcolzTableMap(
