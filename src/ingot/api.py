@@ -14,7 +14,8 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, GroupState, group_handle
+from ingot.containers.group import Group, GroupState
+from ingot.containers.handle import HandleProtocol
 from ingot.containers.resolve import (
     Path,
     open_complete,
@@ -78,8 +79,7 @@ def open(
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
         first = GroupState(chosen, place.store, node), number
-        group = group_handle(chosen, place.store, place.inner, options, first=first)
-        return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
+        return Group.of(chosen, place.store, place.inner, place.path, mode, options, first)
     if isinstance(node, TableNode):
         return tables.open_table(found, node, mode, options)
     if not isinstance(node, ArrayNode):
@@ -167,8 +167,7 @@ def group(
         _, commit = chosen.create_group(turn.store, place.inner, described)
         turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
         # An error from here on gets the note that the commit is done.
-        handle = group_handle(chosen, place.store, place.inner, options)
-        return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
+        return Group.of(chosen, place.store, place.inner, place.path, "r+", options)
 
 
 def table(
@@ -213,5 +212,9 @@ def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = No
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
-    there = creation.Destination(place.store, place.inner, place.path, clear)
+    def handle(engine: Engine, number: int | None) -> HandleProtocol[Engine]:
+        first = engine, number
+        return array_handle(chosen, place.store, place.inner, engine.options, first=first)
+
+    there = creation.Destination(place.store, place.inner, place.path, clear, handle)
     return create_array(chosen, there, spec, items)

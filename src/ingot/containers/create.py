@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
-from ingot.containers.array import Array, array_handle
+from ingot.containers.array import Array
 from ingot.containers.attributes import converted
+from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
 from ingot.engine.changes import filled
 from ingot.engine.run import Engine
@@ -112,13 +113,15 @@ class Destination:
     """Where an array is created: at `inner` of a store; `path` is the location for users.
 
     `clear` returns the commit that removes the dataset that is replaced, None when there is none,
-    and raises `ExistsError` when it must not be replaced.
+    and raises `ExistsError` when it must not be replaced. `handle` returns the handle of the new
+    array, given its engine and the version number.
     """
 
     store: Store
     inner: str
     path: str | None
     clear: Callable[[Store], Commit | None]
+    handle: Callable[[Engine, int | None], HandleProtocol[Engine]]
 
 
 def create_array(
@@ -142,8 +145,7 @@ def create_array(
         data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
         number = turn.commit(_created(old, commit, data))
         # An error from here on gets the note that the commit is done.
-        handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
-        return Array(format, handle, path=place.path, mode="r+")
+        return Array(format, place.handle(engine, number), path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:

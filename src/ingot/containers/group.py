@@ -8,13 +8,15 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import Attributes, converted
 from ingot.containers.create import ArraySpec, Destination, create_array
 from ingot.containers.display import Info, Tree, group_info
-from ingot.containers.handle import Handle
+from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
+from ingot.containers.member import MemberHandle, tree_transactions
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -81,12 +83,22 @@ class Group(Mapping[str, "Array | Group"]):
     0
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_inner", "_mode", "_options", "_path")
+    __slots__ = (
+        "__weakref__",
+        "_format",
+        "_handle",
+        "_inner",
+        "_mode",
+        "_options",
+        "_path",
+        "_tree",
+    )
 
     def __init__(
         self,
         format: GroupFormat,
-        handle: Handle[GroupState],
+        tree: TransactionalHandle[object],
+        handle: HandleProtocol[GroupState],
         inner: str,
         *,
         path: str | None,
@@ -94,11 +106,28 @@ class Group(Mapping[str, "Array | Group"]):
         options: Options,
     ) -> None:
         self._format = format
+        self._tree = tree
         self._handle = handle
         self._inner = inner
         self._path = path
         self._mode: Mode = mode
         self._options = options
+
+    @classmethod
+    def of(
+        cls,
+        format: GroupFormat,
+        store: Store,
+        inner: str,
+        path: str | None,
+        mode: Mode,
+        options: Options,
+        first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+    ) -> "Group":
+        """Return the group at `inner` of a store, as a tree of its own."""
+        tree = tree_transactions(store, options.durability)
+        handle = group_handle(format, store, inner, options, tree, first)
+        return cls(format, tree, handle, inner, path=path, mode=mode, options=options)
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -150,8 +179,7 @@ class Group(Mapping[str, "Array | Group"]):
         except NotFoundError:
             raise MemberError(f"{self._where()}: no member {name!r}") from None
         if isinstance(node, ArrayNode):
-            first = Engine(node.chunks, self._options), number
-            handle = array_handle(self._format, store, inner, self._options, first=first)
+            handle = self._array_handle(inner, Engine(node.chunks, self._options), number)
             return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
         if not isinstance(node, GroupNode):
             raise UnsupportedError(f"{self._where()}: {name!r} is a {type(node).__name__}")
@@ -255,6 +283,7 @@ class Group(Mapping[str, "Array | Group"]):
             self._place(name),
             self._path_of(name),
             lambda store: self._clear(store, name, overwrite=spec.overwrite),
+            partial(self._array_handle, self._place(name)),
         )
         return create_array(self._format, place, spec, items)
 
@@ -305,6 +334,34 @@ class Group(Mapping[str, "Array | Group"]):
         """Stay on one state of the group while a block runs; writers wait until it ends."""
         return self._handle.snapshot()
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes of a block; an exception discards all of them.
+
+        The transaction spans the group and all members that are taken from it, or were before: new
+        members, their values, lengths and attributes, and removals. Reads in the block see the
+        changes, other handles see them after it. If another writer commits meanwhile, the
+        transaction fails and changes nothing.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> day = root.array("day", [1, 2])
+        >>> with root.transaction():
+        ...     day.append([3])
+        ...     _ = root.array("sums/day", [day[...].sum()])
+        ...     root.attrs["days"] = len(day)
+        >>> root["sums/day"][0], root.attrs["days"]
+        (np.int64(6), 3)
+        >>> with root.transaction():
+        ...     del root["sums"]
+        ...     raise RuntimeError("nothing was changed")
+        Traceback (most recent call last):
+        RuntimeError: nothing was changed
+        >>> list(root)
+        ['day', 'sums']
+        """
+        self._check_writable()
+        return self._handle.transaction()
+
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
         _ = self._handle.value  # A closed group raises an error.
@@ -326,8 +383,8 @@ class Group(Mapping[str, "Array | Group"]):
         return id(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = self._handle.store, self._inner
-        return _reopened, (self._format, *place, self._path, self._mode, self._options)
+        place = self._below, self._inner
+        return Group.of, (self._format, *place, self._path, self._mode, self._options)
 
     def __repr__(self) -> str:
         try:
@@ -370,9 +427,24 @@ class Group(Mapping[str, "Array | Group"]):
         inner: str,
         first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
     ) -> "Group":
-        handle = group_handle(self._format, self._handle.store, inner, self._options, first)
-        path, options = self._path_of(name), self._options
-        return Group(self._format, handle, inner, path=path, mode=self._mode, options=options)
+        tree, options = self._tree, self._options
+        # What is read inside a transaction is not the committed state.
+        first = (None, NO_VERSION) if tree.is_inside() else first
+        handle = group_handle(self._format, self._below, inner, options, tree, first)
+        path, mode = self._path_of(name), self._mode
+        return Group(self._format, tree, handle, inner, path=path, mode=mode, options=options)
+
+    def _array_handle(
+        self, inner: str, engine: Engine, number: int | None
+    ) -> HandleProtocol[Engine]:
+        options, tree = engine.options, self._tree
+        first = (None, NO_VERSION) if tree.is_inside() else (engine, number)
+        return array_handle(self._format, self._below, inner, options, first, tree)
+
+    @property
+    def _below(self) -> Store:
+        """The store itself, inside a transaction too."""
+        return self._tree.below
 
     def _grown(self, store: Store, name: str, depth: int | None) -> Tree:
         """Return the tree of all members, each level of which is read at once."""
@@ -414,9 +486,10 @@ def group_handle(
     store: Store,
     inner: str,
     options: Options,
+    tree: TransactionalHandle[object],
     first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
-) -> Handle[GroupState]:
-    """Return a handle of the group at `inner` of a store."""
+) -> HandleProtocol[GroupState]:
+    """Return a handle of the group at `inner` of a store, as a member of a tree."""
 
     def load(view: Store) -> GroupState:
         node = format.open(view, inner)
@@ -424,18 +497,12 @@ def group_handle(
             raise FormatError(f"{store.location}: no longer a group")
         return GroupState(format, view, node)
 
-    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    handle = Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    return MemberHandle(tree, handle, load)
 
 
 def _documents(state: GroupState) -> Documents:
     return state.node.documents
-
-
-def _reopened(
-    format: GroupFormat, store: Store, inner: str, path: str | None, mode: Mode, options: Options
-) -> Group:
-    handle = group_handle(format, store, inner, options)
-    return Group(format, handle, inner, path=path, mode=mode, options=options)
 
 
 def _separated(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
