@@ -16,7 +16,7 @@ from ingot.containers.array import Array
 from ingot.containers.attributes import converted
 from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
-from ingot.engine.changes import filled
+from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
 from ingot.formats.format import (
@@ -142,7 +142,11 @@ def create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
+        data = (
+            changes.filled(engine)
+            if items is None
+            else engine.assign(parse(..., schema.shape), items)
+        )
         number = turn.commit(_created(old, commit, data))
         # An error from here on gets the note that the commit is done.
         return Array(format, place.handle(engine, number), path=place.path, mode="r+")
@@ -154,7 +158,11 @@ def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
     All of it is published at once: half an array, left by a crash, would block the next attempt.
     And the old dataset is read until then.
     """
-    made_anew = (*data.edits, *array.publish)
+    # A single file is made before its chunks are put into it; of other keys, documents come last.
+    filled = {edit.key for edit in data.edits}
+    files = tuple(edit for edit in array.publish if edit.key in filled)
+    documents = tuple(edit for edit in array.publish if edit.key not in filled)
+    made_anew = (*files, *data.edits, *documents)
     if old is None:
         return Commit(array.prepare, made_anew, array.cleanup)
     kept = {edit.key for edit in made_anew}

@@ -25,6 +25,7 @@ __all__ = [
     "describe_search",
     "detect",
     "detect_folder",
+    "entry_of_suffix",
     "format_named",
     "list_formats",
     "register",
@@ -232,6 +233,22 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
+def entry_of_suffix(path: str) -> FormatEntry | None:
+    """Return the entry whose suffix a path has, also before ".zip"; None without such an entry.
+
+    >>> entry_of_suffix("a/prices.bcolz").name, entry_of_suffix("b.ZARR.zip").name
+    ('bcolz', 'zarr3')
+    >>> entry_of_suffix("prices") is entry_of_suffix(".bcolz") is None
+    True
+    """
+    name = path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower().removesuffix(".zip")
+    pairs = ((suffix, entry) for entry in FORMATS.entries.values() for suffix in entry.suffixes)
+    found = [
+        (len(suffix), entry) for suffix, entry in pairs if name.endswith(suffix) and name != suffix
+    ]
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
 def list_formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
@@ -302,10 +319,13 @@ def detect_folder(
     ('zarr2', {'.zgroup': b'{}', '.zattrs': None})
     """
     lead, entries = prefix(path), tuple(entries)
-    for some in _apart(entries):
-        found = _marked(store, some, lead)
-        if found is not None:
-            return found
+    try:
+        found = _marked(store, entries, lead)
+    except UnsafeError:
+        parts = (_marked_files(store, some, lead) for some in _apart(entries))
+        found = next((each for each in parts if each is not None), None)
+    if found is not None:
+        return found
     if Feature.LIST in store.features:
         folder = lead.removesuffix("/")
         for entry in entries:
@@ -347,18 +367,8 @@ def _marked(store: Store, entries: Sequence[FormatEntry], lead: str) -> Detected
     lengths = {marker: 1 for entry in entries for marker in entry.markers}
     names = (name for entry in entries for group in entry.documents for name in group)
     lengths |= dict.fromkeys(names, json.LARGEST + 1)
-    try:
-        data = store.read([Extent(lead + name, 0, most) for name, most in lengths.items()])
-        found = dict(zip(lengths, data, strict=True))
-    except UnsafeError:
-        # A folder may have the name of a marker.
-        files = set(store.names(lead))
-        names = (marker for entry in entries for marker in entry.markers)
-        markers = [name for name in names if name in files or "/" in name]
-        data = store.read([Extent(lead + marker, 0, 1) for marker in markers])
-        present = {name for name, each in zip(markers, data, strict=True) if each is not None}
-        chosen = (entry for entry in entries if present.intersection(entry.markers))
-        return next(map(DetectedFolder, chosen), None)
+    data = store.read([Extent(lead + name, 0, most) for name, most in lengths.items()])
+    found = dict(zip(lengths, data, strict=True))
     for entry in entries:
         if any(found[marker] is not None for marker in entry.markers):
             groups = (group for group in entry.documents if found[group[0]] is not None)
@@ -368,13 +378,31 @@ def _marked(store: Store, entries: Sequence[FormatEntry], lead: str) -> Detected
     return None
 
 
+def _marked_files(store: Store, entries: Sequence[FormatEntry], lead: str) -> DetectedFolder | None:
+    """Return what `_marked` does, where a folder has the name of a marker or of a document."""
+    try:
+        return _marked(store, entries, lead)
+    except UnsafeError:
+        files = set(store.names(lead))
+    every = (marker for entry in entries for marker in entry.markers)
+    markers = [name for name in every if name in files or "/" in name]
+    data = store.read([Extent(lead + marker, 0, 1) for marker in markers])
+    present = {name for name, each in zip(markers, data, strict=True) if each is not None}
+    chosen = (entry for entry in entries if present.intersection(entry.markers))
+    return next(map(DetectedFolder, chosen), None)
+
+
 def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> FormatEntry | None:
-    size = store.size(file)
-    if size is None:
-        return None
     head = max((entry.head for entry in entries), default=0)
     tail = max((entry.tail for entry in entries), default=0)
-    begin, end = store.read([Extent(file, 0, head), Extent(file, max(0, size - tail), tail)])
+    extents = [Extent(file, 0, head)]
+    if tail:
+        size = store.size(file)
+        if size is None:
+            return None
+        extents.append(Extent(file, max(0, size - tail), tail))
+    begin, *rest = store.read(extents)
+    end = rest[0] if rest else b""
     if begin is None or end is None:
         return None
     for entry in entries:

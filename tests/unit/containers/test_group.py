@@ -650,7 +650,7 @@ def test_a_group_is_replaced_when_that_is_wanted(place: Place) -> None:
 
 
 def test_formats_without_groups(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="zarr0 has no groups"):
+    with pytest.raises(UnsupportedError, match="zarr0 holds no groups"):
         ingot.group(tmp_path / "x", format="zarr0")
     with pytest.raises(UnsupportedError, match="holds no zarr0"):
         ingot.group(format="zarr2").array("x", [1], format="zarr0")
