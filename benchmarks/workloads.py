@@ -9,6 +9,7 @@ from benchmarks import (
     encode,
     extended,
     four,
+    groups,
     imports,
     many,
     memory,
@@ -34,6 +35,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "groups": groups.run,
     "commits": commits.run,
     "imports": imports.run,
 }
@@ -56,7 +58,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, commits, imports, chunks, scaling, all
+arrays, four, many, memory, shards, tables, groups, commits, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

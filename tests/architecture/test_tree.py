@@ -31,7 +31,6 @@ TESTED_ELSEWHERE = {
     "query/columns": "unit/containers/test_table.py",
     "query/pushdown": "parity/test_rows.py",
     "query/search": "property/test_table_states.py",
-    "stores/local/file": "unit/stores/test_zip.py",
     "stores/local/scope": "unit/formats/bcolz/test_format.py",
     "testing/crashes": "crash/test_crashes.py",
     "testing/faults": "crash/test_schedules.py",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ingot.stores.buffered import BufferedStore
-from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Feature, Put, Store
+from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Feature, Grown, Put, Store
 from ingot.stores.versions import Version
 
 __all__ = ["TransactionStore", "TransactionTurn"]
@@ -66,6 +66,10 @@ class TransactionStore:
         self._changes += 1
         self._buffered.apply(commit)
 
+    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+        """Keep bytes behind the end of a key, for the commit of the transaction."""
+        return self._buffered.extend(key, pieces, end=end)
+
     def copy(self, source: str, key: str) -> Edit:
         """Return the edit that makes the future value of `source` that of `key` too."""
         return self._buffered.copy(source, key)
@@ -86,7 +90,10 @@ class TransactionStore:
     @contextmanager
     def writing(self, *, durability: Durability = "full") -> Iterator["TransactionTurn"]:
         """Give a turn to write; the transaction has no other writers."""
-        yield TransactionTurn(self)
+        try:
+            yield TransactionTurn(self)
+        finally:
+            self._buffered.drop_extensions()
 
     def stage(self, key: str, data: Buffer) -> Put:
         """Return an edit that holds the value: the buffered store decides where it is kept."""
