@@ -17,6 +17,7 @@ TESTED_ELSEWHERE = {
     "cli/chunk": "unit/test_cli.py",
     "cli/doctor": "unit/test_cli.py",
     "containers/appender": "unit/containers/test_table_changes.py",
+    "containers/create": "unit/test_api.py",
     "containers/ingest": "unit/containers/test_table_changes.py",
     "containers/sharding": "unit/formats/bcolz/test_split.py",
     "containers/view": "unit/containers/test_table.py",

@@ -215,6 +215,10 @@ class Handle(Generic[Value]):
         if number != NO_VERSION and self._pinned is None:
             self._is_unchanged(value)
 
+    def has_documents(self, value: Value) -> bool:
+        """Return whether a value was made from documents that can be compared with the store."""
+        return self._documents is not None and bool(self._documents(value))
+
     def describes(self, value: Value, *, strict: bool = False) -> bool:
         """Return whether the store still has the documents that a value was made from.
 
@@ -783,7 +787,8 @@ class TransactionalHandle(Generic[Value]):
         states = versioned(self._handle.store)
         if states is None or version_number(states.version()) != self._begun:
             return False
-        return self._handle.describes(begun)
+        # What has no documents is only known by its version.
+        return not self._handle.has_documents(begun) or self._handle.describes(begun)
 
     @contextmanager
     def _buffered_turn(self) -> Iterator[ValueTurn[Value]]:

@@ -97,17 +97,20 @@ def test_a_level_is_read_by_one_batch(each_format: None) -> None:
 def test_members_take_the_options_of_their_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsync", _unwanted)
-    monkeypatch.setattr(os, "fdatasync", _unwanted)
+    asked: list[str] = []
+    real = LocalStore.writing
+
+    def writing(self: LocalStore, *, durability: Any = "full", **more: Any) -> Any:
+        asked.append(durability)
+        return real(self, durability=durability, **more)
+
+    monkeypatch.setattr(LocalStore, "writing", writing)
     root = ingot.group(tmp_path / "root", options=ingot.Options(durability="process"))
     root.array("a", [1, 2])
     root.create_array("b/c", shape=3, dtype="i4")[:] = 1
-    with pytest.raises(AssertionError):
-        root.array("d", [1], options=ingot.Options())
-
-
-def _unwanted(*arguments: Any) -> None:
-    raise AssertionError("nothing is synced")
+    assert set(asked) == {"process"}
+    root.array("d", [1], options=ingot.Options())
+    assert asked[-1] == "full"
 
 
 def test_a_group_is_a_mapping_of_its_members(place: Place) -> None:
