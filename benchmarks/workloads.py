@@ -10,6 +10,7 @@ from benchmarks import (
     everywhere,
     extended,
     four,
+    groups,
     imports,
     many,
     memory,
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "groups": groups.run,
     "commits": commits.run,
     "everywhere": everywhere.run,
     "imports": imports.run,
@@ -58,7 +60,8 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, commits, everywhere, imports, chunks, scaling, all
+arrays, four, many, memory, shards, tables, groups, commits, everywhere, imports, chunks, \
+scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

@@ -14,13 +14,14 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.group import Group, GroupState, group_handle
+from ingot.containers.group import Group, GroupState
+from ingot.containers.handle import HandleProtocol
 from ingot.containers.resolve import (
     Path,
     open_complete,
     open_fast,
     remove_existing,
-    resolve_store,
+    resolve_new,
 )
 from ingot.engine.run import Engine
 from ingot.errors import UnsupportedError
@@ -32,9 +33,8 @@ from ingot.formats.format import (
     TableFormat,
     TableNode,
 )
-from ingot.formats.registry import format_named
 from ingot.options import Options
-from ingot.stores import Commit, MemoryStore, Store
+from ingot.stores import Commit, Store
 from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
@@ -77,9 +77,8 @@ def open(
         found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
-        first = GroupState(place.store, node), number
-        group = group_handle(chosen, place.store, place.inner, options, first=first)
-        return Group(chosen, group, place.inner, path=place.path, mode=mode, options=options)
+        first = GroupState(chosen, place.store, node), number
+        return Group.of(chosen, place.store, place.inner, place.path, mode, options, first)
     if isinstance(node, TableNode):
         return tables.open_table(found, node, mode, options)
     if not isinstance(node, ArrayNode):
@@ -112,6 +111,9 @@ def create(
     "F"), `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by
     default in zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
     `chunk_key_encoding` as well.
+
+    Without `format`, the suffix of the path decides, such as ".bcolz" or ".zarr"; then the group
+    that the path lies in.
 
     An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array or a
     table. The new array then takes its place in one commit; files of other programs stay. A group,
@@ -153,22 +155,17 @@ def group(
     >>> root.array("a/b", [1, 2])[0]
     np.int64(1)
     """
-    place = resolve_store(MemoryStore() if path is None else path, format, writable=True)
-    chosen = (
-        format_named(format) if format is not None else place.enclosing or format_named(_DEFAULT)
-    )
-    if not isinstance(chosen, GroupFormat):
-        raise UnsupportedError(f"{chosen.name} has no groups")
+    place, chosen, inner = resolve_new(path, format, Kind.GROUP, _DEFAULT)
+    assert isinstance(chosen, GroupFormat)
     described, options = converted(attrs or {}), options or _OPTIONS
     # Before a lock file is made.
     remove_existing(place, place.store, overwrite=overwrite, groups=True)
     with writing(place.store, durability=options.durability) as turn:
         old = remove_existing(place, turn.store, overwrite=overwrite, groups=True)
-        _, commit = chosen.create_group(turn.store, place.inner, described)
+        _, commit = chosen.create_group(turn.store, inner, described)
         turn.commit(commit if old is None else Commit(publish=(*old.edits, *commit.edits)))
         # An error from here on gets the note that the commit is done.
-        handle = group_handle(chosen, place.store, place.inner, options)
-        return Group(chosen, handle, place.inner, path=place.path, mode="r+", options=options)
+        return Group.of(chosen, place.store, inner, place.path, "r+", options)
 
 
 def table(
@@ -195,23 +192,22 @@ def table(
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
-    chosen = format_named(format or _DEFAULT_TABLE)
-    if not isinstance(chosen, TableFormat):
-        raise UnsupportedError(f"format {chosen.name} holds no tables")
-    place = resolve_store(MemoryStore() if path is None else path, chosen.name, writable=True)
+    place, chosen, inner = resolve_new(path, format, Kind.TABLE, _DEFAULT_TABLE)
+    assert isinstance(chosen, TableFormat)
     options = options or _OPTIONS
     spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
-    return tables.create_table(chosen, place, spec)
+    return tables.create_table(chosen, place, inner, spec)
 
 
 def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:
-    place = resolve_store(MemoryStore() if path is None else path, spec.format, writable=True)
-    chosen = format_named(spec.format) if spec.format else place.enclosing or format_named(_DEFAULT)
-    if Kind.ARRAY not in chosen.holds:
-        raise UnsupportedError(f"format {chosen.name} holds no arrays")
+    place, chosen, inner = resolve_new(path, spec.format, Kind.ARRAY, _DEFAULT)
 
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
 
-    there = creation.Destination(place.store, place.inner, place.path, clear)
+    def handle(engine: Engine, number: int | None) -> HandleProtocol[Engine]:
+        first = engine, number
+        return array_handle(chosen, place.store, inner, engine.options, first=first)
+
+    there = creation.Destination(place.store, inner, place.path, clear, handle)
     return create_array(chosen, there, spec, items)

@@ -70,7 +70,7 @@ def _seen(format: Format, store: Store, path: str) -> Iterator[tuple[str, object
         yield path, (schema.shape, dict(schema.attrs), items.tolist())
         return
     yield path, dict(node.attrs)  # type: ignore[union-attr]
-    for name in node.children:  # type: ignore[union-attr]
+    for name in format.children(store, path):  # type: ignore[attr-defined]
         yield from _seen(format, store, joined(path, name))
     copies = format.compare_consolidated(store, path)  # type: ignore[attr-defined]
     if copies is not None:

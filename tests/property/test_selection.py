@@ -198,7 +198,7 @@ def point_parts(coordinates: list[Indices], chunk: list[int]) -> list[Part]:
 
 
 def chunk_parts(
-    selection: Selection, chunk: Shape, columns: bool
+    selection: Selection, chunk: Shape
 ) -> Iterator[tuple[Shape, tuple[Indices, ...], tuple[Indices, ...]]]:
     """For each chunk: coordinates, index arrays inside it, index arrays in engine order."""
     if 0 in selection.engine_shape:
@@ -214,7 +214,7 @@ def chunk_parts(
         if n not in walked:
             owners.append([n])
             if isinstance(axis, range):
-                tables.append(range_parts(axis, chunk[n], columns))
+                tables.append(range_parts(axis, chunk[n]))
             else:
                 tables.append(point_parts([axis], [chunk[n]]))
     for parts in reversed(list(itertools.product(*tables))):
@@ -321,7 +321,7 @@ def chunked_cases(draw: st.DrawFn) -> tuple[ChunkGrid, Any]:
 
 @many
 @given(chunked_cases(), coin)
-def test_reading_chunk_by_chunk(case: tuple[ChunkGrid, Any], columns: bool) -> None:
+def test_reading_chunk_by_chunk(case: tuple[ChunkGrid, Any]) -> None:
     grid, key = case
     data = numbered(grid.shape)
     try:
@@ -331,7 +331,7 @@ def test_reading_chunk_by_chunk(case: tuple[ChunkGrid, Any], columns: bool) -> N
     selection = parse(key, grid.shape)
     chunks = cut(data, grid)
     engine = np.full(selection.engine_shape, -3, dtype=np.int64)
-    for coords, inside, target in chunk_parts(selection, grid.chunk, columns):
+    for coords, inside, target in chunk_parts(selection, grid.chunk):
         assert all(
             (index >= 0).all() and (index < size).all()
             for index, size in zip(inside, grid.valid_shape(coords), strict=True)
@@ -370,9 +370,7 @@ def error_of_numpy(array: NDArray[Any], key: Any, value: NDArray[Any]) -> str | 
 
 @many
 @given(chunked_cases(), coin, st.data())
-def test_assigning_chunk_by_chunk(
-    case: tuple[ChunkGrid, Any], columns: bool, draws: st.DataObject
-) -> None:
+def test_assigning_chunk_by_chunk(case: tuple[ChunkGrid, Any], draws: st.DataObject) -> None:
     grid, key = case
     expected = numbered(grid.shape)
     chunks = cut(expected, grid)
@@ -391,7 +389,7 @@ def test_assigning_chunk_by_chunk(
         return
     engine = selection.prepare(value, expected.dtype)
     assert engine.shape == selection.engine_shape
-    for coords, inside, target in chunk_parts(selection, grid.chunk, columns):
+    for coords, inside, target in chunk_parts(selection, grid.chunk):
         chunks[coords][inside] = engine[target]
     np.testing.assert_array_equal(joined(chunks, grid), expected)
 

@@ -560,14 +560,14 @@ def test_an_error_after_a_creation_has_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     from ingot import api
-    from ingot.containers import create, create_table
+    from ingot.containers import create_table, group
 
     def fail(*arguments: object, **options: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(create, "array_handle", fail)
+    monkeypatch.setattr(api, "array_handle", fail)
     monkeypatch.setattr(create_table, "table_handle", fail)
-    monkeypatch.setattr(api, "group_handle", fail)
+    monkeypatch.setattr(group, "group_handle", fail)
     make = {
         "array": lambda: ingot.array([1, 2], tmp_path / "x"),
         "table": lambda: ingot.table({"a": [1, 2]}, tmp_path / "x"),

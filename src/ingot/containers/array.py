@@ -17,7 +17,8 @@ from ingot.codecs.codec import Stage
 from ingot.containers import reductions
 from ingot.containers.attributes import Attributes
 from ingot.containers.display import Info, array_info
-from ingot.containers.handle import Handle, HandleProtocol
+from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
+from ingot.containers.member import MemberHandle
 from ingot.containers.reductions import Axis, Out, Source
 from ingot.dtypes import DType
 from ingot.engine import changes
@@ -485,6 +486,24 @@ class Array:
         """
         return self._handle.snapshot()
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes of a block; an exception discards all of them.
+
+        Reads in the block see the changes, other handles see them after it. If another writer
+        commits meanwhile, the transaction fails and changes nothing. The transaction of a member of
+        a group, or of a column, is one of the group or table that it was taken from.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3])
+        >>> with array.transaction():
+        ...     array.append([4])
+        ...     array[0] = 10
+        ...     array.attrs["units"] = "m"
+        >>> array[...], dict(array.attrs)
+        (array([10,  2,  3,  4]), {'units': 'm'})
+        """
+        return self._writable().transaction()
+
     def close(self) -> None:
         """Close the array; after that it cannot be used."""
         self._handle.close(f"the array {'in memory' if self._path is None else self._path}")
@@ -550,8 +569,9 @@ def array_handle(
     inner: str,
     options: Options,
     first: tuple[Engine | None, int | None] = (None, NO_VERSION),
-) -> Handle[Engine]:
-    """Return a handle of the array at `inner` of a store."""
+    tree: TransactionalHandle[Any] | None = None,
+) -> HandleProtocol[Engine]:
+    """Return a handle of the array at `inner` of a store, as a member of a tree if one is given."""
 
     def load(view: Store) -> Engine:
         node = format.open(view, inner)
@@ -559,7 +579,10 @@ def array_handle(
             raise FormatError(f"{store.location}: no longer an array")
         return Engine(node.chunks, options)
 
-    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    handle = Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    if tree is None:
+        return TransactionalHandle(handle, load)
+    return MemberHandle(tree, handle, load)
 
 
 def _documents(engine: Engine) -> Documents:

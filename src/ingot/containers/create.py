@@ -12,10 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
-from ingot.containers.array import Array, array_handle
+from ingot.containers.array import Array
 from ingot.containers.attributes import converted
+from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
-from ingot.engine.changes import filled
+from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
 from ingot.formats.format import (
@@ -112,13 +113,15 @@ class Destination:
     """Where an array is created: at `inner` of a store; `path` is the location for users.
 
     `clear` returns the commit that removes the dataset that is replaced, None when there is none,
-    and raises `ExistsError` when it must not be replaced.
+    and raises `ExistsError` when it must not be replaced. `handle` returns the handle of the new
+    array, given its engine and the version number.
     """
 
     store: Store
     inner: str
     path: str | None
     clear: Callable[[Store], Commit | None]
+    handle: Callable[[Engine, int | None], HandleProtocol[Engine]]
 
 
 def create_array(
@@ -139,11 +142,14 @@ def create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = filled(engine) if items is None else engine.assign(parse(..., schema.shape), items)
+        data = (
+            changes.filled(engine)
+            if items is None
+            else engine.assign(parse(..., schema.shape), items)
+        )
         number = turn.commit(_created(old, commit, data))
         # An error from here on gets the note that the commit is done.
-        handle = array_handle(format, place.store, place.inner, options, first=(engine, number))
-        return Array(format, handle, path=place.path, mode="r+")
+        return Array(format, place.handle(engine, number), path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
@@ -152,7 +158,11 @@ def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:
     All of it is published at once: half an array, left by a crash, would block the next attempt.
     And the old dataset is read until then.
     """
-    made_anew = (*data.edits, *array.publish)
+    # A single file is made before its chunks are put into it; of other keys, documents come last.
+    filled = {edit.key for edit in data.edits}
+    files = tuple(edit for edit in array.publish if edit.key in filled)
+    documents = tuple(edit for edit in array.publish if edit.key not in filled)
+    made_anew = (*files, *data.edits, *documents)
     if old is None:
         return Commit(array.prepare, made_anew, array.cleanup)
     kept = {edit.key for edit in made_anew}

@@ -39,8 +39,8 @@ def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Option
     return Table(found.format, handle, path=place.path, mode=mode)
 
 
-def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Table:
-    """Create a table by one commit."""
+def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: TableSpec) -> Table:
+    """Create a table at the path `inner` of a store, by one commit."""
     check_layout(format, spec.layout)
     options, layout = spec.options, spec.layout
     given = arrays_of(spec.columns)
@@ -54,18 +54,18 @@ def create_table(format: TableFormat, place: DatasetPath, spec: TableSpec) -> Ta
     # Before a lock file is made.
     if blocks(
         clear(place.store) or Commit(),
-        format.create_table(place.store, schema, described, place.inner, **layout)[1],
+        format.create_table(place.store, schema, described, inner, **layout)[1],
     ):
         with writing(place.store, durability=options.durability) as turn:
             turn.commit(clear(turn.store) or Commit())
     with writing(place.store, durability=options.durability) as turn:
         old = clear(turn.store)
         state, commit = created(
-            format, turn.store, schema, given, described, options, place.inner, **layout
+            format, turn.store, schema, given, described, options, inner, **layout
         )
         # All of it at once: half a table, left by a crash, would block the next attempt.
         replaced = () if old is None else old.edits
         number = turn.commit(Commit(publish=(*replaced, *commit.edits)))
         # An error from here on gets the note that the commit is done.
-        handle = table_handle(format, place.store, place.inner, options, first=(state, number))
+        handle = table_handle(format, place.store, inner, options, first=(state, number))
         return Table(format, handle, path=place.path, mode="r+")

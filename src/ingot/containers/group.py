@@ -3,17 +3,20 @@
 A member has the store of its group, with its lock and its journal: a tree has one writer at a time.
 """
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from ingot.containers.array import Array, Mode, array_handle
 from ingot.containers.attributes import Attributes, converted
 from ingot.containers.create import ArraySpec, Destination, create_array
 from ingot.containers.display import Info, Tree, group_info
-from ingot.containers.handle import Handle
+from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
+from ingot.containers.member import MemberHandle, tree_transactions
 from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
@@ -23,7 +26,14 @@ from ingot.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from ingot.formats.format import ArrayNode, Documents, GroupFormat, GroupNode, Node
+from ingot.formats.format import (
+    ArrayNode,
+    Documents,
+    GroupFormat,
+    GroupMembers,
+    GroupNode,
+    Node,
+)
 from ingot.formats.paths import joined, normalised
 from ingot.options import Options
 from ingot.stores.documents import documents_after
@@ -37,12 +47,20 @@ _MOST_SHOWN: Final = 1000
 _DEEPEST_SHOWN: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupState:
-    """A group in one state of its store."""
+    """A group in one state of its store; its members are listed when they are asked for."""
 
+    format: GroupFormat
     store: Store
     node: GroupNode
+    _children: tuple[str, ...] | None = None
+
+    def children(self) -> tuple[str, ...]:
+        """Return the names of the members, sorted."""
+        if self._children is None:
+            self._children = self.format.children(self.store, self.node.path)
+        return self._children
 
 
 class Group(Mapping[str, "Array | Group"]):
@@ -65,12 +83,22 @@ class Group(Mapping[str, "Array | Group"]):
     0
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_inner", "_mode", "_options", "_path")
+    __slots__ = (
+        "__weakref__",
+        "_format",
+        "_handle",
+        "_inner",
+        "_mode",
+        "_options",
+        "_path",
+        "_tree",
+    )
 
     def __init__(
         self,
         format: GroupFormat,
-        handle: Handle[GroupState],
+        tree: TransactionalHandle[object],
+        handle: HandleProtocol[GroupState],
         inner: str,
         *,
         path: str | None,
@@ -78,11 +106,28 @@ class Group(Mapping[str, "Array | Group"]):
         options: Options,
     ) -> None:
         self._format = format
+        self._tree = tree
         self._handle = handle
         self._inner = inner
         self._path = path
         self._mode: Mode = mode
         self._options = options
+
+    @classmethod
+    def of(
+        cls,
+        format: GroupFormat,
+        store: Store,
+        inner: str,
+        path: str | None,
+        mode: Mode,
+        options: Options,
+        first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+    ) -> "Group":
+        """Return the group at `inner` of a store, as a tree of its own."""
+        tree = tree_transactions(store, options.durability)
+        handle = group_handle(format, store, inner, options, tree, first)
+        return cls(format, tree, handle, inner, path=path, mode=mode, options=options)
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -134,12 +179,11 @@ class Group(Mapping[str, "Array | Group"]):
         except NotFoundError:
             raise MemberError(f"{self._where()}: no member {name!r}") from None
         if isinstance(node, ArrayNode):
-            first = Engine(node.chunks, self._options), number
-            handle = array_handle(self._format, store, inner, self._options, first=first)
+            handle = self._array_handle(inner, Engine(node.chunks, self._options), number)
             return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
         if not isinstance(node, GroupNode):
             raise UnsupportedError(f"{self._where()}: {name!r} is a {type(node).__name__}")
-        return self._group(name, inner)
+        return self._group(name, inner, (GroupState(self._format, store, node), number))
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str) or not normalised(name):
@@ -151,10 +195,10 @@ class Group(Mapping[str, "Array | Group"]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._handle.value.node.children)
+        return iter(self._handle.read(GroupState.children))
 
     def __len__(self) -> int:
-        return len(self._handle.value.node.children)
+        return len(self._handle.read(GroupState.children))
 
     def tree(self, depth: int | None = None) -> Tree:
         """Return all members, and their members, to print; no deeper than `depth`.
@@ -168,7 +212,7 @@ class Group(Mapping[str, "Array | Group"]):
         └── c (2, 3) int32
         """
         name = f"/{self._inner}" if self._inner else "/"
-        return self._handle.read(lambda now: self._grown(now.store, now.node, name, depth))
+        return self._handle.read(lambda now: self._grown(now.store, name, depth))
 
     # Changing ------------------------------------------------------------------------------------
 
@@ -232,11 +276,14 @@ class Group(Mapping[str, "Array | Group"]):
         if spec.format not in (None, self.format):
             raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {spec.format}")
         self._check_writable()
+        if spec.options is None:
+            spec = dataclasses.replace(spec, options=self._options)
         place = Destination(
             self._handle.store,
             self._place(name),
             self._path_of(name),
             lambda store: self._clear(store, name, overwrite=spec.overwrite),
+            partial(self._array_handle, self._place(name)),
         )
         return create_array(self._format, place, spec, items)
 
@@ -260,8 +307,8 @@ class Group(Mapping[str, "Array | Group"]):
             yield attrs
             commit = self._format.describe_group(now.store, self._inner, attrs)
             documents = documents_after(now.node.documents, commit)
-            node = GroupNode(now.node.path, now.node.children, attrs, documents)
-            turn.commit(GroupState(now.store, node), commit)
+            node = GroupNode(now.node.path, attrs, documents)
+            turn.commit(GroupState(self._format, now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
         self._check_writable()
@@ -276,8 +323,8 @@ class Group(Mapping[str, "Array | Group"]):
     @property
     def info(self) -> Info:
         """The properties of the group, as a table to print."""
-        node = self._handle.value.node
-        return group_info(node.children, node.attrs, self.format, self._path, self._mode)
+        names, attrs = self._handle.read(lambda now: (now.children(), now.node.attrs))
+        return group_info(names, attrs, self.format, self._path, self._mode)
 
     def refresh(self) -> None:
         """Read the group again; commits of other processes are seen without that."""
@@ -286,6 +333,34 @@ class Group(Mapping[str, "Array | Group"]):
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the group while a block runs; writers wait until it ends."""
         return self._handle.snapshot()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes of a block; an exception discards all of them.
+
+        The transaction spans the group and all members that are taken from it, or were before: new
+        members, their values, lengths and attributes, and removals. Reads in the block see the
+        changes, other handles see them after it. If another writer commits meanwhile, the
+        transaction fails and changes nothing.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> day = root.array("day", [1, 2])
+        >>> with root.transaction():
+        ...     day.append([3])
+        ...     _ = root.array("sums/day", [day[...].sum()])
+        ...     root.attrs["days"] = len(day)
+        >>> root["sums/day"][0], root.attrs["days"]
+        (np.int64(6), 3)
+        >>> with root.transaction():
+        ...     del root["sums"]
+        ...     raise RuntimeError("nothing was changed")
+        Traceback (most recent call last):
+        RuntimeError: nothing was changed
+        >>> list(root)
+        ['day', 'sums']
+        """
+        self._check_writable()
+        return self._handle.transaction()
 
     def flush(self) -> None:
         """Do nothing: every change was stored when its call returned."""
@@ -308,8 +383,8 @@ class Group(Mapping[str, "Array | Group"]):
         return id(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = self._handle.store, self._inner
-        return _reopened, (self._format, *place, self._path, self._mode, self._options)
+        place = self._below, self._inner
+        return Group.of, (self._format, *place, self._path, self._mode, self._options)
 
     def __repr__(self) -> str:
         try:
@@ -346,33 +421,64 @@ class Group(Mapping[str, "Array | Group"]):
         except NotFoundError:
             return None
 
-    def _group(self, name: str, inner: str) -> "Group":
-        handle = group_handle(self._format, self._handle.store, inner, self._options)
-        path, options = self._path_of(name), self._options
-        return Group(self._format, handle, inner, path=path, mode=self._mode, options=options)
+    def _group(
+        self,
+        name: str,
+        inner: str,
+        first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
+    ) -> "Group":
+        tree, options = self._tree, self._options
+        # What is read inside a transaction is not the committed state.
+        first = (None, NO_VERSION) if tree.is_inside() else first
+        handle = group_handle(self._format, self._below, inner, options, tree, first)
+        path, mode = self._path_of(name), self._mode
+        return Group(self._format, tree, handle, inner, path=path, mode=mode, options=options)
 
-    def _grown(self, store: Store, node: GroupNode, name: str, depth: int | None) -> Tree:
-        left = _MOST_SHOWN
+    def _array_handle(
+        self, inner: str, engine: Engine, number: int | None
+    ) -> HandleProtocol[Engine]:
+        options, tree = engine.options, self._tree
+        first = (None, NO_VERSION) if tree.is_inside() else (engine, number)
+        return array_handle(self._format, self._below, inner, options, first, tree)
 
-        def grow(node: Node, name: str, level: int) -> Tree:
-            nonlocal left
-            left -= 1
-            if isinstance(node, ArrayNode):
-                return Tree(name, f"{node.schema.shape} {node.schema.dtype}")
-            assert isinstance(node, GroupNode)
-            title = name if name.startswith("/") else f"{name}/"
-            if depth is not None and level >= depth:
-                return Tree(title)
-            below: list[Tree] = []
-            for child in node.children:
-                if left <= 0 or level >= _DEEPEST_SHOWN:
-                    return Tree(title, "", tuple(below), more=True)
-                found = self._found(store, joined(node.path, child))
-                if found is not None:
-                    below.append(grow(found, child, level + 1))
-            return Tree(title, "", tuple(below))
+    @property
+    def _below(self) -> Store:
+        """The store itself, inside a transaction too."""
+        return self._tree.below
 
-        return grow(node, name, 0)
+    def _grown(self, store: Store, name: str, depth: int | None) -> Tree:
+        """Return the tree of all members, each level of which is read at once."""
+        levels: list[list[tuple[str, GroupMembers]]] = []
+        groups, left = [self._inner], _MOST_SHOWN - 1
+        deepest = _DEEPEST_SHOWN if depth is None else min(depth, _DEEPEST_SHOWN)
+        while groups and left > 0 and len(levels) < deepest:
+            found = list(zip(groups, self._format.members(store, groups, left), strict=True))
+            levels.append(found)
+            nodes = [node for _, members in found for node in members.nodes.values()]
+            groups = [node.path for node in nodes if isinstance(node, GroupNode)]
+            left -= len(nodes)
+        shown = {group: Tree("") for group in groups}
+        if depth is None or len(levels) < depth:
+            # Nothing is read, only whether there would be anything to show.
+            rest = self._format.members(store, groups, 0)
+            shown = {
+                group: Tree("", more=not members.complete)
+                for group, members in zip(groups, rest, strict=True)
+            }
+        for level in reversed(levels):
+            shown = {group: _branch(group, members, shown) for group, members in level}
+        return dataclasses.replace(shown[self._inner], name=name)
+
+
+def _branch(group: str, members: GroupMembers, shown: Mapping[str, Tree]) -> Tree:
+    """Return the tree of a group, with the trees of the groups below it."""
+    below = (
+        Tree(name, f"{node.schema.shape} {node.schema.dtype}")
+        if isinstance(node, ArrayNode)
+        else dataclasses.replace(shown[joined(group, name)], name=f"{name}/")
+        for name, node in members.nodes.items()
+    )
+    return Tree("", "", tuple(below), more=not members.complete)
 
 
 def group_handle(
@@ -380,28 +486,23 @@ def group_handle(
     store: Store,
     inner: str,
     options: Options,
+    tree: TransactionalHandle[object],
     first: tuple[GroupState | None, int | None] = (None, NO_VERSION),
-) -> Handle[GroupState]:
-    """Return a handle of the group at `inner` of a store."""
+) -> HandleProtocol[GroupState]:
+    """Return a handle of the group at `inner` of a store, as a member of a tree."""
 
     def load(view: Store) -> GroupState:
         node = format.open(view, inner)
         if not isinstance(node, GroupNode):
             raise FormatError(f"{store.location}: no longer a group")
-        return GroupState(view, node)
+        return GroupState(format, view, node)
 
-    return Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    handle = Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    return MemberHandle(tree, handle, load)
 
 
 def _documents(state: GroupState) -> Documents:
     return state.node.documents
-
-
-def _reopened(
-    format: GroupFormat, store: Store, inner: str, path: str | None, mode: Mode, options: Options
-) -> Group:
-    handle = group_handle(format, store, inner, options)
-    return Group(format, handle, inner, path=path, mode=mode, options=options)
 
 
 def _separated(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

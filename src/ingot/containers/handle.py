@@ -15,6 +15,7 @@ from ingot.errors import IngotError, LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
+from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import (
     ATTEMPTS,
     NO_VERSION,
@@ -214,6 +215,10 @@ class Handle(Generic[Value]):
         if number != NO_VERSION and self._pinned is None:
             self._is_unchanged(value)
 
+    def has_documents(self, value: Value) -> bool:
+        """Return whether a value was made from documents that can be compared with the store."""
+        return self._documents is not None and bool(self._documents(value))
+
     def describes(self, value: Value, *, strict: bool = False) -> bool:
         """Return whether the store still has the documents that a value was made from.
 
@@ -229,6 +234,15 @@ class Handle(Generic[Value]):
         self._loaded = None, NO_VERSION
         self._viewed = None
         self._check.forget()
+
+    def forget(self) -> None:
+        """Drop the value, which is loaded again when it is needed."""
+        if self._pinned is None:
+            self._loaded = None, NO_VERSION
+
+    def check_open(self) -> None:
+        """Raise `ValueError` if the handle is closed."""
+        self._check_open()
 
     def _pin(self) -> None:
         if self._versioned is None:
@@ -494,6 +508,10 @@ class HandleProtocol(Protocol[Value]):
         """Stay on one state while a block runs."""
         ...
 
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes in a block; an exception discards all of them."""
+        ...
+
     def refresh(self) -> None:
         """Load the value again."""
         ...
@@ -508,7 +526,8 @@ class PartHandle(Generic[Whole, Part]):
 
     >>> from ingot.containers.handle import Handle
     >>> from ingot.stores import MemoryStore
-    >>> pair = Handle(MemoryStore(), lambda store: (1, 2))
+    >>> load = lambda store: (1, 2)
+    >>> pair = TransactionalHandle(Handle(MemoryStore(), load), load)
     >>> put = lambda whole, part, commit: ((whole[0], part), commit)
     >>> second = PartHandle(pair, lambda whole: whole[1], put)
     >>> with second.writing() as turn:
@@ -559,6 +578,10 @@ class PartHandle(Generic[Whole, Part]):
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state of the whole."""
         return self._whole.snapshot()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes of the whole in a block."""
+        return self._whole.transaction()
 
     def refresh(self) -> None:
         """Load the whole again."""
@@ -652,6 +675,11 @@ class TransactionalHandle(Generic[Value]):
         self._transactions = threading.Lock()
 
     @property
+    def below(self) -> Store:
+        """The store of the dataset, inside a transaction too."""
+        return self._handle.store
+
+    @property
     def store(self) -> Store:
         """The store of the dataset, or the buffered store inside a transaction."""
         return self._current().store
@@ -668,14 +696,14 @@ class TransactionalHandle(Generic[Value]):
 
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""
-        if not self._is_inside():
+        if self._buffered is None or not self.is_inside():
             return self._handle.read(use)
-        with self._unmoved() as buffered:
+        with self.unmoved() as buffered:
             return buffered.read(use)
 
     def writing(self) -> AbstractContextManager[ValueTurn[Value]]:
         """Give a turn to write, to the buffered store inside a transaction."""
-        return self._buffered_turn() if self._is_inside() else self._handle.writing()
+        return self._buffered_turn() if self.is_inside() else self._handle.writing()
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Stay on one state while a block runs."""
@@ -698,7 +726,7 @@ class TransactionalHandle(Generic[Value]):
 
     @contextmanager
     def _transacting(self) -> Iterator[None]:
-        if self._is_inside():
+        if self.is_inside():
             yield
             return
         self._check_fork()
@@ -708,12 +736,13 @@ class TransactionalHandle(Generic[Value]):
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
             try:
-                self._buffered = Handle(store, self._load, durability=self._handle.durability)
+                inner = TransactionStore(store)
+                self._buffered = Handle(inner, self._load, durability=self._handle.durability)
                 self._owner = threading.get_ident()
                 yield
                 after = begun
                 if store.commit().edits:
-                    with self._unmoved() as buffered:
+                    with self.unmoved() as buffered:
                         after = buffered.value
             except BaseException:
                 store.discard()
@@ -758,15 +787,16 @@ class TransactionalHandle(Generic[Value]):
         states = versioned(self._handle.store)
         if states is None or version_number(states.version()) != self._begun:
             return False
-        return self._handle.describes(begun)
+        # What has no documents is only known by its version.
+        return not self._handle.has_documents(begun) or self._handle.describes(begun)
 
     @contextmanager
     def _buffered_turn(self) -> Iterator[ValueTurn[Value]]:
-        with self._unmoved() as buffered, buffered.writing() as turn:
+        with self.unmoved() as buffered, buffered.writing() as turn:
             yield turn
 
     @contextmanager
-    def _unmoved(self) -> Iterator[Handle[Value]]:
+    def unmoved(self) -> Iterator[Handle[Value]]:
         """Give the buffered handle; raise `LockedError` if the state below it has changed."""
         assert self._buffered is not None
         states = versioned(self._handle.store)
@@ -786,7 +816,12 @@ class TransactionalHandle(Generic[Value]):
             "began; nothing was changed"
         )
 
-    def _is_inside(self) -> bool:
+    def is_active(self) -> bool:
+        """Return whether a transaction is under way, in this thread or in another."""
+        return self._buffered is not None
+
+    def is_inside(self) -> bool:
+        """Return whether this thread is inside a transaction."""
         if self._buffered is None:
             return False
         self._check_fork()
@@ -801,7 +836,7 @@ class TransactionalHandle(Generic[Value]):
 
     def _current(self) -> Handle[Value]:
         buffered = self._buffered
-        return buffered if buffered is not None and self._is_inside() else self._handle
+        return buffered if buffered is not None and self.is_inside() else self._handle
 
 
 class _Transaction:

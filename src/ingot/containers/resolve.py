@@ -27,11 +27,20 @@ from ingot.formats.format import (
     EnclosingFormat,
     Format,
     GroupFormat,
+    Kind,
     Node,
     TableNode,
 )
 from ingot.formats.paths import prefix
-from ingot.formats.registry import FORMATS, FormatEntry, describe_search, detect, format_named
+from ingot.formats.registry import (
+    FORMATS,
+    FormatEntry,
+    describe_search,
+    detect,
+    detect_folder,
+    entry_of_suffix,
+    format_named,
+)
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
 from ingot.stores.local.files import FolderProbe
 from ingot.stores.local.scope import WHOLE
@@ -42,11 +51,13 @@ __all__ = [
     "DatasetPath",
     "EnclosingDataset",
     "FoundDataset",
+    "NewDataset",
     "Path",
     "find_enclosing",
     "open_complete",
     "open_fast",
     "remove_existing",
+    "resolve_new",
     "resolve_store",
 ]
 
@@ -63,9 +74,9 @@ class DatasetPath(NamedTuple):
     path: str | None
     """The path as users read it; None in memory."""
     file: str | None = None
-    """The key of the only file, where the store is a single file."""
+    """The key of the file, where the dataset is a single file."""
     inner: str = ""
-    """The path of the dataset in the store, if it is part of a larger dataset."""
+    """What `Format.open` takes: the path in a larger dataset, or the key of a single file."""
     enclosing: Format | None = None
     """The format of the larger dataset."""
 
@@ -95,7 +106,8 @@ class DatasetPath(NamedTuple):
             raise TypeError(f"a path or a store is needed, not {type(store).__name__}")
         if isinstance(store, MemoryStore):
             return cls(store, None)
-        return cls(store, store.location, store.key if isinstance(store, FileStore) else None)
+        key = store.key if isinstance(store, FileStore) else None
+        return cls(store, store.location, key, key or "")
 
     @property
     def name(self) -> str:
@@ -104,9 +116,11 @@ class DatasetPath(NamedTuple):
 
     def is_empty(self) -> bool:
         """Return whether no file lies at the path."""
+        if self.file is not None:
+            return self.store.size(self.file) is None
         # A store that cannot list has only the markers of formats, and the caller looked for them.
-        if self.file is not None or Feature.LIST not in self.store.features:
-            return self.file is None
+        if Feature.LIST not in self.store.features:
+            return True
         # Folders without files are what a writer leaves that died early.
         folders = [prefix(self.inner)]
         while folders:
@@ -210,19 +224,97 @@ def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDat
     if isinstance(place.store, LocalStore):
         place.store.check_journal()
 
-    def read(view: Store) -> tuple[Format, Node]:
-        chosen = format_named(format) if format is not None else _detect_format(place, view)
-        return chosen, chosen.open(view, place.inner)
+    def read(view: Store) -> tuple[DatasetPath, Format, Node]:
+        if format is None:
+            return _open_detected(place, view)
+        chosen, found = format_named(format), place
+        if FORMATS.entries[format].is_file:
+            found = _with_file(place, view)
+        return found, chosen, chosen.open(view, found.inner)
 
     try:
-        (chosen, node), number = read_versioned(place.store, read)
+        found, number = read_versioned(place.store, read)
     except (FormatError, NotFoundError):
         whole = resolve_store(path, format, writable=writable)
         if whole.inner == place.inner:
             raise
         place = whole
-        (chosen, node), number = read_versioned(place.store, read)
-    return FoundDataset(place, chosen, node, number)
+        found, number = read_versioned(place.store, read)
+    return FoundDataset(*found, number)
+
+
+class NewDataset(NamedTuple):
+    """Where a new dataset goes: its format, and its path in the store of `place`.
+
+    `place` says what is there already.
+    """
+
+    place: DatasetPath
+    format: Format
+    inner: str
+
+
+def resolve_new(path: Path | None, format: str | None, kind: Kind, default: str) -> NewDataset:
+    """Return where a new dataset of a kind goes, and its format.
+
+    The format is the given one, or that of the suffix, or that of the group around the path, or the
+    default. A member of a group has the format of its group, whatever its suffix, if the format of
+    the suffix has groups too.
+    """
+    place = resolve_store(MemoryStore() if path is None else path, format, writable=True)
+    entry = None
+    if format is None and place.path is not None:
+        entry = entry_of_suffix(place.path)
+        if entry is not None and place.enclosing is not None and Kind.GROUP in entry.holds:
+            entry = None
+    if entry is not None:
+        assert path is not None
+        place = resolve_store(path, entry.name, writable=True)
+        chosen = FORMATS[entry.name]
+    elif format is not None:
+        chosen = format_named(format)
+    elif place.enclosing is not None and kind in place.enclosing.holds:
+        chosen = place.enclosing
+    else:
+        chosen = format_named(default)
+    if kind not in chosen.holds:
+        what = f"{str(kind.name).lower()}s"
+        by = "" if entry is None else f"{place.name}: by its suffix, "
+        raise UnsupportedError(f"{by}format {chosen.name} holds no {what}")
+    return _new_place(path, place, FORMATS.entries[chosen.name], chosen)
+
+
+def _new_place(
+    path: Path | None, place: DatasetPath, entry: FormatEntry, chosen: Format
+) -> NewDataset:
+    given = not isinstance(path, str | os.PathLike)
+    if not entry.is_file:
+        if isinstance(place.store, FileStore) and not given:
+            raise ExistsError(f"{place.name}: a file is there already, {entry.name} needs a folder")
+        return NewDataset(place, chosen, place.inner)
+    if isinstance(place.store, LocalStore) and not given:
+        assert place.path is not None
+        if os.path.isdir(place.path):
+            raise ExistsError(f"{place.name}: a folder is there already, {entry.name} is a file")
+        place = DatasetPath._of_store(FileStore(place.path, writable=True))
+    if place.file is not None:
+        return NewDataset(place, chosen, place.file)
+    there = _with_file(place, place.store)
+    if there.file is not None:
+        return NewDataset(there, chosen, there.file)
+    name = os.path.basename(place.path or "").removesuffix(".zip")
+    own = any(name.endswith(suffix) and name != suffix for suffix in entry.suffixes)
+    return NewDataset(place, chosen, name if own else f"data{(*entry.suffixes, '')[0]}")
+
+
+def _with_file(place: DatasetPath, view: Store) -> DatasetPath:
+    """Return a place with the key of the only file in its store; the same place without one."""
+    if place.file is not None or place.inner or Feature.LIST not in view.features:
+        return place
+    names = list(view.names())
+    if len(names) != 1 or names[0].endswith("/"):
+        return place
+    return place._replace(file=names[0], inner=names[0])
 
 
 def resolve_store(
@@ -314,11 +406,22 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def _detect_format(place: DatasetPath, view: Store) -> Format:
+def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format, Node]:
+    """Return the dataset at a path and its format, which its content decides."""
     entries = FORMATS.entries.values()
-    found = detect(view, entries, place.file, path=place.inner)
-    if found is not None:
-        return FORMATS[found.name]
+    entry = documents = None
+    if place.file is None:
+        entry, documents = detect_folder(view, entries, place.inner) or (None, None)
+    if entry is None and (place.file is not None or not isinstance(place.store, LocalStore)):
+        found = _with_file(place, view)
+        if found.file is not None:
+            entry, place = detect(view, entries, found.file), found
+    if entry is not None:
+        chosen = FORMATS[entry.name]
+        node = None
+        if documents is not None:
+            node = cast(DocumentFormat, chosen).from_documents(view, place.inner, documents)
+        return place, chosen, chosen.open(view, place.inner) if node is None else node
     sought = describe_search(entries)
     if not place.is_empty():
         raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")

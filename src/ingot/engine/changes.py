@@ -24,7 +24,7 @@ from ingot.grid import ChunkGrid
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse
-from ingot.stores.store import Commit
+from ingot.stores.store import Commit, Patch
 
 __all__ = [
     "ArrayChange",
@@ -170,6 +170,9 @@ def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     """Return the commit that stores data and then publishes a shape."""
     prepare = (*shape.prepare, *data.prepare)
     cleanup = (*shape.cleanup, *data.cleanup)
+    if any(isinstance(edit, Patch) for edit in data.publish):
+        # A patch changes bytes that the committed state reaches.
+        return Commit(prepare, (*data.publish, *shape.publish), cleanup)
     if as_sharded(chunks) is not None:
         # The data may replace a shard whose index a reader holds. Only a change of the version
         # makes the reader read the index again, so both are published together.

@@ -34,6 +34,7 @@ __all__ = [
     "EnclosingFormat",
     "Format",
     "GroupFormat",
+    "GroupMembers",
     "GroupNode",
     "KeyTemplate",
     "Kind",
@@ -332,13 +333,20 @@ class RaggedNode:
 
 @dataclass(frozen=True, slots=True)
 class GroupNode:
-    """A group: the names of its children in their order; opening them is the format's work."""
+    """A group; the format lists and opens its members (`GroupFormat.children`, `members`)."""
 
     path: str
-    children: tuple[str, ...]
     attrs: Mapping[str, Any]
     documents: Documents = field(default_factory=dict, compare=False, repr=False)
     """The documents of the group itself; see `ChunkMap`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Members of a group by their names, sorted; not `complete` when some were left out."""
+
+    nodes: Mapping[str, "Node"]
+    complete: bool = True
 
 
 Column: TypeAlias = ArrayNode | TableNode | RaggedNode
@@ -458,6 +466,19 @@ class GroupFormat(EnclosingFormat, Protocol):
     Methods that return a commit are called by the one writer, so they may read the store. Commits
     that change a document also change the copies of it that groups above keep.
     """
+
+    def children(self, store: Store, path: str) -> tuple[str, ...]:
+        """Return the names of the members of a group, sorted."""
+        ...
+
+    def members(
+        self, store: Store, groups: Sequence[str], most: int | None = None
+    ) -> list[GroupMembers]:
+        """Return the members of groups, by one read of all documents; `most` limits their number.
+
+        A group that is absent has no members.
+        """
+        ...
 
     def create_group(
         self, store: Store, path: str = "", attrs: Mapping[str, Any] | None = None

@@ -4,24 +4,28 @@ An entry says all that is needed to recognise a dataset of its format, so that d
 code of any format. The code is loaded when a dataset of the format is opened or created.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ingot._lazy import load
 from ingot.errors import UnsafeError, UnsupportedError
+from ingot.formats import json
 from ingot.formats.format import Format, Kind
 from ingot.formats.paths import prefix
 from ingot.stores.store import Extent, Feature, Store, check_key
 
 __all__ = [
     "FORMATS",
+    "DetectedFolder",
     "FormatEntry",
     "FormatRegistry",
     "FormatsPackage",
     "describe_search",
     "detect",
+    "detect_folder",
+    "entry_of_suffix",
     "format_named",
     "list_formats",
     "register",
@@ -129,7 +133,11 @@ _BUILT_IN: Final = (
         "ingot.formats.bcolz.format:BcolzFormat",
         Kind.ARRAY | Kind.TABLE,
         markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
-        documents=(("__rootdirs__", "__attrs__"), ("meta/sizes", "meta/storage", "__attrs__")),
+        documents=(
+            ("__rootdirs__", "__attrs__"),
+            ("meta/sizes", "meta/storage", "__attrs__"),
+            ("shards.json",),
+        ),
         suffixes=(".bcolz",),
         looks="ingot.formats.bcolz.table:is_data_layout",
         encloses=("__rootdirs__", "shards.json"),
@@ -225,6 +233,22 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
+def entry_of_suffix(path: str) -> FormatEntry | None:
+    """Return the entry whose suffix a path has, also before ".zip"; None without such an entry.
+
+    >>> entry_of_suffix("a/prices.bcolz").name, entry_of_suffix("b.ZARR.zip").name
+    ('bcolz', 'zarr3')
+    >>> entry_of_suffix("prices") is entry_of_suffix(".bcolz") is None
+    True
+    """
+    name = path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower().removesuffix(".zip")
+    pairs = ((suffix, entry) for entry in FORMATS.entries.values() for suffix in entry.suffixes)
+    found = [
+        (len(suffix), entry) for suffix, entry in pairs if name.endswith(suffix) and name != suffix
+    ]
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
 def list_formats() -> dict[str, tuple[str, ...]]:
     """Return the formats that can be read and written, and what each of them holds.
 
@@ -269,9 +293,45 @@ def detect(
     >>> detect(MemoryStore({"a/.zgroup": b"{}"}), entries) is None
     True
     """
-    if file is None:
-        return _detect_folder(store, tuple(entries), prefix(path))
-    return _detect_file(store, tuple(entries), file)
+    if file is not None:
+        return _detect_file(store, tuple(entries), file)
+    found = detect_folder(store, entries, path)
+    return None if found is None else found.entry
+
+
+class DetectedFolder(NamedTuple):
+    """The entry that recognises a folder, and documents that `from_documents` takes, if any."""
+
+    entry: FormatEntry
+    documents: Mapping[str, bytes | None] | None = None
+
+
+def detect_folder(
+    store: Store, entries: Iterable[FormatEntry], path: str = ""
+) -> DetectedFolder | None:
+    """Return the first of `entries` that recognises a folder, with the documents that it names.
+
+    The documents of all formats are read together with their markers.
+
+    >>> from ingot.stores import MemoryStore
+    >>> found = detect_folder(MemoryStore({".zgroup": b"{}"}), FORMATS.entries.values())
+    >>> found.entry.name, found.documents
+    ('zarr2', {'.zgroup': b'{}', '.zattrs': None})
+    """
+    lead, entries = prefix(path), tuple(entries)
+    try:
+        found = _marked(store, entries, lead)
+    except UnsafeError:
+        parts = (_marked_files(store, some, lead) for some in _apart(entries))
+        found = next((each for each in parts if each is not None), None)
+    if found is not None:
+        return found
+    if Feature.LIST in store.features:
+        folder = lead.removesuffix("/")
+        for entry in entries:
+            if entry.matches_folder(store, folder):
+                return DetectedFolder(entry)
+    return None
 
 
 def describe_search(entries: Iterable[FormatEntry]) -> str:
@@ -283,20 +343,6 @@ def describe_search(entries: Iterable[FormatEntry]) -> str:
     return ", ".join(
         f"{entry.name} ({', '.join(entry.markers) or 'a single file'})" for entry in entries
     )
-
-
-def _detect_folder(store: Store, entries: tuple[FormatEntry, ...], lead: str) -> FormatEntry | None:
-    for some in _apart(entries):
-        found = _marked(store, some, lead)
-        if found is not None:
-            return found
-    if Feature.LIST not in store.features:
-        return None
-    folder = lead.removesuffix("/")
-    for entry in entries:
-        if entry.matches_folder(store, folder):
-            return entry
-    return None
 
 
 def _apart(entries: tuple[FormatEntry, ...]) -> list[list[FormatEntry]]:
@@ -316,28 +362,47 @@ def _apart(entries: tuple[FormatEntry, ...]) -> list[list[FormatEntry]]:
     return parts
 
 
-def _marked(store: Store, entries: Iterable[FormatEntry], lead: str) -> FormatEntry | None:
-    markers = [(entry, lead + marker) for entry in entries for marker in entry.markers]
-    try:
-        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
-    except UnsafeError:
-        # A folder may have the name of a marker.
-        files = {lead + name for name in store.names(lead)}
-        markers = [pair for pair in markers if pair[1] in files or "/" in pair[1][len(lead) :]]
-        found = store.read([Extent(marker, 0, 1) for _, marker in markers])
-    for (entry, _), data in zip(markers, found, strict=True):
-        if data is not None:
-            return entry
+def _marked(store: Store, entries: Sequence[FormatEntry], lead: str) -> DetectedFolder | None:
+    # One byte of a marker is enough; one more than allowed shows that a document is too long.
+    lengths = {marker: 1 for entry in entries for marker in entry.markers}
+    names = (name for entry in entries for group in entry.documents for name in group)
+    lengths |= dict.fromkeys(names, json.LARGEST + 1)
+    data = store.read([Extent(lead + name, 0, most) for name, most in lengths.items()])
+    found = dict(zip(lengths, data, strict=True))
+    for entry in entries:
+        if any(found[marker] is not None for marker in entry.markers):
+            groups = (group for group in entry.documents if found[group[0]] is not None)
+            group = next(groups, None)
+            documents = None if group is None else {name: found[name] for name in group}
+            return DetectedFolder(entry, documents)
     return None
 
 
+def _marked_files(store: Store, entries: Sequence[FormatEntry], lead: str) -> DetectedFolder | None:
+    """Return what `_marked` does, where a folder has the name of a marker or of a document."""
+    try:
+        return _marked(store, entries, lead)
+    except UnsafeError:
+        files = set(store.names(lead))
+    every = (marker for entry in entries for marker in entry.markers)
+    markers = [name for name in every if name in files or "/" in name]
+    data = store.read([Extent(lead + marker, 0, 1) for marker in markers])
+    present = {name for name, each in zip(markers, data, strict=True) if each is not None}
+    chosen = (entry for entry in entries if present.intersection(entry.markers))
+    return next(map(DetectedFolder, chosen), None)
+
+
 def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> FormatEntry | None:
-    size = store.size(file)
-    if size is None:
-        return None
     head = max((entry.head for entry in entries), default=0)
     tail = max((entry.tail for entry in entries), default=0)
-    begin, end = store.read([Extent(file, 0, head), Extent(file, max(0, size - tail), tail)])
+    extents = [Extent(file, 0, head)]
+    if tail:
+        size = store.size(file)
+        if size is None:
+            return None
+        extents.append(Extent(file, max(0, size - tail), tail))
+    begin, *rest = store.read(extents)
+    end = rest[0] if rest else b""
     if begin is None or end is None:
         return None
     for entry in entries:

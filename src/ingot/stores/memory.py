@@ -92,10 +92,9 @@ class MemoryStore:
 
     def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
         """Yield the names directly below `prefix`, sorted; folders end with a slash."""
-        folder = f"{check_key(prefix.removesuffix('/'))}/" if prefix else ""
-        keys = [key for key, value in list(self._values.items()) if value is not None]
-        below = (key[len(folder) :] for key in keys if key.startswith(folder))
-        names = {"".join(rest.partition("/")[:2]) for rest in below}
+        folder = check_key(prefix.removesuffix("/")) if prefix else ""
+        self._check_fork()
+        names = self._folders.names(folder)
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
@@ -192,6 +191,7 @@ class MemoryStore:
         self._change_count = 0
         self._extensions = Extensions()
         self._changes: dict[str, int | None] = {}
+        self._folders = _Folders(self._values)
 
     def _check_fork(self) -> None:
         """Begin anew in a forked child: the lock and the pins are those of the parent's threads.
@@ -203,6 +203,7 @@ class MemoryStore:
             self._writing = threading.Condition()
             self._pins = 0
             self._sequence += self._sequence % 2
+            self._folders = _Folders(self._values)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -264,12 +265,51 @@ class MemoryStore:
         for key in changed:
             if self._values.get(key) is not None:
                 self._changes[key] = self._change_count
+                self._folders.add(key)
             else:
+                self._folders.remove(key)
                 self._values.pop(key, None)
                 self._changes.pop(key, None)
 
     def _value(self, key: str) -> bytes | None:
         return self._values.get(check_key(key))
+
+
+class _Folders:
+    """The names in every folder, so that listing one costs nothing for the keys in others."""
+
+    __slots__ = ("_below",)
+
+    def __init__(self, values: Mapping[str, bytes | None]) -> None:
+        self._below: dict[str, dict[str, None]] = {}
+        for key, value in values.items():
+            if value is not None:
+                self.add(key)
+
+    def names(self, folder: str) -> list[str]:
+        return list(self._below.get(folder, ()))
+
+    def add(self, key: str) -> None:
+        while True:
+            folder, _, name = key.removesuffix("/").rpartition("/")
+            name = f"{name}/" if key.endswith("/") else name
+            known = folder in self._below
+            self._below.setdefault(folder, {})[name] = None
+            if known or not folder:
+                return
+            key = f"{folder}/"
+
+    def remove(self, key: str) -> None:
+        while True:
+            folder, _, name = key.removesuffix("/").rpartition("/")
+            below = self._below.get(folder, {})
+            below.pop(f"{name}/" if key.endswith("/") else name, None)
+            if below or folder not in self._below:
+                return
+            del self._below[folder]
+            if not folder:
+                return
+            key = f"{folder}/"
 
 
 class MemoryTurn:

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
 from ingot import native, signals
-from ingot.errors import CorruptionError, LimitError, NotFoundError
+from ingot.errors import CorruptionError, ExistsError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
-from ingot.stores.local.file import FileStore
-from ingot.stores.local.store import LocalTurn
+from ingot.stores.local.file import FileStore, FileTurn
 from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
@@ -128,7 +127,13 @@ class ZipStore:
     def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         """Apply a commit: a new archive replaces the old one."""
         check_commit(self, commit)
-        if commit.edits:
+        if not commit.edits:
+            return
+        try:
+            with self.writing(durability=durability) as turn:
+                turn.commit(commit)
+        except ExistsError:
+            # Another writer has made the archive meanwhile; the commit changes it.
             with self.writing(durability=durability) as turn:
                 turn.commit(commit)
 
@@ -202,6 +207,12 @@ class ZipStore:
                     _check_lost(opened, commit)
                     pieces = _gathered(_packed(draft, opened))
                     edits = (self._file.stage_pieces(self._file.key, pieces),)
+                    kept = any(
+                        isinstance(v, Member) or v.source is not None for v in draft.values()
+                    )
+                    if opened is not None and not kept:
+                        # Nothing of the old archive stays: it is replaced, not changed.
+                        edits = (Delete(self._file.key), *edits)
         except BaseException:
             self._file.discard(edits)
             raise
@@ -225,7 +236,7 @@ class ZipTurn:
 
     __slots__ = ("_file", "store")
 
-    def __init__(self, store: ZipStore, file: LocalTurn) -> None:
+    def __init__(self, store: ZipStore, file: FileTurn) -> None:
         self.store: Final = store
         self._file = file
 

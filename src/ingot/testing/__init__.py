@@ -22,6 +22,7 @@ with a reader.
 """
 
 from ingot.testing.contracts import HOSTILE_KEYS, StoreContract
+from ingot.testing.counting import CountingStore
 from ingot.testing.crashes import Proof, Scenario, prove
 from ingot.testing.disk import Disk, Image
 from ingot.testing.faults import Fault, strike
@@ -30,6 +31,7 @@ from ingot.testing.schedules import schedules
 
 __all__ = [
     "HOSTILE_KEYS",
+    "CountingStore",
     "Disk",
     "Fault",
     "FormatContract",

@@ -289,6 +289,13 @@ class Disk:
             self._change(folder, ((old, None), (name, self._names[folder][old])))
             self._done()
 
+    def rename_new(self, source: str, key: str) -> None:
+        """Move a name within its folder, unless the new name exists."""
+        folder, _, name = key.rpartition("/")
+        if name in self._names[folder]:
+            raise FileExistsError(errno.EEXIST, "File exists", key)
+        self.rename(source, key)
+
     def replace(self, source: str, key: str) -> None:
         """Exchange two names of a folder, then remove the first; without the second, rename."""
         folder, _, name = key.rpartition("/")
@@ -355,6 +362,9 @@ class Disk:
 
     def announce_staging(self, name: str, wait: float) -> None:
         """Do nothing: only this process stages files."""
+
+    def await_readers(self, key: str, wait: float) -> None:
+        """Do nothing: only single files are pinned without a lock file."""
 
     def pin(self, name: str, wait: float) -> None:
         """Do nothing: schedules of readers and writers take the lock into account."""

@@ -30,6 +30,7 @@ from ingot.formats.zarr import v2_consolidated
 from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
 from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
 from ingot.stores import Commit, Extent, Feature, LocalStore, MemoryStore, Store, ZipStore
+from ingot.testing.counting import CountingStore
 from tests.storage import Place, content, put
 
 FORMAT = "zarr2"
@@ -69,6 +70,47 @@ def sample(place: Place) -> ingot.Group:
 
 
 # Members ------------------------------------------------------------------------------------------
+
+
+def test_a_level_is_read_by_one_batch(each_format: None) -> None:
+    store = CountingStore()
+    sample(store)
+    for number in range(30):
+        ingot.open(store, "r+").array(f"b/d/{number}", [number])  # type: ignore[union-attr]
+    store.reset()
+    root = group_at(store)
+    assert store.listings == 0
+    opening = store.batches
+    assert opening <= 3
+    # Reading a member reads its documents and its chunk, whatever else the group holds.
+    store.reset()
+    assert root["b/d/7"][0] == 7
+    assert (store.batches, store.listings) == (2, 0)
+    store.reset()
+    assert (list(root), len(root["b/d"])) == (["a", "b"], 30)
+    assert (store.batches, store.listings) == (3, 2)
+    store.reset()
+    assert len(repr(root.tree()).splitlines()) == 35
+    assert (store.batches, store.listings) == (3, 3)
+
+
+def test_members_take_the_options_of_their_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = LocalStore.writing
+
+    def writing(self: LocalStore, *, durability: Any = "full", **more: Any) -> Any:
+        asked.append(durability)
+        return real(self, durability=durability, **more)
+
+    monkeypatch.setattr(LocalStore, "writing", writing)
+    root = ingot.group(tmp_path / "root", options=ingot.Options(durability="process"))
+    root.array("a", [1, 2])
+    root.create_array("b/c", shape=3, dtype="i4")[:] = 1
+    assert set(asked) == {"process"}
+    root.array("d", [1], options=ingot.Options())
+    assert asked[-1] == "full"
 
 
 def test_a_group_is_a_mapping_of_its_members(place: Place) -> None:
@@ -463,10 +505,10 @@ def test_without_a_listing_copies_name_the_members(
     root = hierarchy.open(Unlisted(content(whole)))
     assert isinstance(root, GroupNode)
     # What only the copy has is not there.
-    assert root.children == ("a", "b")
-    inner = hierarchy.open(Unlisted(content(whole)), "b")
-    assert isinstance(inner, GroupNode)
-    assert inner.children == ("c", "d")
+    assert hierarchy.children(Unlisted(content(whole)), "") == ("a", "b")
+    assert hierarchy.children(Unlisted(content(whole)), "b") == ("c", "d")
+    [below] = hierarchy.members(Unlisted(content(whole)), ["b"])
+    assert list(below.nodes) == ["c", "d"]
 
 
 def _with(store: Store, key: str, value: Any) -> bytes:
@@ -612,7 +654,7 @@ def test_a_group_is_replaced_when_that_is_wanted(place: Place) -> None:
 
 
 def test_formats_without_groups(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="zarr0 has no groups"):
+    with pytest.raises(UnsupportedError, match="zarr0 holds no groups"):
         ingot.group(tmp_path / "x", format="zarr0")
     with pytest.raises(UnsupportedError, match="holds no zarr0"):
         ingot.group(format="zarr2").array("x", [1], format="zarr0")

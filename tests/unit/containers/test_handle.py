@@ -37,7 +37,7 @@ from ingot.stores import (
     Store,
     memory,
 )
-from ingot.stores.buffered import BufferedStore
+from ingot.stores.transaction import TransactionStore
 from ingot.stores.versions import is_switching
 
 
@@ -467,7 +467,7 @@ def test_another_threads_refresh_loads_the_committed_state(
         assert views == [store]
         assert handle.value == b"2"
         handle.refresh()
-        assert isinstance(views[-1], BufferedStore)
+        assert isinstance(views[-1], TransactionStore)
         assert handle.value == b"2"
     assert handle.value == b"2"
     assert store.read([Extent("a")]) == [b"2"]

@@ -42,7 +42,7 @@ from ingot.stores.store import Commit, Extent, Store
 
 __all__ = ["BcolzFormat"]
 
-_DOCUMENTS: Final = (ROOTDIRS, SIZES, STORAGE, ATTRS)
+_DOCUMENTS: Final = (ROOTDIRS, SIZES, STORAGE, ATTRS, SHARDS)
 
 
 class BcolzFormat:
@@ -69,8 +69,6 @@ class BcolzFormat:
         node = self.from_documents(store, path, documents)
         if node is not None:
             return node
-        if store.size(prefix(path) + SHARDS) is not None:
-            return open_shards(store, path)
         if not is_data_layout(store, path):
             known = ", ".join(prefix(path) + mark for mark in (ROOTDIRS, SIZES, STORAGE, SHARDS))
             raise NotFoundError(f"{store.location}: none of {known}")
@@ -87,7 +85,8 @@ class BcolzFormat:
             return TableNode(open_table(store, path, part=part, found=(rootdirs, attrs)))
         found = ArrayDocuments(documents.get(STORAGE), documents.get(SIZES), attrs)
         if not found.is_array:
-            return None
+            shards = documents.get(SHARDS)
+            return None if shards is None else open_shards(store, path, shards)
         array = open_array(store, path, found)
         if path and _is_column(store, path):
             return ArrayNode(BcolzColumnMap.of(array))

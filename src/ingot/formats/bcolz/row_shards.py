@@ -8,6 +8,7 @@ each shard is a dataset by itself, and is changed by itself. `split` creates the
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, Final, NoReturn
 
@@ -19,9 +20,9 @@ from ingot.errors import CorruptionError, IngotError, NotFoundError, Unsupported
 from ingot.fields import FieldReader
 from ingot.formats import json
 from ingot.formats.addresses import ChunkTable
-from ingot.formats.bcolz.array import BcolzMap, open_array
+from ingot.formats.bcolz.array import ArrayDocuments, BcolzMap, document_extents, open_array
 from ingot.formats.bcolz.chunk_file import ChunkFileChain
-from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, open_table
+from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, TableDocuments, open_tables
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -240,10 +241,14 @@ class RowShardTableMap:
         _refuse(self.store)
 
 
-def open_shards(store: Store, path: str = "") -> ArrayNode | TableNode:
-    """Return the array or table in the shards at `path`."""
+def open_shards(store: Store, path: str = "", data: bytes | None = None) -> ArrayNode | TableNode:
+    """Return the array or table in the shards at `path`; `data` is the document, if it was read.
+
+    The documents of all shards are read together.
+    """
     key = prefix(path) + SHARDS
-    (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
+    if data is None:
+        (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
     if data is None:
         raise NotFoundError(f"{store.location}: no {key}")
     try:
@@ -251,11 +256,16 @@ def open_shards(store: Store, path: str = "") -> ArrayNode | TableNode:
         if not shards.rows:
             raise CorruptionError(f"{key}: there are no shards")
         folders = [prefix(path) + RowShards.folder(number) for number in range(len(shards.rows))]
-        if store.size(f"{folders[0]}/{ROOTDIRS}") is None:
-            arrays = tuple(open_array(store, folder) for folder in folders)
+        marks = [Extent(f"{folder}/{ROOTDIRS}", 0, json.LARGEST + 1) for folder in folders]
+        found = store.read(marks + document_extents(folders))
+        rootdirs, rest = found[: len(marks)], found[len(marks) :]
+        documents = [ArrayDocuments(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
+        if rootdirs[0] is None:
+            arrays = tuple(map(partial(open_array, store), folders, documents))
             _check_rows([part.schema.shape[0] for part in arrays], shards, key)
             return ArrayNode(RowShardMap(store, arrays, path))
-        tables = [open_table(store, folder) for folder in folders]
+        attrs = (each.attrs for each in documents)
+        tables = open_tables(store, list(map(TableDocuments, folders, rootdirs, attrs)))
         _check_rows([table.rows for table in tables], shards, key)
         columns = _columns(store, [table.columns for table in tables], path, "")
         return TableNode(RowShardTableMap(store, columns, tables[0].attrs, path))

@@ -47,10 +47,12 @@ __all__ = [
     "DATA",
     "ROOTDIRS",
     "BcolzTableMap",
+    "TableDocuments",
     "create_table",
     "has_column",
     "is_data_layout",
     "open_table",
+    "open_tables",
 ]
 
 DATA: Final = "data"
@@ -216,7 +218,6 @@ class BcolzTableMap:
 def open_table(
     store: Store,
     path: str = "",
-    depth: int = 0,
     *,
     part: bool = False,
     found: tuple[bytes | None, bytes | None] | None = None,
@@ -226,30 +227,206 @@ def open_table(
     `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, if they were read
     already.
     """
-    if depth > _DEEPEST:
-        raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
-    start = prefix(path)
-    keys = start + ROOTDIRS, start + ATTRS
     if found is None:
+        keys = prefix(path) + ROOTDIRS, prefix(path) + ATTRS
         rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
     else:
         rootdirs, attrs = found
     try:
-        if rootdirs is not None:
-            values, names = _parse_rootdirs(rootdirs, keys[0])
-        elif is_data_layout(store, path):
-            values, names = {}, _folders(store, _data(store, path))
-        else:
-            raise NotFoundError(f"{store.location}: no {keys[0]}")
-        columns, folders = _open_columns(store, path, names, values, depth)
-        if part:
-            columns = {name: _as_part(column) for name, column in columns.items()}
+        draft = _TableDraft.begun(store, TableDocuments(path, rootdirs, attrs))
+        places, batch = _column_reads(path, draft.names, draft.maybe_nested)
+        draft.take(places, store.read(batch))
+        [table] = (draft.finished(),) if draft.plain else _finished([draft], 0)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
-    described = parse_attrs(attrs, f"{store.location}: {keys[1]}")
-    documents = dict(zip(keys, (rootdirs, attrs), strict=True))
-    return BcolzTableMap(store, columns, described, path, folders, values, part, documents)
+    if not part:
+        return table
+    columns = {name: _as_part(column) for name, column in table.columns.items()}
+    return replace(table, columns=columns, part=True)
+
+
+class TableDocuments(NamedTuple):
+    """The folder of a table and its documents, each None when absent."""
+
+    path: str
+    rootdirs: bytes | None
+    attrs: bytes | None
+
+
+def open_tables(
+    store: Store, tables: Sequence[TableDocuments], depth: int = 0
+) -> list[BcolzTableMap]:
+    """Return tables whose documents were read; the columns of all are read together.
+
+    So are those of the tables that are nested in them, level by level.
+    """
+    if depth > _DEEPEST:
+        path = tables[0].path
+        raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
+    drafts = [_TableDraft.begun(store, each) for each in tables]
+    reads = [_column_reads(draft.path, draft.names, draft.maybe_nested) for draft in drafts]
+    one = len(reads) == 1
+    found = store.read(reads[0].batch if one else [part for each in reads for part in each.batch])
+    at = 0
+    for draft, (places, batch) in zip(drafts, reads, strict=True):
+        draft.take(places, found[at : at + len(batch)])
+        at += len(batch)
+    return _finished(drafts, depth)
+
+
+def _finished(drafts: "Sequence[_TableDraft]", depth: int) -> list[BcolzTableMap]:
+    """Return tables once the documents in the usual folders of all columns are taken over."""
+    if any(draft.missing for draft in drafts):
+        _find_missing(drafts)
+    nested = [(draft, name) for draft in drafts for name in draft.nested]
+    if nested:
+        inner = open_tables(
+            drafts[0].store, [draft.nested[name] for draft, name in nested], depth + 1
+        )
+        for (draft, name), table in zip(nested, inner, strict=True):
+            draft.columns[name] = TableNode(table)
+    return [draft.finished() for draft in drafts]
+
+
+class _TableDraft:
+    """A table that is being opened: its names are known, its columns are found step by step."""
+
+    __slots__ = (
+        "attrs",
+        "columns",
+        "documents",
+        "folders",
+        "missing",
+        "names",
+        "nested",
+        "path",
+        "plain",
+        "store",
+        "values",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        documents: TableDocuments,
+        values: Mapping[str, Any],
+        names: Sequence[str],
+    ) -> None:
+        self.store = store
+        self.path = documents.path
+        self.attrs = documents.attrs
+        start = prefix(self.path)
+        self.documents = {start + ROOTDIRS: documents.rootdirs, start + ATTRS: documents.attrs}
+        self.values = values
+        self.names = tuple(names)
+        self.columns: dict[str, Column] = {}
+        self.plain = False
+        self.folders: dict[str, str] = {}
+        self.nested: dict[str, TableDocuments] = {}
+        self.missing: list[str] = []
+
+    @classmethod
+    def begun(cls, store: Store, documents: TableDocuments) -> "_TableDraft":
+        """Return the draft of a table, with the names of its columns."""
+        path, rootdirs = documents.path, documents.rootdirs
+        key = prefix(path) + ROOTDIRS
+        if rootdirs is not None:
+            values, names = _parse_rootdirs(rootdirs, key)
+        elif is_data_layout(store, path):
+            values, names = {}, _folders(store, _data(store, path))
+        else:
+            raise NotFoundError(f"{store.location}: no {key}")
+        for name in names if "dirs" in values else ():
+            # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
+            list(_candidate_folders(path, name, values))
+        return cls(store, documents, values, names)
+
+    @property
+    def maybe_nested(self) -> tuple[str, ...]:
+        """The columns that bcolz cannot open: among them are all nested tables that we wrote."""
+        if "x_names" not in self.values:
+            return ()
+        plain = frozenset(self.values["names"])
+        return tuple(name for name in self.names if name not in plain)
+
+    def take(self, places: tuple[str, ...], found: Sequence[bytes | None]) -> None:
+        """Take over the documents in the folders that columns have in the current layout."""
+        end = 3 * len(places)
+        parsed = _parse_arrays(places, tuple(found if len(found) == end else found[:end]))
+        if parsed is not None:
+            maps = (
+                BcolzMap(self.store, each, at, ArrayDocuments(*found[3 * n : 3 * n + 3]))
+                for n, (each, at) in enumerate(zip(parsed, places, strict=True))
+            )
+            self.columns = dict(zip(self.names, map(ArrayNode, maps), strict=True))
+            self.plain = True
+            return
+        inner = dict(zip(self.maybe_nested, found[end:], strict=True))
+        for number, (name, place) in enumerate(zip(self.names, places, strict=True)):
+            documents = ArrayDocuments(*found[3 * number : 3 * number + 3])
+            if not self.settle(name, place, documents, inner.get(name)):
+                self.missing.append(name)
+
+    def settle(
+        self, name: str, place: str, documents: ArrayDocuments, rootdirs: bytes | None
+    ) -> bool:
+        """Take a column from the documents in a folder; return whether they are those of one."""
+        if documents.is_array:
+            self.columns[name] = ArrayNode(open_array(self.store, place, documents))
+        elif rootdirs is not None:
+            self.nested[name] = TableDocuments(place, rootdirs, documents.attrs)
+        else:
+            return False
+        return True
+
+    def finished(self) -> BcolzTableMap:
+        """Return the table; all columns have one length."""
+        columns = self.columns
+        if not self.plain:
+            columns = {name: columns[name] for name in self.names}
+            _check_lengths(columns, self.path)
+        where = f"{self.store.location}: {prefix(self.path)}{ATTRS}"
+        described = parse_attrs(self.attrs, where)
+        return BcolzTableMap(
+            self.store,
+            columns,
+            described,
+            self.path,
+            self.folders,
+            self.values,
+            documents=self.documents,
+        )
+
+
+def _find_missing(drafts: Sequence[_TableDraft]) -> None:
+    """Find columns that are no arrays in the current layout, by one read for all folders."""
+    searched = [
+        (draft, name, list(_candidate_folders(draft.path, name, draft.values)))
+        for draft in drafts
+        for name in draft.missing
+    ]
+    store = drafts[0].store
+    places = [place for _, _, folders in searched for place in folders]
+    marks = [Extent(prefix(place) + ROOTDIRS, 0, json.LARGEST + 1) for place in places]
+    found = store.read(document_extents(places) + marks)
+    arrays = [ArrayDocuments(*found[at : at + 3]) for at in range(0, 3 * len(places), 3)]
+    documents = iter(zip(places, arrays, found[3 * len(places) :], strict=True))
+    for draft, name, folders in searched:
+        # All of them, so that the next column begins with its own.
+        candidates = [next(documents) for _ in folders]
+        for place, array, rootdirs in candidates:
+            if draft.settle(name, place, array, rootdirs):
+                break
+        else:
+            # A table without a document takes listings to find.
+            inner = next((each for each in candidates if is_data_layout(store, each[0])), None)
+            if inner is None:
+                raise CorruptionError(f"column {name!r}: nothing is stored in {folders[0]!r}")
+            place = inner[0]
+            draft.nested[name] = TableDocuments(place, None, inner[1].attrs)
+        if place != folders[0]:
+            draft.folders[name] = place
 
 
 def create_table(
@@ -388,43 +565,6 @@ def _check_new(name: str, columns: Mapping[str, Column]) -> None:
         raise ValueError(f"{name!r} cannot be the name of a column")
 
 
-def _open_columns(
-    store: Store, path: str, names: Sequence[str], values: Mapping[str, Any], depth: int
-) -> tuple[dict[str, Column], dict[str, str]]:
-    """Return the columns, and the folders of columns that do not lie in the current layout.
-
-    All columns have one length.
-    """
-    for name in names if "dirs" in values else ():
-        # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
-        list(_candidate_folders(path, name, values))
-    places, batch = _column_reads(path, tuple(names))
-    found = store.read(batch)
-    parsed = _parse_arrays(places, tuple(found))
-    if parsed is not None:
-        maps = (
-            BcolzMap(store, each, at, ArrayDocuments(*found[3 * number : 3 * number + 3]))
-            for number, (each, at) in enumerate(zip(parsed, places, strict=True))
-        )
-        return dict(zip(names, map(ArrayNode, maps), strict=True)), {}
-    columns: dict[str, Column] = {}
-    folders: dict[str, str] = {}
-    for number, (name, place) in enumerate(zip(names, places, strict=True)):
-        documents = ArrayDocuments(*found[3 * number : 3 * number + 3])
-        column = _open_column(store, place, documents, depth)
-        others = list(_candidate_folders(path, name, values))[1:] if column is None else ()
-        for other in others:
-            column = _open_column(store, other, None, depth)
-            if column is not None:
-                folders[name] = other
-                break
-        if column is None:
-            raise CorruptionError(f"column {name!r}: nothing is stored in {place!r}")
-        columns[name] = column
-    _check_lengths(columns, path)
-    return columns, folders
-
-
 @lru_cache(maxsize=256)
 def _parse_arrays(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
@@ -456,9 +596,11 @@ class _ColumnReads(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _column_reads(path: str, names: tuple[str, ...]) -> _ColumnReads:
-    places = tuple(prefix(path) + name for name in names)
-    return _ColumnReads(places, Batch(document_extents(places)))
+def _column_reads(path: str, names: tuple[str, ...], maybe_nested: tuple[str, ...]) -> _ColumnReads:
+    start = prefix(path)
+    places = tuple(start + name for name in names)
+    tables = [Extent(f"{start}{name}/{ROOTDIRS}", 0, json.LARGEST + 1) for name in maybe_nested]
+    return _ColumnReads(places, Batch([*document_extents(places), *tables]))
 
 
 def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
@@ -473,18 +615,6 @@ def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Itera
         if last and last != name:
             _check_name(last, f"{start}{ROOTDIRS}: dirs")
             yield start + last
-
-
-def _open_column(
-    store: Store, path: str, found: ArrayDocuments | None, depth: int
-) -> Column | None:
-    if found is None:
-        (found,) = read_documents(store, [path])
-    if found.is_array:
-        return ArrayNode(open_array(store, path, found))
-    if store.size(prefix(path) + ROOTDIRS) is not None or is_data_layout(store, path):
-        return TableNode(open_table(store, path, depth + 1))
-    return None
 
 
 def _check_lengths(columns: Mapping[str, Column], path: str) -> None:

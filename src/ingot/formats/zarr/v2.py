@@ -58,7 +58,7 @@ from ingot.formats.zarr import fills, v2_consolidated
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.documents import documents_after
-from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
+from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
 __all__ = [
     "ARRAY",
@@ -70,6 +70,7 @@ __all__ = [
     "build_chain",
     "default_stages",
     "missing_groups",
+    "open_all",
     "pack_array",
     "pack_attrs",
     "pack_group",
@@ -222,10 +223,13 @@ def default_stages(dtype: DType) -> tuple[Stage, ...]:
 def missing_groups(store: Store, path: str) -> Iterator[str]:
     """Yield the groups above `path` that do not exist; raise `ExistsError` for an array there."""
     check_new(path, _RESERVED)
-    for group in above(path):
-        if store.size(prefix(group) + ARRAY) is not None:
+    groups = list(above(path))
+    marks = [Extent(prefix(group) + name, 0, 1) for group in groups for name in (ARRAY, GROUP)]
+    found = store.read(marks) if marks else []
+    for index, group in enumerate(groups):
+        if found[2 * index] is not None:
             raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
-        if store.size(prefix(group) + GROUP) is None:
+        if found[2 * index + 1] is None:
             yield group
 
 
@@ -353,8 +357,7 @@ class Zarr2Format:
                 )
             assert group is not None
             parse_group(group, names[1])
-            children = tuple(_children(store, path))
-            return GroupNode(path, children, described, {names[1]: group, names[2]: attrs})
+            return GroupNode(path, described, {names[1]: group, names[2]: attrs})
         except IngotError as error:
             error.add_note(f"in {store.location}")
             raise
@@ -404,6 +407,16 @@ class Zarr2Format:
         # An earlier array at this path may have left chunks, if its removal was interrupted.
         strays = keys.stray_removals(store, chunks.template, len(schema.shape))
         return ArrayNode(chunks), Commit(strays, commit.publish)
+
+
+def open_all(store: Store, paths: Sequence[str]) -> list[ArrayNode | GroupNode | None]:
+    """Return the nodes at some paths, by one read; None where there is none."""
+    found = iter(_read(store, [prefix(path) + name for path in paths for name in _DOCUMENTS]))
+    format = Zarr2Format()
+    return [
+        format.from_documents(store, path, {name: next(found) for name in _DOCUMENTS})
+        for path in paths
+    ]
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
@@ -489,15 +502,3 @@ def _pack_codecs(schema: ArraySchema) -> tuple[list[dict[str, Any]], dict[str, A
 def _read(store: Store, names: Sequence[str]) -> list[bytes | None]:
     # One byte more than allowed shows that a document is too long without reading all of it.
     return store.read([Extent(name, 0, json.LARGEST + 1) for name in names])
-
-
-def _children(store: Store, path: str) -> Iterator[str]:
-    if Feature.LIST in store.features:
-        folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    else:
-        folders = list(v2_consolidated.children(store, path))
-    markers = [f"{prefix(path)}{name}/{marker}" for name in folders for marker in (ARRAY, GROUP)]
-    found = store.read([Extent(key, 0, 1) for key in markers])
-    for index, name in enumerate(folders):
-        if any(marker is not None for marker in found[2 * index : 2 * index + 2]):
-            yield name

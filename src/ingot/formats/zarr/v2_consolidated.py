@@ -6,7 +6,7 @@ documents. It does not interpret documents. Nodes are always opened from their o
 from a copy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ingot.errors import FormatError, IngotError
@@ -15,7 +15,7 @@ from ingot.formats import json
 from ingot.formats.paths import above, prefix
 from ingot.stores.store import Extent, Put, Store
 
-__all__ = ["CONSOLIDATED", "children", "pack", "parse", "read", "stale_keys", "updates"]
+__all__ = ["CONSOLIDATED", "children", "pack", "parse", "read", "read_all", "stale_keys", "updates"]
 
 CONSOLIDATED: Final = ".zmetadata"
 
@@ -47,12 +47,19 @@ def pack(copies: Mapping[str, Any]) -> bytes:
 
 def read(store: Store, path: str) -> dict[str, Any] | None:
     """Return the copies in a group; None without readable copies."""
-    key = prefix(path) + CONSOLIDATED
-    [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
-    if data is None:
-        return None
+    return read_all(store, [path])[0]
+
+
+def read_all(store: Store, paths: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Return the copies in some groups, by one read; None without readable copies."""
+    documents = [prefix(path) + CONSOLIDATED for path in paths]
+    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in documents])
+    return list(map(_parsed, found, documents))
+
+
+def _parsed(data: bytes | None, key: str) -> dict[str, Any] | None:
     try:
-        return parse(data, key)
+        return None if data is None else parse(data, key)
     except IngotError:
         return None  # Nodes are opened from their own documents.
 
@@ -73,8 +80,8 @@ def updates(
     {'.zgroup': {}, 'a/.zarray': {'shape': [2]}}
     """
     edits = []
-    for group in groups:
-        copies = read(store, group)
+    groups = list(groups)
+    for group, copies in zip(groups, read_all(store, groups), strict=True):
         if copies is None:
             continue
         lead = prefix(group)
@@ -89,8 +96,8 @@ def updates(
 
 def children(store: Store, path: str) -> Iterator[str]:
     """Yield the names directly below a group, by the copies in it or in a group above it."""
-    for group in (path, *reversed(list(above(path)))):
-        copies = read(store, group)
+    groups = path, *reversed(list(above(path)))
+    for group, copies in zip(groups, read_all(store, groups), strict=True):
         if copies is not None:
             inner = prefix(path).removeprefix(prefix(group))
             found = {

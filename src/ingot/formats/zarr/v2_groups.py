@@ -4,13 +4,14 @@ This module returns the commits that create, change and remove groups. Arrays ar
 `ingot.formats.zarr.v2`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.format import ConsolidatedMetadata, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v2_consolidated
 from ingot.formats.zarr.v2 import (
@@ -19,12 +20,13 @@ from ingot.formats.zarr.v2 import (
     GROUP,
     V2ArrayMetadata,
     Zarr2Format,
+    open_all,
     pack_attrs,
     pack_group,
     parse_array,
     stage_node,
 )
-from ingot.stores.store import Commit, Extent, Put, Store
+from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Zarr2GroupFormat"]
 
@@ -48,7 +50,21 @@ class Zarr2GroupFormat(Zarr2Format):
         """Return a new group, and the commit that creates it and the groups above it."""
         path, attrs = normalised(path), dict(attrs or {})
         content = json.parse_object(pack_group(), GROUP)
-        return GroupNode(path, (), attrs), stage_node(store, path, GROUP, content, attrs)
+        return GroupNode(path, attrs), stage_node(store, path, GROUP, content, attrs)
+
+    def children(self, store: Store, path: str) -> tuple[str, ...]:
+        """Return the names of the members of a group, sorted."""
+        names, marks = _folders(store, path), (ARRAY, GROUP)
+        keys = [f"{prefix(path)}{name}/{mark}" for name in names for mark in marks]
+        found = store.read([Extent(key, 0, 1) for key in keys])
+        pairs = zip(names, found[::2], found[1::2], strict=True)
+        return tuple(name for name, array, group in pairs if array is not None or group is not None)
+
+    def members(
+        self, store: Store, groups: Sequence[str], most: int | None = None
+    ) -> list[GroupMembers]:
+        """Return the members of groups, by one read of all documents."""
+        return hierarchy.members(groups, partial(_folders, store), partial(open_all, store), most)
 
     def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
         """Return the commit that changes the attributes of a group, consolidated ones included."""
@@ -80,15 +96,21 @@ class Zarr2GroupFormat(Zarr2Format):
 
     def _documents(self, store: Store, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for node in hierarchy.walk(self, store, path):
-            place = prefix(hierarchy.path_of(node))
-            keys = [place + name for name in (ARRAY, GROUP, ATTRS)]
-            data = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
-            for key, content in zip(keys, data, strict=True):
-                if content is not None:
-                    value = json.parse_object(content, key, allow_nan=True)
-                    found[key.removeprefix(prefix(path))] = value
+        places = sorted(map(hierarchy.path_of, hierarchy.walk(self, store, path)))
+        keys = [prefix(place) + name for place in places for name in (ARRAY, GROUP, ATTRS)]
+        contents = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+        for key, content in zip(keys, contents, strict=True):
+            if content is not None:
+                value = json.parse_object(content, key, allow_nan=True)
+                found[key.removeprefix(prefix(path))] = value
         return found
+
+
+def _folders(store: Store, path: str) -> list[str]:
+    """Return the names below a group that may be members; without listing, by the copies."""
+    if Feature.LIST in store.features:
+        return [name[:-1] for name in store.names(path) if name.endswith("/")]
+    return list(v2_consolidated.children(store, path))
 
 
 def _comparable(documents: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Documents are parsed and packed by `ingot.formats.zarr.v3_metadata`, groups are 
 by `ingot.formats.zarr.v3_groups`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal
 
@@ -46,9 +46,16 @@ from ingot.formats.zarr.v3_sharding import design_shards
 from ingot.grid import ChunkGrid, auto_chunks
 from ingot.schema import ArraySchema
 from ingot.stores.documents import documents_after
-from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
+from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
-__all__ = ["Zarr3Format", "Zarr3Map", "check_node_path", "default_stages", "stage_node"]
+__all__ = [
+    "Zarr3Format",
+    "Zarr3Map",
+    "check_node_path",
+    "default_stages",
+    "open_all",
+    "stage_node",
+]
 
 _ORDERS: Final = ("C", "F")
 
@@ -245,13 +252,11 @@ def stage_node(store: Store, path: str, metadata: V3Metadata, data: bytes | None
     `data` is the packed document of the node, where the caller has it.
     """
     made: dict[str, V3Metadata] = {}
-    for group in above(path):
-        try:
-            found = _parse(store, group, _read(store, group))
-        except NotFoundError:
+    groups = list(above(path))
+    for group, node in zip(groups, open_all(store, groups), strict=True):
+        if node is None:
             made[group] = V3GroupMetadata()
-            continue
-        if not isinstance(found, V3GroupMetadata):
+        elif not isinstance(node, GroupNode):
             raise ExistsError(f"{store.location}: {group!r} is an array, nothing lies below it")
     puts = [Put(prefix(place) + NODE, v3_metadata.pack(each)) for place, each in made.items()]
     puts.append(Put(prefix(path) + NODE, v3_metadata.pack(metadata) if data is None else data))
@@ -284,6 +289,16 @@ def _read(store: Store, path: str) -> bytes:
     return data
 
 
+def open_all(store: Store, paths: Sequence[str]) -> list[ArrayNode | GroupNode | None]:
+    """Return the nodes at some paths, by one read; None where there is none."""
+    keys_of = [prefix(path) + NODE for path in paths]
+    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys_of])
+    return [
+        None if data is None else _node(store, path, data)
+        for path, data in zip(paths, found, strict=True)
+    ]
+
+
 def _parse(store: Store, path: str, data: bytes) -> V3Metadata:
     try:
         return v3_metadata.parse(data, prefix(path) + NODE)
@@ -295,7 +310,7 @@ def _parse(store: Store, path: str, data: bytes) -> V3Metadata:
 def _node(store: Store, path: str, data: bytes) -> ArrayNode | GroupNode:
     metadata, documents = _parse(store, path, data), {prefix(path) + NODE: data}
     if isinstance(metadata, V3GroupMetadata):
-        return GroupNode(path, tuple(_children(store, path)), metadata.attrs, documents)
+        return GroupNode(path, metadata.attrs, documents)
     return ArrayNode(inner_map(Zarr3Map(store, metadata, path, documents)))
 
 
@@ -366,14 +381,3 @@ def _encoding(name: str, separator: str | None) -> KeyEncoding:
     if name == "v2":
         return KeyEncoding("v2", separator or ".")
     return KeyEncoding("default", separator or "/")
-
-
-def _children(store: Store, path: str) -> Iterator[str]:
-    if Feature.LIST in store.features:
-        folders = [name[:-1] for name in store.names(path) if name.endswith("/")]
-    else:
-        folders = list(v3_consolidated.children(store, path))
-    found = store.read([Extent(f"{prefix(path)}{name}/{NODE}", 0, 1) for name in folders])
-    for name, marker in zip(folders, found, strict=True):
-        if marker is not None:
-            yield name

@@ -5,7 +5,7 @@ copies, and updates them in the commit that changes a document. It does not inte
 Nodes are always opened from their own documents, never from a copy. A copy contains no copies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ingot.errors import IngotError
@@ -64,8 +64,8 @@ def updates(
     and of all nodes below it are dropped first.
     """
     edits = []
-    for group in groups:
-        values = _read(store, group)
+    groups = list(groups)
+    for group, values in zip(groups, _read_all(store, groups), strict=True):
         copies = None if values is None else parse(values)
         if values is None or copies is None:
             continue
@@ -86,8 +86,8 @@ def updates(
 
 def children(store: Store, path: str) -> Iterator[str]:
     """Yield the names directly below a group, by the copies in it or in a group above it."""
-    for group in (path, *reversed(list(above(path)))):
-        values = _read(store, group)
+    groups = path, *reversed(list(above(path)))
+    for group, values in zip(groups, _read_all(store, groups), strict=True):
         copies = None if values is None else parse(values)
         if copies is not None:
             inner = prefix(path).removeprefix(prefix(group))
@@ -125,9 +125,14 @@ def _text(values: Mapping[str, Any]) -> bytes:
     return json.pack(dict(values), FIELD, allow_nan=True)
 
 
-def _read(store: Store, path: str) -> dict[str, Any] | None:
-    key = prefix(path) + NODE
-    [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
+def _read_all(store: Store, paths: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Return the documents of nodes; None for one that is absent or malformed."""
+    documents = [prefix(path) + NODE for path in paths]
+    found = store.read([Extent(key, 0, json.LARGEST + 1) for key in documents])
+    return list(map(_parsed, found, documents))
+
+
+def _parsed(data: bytes | None, key: str) -> dict[str, Any] | None:
     try:
         return None if data is None else json.parse_object(data, key, allow_nan=True)
     except IngotError:

@@ -4,18 +4,19 @@ This module returns the commits that create, change and remove groups. Arrays ar
 `ingot.formats.zarr.v3`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ingot.errors import NotFoundError
 from ingot.formats import json
-from ingot.formats.format import ConsolidatedMetadata, GroupNode
+from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v3_consolidated, v3_metadata
-from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, stage_node
+from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, open_all, stage_node
 from ingot.formats.zarr.v3_metadata import NODE, V3GroupMetadata
-from ingot.stores.store import Commit, Extent, Put, Store
+from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Zarr3GroupFormat"]
 
@@ -44,7 +45,19 @@ class Zarr3GroupFormat(Zarr3Format):
         check_node_path(path)
         metadata = V3GroupMetadata().described(attrs or {})
         commit = stage_node(store, path, metadata)
-        return GroupNode(path, (), dict(metadata.attrs)), commit
+        return GroupNode(path, dict(metadata.attrs)), commit
+
+    def children(self, store: Store, path: str) -> tuple[str, ...]:
+        """Return the names of the members of a group, sorted."""
+        names = _folders(store, path)
+        found = store.read([Extent(f"{prefix(path)}{name}/{NODE}", 0, 1) for name in names])
+        return tuple(name for name, marker in zip(names, found, strict=True) if marker is not None)
+
+    def members(
+        self, store: Store, groups: Sequence[str], most: int | None = None
+    ) -> list[GroupMembers]:
+        """Return the members of groups, by one read of all documents."""
+        return hierarchy.members(groups, partial(_folders, store), partial(open_all, store), most)
 
     def describe_group(self, store: Store, path: str, attrs: Mapping[str, Any]) -> Commit:
         """Return the commit that changes the attributes of a group, consolidated ones included."""
@@ -84,14 +97,20 @@ class Zarr3GroupFormat(Zarr3Format):
 
     def _documents(self, store: Store, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for node in hierarchy.walk(self, store, path):
-            place = hierarchy.path_of(node)
-            if place == path:
-                continue
-            key = prefix(place) + NODE
-            [data] = store.read([Extent(key, 0, json.LARGEST + 1)])
+        nodes = map(hierarchy.path_of, hierarchy.walk(self, store, path))
+        places = sorted(place for place in nodes if place != path)
+        documents = [prefix(place) + NODE for place in places]
+        contents = store.read([Extent(key, 0, json.LARGEST + 1) for key in documents])
+        for place, key, data in zip(places, documents, contents, strict=True):
             if data is not None:
                 found[place.removeprefix(prefix(path))] = v3_consolidated.without_consolidated(
                     json.parse_object(data, key, allow_nan=True)
                 )
         return found
+
+
+def _folders(store: Store, path: str) -> list[str]:
+    """Return the names below a group that may be members; without listing, by the copies."""
+    if Feature.LIST in store.features:
+        return [name[:-1] for name in store.names(path) if name.endswith("/")]
+    return list(v3_consolidated.children(store, path))

@@ -157,7 +157,8 @@ class CommitRun:
             if found is LockState.LOOSE and self._sync:
                 self._sync_all()
                 self._run()
-            self._littered = thorough
+            # A process that died while it created a single file left no lock file.
+            self._littered = thorough or (found is LockState.NEW and self._scope.only is not None)
             return
         # A dead writer may have decided without a bump, and nothing of it needs to be durable.
         self._add(Op.BUMP)

@@ -1,33 +1,41 @@
 """A store of one file of the local file system.
 
 Its keys are the name of the file and its staged names; `ingot.stores.local.store` does the rest.
+
+A new file is made without a lock: it is written under a staged name and gets its own by a rename
+that never replaces a file. The first change of an existing file makes a lock file beside it. The
+lock file is removed when the file is removed, or replaced by another dataset.
 """
 
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Self
 
-from ingot.errors import UnsafeError
+from ingot import signals
+from ingot.errors import ExistsError, UnsafeError
 from ingot.stores.local.scope import Scope
-from ingot.stores.local.store import LocalStore, LocalTurn
+from ingot.stores.local.store import COMMITTED, LocalStore, LocalTurn
 from ingot.stores.store import (
     Buffer,
     Commit,
+    Delete,
     Durability,
     Edit,
     Extent,
     Feature,
     Grown,
     Move,
+    Put,
     Store,
     check_commit,
     check_key,
+    compose,
     is_staged,
 )
-from ingot.stores.versions import Version
+from ingot.stores.versions import Version, version_number
 
-__all__ = ["FileStore"]
+__all__ = ["FileStore", "FileTurn"]
 
 
 class FileStore:
@@ -105,11 +113,23 @@ class FileStore:
         for edit in commit.edits:
             if not self._owns(edit.key):
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
-        self._folder.apply(commit, durability=durability)
+        if not commit.edits:
+            return
+        try:
+            with self.writing(durability=durability) as turn:
+                turn.commit(commit)
+        except ExistsError:
+            # Another writer has made the file meanwhile; the commit changes it.
+            with self.writing(durability=durability) as turn:
+                turn.commit(commit)
 
-    def writing(self, *, durability: Durability = "full") -> LocalTurn:
-        """Return a turn to write to the file; entering it waits for the lock and recovers."""
-        return self._folder.writing(durability=durability, store=self)
+    def writing(self, *, durability: Durability = "full") -> "FileTurn":
+        """Return a turn to write to the file; entering it waits for the lock and recovers.
+
+        If the file is absent, the turn creates it without a lock, and its commit raises
+        `ExistsError` when another writer was first.
+        """
+        return FileTurn(self, self._folder, durability)
 
     def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
         """Write bytes behind the end of the file, piece by piece; only inside a turn to write."""
@@ -144,8 +164,16 @@ class FileStore:
         self._folder.recover()
 
     def version(self) -> Version | None:
-        """Return the version of the committed state; None before the first writer."""
-        return self._folder.version()
+        """Return the version: that of the lock file, or one that changes when the file does."""
+        found = self._folder.version()
+        if found is not None:
+            return found
+        try:
+            facts = os.stat(self.location)
+        except OSError:
+            return None
+        times = facts.st_mtime_ns, facts.st_ctime_ns
+        return Version(hash((facts.st_dev, facts.st_ino, facts.st_size, *times)), settled=True)
 
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""
@@ -162,3 +190,65 @@ class FileStore:
 
     def _owns(self, key: str) -> bool:
         return key == self.key or is_staged(key, self.key)
+
+
+class FileTurn:
+    """A turn to write to a `FileStore`: one that creates the file, or a turn of its folder."""
+
+    __slots__ = ("_deferred", "_folder", "_locked", "_sync", "store")
+
+    def __init__(self, store: FileStore, folder: LocalStore, durability: Durability) -> None:
+        self.store: Final = store
+        self._folder = folder
+        self._sync = durability == "full"
+        self._deferred: Final = signals.Deferred()
+        self._locked: LocalTurn | None = None
+
+    def __enter__(self) -> Self:
+        if self._folder.version() is None and self._folder.begin_creation(self.store.key):
+            self._deferred.__enter__()
+        else:
+            self._lock()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        locked, self._locked = self._locked, None
+        if locked is not None:
+            locked.__exit__(kind, error, trace)
+        else:
+            self._folder.end_creation()
+            self._deferred.__exit__()
+
+    def commit(self, commit: Commit) -> int | None:
+        """Apply a commit and return the number of the new version.
+
+        `ExistsError` when the turn creates the file, and another writer was first.
+        """
+        if self._locked is None:
+            outcomes, early = compose(commit.edits)
+            made = [outcome for outcome in outcomes if isinstance(outcome, Put | Move)]
+            gone = [outcome for outcome in outcomes if isinstance(outcome, Delete)]
+            if not early and len(made) + len(gone) == len(outcomes):
+                self._folder.create_file(commit, made, sync=self._sync)
+                self._deferred.note = COMMITTED
+                return version_number(self.store.version())
+            self._folder.end_creation()
+            self._deferred.__exit__()
+            self._lock()
+        assert self._locked is not None
+        number = self._locked.commit(commit)
+        if any(isinstance(edit, Delete) and edit.key == self.store.key for edit in commit.edits):
+            self._locked.remove_lock()
+            number = version_number(self.store.version())
+        return number
+
+    def _lock(self) -> None:
+        durability: Durability = "full" if self._sync else "process"
+        self._locked = self._folder.writing(durability=durability, store=self.store)
+        self._locked.__enter__()
+        try:
+            self._locked.await_readers(self.store.key)
+        except BaseException as error:
+            self._locked.__exit__(type(error), error, error.__traceback__)
+            self._locked = None
+            raise

@@ -104,6 +104,9 @@ class OpenDirectory(Protocol):
         A folder that has the name is removed before, if there are no files in it.
         """
 
+    def rename_new(self, source: str, key: str) -> None:
+        """Rename a file within its folder; `FileExistsError` when something has the name."""
+
     def replace(self, source: str, key: str) -> None:
         """Do the same, perhaps in two steps between which `source` is the old file."""
 
@@ -124,6 +127,9 @@ class OpenDirectory(Protocol):
 
     def announce_staging(self, name: str, wait: float) -> StagingLock | None:
         """Take the staging lock; None on systems where no writer removes staged files of others."""
+
+    def await_readers(self, key: str, wait: float) -> None:
+        """Wait until no reader pins a file itself, because it had no lock file."""
 
     def pin(self, name: str, wait: float) -> ReaderLock | None:
         """Take the reader lock; None when there is no lock file, so no writer either."""
@@ -462,6 +468,10 @@ class _LocalDirectory:
 
         self._beside(key, rename)
 
+    def rename_new(self, source: str, key: str) -> None:
+        old = source.rpartition("/")[2]
+        self._beside(key, lambda name, place: renamed_new(old, name, place))
+
     def replace(self, source: str, key: str) -> None:
         old = source.rpartition("/")[2]
         if self._beside(key, lambda name, place: exchanged(old, name, place)):
@@ -534,6 +544,9 @@ class _LocalDirectory:
             )
             writer.release()
         return lock_file.announce_staging(self._directory, name, wait, self._root.path)
+
+    def await_readers(self, key: str, wait: float) -> None:
+        lock_file.await_readers(self._directory, key, wait, self._root.path)
 
     def pin(self, name: str, wait: float) -> ReaderLock | None:
         return lock_file.pin(self._directory, name, wait, self._root.path)
@@ -883,6 +896,7 @@ def sync_file_system(folder: int) -> None:
 
 
 _EXCHANGE: Final = 2
+_NEW: Final = 1
 
 
 def exchanged(one: str, other: str, folder: int) -> bool:
@@ -892,6 +906,16 @@ def exchanged(one: str, other: str, folder: int) -> bool:
     """
     call = _call()
     return call is not None and _is_plain(other, folder) and _done(call, one, other, folder)
+
+
+def renamed_new(old: str, name: str, folder: int) -> None:
+    """Rename a file in an open folder; `FileExistsError` when something has the new name."""
+    call = _call()
+    if call is not None and call(folder, os.fsencode(old), folder, os.fsencode(name), _NEW) == 0:
+        return
+    # Where the system has no such call, or raises an error, which these calls raise as well.
+    os.link(old, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    os.unlink(old, dir_fd=folder)
 
 
 def linked(old: str, origin: int, name: str, folder: int) -> bool:

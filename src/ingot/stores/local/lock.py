@@ -45,6 +45,7 @@ __all__ = [
     "WriterLock",
     "acquire",
     "announce_staging",
+    "await_readers",
     "begin_turn",
     "pin",
     "version",
@@ -270,6 +271,23 @@ def pin(folder: int, name: str, wait: float, where: str) -> ReaderLock | None:
         _close(file, place)
         raise
     return _FileReaderLock(file, place)
+
+
+def await_readers(folder: int, name: str, wait: float, where: str) -> None:
+    """Wait until no reader pins a file itself; `LockedError` after `wait` seconds.
+
+    Nothing is waited for where the file is absent or cannot be opened for writing.
+    """
+    try:
+        file = os.open(name, _WRITING, dir_fd=folder)
+    except (FileNotFoundError, PermissionError):
+        return
+    place = keep_place(folder)
+    try:
+        _wait(file, place, APPLY, True, time.monotonic() + wait, wait, where)
+        drop_all(file, place)
+    finally:
+        _close(file, place)
 
 
 _LEFT_BEHIND: Final = {

@@ -13,10 +13,11 @@ import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Final, Self, cast
 
 from ingot import signals
-from ingot.errors import ReadOnlyError
+from ingot.errors import ExistsError, ReadOnlyError
 from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
@@ -27,7 +28,14 @@ from ingot.stores.local.files import (
     stage_copy,
 )
 from ingot.stores.local.journal import checksum, read_journal
-from ingot.stores.local.lock import NoLock, StagedTransactions, StagingLock, WriterLock
+from ingot.stores.local.lock import (
+    LockState,
+    NoLock,
+    ReaderLock,
+    StagedTransactions,
+    StagingLock,
+    WriterLock,
+)
 from ingot.stores.local.overlay import Overlay
 from ingot.stores.local.scope import WHOLE, Scope
 from ingot.stores.store import (
@@ -55,8 +63,8 @@ from ingot.stores.versions import StoreProbe, Version, VersionProbe
 
 __all__ = ["LocalStore", "LocalTurn"]
 
-# Reading more extents in one native call saves little.
-_MOST_AT_ONCE: Final = 16
+# Reading more extents in one native call saves little, and loses more if one of them is large.
+_MOST_AT_ONCE: Final = 64
 
 
 class LocalStore:
@@ -135,16 +143,21 @@ class LocalStore:
         wanted: dict[str, list[int]] = {}
         for position, extent in enumerate(extents):
             wanted.setdefault(check_key(extent.key), []).append(position)
-        if self._local is not None and len(wanted) == len(extents) <= _MOST_AT_ONCE:
-            pieces = self._local.read(extents)
-            if pieces is not None:
-                return pieces
         found: list[bytes | None] = [None] * len(extents)
+        done = 0
+        while self._local is not None and len(wanted) == len(extents):
+            pieces = self._local.read(extents[done : done + _MOST_AT_ONCE])
+            if pieces is None:
+                break
+            found[done : done + len(pieces)] = pieces
+            done += len(pieces)
+            if done == len(extents):
+                return found
         directory = self._files.open()
         if directory is None:
             return found
         try:
-            for key, positions in wanted.items():
+            for key, positions in islice(wanted.items(), done, None):
                 values = directory.read(key, [extents[position] for position in positions])
                 for position, value in zip(positions, values or (), strict=values is not None):
                     found[position] = value
@@ -299,6 +312,62 @@ class LocalStore:
                     directory.unlink(source)
         self._staging.end(sources)
 
+    def begin_creation(self, key: str) -> bool:
+        """Return whether a file is absent and may be created without a lock, by `create_file`.
+
+        Until `end_creation`, what this thread stages is not announced to other writers.
+        """
+        self._check_writable()
+        if self.size(key) is not None or self.size(self._scope.journal) is not None:
+            return False
+        self._writer = threading.get_ident()
+        return True
+
+    def end_creation(self) -> None:
+        """End what `begin_creation` began."""
+        self._writer = None
+
+    def create_file(self, commit: Commit, made: Sequence[Put | Move], *, sync: bool) -> None:
+        """Make the one new file of a commit, by a rename; `ExistsError` when it exists already.
+
+        `made` is the outcome of the commit: at most one value, which may be staged already.
+        """
+        try:
+            self._check(commit)
+            moves = [
+                self.stage(each.key, each.data) if isinstance(each, Put) else each for each in made
+            ]
+        except BaseException:
+            self.discard(commit.edits)
+            raise
+        directory = self._files.create(sync=sync)
+        try:
+            for move in moves:
+                self._appear(directory, move, sync=sync)
+        finally:
+            self.discard(moves)  # Does nothing once they have their names.
+            directory.close()
+
+    def _appear(self, directory: OpenDirectory, move: Move, *, sync: bool) -> None:
+        if sync:
+            opened = directory.open_old(move.source)
+            if opened is not None:
+                try:
+                    directory.sync(opened[0])
+                finally:
+                    directory.close_file(opened[0])
+        try:
+            directory.rename_new(move.source, move.key)
+        except (FileExistsError, FileNotFoundError):
+            # Also when the writer that was first has removed the staged file of this one.
+            if directory.size(move.key) is None:
+                raise
+            raise ExistsError(
+                f"{self.location}/{move.key}: another writer has created it meanwhile"
+            ) from None
+        if sync:
+            directory.sync_folder("")
+
     def recover(self) -> None:
         """Replay the journal of a dead writer, or discard what it staged.
 
@@ -385,14 +454,14 @@ class LocalStore:
         """Give a view of the committed state; writers wait until the block ends.
 
         So the block must be short. Without a lock file, for instance on read-only media, there are
-        no writers.
+        no writers. A single file without a lock file is pinned itself.
         """
         with self._opened() as directory:
             pinned = None
             try:
                 with signals.Deferred():
                     if directory is not None and self._locking:
-                        pinned = directory.pin(self._scope.lock, self._wait)
+                        pinned = self._pinned(directory)
                 yield self.view()
             finally:
                 if pinned is not None:
@@ -423,6 +492,20 @@ class LocalStore:
             self._scope.check(edit.key, self.location)
         self._check_writable()
 
+    def _pinned(self, directory: OpenDirectory) -> ReaderLock | None:
+        lock, only = self._scope.lock, self._scope.only
+        while True:
+            pinned = directory.pin(lock, self._wait)
+            if pinned is not None or only is None:
+                return pinned
+            before = _number(f"{self.root}/{only}")
+            pinned = directory.pin(only, self._wait)
+            # The first writer may have made the lock file, or replaced the file, meanwhile.
+            if self.version() is None and _number(f"{self.root}/{only}") == before:
+                return pinned
+            if pinned is not None:
+                pinned.release()
+
     def _check_writable(self) -> None:
         if not self._writable:
             raise ReadOnlyError(f"{self.location}: opened for reading only")
@@ -438,6 +521,15 @@ class LocalStore:
 def _check_keys(keys: tuple[str, ...]) -> None:
     for key in keys:
         check_key(key)
+
+
+def _number(path: str) -> tuple[int, int] | None:
+    """Return which file has a name; None when there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 COMMITTED: Final = "the commit is done: readers see it"
@@ -517,6 +609,20 @@ class LocalTurn:
             self._owner.discard(commit.edits)
             raise
         return self._apply(commit)
+
+    def await_readers(self, key: str) -> None:
+        """Wait for readers that pin a file itself, if this turn has made the lock file."""
+        directory, lock = self._directory, self._lock
+        if directory is not None and lock is not None and lock.found is LockState.NEW:
+            directory.await_readers(key, self._owner._wait)
+
+    def remove_lock(self) -> None:
+        """Remove the lock file, after the commit that removed or replaced what it is about.
+
+        A writer that waits for the lock finds that the file is gone, and makes a new one.
+        """
+        if self._directory is not None and self._owner._locking:
+            self._directory.unlink(self._owner._scope.lock)
 
     def _begin(self) -> tuple[OpenDirectory, WriterLock, bool]:
         """Return the open directory, its lock, and whether there may be a journal."""

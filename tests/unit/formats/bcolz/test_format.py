@@ -42,6 +42,7 @@ from ingot.selection import parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Store
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.versions import copied
+from ingot.testing.counting import CountingStore
 from tests.storage import Place, content, die_decided, put, store_at
 
 
@@ -746,3 +747,18 @@ def test_structures_with_arrays_are_refused_before_anything_is_written(
     with pytest.raises(UnsupportedError, match="fields that are arrays"):
         ingot.array(np.zeros(10, dtype), tmp_path / "a", format="bcolz")
     assert not list(tmp_path.iterdir())
+
+
+def test_all_shards_and_all_old_columns_are_read_together() -> None:
+    store = CountingStore()
+    ingot.table({"a": np.arange(40), "b": np.arange(40.0)}, MemoryStore(), chunks=4).shard(5, store)
+    store.reset()
+    assert ingot.open(store)["a"][39] == 39  # type: ignore[index]
+    # The document of all, those of the shards, those of their columns; a chunk.
+    assert (store.batches, store.listings) == (4, 0)
+    whole = MemoryStore()
+    ingot.table({name: [1, 2] for name in "abcdef"}, whole, format="bcolz")
+    inside = {f"data/{key}" if "/" in key else key: data for key, data in content(whole).items()}
+    old = CountingStore(inside)
+    assert open_table(old).names == tuple("abcdef")
+    assert (old.batches, old.listings) == (3, 0)

@@ -26,6 +26,7 @@ from ingot.errors import (
 from ingot.formats.format import ArrayNode, GroupNode
 from ingot.formats.zarr import v2
 from ingot.formats.zarr.v2 import V2ArrayMetadata, Zarr2Format, Zarr2Map, build_chain, parse_array
+from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
 from ingot.schema import ArraySchema
 from ingot.stores import LocalStore, MemoryStore
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
@@ -437,7 +438,8 @@ def test_creating_an_array_makes_the_groups_above_it() -> None:
     assert found.template.key((1, 2)) == "a/b/c/1/2"
     assert found.metadata.document == node.chunks.metadata.document  # type: ignore[attr-defined]
     group = Zarr2Format().open(store, "a")
-    assert group == GroupNode("a", ("b",), {})
+    assert group == GroupNode("a", {})
+    assert Zarr2GroupFormat().children(store, "a") == ("b",)
     with pytest.raises(ValueError, match="separator"):
         Zarr2Format().create(store, schema, dimension_separator="-")
 
@@ -445,9 +447,7 @@ def test_creating_an_array_makes_the_groups_above_it() -> None:
 def test_children_are_arrays_and_groups_only() -> None:
     names = ("x/.zarray", "y/.zgroup", "z/data", ".zgroup", "w/v/.zarray")
     store = MemoryStore(dict.fromkeys(names, v2.pack_group()))
-    group = Zarr2Format().open(store)
-    assert isinstance(group, GroupNode)
-    assert group.children == ("x", "y")
+    assert Zarr2GroupFormat().children(store, "") == ("x", "y")
 
 
 def test_chunks_are_stored_under_their_keys() -> None:

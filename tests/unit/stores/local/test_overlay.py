@@ -103,7 +103,7 @@ def test_what_is_loaded_through_a_journal_is_kept(
     expected = _expected(folder, monkeypatch)
     array = ingot.open(folder)
     array[0, 0]
-    handle = array._handle
+    handle = array._handle._handle
     loads: list[object] = []
     load = handle._load
     monkeypatch.setattr(handle, "_load", lambda view: loads.append(view) or load(view))

@@ -1,0 +1,196 @@
+"""Single files: how they appear, when they get a lock file, and when it goes."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import ExistsError, NotFoundError
+from ingot.stores import Commit, Delete, Extent, FileStore, Move, Patch, Put, ZipStore
+from ingot.stores.local import files
+from ingot.stores.local.file import FileTurn
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def put(data: bytes) -> Commit:
+    return Commit(publish=(Put("a.bin", data),))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path / "a.bin", writable=True)
+
+
+@pytest.mark.parametrize("durability", ["full", "process"])
+@pytest.mark.parametrize("call", [True, False])
+def test_a_new_file_leaves_nothing_beside_it(
+    store: FileStore, tmp_path: Path, durability: Any, call: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not call:
+        monkeypatch.setattr(files, "_call", lambda: None)
+    store.apply(
+        Commit(publish=(Put("a.bin", b"abc"), Patch("a.bin", 3, b"d"))), durability=durability
+    )
+    assert names(tmp_path) == ["a.bin"]
+    assert store.read([Extent("a.bin")]) == [b"abcd"]
+
+
+def test_a_staged_value_becomes_a_new_file(store: FileStore, tmp_path: Path) -> None:
+    with store.writing() as turn:
+        assert type(turn) is FileTurn
+        turn.commit(Commit(publish=(store.stage("a.bin", b"abc"),)))
+    assert names(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.parametrize("edits", [(), (Delete("a.bin"),)])
+def test_nothing_is_made_of_nothing(store: FileStore, tmp_path: Path, edits: Any) -> None:
+    store.apply(Commit(publish=edits))
+    assert names(tmp_path) == []
+
+
+def test_a_change_that_needs_the_file_raises_without_it(store: FileStore, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        store.apply(Commit(publish=(Patch("a.bin", 0, b"x"),)))
+    with pytest.raises(NotFoundError):
+        store.apply(Commit(publish=(Move(".g-1-a.bin", "a.bin"),)))
+    assert "a.bin" not in names(tmp_path)
+
+
+def test_what_came_first_stays(store: FileStore, tmp_path: Path) -> None:
+    other = FileStore(tmp_path / "a.bin", writable=True)
+
+    def both() -> None:
+        with store.writing() as turn:
+            other.apply(put(b"first"))
+            turn.commit(put(b"second"))
+
+    with pytest.raises(ExistsError, match="meanwhile"):
+        both()
+    assert store.read([Extent("a.bin")]) == [b"first"]
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_the_first_change_makes_a_lock_file_and_removal_removes_it(
+    store: FileStore, tmp_path: Path
+) -> None:
+    store.apply(put(b"abc"))
+    store.apply(put(b"abd"))
+    assert names(tmp_path) == [".a.bin.lock", "a.bin"]
+    store.apply(Commit(publish=(Delete("a.bin"), Put("a.bin", b"new"))))
+    assert names(tmp_path) == ["a.bin"]
+    store.apply(put(b"abe"))
+    assert names(tmp_path) == [".a.bin.lock", "a.bin"]
+    store.apply(Commit(publish=(Delete("a.bin"),)))
+    assert names(tmp_path) == []
+
+
+def test_every_step_is_another_version(store: FileStore) -> None:
+    seen = [store.version()]
+    for commit in (
+        put(b"abc"),
+        put(b"abd"),
+        Commit(publish=(Delete("a.bin"), Put("a.bin", b"abe"))),
+        Commit(publish=(Delete("a.bin"), Put("a.bin", b"abf"))),
+        put(b"abg"),
+    ):
+        with store.writing() as turn:
+            number = turn.commit(commit)
+        version = store.version()
+        assert version is not None
+        assert version == (number, True)
+        seen.append(version)
+    assert len(set(seen)) == len(seen)
+
+
+def test_the_first_change_removes_what_a_dead_creator_left(
+    store: FileStore, tmp_path: Path
+) -> None:
+    (tmp_path / ".g-0123-a.bin").write_bytes(b"left")
+    store.apply(put(b"abc"))
+    assert ".g-0123-a.bin" in names(tmp_path)  # Its creator may be alive.
+    store.apply(put(b"abd"))
+    assert names(tmp_path) == [".a.bin.lock", "a.bin"]
+
+
+def test_a_writer_that_waited_for_a_removed_lock_takes_the_new_one(
+    store: FileStore, tmp_path: Path
+) -> None:
+    store.apply(put(b"0"))
+    store.apply(put(b"1"))
+    others = [FileStore(tmp_path / "a.bin", writable=True) for _ in range(4)]
+
+    def count(own: FileStore) -> None:
+        for _ in range(10):
+            with own.writing(durability="process") as turn:
+                (value,) = own.read([Extent("a.bin")])
+                assert value is not None
+                new = Put("a.bin", str(int(value) + 1).encode())
+                turn.commit(Commit(publish=(Delete("a.bin"), new)))
+
+    threads = [threading.Thread(target=count, args=(own,)) for own in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.read([Extent("a.bin")]) == [b"41"]
+    assert names(tmp_path) == ["a.bin"]
+
+
+def test_an_archive_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    array = ingot.array(np.arange(5), path)
+    assert names(tmp_path) == ["x.zip"]
+    reader: Any = ingot.open(path)
+    array[0] = 7
+    assert reader[0] == 7
+    assert names(tmp_path) == [".x.zip.lock", "x.zip"]
+    ingot.array(np.arange(3), path, overwrite=True)
+    assert names(tmp_path) == ["x.zip"]
+    assert reader[...].tolist() == [0, 1, 2]
+
+
+def test_two_writers_of_a_new_archive_lose_nothing(tmp_path: Path) -> None:
+    stores = [ZipStore(tmp_path / "x.zip", writable=True) for _ in range(4)]
+    start = threading.Barrier(len(stores))
+
+    def add(number: int) -> None:
+        start.wait()
+        stores[number].apply(Commit(publish=(Put(f"k{number}", b"x"),)), durability="process")
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert list(stores[0].names()) == ["k0", "k1", "k2", "k3"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_snapshot_keeps_writers_out_with_and_without_a_lock_file(
+    tmp_path: Path, changed: bool
+) -> None:
+    path = tmp_path / "x.zip"
+    ingot.array(np.arange(5), path)
+    if changed:
+        ingot.open(path, "r+").attrs["n"] = 1
+    reader: Any = ingot.open(path)
+    writer: Any = ingot.open(path, "r+")
+    done = threading.Event()
+
+    def write() -> None:
+        writer[0] = 7
+        done.set()
+
+    thread = threading.Thread(target=write)
+    with reader.snapshot():
+        thread.start()
+        assert not done.wait(0.3)
+        assert reader[0] == 0
+    thread.join()
+    assert reader[0] == 7
