@@ -320,7 +320,7 @@ def chunked_cases(draw: st.DrawFn) -> tuple[ChunkGrid, Any]:
 
 
 @many
-@given(chunked_cases(), coin)
+@given(chunked_cases())
 def test_reading_chunk_by_chunk(case: tuple[ChunkGrid, Any]) -> None:
     grid, key = case
     data = numbered(grid.shape)
@@ -369,7 +369,7 @@ def error_of_numpy(array: NDArray[Any], key: Any, value: NDArray[Any]) -> str | 
 
 
 @many
-@given(chunked_cases(), coin, st.data())
+@given(chunked_cases(), st.data())
 def test_assigning_chunk_by_chunk(case: tuple[ChunkGrid, Any], draws: st.DataObject) -> None:
     grid, key = case
     expected = numbered(grid.shape)
