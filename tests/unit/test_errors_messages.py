@@ -72,8 +72,8 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
     ),
     "a name that leads out": (
         lambda table: table.add_column("../o", np.zeros(20)),
-        KeyError,
-        "'.' is not a nested table, and has no column '/o'",
+        ingot.errors.UnsafeError,
+        "'../o': the name of a column is no path",
     ),
     "half a row": (
         lambda table: table.resize(2.5),  # type: ignore[arg-type]

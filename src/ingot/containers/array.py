@@ -34,7 +34,7 @@ from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.signals import Deferred
-from ingot.stores.store import Store
+from ingot.stores.store import Feature, Store
 from ingot.stores.versions import NO_VERSION
 
 if TYPE_CHECKING:
@@ -353,7 +353,12 @@ class Array:
         # Ctrl-C ends native calls only, so that nothing that was staged is lost sight of.
         with Deferred():
             # Whole chunks are replaced, so they are encoded before the lock is taken.
-            ahead = engine.replaces(selection) and not engine.erases(selection, items)
+            # A state that is read through a journal is not written to: the turn replays it first.
+            ahead = (
+                Feature.WRITE in engine.chunks.store.features
+                and engine.replaces(selection)
+                and not engine.erases(selection, items)
+            )
             encoded = engine.assign(selection, items) if ahead else None
             try:
                 with handle.writing() as turn:

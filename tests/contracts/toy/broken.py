@@ -36,7 +36,8 @@ class WithMap(ToyFormat):
 
     def _exchanged(self, node: ArrayNode) -> ArrayNode:
         chunks = node.chunks
-        return ArrayNode(self.chunk_map(chunks.store, chunks.schema))
+        assert isinstance(chunks, ToyMap)
+        return ArrayNode(self.chunk_map(chunks.store, chunks.schema, chunks.document, chunks.path))
 
 
 class _LeavesChunks(ToyMap):
@@ -130,7 +131,9 @@ class SaysSomethingElse(ToyFormat):
         found = super().from_documents(store, path, documents)
         if found is None:
             return None
-        return ArrayNode(ToyMap(store, found.chunks.schema.resized((99,))))
+        chunks = found.chunks
+        assert isinstance(chunks, ToyMap)
+        return ArrayNode(replace(chunks, schema=chunks.schema.resized((99,))))
 
 
 class AcceptsAnySetting(ToyFormat):

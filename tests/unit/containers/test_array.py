@@ -20,7 +20,8 @@ from ingot.containers.handle import Handle
 from ingot.errors import CorruptionError, LimitError, ReadOnlyError, SelectionError, UnsafeError
 from ingot.stores import Commit, Durability, Extent, Feature, MemoryStore, Put, Store
 from ingot.stores.local import lock
-from tests.storage import Place, Unlocked, content, delete, put
+from ingot.stores.local.commit import CommitRun
+from tests.storage import Place, Unlocked, content, delete, die_decided, put
 
 NewPlace = Callable[[], Place]
 
@@ -788,3 +789,20 @@ def test_a_write_that_is_planned_anew_sweeps_what_a_dead_writer_left(
     array[...] = 9
     assert (array[...] == 9).all()
     assert [each.name for each in tmp_path.rglob(".g-*")] == []
+
+
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_whole_chunks_are_assigned_over_the_journal_of_a_dead_writer(
+    tmp_path: Path, kernel: str, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = ingot.array(np.arange(12), tmp_path / "a", chunks=4, format=format)
+    other = ingot.open(tmp_path / "a", "r+")
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitRun, "_apply_journal", die_decided)
+        with pytest.raises(ZeroDivisionError):
+            other[...] = 5
+    assert (tmp_path / "a/.commit").exists()
+    assert array[...].tolist() == [5] * 12
+    array[4:8] = 7
+    assert not (tmp_path / "a/.commit").exists()
+    assert array[...].tolist() == [5] * 4 + [7] * 4 + [5] * 4

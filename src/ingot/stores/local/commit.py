@@ -174,15 +174,17 @@ class CommitRun:
     def sweep(self, kept: Set[str], own: int) -> None:
         """Remove staged files except `kept`, unless another process is still staging.
 
-        `stager` is the number under which this writer has staged, see `WriterLock.begin_sweep`.
+        `kept` are the staged files of the commit that follows, `own` is the number under which this
+        writer has staged, see `WriterLock.begin_sweep`.
         """
+        # They are this commit's own to remove from now on.
+        self._staged.update(dict.fromkeys(kept))
         if self._lock.request_sweep() if self._littered else self._lock.begin_sweep(own):
             self._sweep("", kept)
             self._lock.end_sweep()
 
     def apply(self, commit: Commit) -> None:
         """Apply a commit; a failure before it is decided leaves the old state."""
-        # What was staged for the commit is its own to remove from now on.
         self._staged.update({edit.source: None for edit in commit.edits if isinstance(edit, Move)})
         try:
             prepare, early = compose(commit.prepare)

@@ -24,6 +24,7 @@ from ingot.stores import (
     staged_key,
 )
 from ingot.stores.local import beneath, files, lock
+from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import FolderProbe
 from ingot.stores.store import Batch
 
@@ -887,3 +888,27 @@ def test_what_a_dead_writer_wrote_behind_the_end_is_overwritten(tmp_path: Path) 
         turn.commit(Commit(prepare=(store.extend("a", [b"0123"], end=4),)))
     assert store.read([Extent("a")]) == [b"head0123"]
     assert list(store.names(hidden=True)) == ["a"]
+
+
+@pytest.mark.usefixtures("_steps_in_python")
+def test_a_sweep_that_fails_removes_what_is_staged_for_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"old"),)))
+    (tmp_path / ".g-1234-a").write_bytes(b"left by a dead process")
+    record = bytearray((tmp_path / ".lock").read_bytes())
+    record[24] = lock.LockState.BUSY
+    (tmp_path / ".lock").write_bytes(record)
+
+    def fail(self: CommitRun, folder: str, kept: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with store.writing() as turn:
+        move = store.stage("a", b"new")
+        with monkeypatch.context() as patch:
+            patch.setattr(CommitRun, "_sweep", fail)
+            with pytest.raises(OSError, match="Input/output error"):
+                turn.commit(Commit(publish=(move,)))
+    assert not (tmp_path / move.source).exists()
+    assert (tmp_path / "a").read_bytes() == b"old"
