@@ -196,16 +196,22 @@ def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:
     kind = type(value)
     if kind is str:
         return encode_basestring_ascii(value)
+    if kind is int:
+        return int.__repr__(value)
     inner = start + "    "
-    if kind is dict and value and all(type(key) is str for key in value):
-        members = [
-            f"{inner}{encode_basestring_ascii(key)}: {_indented(value[key], encoder, inner)}"
-            for key in sorted(value)
-        ]
-        return f"{{{','.join(members)}{start}}}"
     if kind is list and value:
         items = [inner + _indented(item, encoder, inner) for item in value]
         return f"[{','.join(items)}{start}]"
+    if kind is dict and value:
+        try:
+            members = [
+                f"{inner}{encode_basestring_ascii(key)}: {_indented(value[key], encoder, inner)}"
+                for key in sorted(value)
+            ]
+        except TypeError:
+            pass  # A key is no text, or a value is none of JSON: the library says what is wrong.
+        else:
+            return f"{{{','.join(members)}{start}}}"
     text = encoder.encode(value)
     # Kinds other than those above come from callers of plug-ins: leave them to the library.
     if text[0] in "[{" and len(text) > 2:

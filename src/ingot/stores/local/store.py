@@ -63,6 +63,14 @@ from ingot.stores.versions import StoreProbe, Version, VersionProbe
 
 __all__ = ["LocalStore", "LocalTurn"]
 
+# By whether the store is writable, and whether its files are those of the local file system.
+_FEATURES: Final = {
+    (False, False): READING,
+    (True, False): READING_AND_WRITING,
+    (False, True): READING | Feature.NATIVE,
+    (True, True): READING_AND_WRITING | Feature.NATIVE,
+}
+
 # Reading more extents in one native call saves little, and loses more if one of them is large.
 _MOST_AT_ONCE: Final = 64
 
@@ -116,8 +124,7 @@ class LocalStore:
         self._run: CommitRun | None = None
         # Where keys end that this store has extended, as long as no other writer commits.
         self._ends: Final[dict[str, int]] = {}
-        features = READING_AND_WRITING if writable else READING
-        self._features: Final = features if self._local is None else features | Feature.NATIVE
+        self._features: Final = _FEATURES[writable, self._local is not None]
 
     @property
     def features(self) -> Feature:
