@@ -82,7 +82,7 @@ impl Document {
     fn identity(&self, root: Option<&Root>) -> Known {
         let Some(root) = root else { return Known::Absent };
         match statat(root.folder(), &*self.key, AtFlags::empty()) {
-            Ok(facts) => Identity::of_stat(&facts).map_or(Known::Unknown, Known::File),
+            Ok(facts) => Identity::of(&facts).map_or(Known::Unknown, Known::File),
             Err(Errno::NOENT | Errno::NOTDIR) => Known::Absent,
             Err(_) => Known::Unknown,
         }

@@ -5,6 +5,7 @@ use super::identity::Identity;
 use super::{failed, refuse};
 use crate::error::{Outcome, corrupt};
 use crate::memory::grow;
+use rustix::fs::{FileType, fstat};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -17,6 +18,9 @@ pub struct Extent<'a> {
     pub bytes: Bytes<'a>,
     pub offset: u64,
     pub length: usize,
+    /// The identity that the file had when it was opened; `None` when a further change could go
+    /// unnoticed, and for bytes in memory.
+    pub identity: Option<Identity>,
 }
 
 /// What an extent is a part of.
@@ -29,18 +33,19 @@ pub enum Bytes<'a> {
 impl<'a> Extent<'a> {
     /// The whole of an open file, which must be a regular one.
     pub fn of(key: &'a str, file: OwnedFd) -> Outcome<Self> {
-        let file = File::from(file);
-        let metadata = file.metadata().map_err(|error| failed(&error, "reading the metadata of", key))?;
-        if !metadata.is_file() {
+        // Found before anything is read: a file that changes after that has another identity.
+        let facts = fstat(&file).map_err(|error| failed(&error.into(), "reading the metadata of", key))?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return refuse(key, "is not a regular file");
         }
-        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-        Ok(Self { key, bytes: Bytes::File(Arc::new(file)), offset: 0, length })
+        let length = usize::try_from(facts.st_size).unwrap_or(usize::MAX);
+        let identity = Identity::of(&facts);
+        Ok(Self { key, bytes: Bytes::File(Arc::new(File::from(file))), offset: 0, length, identity })
     }
 
     /// All of some bytes in memory.
     pub fn held(key: &'a str, bytes: &'a [u8]) -> Self {
-        Self { key, bytes: Bytes::Held(bytes), offset: 0, length: bytes.len() }
+        Self { key, bytes: Bytes::Held(bytes), offset: 0, length: bytes.len(), identity: None }
     }
 
     /// Only the `length` bytes from `offset` on, or all to the end.
@@ -51,15 +56,6 @@ impl<'a> Extent<'a> {
                 corrupt!("{}: {length} bytes at {offset} are wanted, {left} are stored", self.key)
             }
             _ => Ok(Self { offset, length: length.unwrap_or(left), ..self }),
-        }
-    }
-
-    /// The identity of the file; `None` when a further change could go unnoticed, and for bytes in
-    /// memory.
-    pub fn identity(&self) -> Option<Identity> {
-        match &self.bytes {
-            Bytes::File(file) => Identity::of(&file.metadata().ok()?),
-            Bytes::Held(_) => None,
         }
     }
 
@@ -121,7 +117,7 @@ mod tests {
         assert_eq!(out, [4, 5]);
         assert_eq!(extent.view(0..3, &mut buffer).unwrap(), [2, 3, 4]);
         assert!(buffer.is_empty(), "nothing is copied");
-        assert!(extent.read(5, &mut out).is_err() && extent.identity().is_none());
+        assert!(extent.read(5, &mut out).is_err() && extent.identity.is_none());
         assert!(Extent::held("chunk", &bytes).narrowed(4, Some(3)).is_err());
     }
 }

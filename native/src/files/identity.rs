@@ -1,8 +1,6 @@
 //! Whether a file is still the one that was read before.
 
 use rustix::fs::{FileType, Stat};
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
 /// A file that was changed within this time may be changed again without a new time of change:
@@ -19,15 +17,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Return the identity of a file; `None` as long as a further change could go unnoticed.
-    pub fn of(metadata: &Metadata) -> Option<Self> {
-        let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Self { device: metadata.dev(), inode: metadata.ino(), size: metadata.len(), modified }.settled()
-    }
-
-    /// Return the identity of a regular file by what the system says of it.
+    /// Return the identity of a regular file by what the system says of it; `None` as long as a
+    /// further change could go unnoticed.
     #[expect(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between systems")]
-    pub fn of_stat(facts: &Stat) -> Option<Self> {
+    pub fn of(facts: &Stat) -> Option<Self> {
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return None;
         }
@@ -50,6 +43,7 @@ impl Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::fstat;
     use std::fs::{File, FileTimes};
 
     #[test]
@@ -60,13 +54,13 @@ mod tests {
         std::fs::remove_file(path).unwrap();
         let aged = |age: Duration| {
             file.set_times(FileTimes::new().set_modified(SystemTime::now() - age)).unwrap();
-            Identity::of(&file.metadata().unwrap())
+            Identity::of(&fstat(&file).unwrap())
         };
         assert_eq!(aged(Duration::ZERO), None);
         let before = aged(Duration::from_secs(10));
         assert!(before.is_some());
         assert_ne!(aged(Duration::from_secs(5)), before);
         file.set_times(FileTimes::new().set_modified(SystemTime::now() + Duration::from_secs(60))).unwrap();
-        assert_eq!(Identity::of(&file.metadata().unwrap()), None, "a time in the future");
+        assert_eq!(Identity::of(&fstat(&file).unwrap()), None, "a time in the future");
     }
 }

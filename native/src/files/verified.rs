@@ -62,7 +62,7 @@ impl Verified {
         match verify {
             Verify::Never if extent.length >= CHECKSUM_BYTES => Check::Skip,
             Verify::Always | Verify::Never => Check::Compare(None),
-            Verify::First => match extent.identity().map(|identity| (identity, extent.offset)) {
+            Verify::First => match extent.identity.map(|identity| (identity, extent.offset)) {
                 Some(place) if fork::lock(&self.places).is_some_and(|places| places.contains(&place)) => Check::Skip,
                 place => Check::Compare(place.map(Unverified)),
             },
@@ -91,7 +91,8 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     fn extent(file: &Arc<File>, offset: u64) -> Extent<'static> {
-        Extent { key: "chunk", bytes: Bytes::File(Arc::clone(file)), offset, length: 10 }
+        let identity = Identity::of(&rustix::fs::fstat(file).unwrap());
+        Extent { key: "chunk", bytes: Bytes::File(Arc::clone(file)), offset, length: 10, identity }
     }
 
     fn aged(file: &File, seconds: u64) {

@@ -53,6 +53,7 @@ pub struct Index {
 pub struct Shard {
     pub key: String,
     file: Arc<File>,
+    identity: Option<Identity>,
     pub index: Arc<Index>,
 }
 
@@ -135,7 +136,7 @@ impl ShardFormat {
         let Some(extent) = root.extent(&key)? else {
             return Ok(None);
         };
-        let identity = extent.identity();
+        let identity = extent.identity;
         let index = match identity.and_then(|identity| cache.find(coords, identity)) {
             Some(index) => index,
             None => {
@@ -149,7 +150,7 @@ impl ShardFormat {
         let Bytes::File(file) = extent.bytes else {
             return corrupt!("shard: it is not a file");
         };
-        Ok(Some(Shard { key, file, index }))
+        Ok(Some(Shard { key, file, identity, index }))
     }
 
     fn read_index(&self, extent: &Extent<'_>, buffer: &mut Vec<u8>) -> Outcome<Index> {
@@ -220,7 +221,8 @@ impl Shard {
     /// Bytes `range` of the shard.
     pub fn extent(&self, range: Range<usize>) -> Extent<'_> {
         let bytes = Bytes::File(Arc::clone(&self.file));
-        Extent { key: &self.key, bytes, offset: range.start as u64, length: range.len() }
+        let (offset, length) = (range.start as u64, range.len());
+        Extent { key: &self.key, bytes, offset, length, identity: self.identity }
     }
 }
 
@@ -360,7 +362,7 @@ mod tests {
         let aged = |seconds| {
             let time = SystemTime::now() - Duration::from_secs(seconds);
             file.set_times(FileTimes::new().set_modified(time)).unwrap();
-            Identity::of(&file.metadata().unwrap()).unwrap()
+            Identity::of(&rustix::fs::fstat(&file).unwrap()).unwrap()
         };
         (10..10 + count).map(aged).collect()
     }
