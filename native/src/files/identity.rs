@@ -19,7 +19,7 @@ pub struct Identity {
 impl Identity {
     /// Return the identity of a regular file by what the system says of it; `None` as long as a
     /// further change could go unnoticed.
-    #[expect(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between systems")]
+    #[expect(clippy::unnecessary_cast, reason = "the types differ between systems")]
     pub fn of(facts: &Stat) -> Option<Self> {
         if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
             return None;

@@ -102,7 +102,7 @@ class Handle(Generic[Value]):
         self.durability: Final = durability
         self._load = load
         self._documents = documents
-        self._check: DocumentCheck[Value] = DocumentCheck()
+        self._check: DocumentCheck[Value] | None = None
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
         # One tuple, so that other threads never see half of a change.
@@ -224,7 +224,11 @@ class Handle(Generic[Value]):
 
         If `strict`, documents that were only written again count as changed.
         """
-        if self._documents is None or self._check.is_known(self.store, value):
+        if self._documents is None:
+            return True
+        if self._check is None:
+            self._check = DocumentCheck()
+        if self._check.is_known(self.store, value):
             return True
         return self._check.compare(self.store, value, self._documents(value), strict=strict)
 
@@ -233,7 +237,8 @@ class Handle(Generic[Value]):
         self._closed = name
         self._loaded = None, NO_VERSION
         self._viewed = None
-        self._check.forget()
+        if self._check is not None:
+            self._check.forget()
 
     def forget(self) -> None:
         """Drop the value, which is loaded again when it is needed."""
@@ -474,7 +479,8 @@ class ValueTurn(Generic[Value]):
         """
         number = self._turn.commit(commit)
         handle = self._handle
-        handle._check.follow(self.value, value, commit.edits)
+        if handle._check is not None:
+            handle._check.follow(self.value, value, commit.edits)
         handle._loaded = (None, NO_VERSION) if again else (value, number)
 
 

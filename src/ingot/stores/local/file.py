@@ -2,9 +2,10 @@
 
 Its keys are the name of the file and its staged names; `ingot.stores.local.store` does the rest.
 
-A new file is made without a lock: it is written under a staged name and gets its own by a rename
-that never replaces a file. The first change of an existing file makes a lock file beside it. The
-lock file is removed when the file is removed, or replaced by another dataset.
+A new file is written under a staged name and gets its own by a rename that never replaces a file.
+The lock file that its writer made is removed again, so that nothing stays beside a new file. The
+first change of an existing file makes a lock file that stays. It is removed when the file is
+removed, or replaced by another dataset.
 """
 
 import os
@@ -12,10 +13,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Self
 
-from ingot import signals
 from ingot.errors import ExistsError, UnsafeError
 from ingot.stores.local.scope import Scope
-from ingot.stores.local.store import COMMITTED, LocalStore, LocalTurn
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -119,15 +119,15 @@ class FileStore:
             with self.writing(durability=durability) as turn:
                 turn.commit(commit)
         except ExistsError:
-            # Another writer has made the file meanwhile; the commit changes it.
+            # Another program has made the file meanwhile; the commit changes it.
             with self.writing(durability=durability) as turn:
                 turn.commit(commit)
 
     def writing(self, *, durability: Durability = "full") -> "FileTurn":
         """Return a turn to write to the file; entering it waits for the lock and recovers.
 
-        If the file is absent, the turn creates it without a lock, and its commit raises
-        `ExistsError` when another writer was first.
+        If the file is absent, the turn creates it and removes the lock file again. Its commit
+        raises `ExistsError` when a program without the lock was first.
         """
         return FileTurn(self, self._folder, durability)
 
@@ -193,62 +193,50 @@ class FileStore:
 
 
 class FileTurn:
-    """A turn to write to a `FileStore`: one that creates the file, or a turn of its folder."""
+    """A turn to write to a `FileStore`: a turn of its folder, which may create the file."""
 
-    __slots__ = ("_deferred", "_folder", "_locked", "_sync", "store")
+    __slots__ = ("_creates", "_folder", "_sync", "_turn", "store")
 
     def __init__(self, store: FileStore, folder: LocalStore, durability: Durability) -> None:
         self.store: Final = store
         self._folder = folder
         self._sync = durability == "full"
-        self._deferred: Final = signals.Deferred()
-        self._locked: LocalTurn | None = None
+        self._turn: Final = folder.writing(durability=durability, store=store)
+        self._creates = False
 
     def __enter__(self) -> Self:
-        if self._folder.version() is None and self._folder.begin_creation(self.store.key):
-            self._deferred.__enter__()
-        else:
-            self._lock()
+        self._turn.__enter__()
+        try:
+            self._turn.await_readers(self.store.key)
+            self._creates = self._folder.size(self.store.key) is None
+        except BaseException as error:
+            self._turn.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        locked, self._locked = self._locked, None
-        if locked is not None:
-            locked.__exit__(kind, error, trace)
-        else:
-            self._folder.end_creation()
-            self._deferred.__exit__()
+        try:
+            if self._creates:
+                self._turn.remove_lock(new=True)
+        finally:
+            self._turn.__exit__(kind, error, trace)
 
     def commit(self, commit: Commit) -> int | None:
         """Apply a commit and return the number of the new version.
 
-        `ExistsError` when the turn creates the file, and another writer was first.
+        `ExistsError` when the turn creates the file, and another program was first.
         """
-        if self._locked is None:
+        if self._creates:
             outcomes, early = compose(commit.edits)
             made = [outcome for outcome in outcomes if isinstance(outcome, Put | Move)]
             gone = [outcome for outcome in outcomes if isinstance(outcome, Delete)]
             if not early and len(made) + len(gone) == len(outcomes):
-                self._folder.create_file(commit, made, sync=self._sync)
-                self._deferred.note = COMMITTED
+                self._turn.create_file(commit, made)
+                self._turn.remove_lock()
                 return version_number(self.store.version())
-            self._folder.end_creation()
-            self._deferred.__exit__()
-            self._lock()
-        assert self._locked is not None
-        number = self._locked.commit(commit)
+        self._creates = False
+        number = self._turn.commit(commit)
         if any(isinstance(edit, Delete) and edit.key == self.store.key for edit in commit.edits):
-            self._locked.remove_lock()
+            self._turn.remove_lock()
             number = version_number(self.store.version())
         return number
-
-    def _lock(self) -> None:
-        durability: Durability = "full" if self._sync else "process"
-        self._locked = self._folder.writing(durability=durability, store=self.store)
-        self._locked.__enter__()
-        try:
-            self._locked.await_readers(self.store.key)
-        except BaseException as error:
-            self._locked.__exit__(type(error), error, error.__traceback__)
-            self._locked = None
-            raise

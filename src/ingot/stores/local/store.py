@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, Self, cast
 
 from ingot import signals
-from ingot.errors import ExistsError, ReadOnlyError
+from ingot.errors import ExistsError, NotFoundError, ReadOnlyError
 from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
@@ -111,10 +111,9 @@ class LocalStore:
         self._files: Final = LocalFileSystem(root) if isinstance(root, str | os.PathLike) else root
         self._writable: Final = writable
         self._locking: Final = locking
-        self._no_lock: Final = NoLock()
+        self._no_lock: Final = None if locking else NoLock()
         self._wait: Final = wait
         self._scope: Final = dataset
-        self._journal_path: Final = f"{self._files.path}/{dataset.journal}"
         self._failure: str | None = None
         self._known: Final[set[str]] = set()
         self._left: int | None = None
@@ -319,62 +318,6 @@ class LocalStore:
                     directory.unlink(source)
         self._staging.end(sources)
 
-    def begin_creation(self, key: str) -> bool:
-        """Return whether a file is absent and may be created without a lock, by `create_file`.
-
-        Until `end_creation`, what this thread stages is not announced to other writers.
-        """
-        self._check_writable()
-        if self.size(key) is not None or self.size(self._scope.journal) is not None:
-            return False
-        self._writer = threading.get_ident()
-        return True
-
-    def end_creation(self) -> None:
-        """End what `begin_creation` began."""
-        self._writer = None
-
-    def create_file(self, commit: Commit, made: Sequence[Put | Move], *, sync: bool) -> None:
-        """Make the one new file of a commit, by a rename; `ExistsError` when it exists already.
-
-        `made` is the outcome of the commit: at most one value, which may be staged already.
-        """
-        try:
-            self._check(commit)
-            moves = [
-                self.stage(each.key, each.data) if isinstance(each, Put) else each for each in made
-            ]
-        except BaseException:
-            self.discard(commit.edits)
-            raise
-        directory = self._files.create(sync=sync)
-        try:
-            for move in moves:
-                self._appear(directory, move, sync=sync)
-        finally:
-            self.discard(moves)  # Does nothing once they have their names.
-            directory.close()
-
-    def _appear(self, directory: OpenDirectory, move: Move, *, sync: bool) -> None:
-        if sync:
-            opened = directory.open_old(move.source)
-            if opened is not None:
-                try:
-                    directory.sync(opened[0])
-                finally:
-                    directory.close_file(opened[0])
-        try:
-            directory.rename_new(move.source, move.key)
-        except (FileExistsError, FileNotFoundError):
-            # Also when the writer that was first has removed the staged file of this one.
-            if directory.size(move.key) is None:
-                raise
-            raise ExistsError(
-                f"{self.location}/{move.key}: another writer has created it meanwhile"
-            ) from None
-        if sync:
-            directory.sync_folder("")
-
     def recover(self) -> None:
         """Replay the journal of a dead writer, or discard what it staged.
 
@@ -397,7 +340,7 @@ class LocalStore:
         Readers do not read the journal while the lock file says that no commit is half done, so
         opening a dataset calls this once.
         """
-        if os.access(self._journal_path, os.F_OK):
+        if os.access(f"{self._files.path}/{self._scope.journal}", os.F_OK):
             with self._opened() as directory:
                 if directory is not None:
                     read_journal(directory, self._scope, self.location)
@@ -432,7 +375,11 @@ class LocalStore:
         """
         local = self._local
         kept = None if local is None else local.viewed
-        if local is not None and kept is None and not os.access(self._journal_path, os.F_OK):
+        if (
+            local is not None
+            and kept is None
+            and not os.access(f"{self._files.path}/{self._scope.journal}", os.F_OK)
+        ):
             return self
         found = self._files.version(self._scope.lock)
         if found is not None and found.settled:
@@ -623,13 +570,59 @@ class LocalTurn:
         if directory is not None and lock is not None and lock.found is LockState.NEW:
             directory.await_readers(key, self._owner._wait)
 
-    def remove_lock(self) -> None:
+    def create_file(self, commit: Commit, made: Sequence[Put | Move]) -> None:
+        """Make the one new file of a commit, by a rename; `ExistsError` when it exists already.
+
+        `made` is the outcome of the commit: at most one value, which may be staged already.
+        """
+        owner, directory = self._owner, self._directory
+        assert directory is not None
+        try:
+            owner._check(commit)
+            moves = [
+                owner.stage(each.key, each.data) if isinstance(each, Put) else each for each in made
+            ]
+        except BaseException:
+            owner.discard(commit.edits)
+            raise
+        try:
+            for move in moves:
+                self._appear(directory, move)
+        finally:
+            owner.discard(moves)  # Does nothing once they have their names.
+        self._deferred.note = COMMITTED
+
+    def _appear(self, directory: OpenDirectory, move: Move) -> None:
+        if self._sync:
+            opened = directory.open_old(move.source)
+            if opened is not None:
+                try:
+                    directory.sync(opened[0])
+                finally:
+                    directory.close_file(opened[0])
+        try:
+            directory.rename_new(move.source, move.key)
+        except FileNotFoundError:
+            where = self._owner.location
+            raise NotFoundError(f"{where}: no key {move.source!r} to become {move.key!r}") from None
+        except FileExistsError:
+            raise ExistsError(
+                f"{self._owner.location}/{move.key}: another program has created it meanwhile"
+            ) from None
+        if self._sync:
+            directory.sync_folder("")
+
+    def remove_lock(self, *, new: bool = False) -> None:
         """Remove the lock file, after the commit that removed or replaced what it is about.
 
-        A writer that waits for the lock finds that the file is gone, and makes a new one.
+        If `new`, only a lock file that this turn has made. A writer that waits for the lock finds
+        that the file is gone, and makes a new one.
         """
-        if self._directory is not None and self._owner._locking:
-            self._directory.unlink(self._owner._scope.lock)
+        directory, lock, owner = self._directory, self._lock, self._owner
+        if directory is None or lock is None or not owner._locking:
+            return
+        if not new or lock.found is LockState.NEW:
+            directory.unlink(owner._scope.lock)
 
     def _begin(self) -> tuple[OpenDirectory, WriterLock, bool]:
         """Return the open directory, its lock, and whether there may be a journal."""
@@ -641,11 +634,9 @@ class LocalTurn:
                 self._directory, self._lock, _ = begun
                 return begun
         self._directory = directory = owner._files.create(sync=self._sync)
-        if owner._locking:
-            self._lock = directory.lock(names[0], owner._wait, sync=self._sync)
-        else:
-            self._lock = owner._no_lock
-        return directory, self._lock, True
+        lock = owner._no_lock or directory.lock(names[0], owner._wait, sync=self._sync)
+        self._lock = lock
+        return directory, lock, True
 
     def _recover(self, directory: OpenDirectory, lock: WriterLock, journal: bool) -> None:
         owner = self._owner

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.errors import ExistsError, NotFoundError
+from ingot.errors import ExistsError, LockedError, NotFoundError
 from ingot.stores import Commit, Delete, Extent, FileStore, Move, Patch, Put, ZipStore
 from ingot.stores.local import files
 from ingot.stores.local.file import FileTurn
@@ -63,17 +63,36 @@ def test_a_change_that_needs_the_file_raises_without_it(store: FileStore, tmp_pa
 
 
 def test_what_came_first_stays(store: FileStore, tmp_path: Path) -> None:
-    other = FileStore(tmp_path / "a.bin", writable=True)
-
     def both() -> None:
         with store.writing() as turn:
-            other.apply(put(b"first"))
+            (tmp_path / "a.bin").write_bytes(b"first")  # By a program that knows no lock.
             turn.commit(put(b"second"))
 
     with pytest.raises(ExistsError, match="meanwhile"):
         both()
     assert store.read([Extent("a.bin")]) == [b"first"]
     assert names(tmp_path) == ["a.bin"]
+
+
+def test_a_second_writer_of_a_new_file_waits_for_the_first(
+    store: FileStore, tmp_path: Path
+) -> None:
+    other = FileStore(tmp_path / "a.bin", writable=True, wait=0)
+    with store.writing() as turn:
+        with pytest.raises(LockedError):
+            other.apply(put(b"second"))
+        turn.commit(put(b"first"))
+    assert names(tmp_path) == ["a.bin"]
+    with other.writing() as turn:
+        assert turn.store.read([Extent("a.bin")]) == [b"first"]
+        turn.commit(put(b"second"))
+    assert store.read([Extent("a.bin")]) == [b"second"]
+
+
+def test_a_turn_that_creates_nothing_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
+    with store.writing():
+        pass
+    assert names(tmp_path) == []
 
 
 def test_the_first_change_makes_a_lock_file_and_removal_removes_it(
