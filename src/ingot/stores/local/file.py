@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from ingot.errors import ExistsError, UnsafeError
 from ingot.stores.local.scope import Scope
-from ingot.stores.local.store import LocalStore
+from ingot.stores.local.store import COMMITTED, LocalStore
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -232,11 +232,18 @@ class FileTurn:
             gone = [outcome for outcome in outcomes if isinstance(outcome, Delete)]
             if not early and len(made) + len(gone) == len(outcomes):
                 self._turn.create_file(commit, made)
-                self._turn.remove_lock()
-                return version_number(self.store.version())
+                return self._without_lock()
         self._creates = False
         number = self._turn.commit(commit)
         if any(isinstance(edit, Delete) and edit.key == self.store.key for edit in commit.edits):
-            self._turn.remove_lock()
-            number = version_number(self.store.version())
+            return self._without_lock()
         return number
+
+    def _without_lock(self) -> int | None:
+        """Remove the lock file after a commit, and return the number of the version then."""
+        try:
+            self._turn.remove_lock()
+            return version_number(self.store.version())
+        except BaseException as error:
+            error.add_note(COMMITTED)
+            raise

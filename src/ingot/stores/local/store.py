@@ -585,32 +585,41 @@ class LocalTurn:
         except BaseException:
             owner.discard(commit.edits)
             raise
+        named = False
         try:
             for move in moves:
+                if self._sync:
+                    self._sync_staged(directory, move)
                 self._appear(directory, move)
-        finally:
-            owner.discard(moves)  # Does nothing once they have their names.
+                named = True
+                if self._sync:
+                    directory.sync_folder("")
+        except BaseException as error:
+            if named:
+                error.add_note(COMMITTED)
+            else:
+                owner.discard(moves)
+            raise
         self._deferred.note = COMMITTED
 
+    def _sync_staged(self, directory: OpenDirectory, move: Move) -> None:
+        opened = directory.open_old(move.source)
+        if opened is not None:
+            try:
+                directory.sync(opened[0])
+            finally:
+                directory.close_file(opened[0])
+
     def _appear(self, directory: OpenDirectory, move: Move) -> None:
-        if self._sync:
-            opened = directory.open_old(move.source)
-            if opened is not None:
-                try:
-                    directory.sync(opened[0])
-                finally:
-                    directory.close_file(opened[0])
+        where = self._owner.location
         try:
             directory.rename_new(move.source, move.key)
         except FileNotFoundError:
-            where = self._owner.location
             raise NotFoundError(f"{where}: no key {move.source!r} to become {move.key!r}") from None
         except FileExistsError:
             raise ExistsError(
-                f"{self._owner.location}/{move.key}: another program has created it meanwhile"
+                f"{where}/{move.key}: another program has created it meanwhile"
             ) from None
-        if self._sync:
-            directory.sync_folder("")
 
     def remove_lock(self, *, new: bool = False) -> None:
         """Remove the lock file, after the commit that removed or replaced what it is about.
