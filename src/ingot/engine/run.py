@@ -107,7 +107,8 @@ class Engine:
         self._before = chunks if before is None else before
         self._dtype = chunks.schema.dtype
         self._plain = kernel.plain_dtype(self._dtype)
-        self._threads = options.thread_count()
+        # Counted when they are needed: a dataset may be opened for its metadata.
+        self._threads = 0
         # Each state has its own cache, since file systems reuse the numbers of removed files.
         self._cache = ChunkCache(options.cache_bytes) if options.cache_bytes else None
         self._check: DocumentCheck[ChunkMap] | None = None  # Made when a chunk is absent.
@@ -164,7 +165,8 @@ class Engine:
                     del result
                     result = kernel.filled_result(counts, self.chunks.schema).view(self._plain)
             if 0 not in counts:
-                report = layout.read(result, selection.starts, selection.steps, self._threads, only)
+                threads = self._threads or self._thread_count()
+                report = layout.read(result, selection.starts, selection.steps, threads, only)
                 if report is not None:
                     self.raise_first(report[1])
                     self._confirm_absent()
@@ -181,10 +183,10 @@ class Engine:
             if result.size:
                 zoned = zone_mapped(self.chunks) is not None
                 if zoned and kernel.selects_rows(selection.axes, self.shape):
-                    axes, threads = selection.axes, self._threads
+                    axes, threads = selection.axes, self._thread_count()
                     self.raise_first(kernel.gather_rows(layout, result, axes, threads))
                 else:
-                    threads = self._threads
+                    threads = self._thread_count()
                     report = kernel.read_outer(layout, result, selection.axes, threads, only)
                     if report is not None:
                         self.raise_first(report[1])
@@ -213,7 +215,9 @@ class Engine:
             only = self._stored_numbers(selection)
             if only is not None:
                 box[...] = kernel.fill_item(self.chunks.schema)
-            report = layout.read(plain, selection.starts, selection.steps, self._threads, only)
+            report = layout.read(
+                plain, selection.starts, selection.steps, self._thread_count(), only
+            )
             if report is not None:
                 self.raise_first(report[1])
                 self._confirm_absent()
@@ -364,7 +368,7 @@ class Engine:
                 (_as_buffer(chunk, self._plain), schema.grid.linear(coords))
                 for coords, chunk in window
             ]
-            data = coder.encode_chunks(arrays, schema.sparse, self._threads)
+            data = coder.encode_chunks(arrays, schema.sparse, self._thread_count())
             yield from zip((coords for coords, _ in window), data, strict=True)
 
     def _encoded(
@@ -379,7 +383,7 @@ class Engine:
         unit = self._unit()
         waiting: list[tuple[Coords, bytes | None]] = []
         for encoded, failures in layout.encode(
-            values, selection.starts, selection.steps, self._threads
+            values, selection.starts, selection.steps, self._thread_count()
         ):
             self.raise_first(failures)
             if unit is None or set(unit) <= {1}:
@@ -424,6 +428,11 @@ class Engine:
         if coder is ...:
             coder = self._coder = kernel.chunk_coder(self.chunks.schema, self.options)
         return coder
+
+    def _thread_count(self) -> int:
+        if not self._threads:
+            self._threads = self.options.thread_count()
+        return self._threads
 
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
@@ -478,7 +487,7 @@ class Engine:
             announce_staging(store, transaction)
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
-                    values, *box, first, first + _STAGED_PER_CALL, self._threads, transaction
+                    values, *box, first, first + _STAGED_PER_CALL, self._thread_count(), transaction
                 )
                 edits += [
                     Delete(key) if source is None else Move(source, key, size, checksum)
@@ -651,7 +660,7 @@ class Engine:
                 places[spec.number] = first + len(chunks)
                 outs.append((chunk, spec.number, each.data))
                 chunks.append(chunk.view(self._dtype).reshape(spec.shape))
-            if failures := coder.decode_chunks(outs, self._threads):
+            if failures := coder.decode_chunks(outs, self._thread_count()):
                 (number,), _, error = min(failures, key=lambda failure: places[failure[0][0]])
                 with _ChunkContext(self.chunks, coords[places[number]], fetched[places[number]][0]):
                     raise error
