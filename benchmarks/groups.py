@@ -7,6 +7,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +61,7 @@ def run(settings: Settings) -> list[Table]:
 def _measured(settings: Settings, library: _Library, path: Path, count: int) -> tuple[Value, ...]:
     names = [f"a{number:05}" for number in range(count)]
     add = library.create(path)
-    times = [_seconds(lambda name=name: add(name)) for name in names]  # type: ignore[misc]
+    times = [_seconds(partial(add, name)) for name in names]
     some = max(1, count // 10)
     first, last = statistics.median(times[:some]), statistics.median(times[-some:])
     middle = names[count // 2]

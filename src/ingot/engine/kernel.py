@@ -19,7 +19,7 @@ from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, ChunkTable, as_sharded, tabled
 from ingot.options import Options
 from ingot.schema import ArraySchema
-from ingot.stores.store import Feature, native_names
+from ingot.stores.store import Feature, native_names, native_root
 
 __all__ = [
     "PYTHON_ONLY",
@@ -199,7 +199,7 @@ def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
         if native_names(chunks.store, "") != {}:
             return None  # A journal changes some of the files.
         return {
-            "root": chunks.store.root,  # type: ignore[attr-defined]
+            "root": native_root(chunks.store),
             "table": _columns(table.addresses()),
         }
     if template is None:
@@ -208,7 +208,7 @@ def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
     if renamed is None:
         return None
     return {
-        "root": chunks.store.root,  # type: ignore[attr-defined]
+        "root": native_root(chunks.store),
         "names": (template.prefix, template.separator, template.suffix, template.scalar),
         "leading": template.leading,
         "shards": sharding,

@@ -65,6 +65,7 @@ __all__ = [
     "extend",
     "is_staged",
     "native_names",
+    "native_root",
     "patched",
     "staged_key",
     "whole_keys",
@@ -390,6 +391,17 @@ class Store(Protocol):
         A store that is always durable, or that ends with the process, ignores `durability`.
         """
         ...
+
+
+def native_root(store: Store) -> str:
+    """Return the directory of a store that has `Feature.NATIVE`.
+
+    >>> from ingot.stores import LocalStore
+    >>> native_root(LocalStore("/data/prices"))
+    '/data/prices'
+    """
+    root: str = store.root  # type: ignore[attr-defined]  # The feature promises the attribute.
+    return root
 
 
 def native_names(store: Store, prefix: str) -> Mapping[str, str | None] | None:

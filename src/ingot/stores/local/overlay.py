@@ -7,7 +7,6 @@ the key itself.
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from ingot.errors import ReadOnlyError
 from ingot.stores.local.journal import Journal
@@ -23,6 +22,7 @@ from ingot.stores.store import (
     Store,
     check_key,
     is_staged,
+    native_root,
 )
 
 __all__ = ["Overlay"]
@@ -61,7 +61,7 @@ class Overlay:
     @property
     def root(self) -> str:
         """The directory of the store below."""
-        return cast(str, self._below.root)  # type: ignore[attr-defined]
+        return native_root(self._below)
 
     @property
     def location(self) -> str:
