@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeAlias
 
 from ingot import native, signals
-from ingot.errors import CorruptionError, ExistsError, LimitError, NotFoundError
+from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
-from ingot.stores.local.file import FileStore, FileTurn
+from ingot.stores.local.file import FileStore, FileTurn, apply_in_turn
 from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
@@ -129,13 +129,7 @@ class ZipStore:
         check_commit(self, commit)
         if not commit.edits:
             return
-        try:
-            with self.writing(durability=durability) as turn:
-                turn.commit(commit)
-        except ExistsError:
-            # Another writer has made the archive meanwhile; the commit changes it.
-            with self.writing(durability=durability) as turn:
-                turn.commit(commit)
+        apply_in_turn(lambda: self.writing(durability=durability), commit)
 
     def writing(self, *, durability: Durability = "full") -> "ZipTurn":
         """Return a turn to write; entering it waits for other writers of the archive."""

@@ -9,7 +9,7 @@ removed, or replaced by another dataset.
 """
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Self
 
@@ -33,9 +33,9 @@ from ingot.stores.store import (
     compose,
     is_staged,
 )
-from ingot.stores.versions import Version, version_number
+from ingot.stores.versions import Version, WriteTurn, version_number
 
-__all__ = ["FileStore", "FileTurn"]
+__all__ = ["FileStore", "FileTurn", "apply_in_turn"]
 
 
 class FileStore:
@@ -115,13 +115,7 @@ class FileStore:
                 raise UnsafeError(f"{self.location}: the store of one file has no key {edit.key!r}")
         if not commit.edits:
             return
-        try:
-            with self.writing(durability=durability) as turn:
-                turn.commit(commit)
-        except ExistsError:
-            # Another program has made the file meanwhile; the commit changes it.
-            with self.writing(durability=durability) as turn:
-                turn.commit(commit)
+        apply_in_turn(lambda: self.writing(durability=durability), commit)
 
     def writing(self, *, durability: Durability = "full") -> "FileTurn":
         """Return a turn to write to the file; entering it waits for the lock and recovers.
@@ -247,3 +241,16 @@ class FileTurn:
         except BaseException as error:
             error.add_note(COMMITTED)
             raise
+
+
+def apply_in_turn(writing: Callable[[], AbstractContextManager[WriteTurn]], commit: Commit) -> None:
+    """Apply a commit in a turn to write; in a second one if the first was to create the file.
+
+    Another program may have made the file meanwhile; then the commit changes it.
+    """
+    try:
+        with writing() as turn:
+            turn.commit(commit)
+    except ExistsError:
+        with writing() as turn:
+            turn.commit(commit)
