@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from ingot.errors import ExistsError, UnsafeError
 from ingot.stores.local.scope import Scope
-from ingot.stores.local.store import COMMITTED, LocalStore
+from ingot.stores.local.store import LocalStore
 from ingot.stores.store import (
     Buffer,
     Commit,
@@ -160,8 +160,10 @@ class FileStore:
     def version(self) -> Version | None:
         """Return the version: that of the lock file, or one that changes when the file does."""
         found = self._folder.version()
-        if found is not None:
-            return found
+        return self._version_of_file() if found is None else found
+
+    def _version_of_file(self) -> Version | None:
+        """Return the version while there is no lock file; None without the file."""
         try:
             facts = os.stat(self.location)
         except OSError:
@@ -234,13 +236,9 @@ class FileTurn:
         return number
 
     def _without_lock(self) -> int | None:
-        """Remove the lock file after a commit, and return the number of the version then."""
-        try:
-            self._turn.remove_lock()
-            return version_number(self.store.version())
-        except BaseException as error:
-            error.add_note(COMMITTED)
-            raise
+        """Have the lock file removed after a commit; return the number of the version then."""
+        self._turn.remove_lock()
+        return version_number(self.store._version_of_file())
 
 
 def apply_in_turn(writing: Callable[[], AbstractContextManager[WriteTurn]], commit: Commit) -> None:

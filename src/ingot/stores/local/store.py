@@ -505,6 +505,7 @@ class LocalTurn:
         "_directory",
         "_lock",
         "_owner",
+        "_removes_lock",
         "_run",
         "_sync",
         "_thorough",
@@ -521,6 +522,7 @@ class LocalTurn:
         self._deferred: Final = signals.Deferred()
         self._directory: OpenDirectory | None = None
         self._lock: WriterLock | None = None
+        self._removes_lock = False
         self._run: CommitRun | None = None
 
     def __enter__(self) -> Self:
@@ -622,16 +624,14 @@ class LocalTurn:
             ) from None
 
     def remove_lock(self, *, new: bool = False) -> None:
-        """Remove the lock file, after the commit that removed or replaced what it is about.
+        """Have the lock file removed when the turn ends: what it is about is removed, or replaced.
 
         If `new`, only a lock file that this turn has made. A writer that waits for the lock finds
         that the file is gone, and makes a new one.
         """
-        directory, lock, owner = self._directory, self._lock, self._owner
-        if directory is None or lock is None or not owner._locking:
-            return
-        if not new or lock.found is LockState.NEW:
-            directory.unlink(owner._scope.lock)
+        lock = self._lock
+        if lock is not None and self._owner._locking:
+            self._removes_lock |= not new or lock.found is LockState.NEW
 
     def _begin(self) -> tuple[OpenDirectory, WriterLock, bool]:
         """Return the open directory, its lock, and whether there may be a journal."""
@@ -716,7 +716,19 @@ class LocalTurn:
         try:
             if lock is not None:
                 self._owner._writer = self._owner._run = None
-                lock.release()
+                self._release_lock(lock, directory)
         finally:
             if directory is not None:
                 directory.close()
+
+    def _release_lock(self, lock: WriterLock, directory: OpenDirectory | None) -> None:
+        """Release the lock, and remove its file if the turn is to.
+
+        The next writer may make a new lock file as soon as this one is gone, so nothing of the
+        turn may follow but the release.
+        """
+        try:
+            if self._removes_lock and directory is not None:
+                directory.unlink(self._owner._scope.lock)
+        finally:
+            lock.release()

@@ -89,6 +89,35 @@ def test_a_second_writer_of_a_new_file_waits_for_the_first(
     assert store.read([Extent("a.bin")]) == [b"second"]
 
 
+def test_the_creator_leaves_the_lock_of_the_next_writer_alone(
+    store: FileStore, tmp_path: Path
+) -> None:
+    next_turn = FileStore(tmp_path / "a.bin", writable=True).writing()
+    removals: list[str] = []
+    unlink = files._LocalDirectory.unlink
+
+    def unlink_and_go_on(directory: Any, key: str) -> None:
+        unlink(directory, key)
+        if not removals:
+            # The next writer is as fast as it can be: it begins as soon as the lock file is gone.
+            next_turn.__enter__()
+        removals.append(key)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files._LocalDirectory, "unlink", unlink_and_go_on)
+        with store.writing() as turn:
+            turn.commit(put(b"first"))
+    try:
+        assert removals == [".a.bin.lock"]
+        third = FileStore(tmp_path / "a.bin", writable=True, wait=0)
+        with pytest.raises(LockedError):
+            third.apply(put(b"third"))
+        next_turn.commit(put(b"second"))
+    finally:
+        next_turn.__exit__(None, None, None)
+    assert store.read([Extent("a.bin")]) == [b"second"]
+
+
 def test_a_turn_that_creates_nothing_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
     with store.writing():
         pass
