@@ -64,16 +64,23 @@ _BLOCK_BYTES: Final = 16 << 20
 class TableState:
     """A table in one state of its store."""
 
-    __slots__ = ("_engines", "_leaves", "options", "table")
+    __slots__ = ("_engines", "_found", "options", "table")
 
     def __init__(
         self, table: TableMap, options: Options, engines: Mapping[str, Engine] | None = None
     ) -> None:
         self.table = table
         self.options = options
-        self._leaves = dict(_leaves(table.columns, ""))
-        # Made when they are needed: often one of hundreds of columns is read.
+        # Both are made when they are needed: often one of hundreds of columns is read.
+        self._found: Mapping[str, ChunkMap] | None = None
         self._engines = dict(engines or {})
+
+    @property
+    def _leaves(self) -> Mapping[str, ChunkMap]:
+        """The columns that hold values, those of nested tables as "a.b"."""
+        if self._found is None:
+            self._found = dict(_leaves(self.table.columns, ""))
+        return self._found
 
     @property
     def rows(self) -> int:

@@ -8,7 +8,7 @@ The number of rows in ``meta/sizes`` is what a commit switches: chunks beyond it
 in the last chunk, do not count. An append writes chunks first and the number last.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -57,10 +57,12 @@ __all__ = [
     "BcolzColumnMap",
     "BcolzMap",
     "DamagedAttributes",
+    "StoredAttributes",
     "create_array",
     "design",
     "document_extents",
     "open_array",
+    "open_column",
     "pack_attrs",
     "parse_attrs",
     "read_documents",
@@ -111,7 +113,11 @@ class BcolzMap:
         """The documents of the array, by key."""
         start = prefix(self.path)
         storage, sizes, attrs = self.found
-        return {start + STORAGE: storage, start + SIZES: sizes, start + ATTRS: attrs}
+        documents = {start + STORAGE: storage, start + SIZES: sizes}
+        # Attributes that are read anew whenever they are asked for cannot be out of date.
+        if not isinstance(self.schema.attrs, StoredAttributes):
+            documents[start + ATTRS] = attrs
+        return documents
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each is a whole file, with head and trailer."""
@@ -188,6 +194,13 @@ class BcolzMap:
         documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
         return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{_KEEP}")))
 
+    def moved(self, path: str) -> "BcolzMap":
+        """Return the map of the same array in another folder."""
+        metadata = self.metadata
+        if isinstance(self.schema.attrs, StoredAttributes):
+            metadata = metadata.described(StoredAttributes(self.store, path))
+        return replace(self, path=path, metadata=metadata)
+
     def _key(self, name: str) -> str:
         return prefix(self.path) + name
 
@@ -239,6 +252,50 @@ class DamagedAttributes(Mapping[str, Any]):
         raise self._error
 
 
+class StoredAttributes(Mapping[str, Any]):
+    """The attributes of a column: its ``__attrs__``, which is read when they are asked for.
+
+    A table has one such document for each column, and most uses of a table ask for none. Every
+    access sees the document as it is stored then; it is read again only if it has changed.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore({"price/__attrs__": b'{"unit": "EUR"}'})
+    >>> StoredAttributes(store, "price")["unit"]
+    'EUR'
+    """
+
+    __slots__ = ("_kept", "_key", "_store")
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store = store
+        self._key = prefix(path) + ATTRS
+        # One tuple, so that other threads never see half of a change.
+        self._kept: tuple[Hashable, Mapping[str, Any]] | None = None
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def __repr__(self) -> str:
+        return f"StoredAttributes({self._store!r}, {self._key!r})"
+
+    def _values(self) -> Mapping[str, Any]:
+        # Asked for first: a document that changes after that has another identity.
+        identity = self._store.identity(self._key)
+        kept = self._kept
+        if kept is not None and identity is not None and kept[0] == identity:
+            return kept[1]
+        (data,) = self._store.read([Extent(self._key, 0, json.LARGEST + 1)])
+        values = parse_attrs(data, f"{self._store.location}: {self._key}")
+        self._kept = identity, values
+        return values
+
+
 def document_extents(paths: Sequence[str]) -> list[Extent]:
     """Return where the documents of arrays lie, in the order of the fields of `ArrayDocuments`."""
     keys = [prefix(path) + name for path in paths for name in (STORAGE, SIZES, ATTRS)]
@@ -256,6 +313,18 @@ def open_array(store: Store, path: str = "", found: ArrayDocuments | None = None
     """Return the array at `path`; `found` are its documents, if they were read already."""
     if found is None:
         (found,) = read_documents(store, [path])
+    attrs = parse_attrs(found.attrs, f"{store.location}: {prefix(path)}{ATTRS}")
+    return _described_by(store, path, found, attrs)
+
+
+def open_column(store: Store, path: str, found: ArrayDocuments) -> BcolzMap:
+    """Return the array at `path`, whose attributes are read when they are asked for."""
+    return _described_by(store, path, found, StoredAttributes(store, path))
+
+
+def _described_by(
+    store: Store, path: str, found: ArrayDocuments, attrs: Mapping[str, Any]
+) -> BcolzMap:
     storage, sizes = prefix(path) + STORAGE, prefix(path) + SIZES
     if not found.is_array:
         raise NotFoundError(f"{store.location}: no {storage} and no {sizes}")
@@ -264,7 +333,6 @@ def open_array(store: Store, path: str = "", found: ArrayDocuments | None = None
             raise FormatError(f"{storage} is missing: the type of the items is lost")
         if found.sizes is None:
             raise CorruptionError(f"{sizes} is missing: the number of rows is lost")
-        attrs = parse_attrs(found.attrs, f"{store.location}: {prefix(path)}{ATTRS}")
         metadata = BcolzMetadata.parse(found.storage, found.sizes, attrs, (storage, sizes))
     except IngotError as error:
         error.add_note(f"in {store.location}")

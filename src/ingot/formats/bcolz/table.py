@@ -25,13 +25,13 @@ from ingot.fields import FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bcolz.array import (
     ATTRS,
-    NO_ATTRS,
     ArrayDocuments,
     BcolzColumnMap,
     BcolzMap,
+    StoredAttributes,
     create_array,
     document_extents,
-    open_array,
+    open_column,
     pack_attrs,
     parse_attrs,
     read_documents,
@@ -234,9 +234,9 @@ def open_table(
         rootdirs, attrs = found
     try:
         draft = _TableDraft.begun(store, TableDocuments(path, rootdirs, attrs))
-        places, batch = _column_reads(path, draft.names, draft.maybe_nested)
-        draft.take(places, store.read(batch))
-        [table] = (draft.finished(),) if draft.plain else _finished([draft], 0)
+        reads = _column_reads(path, draft.names, draft.maybe_nested)
+        draft.take(reads, store.read(reads.batch))
+        [table] = (draft.finished(),) if draft.arrays is not None else _finished([draft], 0)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
@@ -269,9 +269,9 @@ def open_tables(
     one = len(reads) == 1
     found = store.read(reads[0].batch if one else [part for each in reads for part in each.batch])
     at = 0
-    for draft, (places, batch) in zip(drafts, reads, strict=True):
-        draft.take(places, found[at : at + len(batch)])
-        at += len(batch)
+    for draft, each in zip(drafts, reads, strict=True):
+        draft.take(each, found[at : at + len(each.batch)])
+        at += len(each.batch)
     return _finished(drafts, depth)
 
 
@@ -293,6 +293,7 @@ class _TableDraft:
     """A table that is being opened: its names are known, its columns are found step by step."""
 
     __slots__ = (
+        "arrays",
         "attrs",
         "columns",
         "documents",
@@ -301,7 +302,6 @@ class _TableDraft:
         "names",
         "nested",
         "path",
-        "plain",
         "store",
         "values",
     )
@@ -321,7 +321,7 @@ class _TableDraft:
         self.values = values
         self.names = tuple(names)
         self.columns: dict[str, Column] = {}
-        self.plain = False
+        self.arrays: ArrayColumns | None = None
         self.folders: dict[str, str] = {}
         self.nested: dict[str, TableDocuments] = {}
         self.missing: list[str] = []
@@ -350,22 +350,21 @@ class _TableDraft:
         plain = frozenset(self.values["names"])
         return tuple(name for name in self.names if name not in plain)
 
-    def take(self, places: tuple[str, ...], found: Sequence[bytes | None]) -> None:
+    def take(self, reads: "_ColumnReads", found: Sequence[bytes | None]) -> None:
         """Take over the documents in the folders that columns have in the current layout."""
-        end = 3 * len(places)
-        parsed = _parse_arrays(places, tuple(found if len(found) == end else found[:end]))
+        places = reads.places
+        end = 2 * len(places)
+        documents = tuple(found if len(found) == end else found[:end])
+        parsed = _parse_arrays(places, documents)
         if parsed is not None:
-            maps = (
-                BcolzMap(self.store, each, at, ArrayDocuments(*found[3 * n : 3 * n + 3]))
-                for n, (each, at) in enumerate(zip(parsed, places, strict=True))
-            )
-            self.columns = dict(zip(self.names, map(ArrayNode, maps), strict=True))
-            self.plain = True
+            self.arrays = ArrayColumns(self.store, reads, documents, parsed)
             return
-        inner = dict(zip(self.maybe_nested, found[end:], strict=True))
+        inner = zip(found[end::2], found[end + 1 :: 2], strict=True)
+        tables = dict(zip(self.maybe_nested, inner, strict=True))
         for number, (name, place) in enumerate(zip(self.names, places, strict=True)):
-            documents = ArrayDocuments(*found[3 * number : 3 * number + 3])
-            if not self.settle(name, place, documents, inner.get(name)):
+            array = ArrayDocuments(*found[2 * number : 2 * number + 2])
+            rootdirs, attrs = tables.get(name, (None, None))
+            if not self.settle(name, place, array._replace(attrs=attrs), rootdirs):
                 self.missing.append(name)
 
     def settle(
@@ -373,7 +372,7 @@ class _TableDraft:
     ) -> bool:
         """Take a column from the documents in a folder; return whether they are those of one."""
         if documents.is_array:
-            self.columns[name] = ArrayNode(open_array(self.store, place, documents))
+            self.columns[name] = ArrayNode(open_column(self.store, place, documents))
         elif rootdirs is not None:
             self.nested[name] = TableDocuments(place, rootdirs, documents.attrs)
         else:
@@ -382,9 +381,11 @@ class _TableDraft:
 
     def finished(self) -> BcolzTableMap:
         """Return the table; all columns have one length."""
-        columns = self.columns
-        if not self.plain:
-            columns = {name: columns[name] for name in self.names}
+        columns: Mapping[str, Column]
+        if self.arrays is not None:
+            columns = self.arrays
+        else:
+            columns = {name: self.columns[name] for name in self.names}
             _check_lengths(columns, self.path)
         where = f"{self.store.location}: {prefix(self.path)}{ATTRS}"
         described = parse_attrs(self.attrs, where)
@@ -569,15 +570,15 @@ def _check_new(name: str, columns: Mapping[str, Column]) -> None:
 def _parse_arrays(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
 ) -> tuple[BcolzMetadata, ...] | None:
-    """Return the metadata of columns that are all arrays of one length without attributes.
+    """Return the metadata of columns that are all arrays of one length, without their attributes.
 
     Most tables have such columns. The result is immutable, so tables that are opened again share
     it. None for any other table, and for a table with a malformed document.
     """
     parsed: list[BcolzMetadata] = []
     for number, place in enumerate(places):
-        storage, sizes, attrs = found[3 * number : 3 * number + 3]
-        if storage is None or sizes is None or attrs not in (None, NO_ATTRS):
+        storage, sizes = found[2 * number : 2 * number + 2]
+        if storage is None or sizes is None:
             return None
         try:
             parsed.append(
@@ -589,9 +590,15 @@ def _parse_arrays(
 
 
 class _ColumnReads(NamedTuple):
-    """The folders of the columns of a table, and the batch that reads their documents."""
+    """The folders of the columns of a table, and the batch that reads their documents.
+
+    For each column, ``meta/storage`` and ``meta/sizes``; then ``__rootdirs__`` and ``__attrs__``
+    of each column that may be a nested table.
+    """
 
     places: tuple[str, ...]
+    numbers: Mapping[str, int]
+    """The position of each column, by its name."""
     batch: Batch
 
 
@@ -599,8 +606,52 @@ class _ColumnReads(NamedTuple):
 def _column_reads(path: str, names: tuple[str, ...], maybe_nested: tuple[str, ...]) -> _ColumnReads:
     start = prefix(path)
     places = tuple(start + name for name in names)
-    tables = [Extent(f"{start}{name}/{ROOTDIRS}", 0, json.LARGEST + 1) for name in maybe_nested]
-    return _ColumnReads(places, Batch([*document_extents(places), *tables]))
+    numbers = {name: number for number, name in enumerate(names)}
+    keys = [f"{place}/{name}" for place in places for name in (STORAGE, SIZES)]
+    keys += [f"{start}{name}/{mark}" for name in maybe_nested for mark in (ROOTDIRS, ATTRS)]
+    # One byte more than allowed shows that a document is too long without reading all of it.
+    return _ColumnReads(places, numbers, Batch([Extent(key, 0, json.LARGEST + 1) for key in keys]))
+
+
+class ArrayColumns(Mapping[str, Column]):
+    """The columns of a table in which every column is an array; each is made on first use."""
+
+    __slots__ = ("_found", "_made", "_parsed", "_reads", "_store")
+
+    def __init__(
+        self,
+        store: Store,
+        reads: _ColumnReads,
+        found: Sequence[bytes | None],
+        parsed: Sequence[BcolzMetadata],
+    ) -> None:
+        self._store = store
+        self._reads = reads
+        self._found = found
+        self._parsed = parsed
+        self._made: dict[str, ArrayNode] = {}
+
+    def __getitem__(self, name: str) -> ArrayNode:
+        made = self._made.get(name)
+        if made is None:
+            number = self._reads.numbers[name]
+            place = self._reads.places[number]
+            documents = ArrayDocuments(*self._found[2 * number : 2 * number + 2])
+            attrs = StoredAttributes(self._store, place)
+            metadata = self._parsed[number].described(attrs)
+            node = ArrayNode(BcolzMap(self._store, metadata, place, documents))
+            # Another thread may have made it meanwhile; the first one is kept.
+            made = self._made.setdefault(name, node)
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._reads.numbers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reads.numbers)
+
+    def __len__(self) -> int:
+        return len(self._reads.numbers)
 
 
 def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:
@@ -685,7 +736,7 @@ def _moved(column: Column, source: str, target: str) -> Column:
         )
     chunks = column.chunks
     assert isinstance(chunks, BcolzMap)
-    return ArrayNode(replace(chunks, path=target + chunks.path.removeprefix(source)))
+    return ArrayNode(chunks.moved(target + chunks.path.removeprefix(source)))
 
 
 def _removed(column: Column) -> Commit:
