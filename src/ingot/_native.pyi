@@ -205,11 +205,14 @@ class VersionProbe:
     def moved(self, number: int | None) -> bool: ...
     def read_settled(
         self, root: str | PathLike[str], journal: str, files: SmallFiles
-    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None: ...
+    ) -> tuple[int | None, tuple[int, list[bytes | None], str | None] | None] | None: ...
 
 class SmallFiles:
     def __new__(
-        cls, groups: Sequence[Sequence[tuple[str, int, int | None]]], above: Sequence[str]
+        cls,
+        groups: Sequence[Sequence[tuple[str, int, int | None]]],
+        above: Sequence[str],
+        resolved: Sequence[int],
     ) -> Self: ...
     def read(self, root: str | PathLike[str]) -> list[bytes | None] | None: ...
 

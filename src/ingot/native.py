@@ -58,7 +58,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 17
+ABI = 18
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -285,12 +285,13 @@ class NativeVersionProbe(Protocol):
 
     def read_settled(
         self, root: str, journal: str, files: "SmallFiles"
-    ) -> "tuple[int | None, tuple[int, list[bytes | None]] | None] | None":
+    ) -> "tuple[int | None, tuple[int, list[bytes | None], str | None] | None] | None":
         """Return the sequence number, and files that were read while no commit was under way.
 
         Of the groups of ``files``, the first is read whose first file is present; it comes with its
-        number. None where that takes more than one call, and where one of the names ``above`` of
-        ``files`` lies in the folder above.
+        number, and with the path of the folder without symbolic links if it is one of the groups
+        ``resolved`` and the system knows the path. None where that takes more than one call, and
+        where one of the names ``above`` of ``files`` lies in the folder above.
         """
 
 
@@ -362,11 +363,15 @@ def make_version_probe(
 
 
 def make_small_files(
-    groups: "Sequence[Sequence[Piece]]", above: "Sequence[str]" = ()
+    groups: "Sequence[Sequence[Piece]]",
+    above: "Sequence[str]" = (),
+    resolved: "Sequence[int]" = (),
 ) -> SmallFiles | None:
     """Return groups of pieces in the form that the kernel reads at once; None for the twin."""
     compiled = _compiled()
-    return None if compiled is None else cast(SmallFiles, compiled.SmallFiles(groups, above))
+    if compiled is None:
+        return None
+    return cast(SmallFiles, compiled.SmallFiles(groups, above, resolved))
 
 
 def make_documents(

@@ -10,12 +10,14 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Pieces that one system call may write.
 const MOST_PIECES: usize = 1024;
+/// Longer paths take a second call.
+const LONGEST_PATH: usize = 512;
 /// How often the system is asked again when a path changed while it was resolved.
 const MOST_RETRIES: usize = 100;
 
@@ -99,6 +101,13 @@ impl Root {
 
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
+    }
+
+    /// The path of the folder without symbolic links; `None` where the system cannot name an open
+    /// folder.
+    pub fn real_path(&self) -> Option<String> {
+        let link = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+        rustix::fs::readlink(link, Vec::with_capacity(LONGEST_PATH)).ok()?.into_string().ok()
     }
 
     /// Whether anything may have this name, as seen from the folder: only an absent name is ruled out.

@@ -15,15 +15,23 @@ const MOST: usize = 64 << 10;
 pub type Piece = (String, u64, Option<usize>);
 
 /// Small files below a folder that are read together, prepared once for many calls. They come in
-/// groups; `above` are names that may not be taken in the folder above.
+/// groups; `above` are names that may not be taken in the folder above, `resolved` the numbers of
+/// groups whose reader needs the path of the folder without symbolic links.
 pub struct SmallFiles {
     pub groups: Vec<Vec<Piece>>,
     above: Vec<String>,
+    resolved: Vec<usize>,
 }
 
 impl SmallFiles {
-    pub fn new(groups: Vec<Vec<Piece>>, above: &[String]) -> Self {
-        Self { groups, above: above.iter().map(|name| format!("../{name}")).collect() }
+    pub fn new(groups: Vec<Vec<Piece>>, above: &[String], resolved: Vec<usize>) -> Self {
+        Self { groups, above: above.iter().map(|name| format!("../{name}")).collect(), resolved }
+    }
+
+    /// Return the path of `root` without symbolic links, if the reader of a group needs it and the
+    /// system can name an open folder.
+    pub fn real_path(&self, root: &Root, group: usize) -> Option<String> {
+        self.resolved.contains(&group).then(|| root.real_path())?
     }
 
     /// Return whether one of the names may be taken in the folder above `root`.

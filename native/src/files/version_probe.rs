@@ -6,7 +6,7 @@
 //! certain only when it is one of the settled ones and was left by the running system.
 
 use super::Root;
-use super::small_files::{self, Group, SmallFiles};
+use super::small_files::{self, SmallFiles};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::io;
@@ -59,6 +59,10 @@ pub struct VersionProbe {
     open: Mutex<Option<OpenFile>>,
 }
 
+/// A sequence number, and the number of a group of files with what they hold, and the path of their
+/// folder.
+pub type Settled = (Option<u64>, Option<(usize, Vec<Option<Vec<u8>>>, Option<String>)>);
+
 struct OpenFile {
     file: OwnedFd,
     identity: (i128, i128),
@@ -100,12 +104,13 @@ impl VersionProbe {
 
     /// Read small files below the folder `root`, which is the folder of the lock file, while no
     /// commit is under way: the sequence number, and the first group of `files` whose first file is
-    /// present, with its number.
+    /// present, with its number and, if its reader needs it, the path of the folder without symbolic
+    /// links.
     ///
     /// `None` where that takes more than one call: a commit is not settled, the name `journal` is
     /// taken, a file is large or no regular file, or one of the names `above` of `files` is taken in
     /// the folder above, to which this one may belong.
-    pub fn read_settled(&self, root: &Path, journal: &str, files: &SmallFiles) -> Option<(Option<u64>, Option<Group>)> {
+    pub fn read_settled(&self, root: &Path, journal: &str, files: &SmallFiles) -> Option<Settled> {
         let root = Root::open(root).ok()??;
         let name = Path::new(self.path.file_name()?);
         let read = || self.read_head(root.folder(), name).map(|head| head.and_then(|head| self.format.parse(&head)));
@@ -113,7 +118,10 @@ impl VersionProbe {
         if before.is_some_and(|version| !version.certain) || root.may_have(journal) || files.may_be_part(&root) {
             return None;
         }
-        let found = small_files::read_first(&root, &files.groups).ok()?;
+        let found = small_files::read_first(&root, &files.groups).ok()?.map(|(number, contents)| {
+            let path = files.real_path(&root, number);
+            (number, contents, path)
+        });
         (read().ok()? == before).then(|| (before.map(|version| version.sequence), found))
     }
 

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 /// What several files hold, `None` for absent ones.
 type Contents<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
-/// A sequence number, and the number of a group of files with what they hold.
-type Settled<'py> = (Option<u64>, Option<(usize, Contents<'py>)>);
+/// A sequence number, and the number of a group of files with what they hold and the path of their
+/// folder.
+type Settled<'py> = (Option<u64>, Option<(usize, Contents<'py>, Option<String>)>);
 
 /// The version in the lock file at `path`.
 #[pyclass(frozen, name = "VersionProbe")]
@@ -42,8 +43,9 @@ impl PyVersionProbe {
     }
 
     /// Read small files below the folder `root` while no commit is under way: the sequence number,
-    /// and the first group of `files` whose first file is present, with its number. `None` where
-    /// that takes more than one call.
+    /// and the first group of `files` whose first file is present, with its number and, for some
+    /// groups, the path of the folder without symbolic links. `None` where that takes more than one
+    /// call.
     fn read_settled<'py>(
         &self,
         py: Python<'py>,
@@ -52,7 +54,7 @@ impl PyVersionProbe {
         files: &PySmallFiles,
     ) -> Option<Settled<'py>> {
         let (number, found) = py.detach(|| self.0.read_settled(&root, journal, &files.0))?;
-        Some((number, found.map(|(group, found)| (group, to_python(py, found)))))
+        Some((number, found.map(|(group, found, path)| (group, to_python(py, found), path))))
     }
 }
 
@@ -63,8 +65,8 @@ pub struct PySmallFiles(SmallFiles);
 #[pymethods]
 impl PySmallFiles {
     #[new]
-    fn new(groups: Vec<Vec<Piece>>, above: Vec<String>) -> Self {
-        Self(SmallFiles::new(groups, &above))
+    fn new(groups: Vec<Vec<Piece>>, above: Vec<String>, resolved: Vec<usize>) -> Self {
+        Self(SmallFiles::new(groups, &above, resolved))
     }
 
     /// Read the files of all groups below the folder `root`, as `read_pieces` does.

@@ -115,7 +115,7 @@ class Handle(Generic[Value]):
         self._forks = signals.forks()
         self._snapshots: set[int] = set()
         self._snapshot_lock = threading.Lock()
-        self._release = ExitStack()
+        self._release: ExitStack | None = None
 
     @property
     def value(self) -> Value:
@@ -190,7 +190,8 @@ class Handle(Generic[Value]):
                 self._snapshots.discard(id(snapshot))
                 if not self._snapshots:
                     self._pinned = None
-                    self._release.close()
+                    if self._release is not None:
+                        self._release.close()
 
     def _check_fork(self) -> None:
         """Begin anew in a forked child: locks and snapshots are those of the parent's threads."""
@@ -198,7 +199,7 @@ class Handle(Generic[Value]):
             self._forks = signals.forks()
             self._pinned = None
             self._snapshots = set()
-            self._release = ExitStack()
+            self._release = None
             self._write_lock = threading.RLock()
             self._snapshot_lock = threading.Lock()
 

@@ -159,9 +159,11 @@ def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset
     number, found = read
     if found is None:
         return None
-    group, contents = found
+    group, contents, real = found
     entry, names = plan.groups[group]
-    if entry is None or (entry.between and _may_be_enclosed(store.root, entry.between)):
+    if entry is None or (
+        entry.between and _may_be_enclosed(real or os.path.realpath(store.root), entry.between)
+    ):
         return None
     chosen = cast(DocumentFormat, FORMATS[entry.name])
     try:
@@ -190,7 +192,8 @@ def _probe_plan(revision: int, format: str | None) -> _ProbePlan:
     # One byte more than allowed shows that a document is too long without reading all of it.
     files = [[Extent(name, 0, json.LARGEST + 1) for name in names] for _, names in groups]
     above = [mark for entry in entries.values() for mark in entry.encloses]
-    return _ProbePlan(FolderProbe(files, above), groups)
+    resolved = [number for number, (entry, _) in enumerate(groups) if entry and entry.between]
+    return _ProbePlan(FolderProbe(files, above, resolved), groups)
 
 
 def _probe_groups(entry: FormatEntry) -> Iterator[tuple[FormatEntry | None, tuple[str, ...]]]:
@@ -201,21 +204,11 @@ def _probe_groups(entry: FormatEntry) -> Iterator[tuple[FormatEntry | None, tupl
 
 
 def _may_be_enclosed(folder: str, between: str) -> bool:
-    """Return whether a folder may be part of a dataset that is not the folder directly above."""
-    real = _real_path(folder)
-    return f"/{between}/" in real and find_enclosing(real, quick=True) is not None
+    """Return whether a folder may be part of a dataset that is not the folder directly above.
 
-
-def _real_path(folder: str) -> str:
-    """Return the path of a folder without symbolic links."""
-    # One system call resolves all of the path, where the system can name an open folder.
-    with suppress(OSError, AttributeError):
-        descriptor = os.open(folder, os.O_PATH)
-        try:
-            return os.readlink(f"/proc/self/fd/{descriptor}")
-        finally:
-            os.close(descriptor)
-    return os.path.realpath(folder)
+    `folder` is a path without symbolic links.
+    """
+    return f"/{between}/" in folder and find_enclosing(folder, quick=True) is not None
 
 
 def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDataset:

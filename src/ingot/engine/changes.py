@@ -170,12 +170,10 @@ def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     """Return the commit that stores data and then publishes a shape."""
     prepare = (*shape.prepare, *data.prepare)
     cleanup = (*shape.cleanup, *data.cleanup)
-    if any(isinstance(edit, Patch) for edit in data.publish):
-        # A patch changes bytes that the committed state reaches.
-        return Commit(prepare, (*data.publish, *shape.publish), cleanup)
-    if as_sharded(chunks) is not None:
-        # The data may replace a shard whose index a reader holds. Only a change of the version
-        # makes the reader read the index again, so both are published together.
+    # A patch changes bytes that the committed state reaches. And data that replace a shard may
+    # replace an index that a reader holds: only a change of the version makes the reader read it
+    # again. In both cases data and shape are published together.
+    if as_sharded(chunks) is not None or any(isinstance(edit, Patch) for edit in data.publish):
         return Commit(prepare, (*data.publish, *shape.publish), cleanup)
     return Commit((*prepare, *data.publish), shape.publish, cleanup)
 

@@ -518,15 +518,16 @@ def check_commit(store: Store, commit: Commit) -> None:
     Traceback (most recent call last):
     ingot.errors.ReadOnlyError: memory: opened for reading only
     """
-    if Feature.WRITE not in store.features:
+    features = store.features
+    if Feature.WRITE not in features:
         raise ReadOnlyError(f"{store.location}: opened for reading only")
     for edit in commit.edits:
         check_new_key(edit.key)
         if isinstance(edit, Move):
             check_new_key(edit.source)
-            if Feature.RENAME not in store.features:
+            if Feature.RENAME not in features:
                 raise UnsupportedError(f"{store.location}: cannot rename {edit.source!r}")
-        if isinstance(edit, _IN_PLACE) and Feature.PATCH not in store.features:
+        elif isinstance(edit, _IN_PLACE) and Feature.PATCH not in features:
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
     for edit in commit.publish + commit.cleanup:
         if isinstance(edit, Grown):

@@ -81,6 +81,8 @@ def updates(
     """
     edits = []
     groups = list(groups)
+    if not groups:
+        return ()
     for group, copies in zip(groups, read_all(store, groups), strict=True):
         if copies is None:
             continue

@@ -65,6 +65,8 @@ def updates(
     """
     edits = []
     groups = list(groups)
+    if not groups:
+        return ()
     for group, values in zip(groups, _read_all(store, groups), strict=True):
         copies = None if values is None else parse(values)
         if values is None or copies is None:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NoReturn, Protocol, TypeVar, cast
+from typing import Final, NoReturn, Protocol, TypeAlias, TypeVar, cast
 
 from ingot import native
 from ingot.errors import NotFoundError, UnsafeError
@@ -161,17 +161,28 @@ class FileSystem(Protocol):
         """Return the version without taking a lock; None when there is no lock file."""
 
 
+ProbedFiles: TypeAlias = tuple[int, list[bytes | None], str | None]
+"""The number of a group of a probe, its files, and the path of the folder, if that is known."""
+
+
 class FolderProbe:
     """Groups of small files: the first group is read whose first file is present.
 
-    The names `above` may not lie in the folder above the one that is probed.
+    The names `above` may not lie in the folder above the one that is probed. The groups with the
+    numbers `resolved` come with the path of the folder without symbolic links.
     """
 
-    __slots__ = ("above", "groups", "prepared")
+    __slots__ = ("above", "groups", "prepared", "resolved")
 
-    def __init__(self, groups: Iterable[Iterable[Extent]], above: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        groups: Iterable[Iterable[Extent]],
+        above: Iterable[str] = (),
+        resolved: Iterable[int] = (),
+    ) -> None:
         self.groups: Final = tuple(Batch(group) for group in groups)
         self.above: Final = tuple(above)
+        self.resolved: Final = tuple(resolved)
         self.prepared: native.SmallFiles | None = None
 
 
@@ -293,7 +304,7 @@ class LocalFileSystem:
 
     def read_settled(
         self, name: str, journal: str, probe: "FolderProbe"
-    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+    ) -> tuple[int | None, ProbedFiles | None] | None:
         """Return the sequence number, and the files of a probe, by one call.
 
         `name` is the lock file. None when a commit may be under way, when it takes more than one
@@ -306,7 +317,9 @@ class LocalFileSystem:
         if files is None:
             try:
                 groups = [_pieces(group) for group in probe.groups]
-                files = probe.prepared = native.make_small_files(groups, probe.above)
+                files = probe.prepared = native.make_small_files(
+                    groups, probe.above, probe.resolved
+                )
             except OverflowError:
                 return None
             assert files is not None

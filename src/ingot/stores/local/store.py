@@ -25,6 +25,7 @@ from ingot.stores.local.files import (
     FolderProbe,
     LocalFileSystem,
     OpenDirectory,
+    ProbedFiles,
     stage_copy,
 )
 from ingot.stores.local.journal import checksum, read_journal
@@ -118,7 +119,7 @@ class LocalStore:
         self._known: Final[set[str]] = set()
         self._left: int | None = None
         self._local: Final = self._files if isinstance(self._files, LocalFileSystem) else None
-        self._staging: Final = StagedTransactions()
+        self._staging: Final = StagedTransactions() if writable else _NOTHING_STAGED
         self._writer: int | None = None
         self._run: CommitRun | None = None
         # Where keys end that this store has extended, as long as no other writer commits.
@@ -302,6 +303,7 @@ class LocalStore:
         To be called before anything but this store stages files. It ends with the commit that
         publishes such a file, when one is discarded, or with the process.
         """
+        self._check_writable()
         if self._locking and self._writer != threading.get_ident():
             self._staging.begin(transaction, self._announced)
 
@@ -354,13 +356,12 @@ class LocalStore:
         kept = self._local.version_probe(self._scope.lock) if self._local is not None else None
         return StoreProbe(self) if kept is None else kept
 
-    def read_settled(
-        self, probe: FolderProbe
-    ) -> tuple[int | None, tuple[int, list[bytes | None]] | None] | None:
+    def read_settled(self, probe: FolderProbe) -> tuple[int | None, ProbedFiles | None] | None:
         """Return the number of the committed state, and the files of a probe as it has them.
 
         The files are those of the first group whose first file is present, with the number of the
-        group; None when there is no such group. All is None when one call cannot say: a commit may
+        group and, if the probe asks for it, the path of the folder without symbolic links; None
+        when there is no such group. All is None when one call cannot say: a commit may
         be under way, a file is large or not a plain file, or one of the names `above` of the probe
         lies in the folder above. Then the caller reads by `ingot.stores.versions`.
         """
@@ -468,6 +469,10 @@ class LocalStore:
                 f"{self.location}: nothing is written after a failed sync ({self._failure}); "
                 "open it again"
             )
+
+
+_NOTHING_STAGED: Final = StagedTransactions()
+"""The staged transactions of all stores that do not write."""
 
 
 # A writer asks for the same keys in every turn.

@@ -206,14 +206,18 @@ def test_a_probe_reads_the_first_group_of_which_a_file_is_there(
     store: LocalStore, tmp_path: Path
 ) -> None:
     wanted = FolderProbe([[Extent("absent"), Extent("a")], [Extent("a"), Extent("b")]])
-    assert store.read_settled(wanted) == (None, (1, [b"0123456789", None]))
+    assert store.read_settled(wanted) == (None, (1, [b"0123456789", None], None))
     store.apply(_put(a=b"x", b=b"yz"))
     look = store.version()
     assert look is not None
-    assert store.read_settled(wanted) == (look.sequence, (1, [b"x", b"yz"]))
+    assert store.read_settled(wanted) == (look.sequence, (1, [b"x", b"yz"], None))
     beside = FolderProbe([[Extent("b", 1)], [Extent("a")]], above=("absent",))
-    assert LocalStore(tmp_path).read_settled(beside) == (look.sequence, (0, [b"z"]))
+    assert LocalStore(tmp_path).read_settled(beside) == (look.sequence, (0, [b"z"], None))
     assert store.read_settled(FolderProbe([[Extent("large")], []])) == (look.sequence, None)
+    (tmp_path / "link").symlink_to(tmp_path)
+    resolved = FolderProbe([[Extent("absent")], [Extent("b")]], resolved=[1])
+    found = LocalStore(tmp_path / "link").read_settled(resolved)
+    assert found == (look.sequence, (1, [b"yz"], os.path.realpath(tmp_path)))
 
 
 def test_a_probe_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
@@ -238,7 +242,7 @@ def test_a_probe_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path:
     # Media that cannot be written have no lock file, and may have a journal all the same.
     (tmp_path / "inner" / ".lock").unlink()
     if native.choice().name == "native":
-        assert inner.read_settled(wanted) == (None, (0, [b"yz"]))
+        assert inner.read_settled(wanted) == (None, (0, [b"yz"], None))
     (tmp_path / "inner" / ".commit").symlink_to("nowhere")
     assert inner.read_settled(wanted) is None
 
