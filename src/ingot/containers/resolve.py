@@ -297,14 +297,26 @@ def _new_place(
         return NewDataset(there, chosen, there.file)
     name = os.path.basename(place.path or "").removesuffix(".zip")
     own = any(name.endswith(suffix) and name != suffix for suffix in entry.suffixes)
-    return NewDataset(place, chosen, name if own else f"data{(*entry.suffixes, '')[0]}")
+    return NewDataset(place, chosen, name if own else _default_file(entry))
+
+
+def _default_file(entry: FormatEntry) -> str:
+    """Return the key that a single file gets in a store that does not name it."""
+    return f"data{(*entry.suffixes, '')[0]}"
+
+
+def _default_files(store: Store) -> list[str]:
+    """Return the default keys of single files that a store has."""
+    names = [_default_file(entry) for entry in FORMATS.entries.values() if entry.is_file]
+    found = store.read([Extent(name, 0, 1) for name in names])
+    return [name for name, data in zip(names, found, strict=True) if data is not None]
 
 
 def _with_file(place: DatasetPath, view: Store) -> DatasetPath:
     """Return a place with the key of the only file in its store; the same place without one."""
-    if place.file is not None or place.inner or Feature.LIST not in view.features:
+    if place.file is not None or place.inner:
         return place
-    names = list(view.names())
+    names = list(view.names()) if Feature.LIST in view.features else _default_files(view)
     if len(names) != 1 or names[0].endswith("/"):
         return place
     return place._replace(file=names[0], inner=names[0])

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from ingot.errors import UnsupportedError
 from ingot.formats.format import Coords, KeyTemplate
-from ingot.stores.store import Commit, Delete, Put, Store
+from ingot.stores.store import Commit, Delete, Feature, Put, Store
 
 __all__ = [
     "all_removals",
@@ -24,6 +25,8 @@ __all__ = [
 
 # Removing up to this many keys, present or not, is cheaper than listing the store.
 _MOST_UNSEEN: Final = 4096
+# The most keys that are removed, present or not, where the store cannot be listed.
+_MOST_UNLISTED: Final = 2**20
 
 
 def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
@@ -56,7 +59,9 @@ def stored_difference(
     [(1, 0), (1, 1)]
     """
     common = tuple(map(min, inside, outside))
-    if math.prod(inside) - math.prod(common) <= _MOST_UNSEEN:
+    count = math.prod(inside) - math.prod(common)
+    if count <= _MOST_UNSEEN or Feature.LIST not in store.features:
+        _check_unlisted(store, count)
         yield from grid_difference(inside, outside)
         return
     for coords in stored(store, template, len(inside)):
@@ -93,26 +98,47 @@ def removals(
     return tuple(Delete(template.key(coords)) for coords in found)
 
 
-def all_removals(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+def all_removals(store: Store, template: KeyTemplate, counts: Coords) -> tuple[Delete, ...]:
     """Return the edits that remove all chunks in a store, inside or outside of any grid.
 
+    Where the store cannot be listed, all of the grid `counts`.
+
     >>> from ingot.stores import MemoryStore
-    >>> all_removals(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), 2)
+    >>> all_removals(MemoryStore({"0.1": b"", "7.0": b"", ".zarray": b""}), KeyTemplate(), (1, 2))
     (Delete(key='0.1'), Delete(key='7.0'))
     """
-    return tuple(Delete(template.key(coords)) for coords in stored(store, template, ndim))
+    if Feature.LIST not in store.features:
+        return _grid_removals(store, template, counts)
+    return tuple(Delete(template.key(coords)) for coords in stored(store, template, len(counts)))
 
 
-def stray_removals(store: Store, template: KeyTemplate, ndim: int) -> tuple[Delete, ...]:
+def stray_removals(store: Store, template: KeyTemplate, counts: Coords) -> tuple[Delete, ...]:
     """Return the edits that remove everything under the keys of a new array's chunks.
 
     These are the chunks of an earlier array, and the empty folders that an array with more axes
-    left under the key of a chunk.
+    left under the key of a chunk. Where the store cannot be listed, all of the grid `counts`: a
+    chunk that stayed would become part of the new array.
     """
+    if Feature.LIST not in store.features:
+        return _grid_removals(store, template, counts)
+    ndim = len(counts)
     folders = ndim - 1 if template.separator == "/" else 0
     folder, slash, _ = template.prefix.rpartition("/")
     keys = (key.removesuffix("/") for key in _walk(store, folder + slash, folders, leaves=True))
     return tuple(Delete(key) for key in keys if template.parse(key, ndim) is not None)
+
+
+def _grid_removals(store: Store, template: KeyTemplate, counts: Coords) -> tuple[Delete, ...]:
+    _check_unlisted(store, math.prod(counts))
+    return tuple(Delete(template.key(coords)) for coords in itertools.product(*map(range, counts)))
+
+
+def _check_unlisted(store: Store, count: int) -> None:
+    if count > _MOST_UNLISTED:
+        raise UnsupportedError(
+            f"{store.location}: cannot be listed, and {count} chunks are too many to be removed "
+            f"one by one; the limit is {_MOST_UNLISTED}"
+        )
 
 
 def grid_difference(inside: Coords, outside: Coords) -> Iterator[Coords]:

@@ -134,7 +134,7 @@ class FormatContract:
         """Return the format itself."""
         return FORMATS[self.format]
 
-    @pytest.fixture(params=["memory", "local", "zip", "no PATCH", "no RENAME"])
+    @pytest.fixture(params=["memory", "local", "zip", "no PATCH", "no RENAME", "no LIST"])
     def place(self, request: pytest.FixtureRequest, entry: FormatEntry, tmp_path: Path) -> Place:
         """Return an empty place: a store in memory, a path, or the path of an archive.
 

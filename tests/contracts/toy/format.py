@@ -109,7 +109,7 @@ class ToyMap:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)
         return Commit(publish=(Delete(DOCUMENT), *chunks))
 
 
@@ -149,7 +149,7 @@ class ToyFormat:
         if path:
             raise UnsupportedError(f"toy: holds one array alone, not one at {path!r}")
         chunks = ToyMap(store, schema, pack(schema))
-        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
+        strays = keys.stray_removals(store, chunks.template, schema.grid.counts)
         return ArrayNode(chunks), Commit(strays, (Put(DOCUMENT, chunks.document),))
 
 

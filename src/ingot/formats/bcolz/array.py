@@ -45,7 +45,7 @@ from ingot.formats.format import (
     Locations,
     Request,
 )
-from ingot.formats.keys import stored, stored_difference
+from ingot.formats.keys import all_removals, stored_difference
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
@@ -189,10 +189,16 @@ class BcolzMap:
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         template, start = self.template, prefix(self.path)
-        found = stored(self.store, template, len(self.schema.shape))
-        chunks = tuple(Delete(template.key(coords)) for coords in found)
+        chunks = all_removals(self.store, template, self.schema.grid.counts)
         documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
         return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{_KEEP}")))
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the array: of its documents, and of all of its chunks."""
+        yield from (self._key(name) for name in (STORAGE, SIZES, ATTRS))
+        yield self._key(f"data/{_KEEP}")
+        for number in range(self.schema.grid.counts[0]):
+            yield self.template.key((number,))
 
     def moved(self, path: str) -> "BcolzMap":
         """Return the map of the same array in another folder."""

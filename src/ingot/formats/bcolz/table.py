@@ -41,7 +41,18 @@ from ingot.formats.format import ArrayNode, Column, Documents, TableNode, TableS
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.documents import documents_after
-from ingot.stores.store import Batch, Commit, Delete, Edit, Extent, Put, Store, check_key, is_staged
+from ingot.stores.store import (
+    Batch,
+    Commit,
+    Delete,
+    Edit,
+    Extent,
+    Feature,
+    Put,
+    Store,
+    check_key,
+    is_staged,
+)
 
 __all__ = [
     "DATA",
@@ -114,7 +125,7 @@ class BcolzTableMap:
                 f"column {name!r} has {_length(column)} rows, the table has {self.rows}"
             )
         # Files that another program left in the folder must not become part of the column.
-        strays = tuple(Delete(key) for key in _keys(self.store, folder))
+        strays = tuple(Delete(key) for key in _stray_keys(self.store, folder))
         items = list(self.columns.items())
         items.insert(len(items) if position is None else position, (name, column))
         table, names = self._with_columns(dict(items))
@@ -127,7 +138,7 @@ class BcolzTableMap:
         if self.part and not kept:
             raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
         table, names = self._with_columns(kept)
-        removed = tuple(Delete(key) for key in _keys(self.store, self._folder(name)))
+        removed = tuple(Delete(key) for key in self._keys(name))
         return table, Commit(publish=(names,), cleanup=removed)
 
     def renamed(self, old: str, new: str) -> "tuple[BcolzTableMap, Mapping[str, str], Commit]":
@@ -140,8 +151,8 @@ class BcolzTableMap:
             return self, {}, Commit()
         _check_new(new, self.columns)
         source, target = self._folder(old), prefix(self.path) + new
-        copies = {target + key.removeprefix(source): key for key in _keys(self.store, source)}
-        strays = tuple(Delete(key) for key in _keys(self.store, target))
+        copies = {target + key.removeprefix(source): key for key in self._keys(old)}
+        strays = tuple(Delete(key) for key in _stray_keys(self.store, target))
         columns = {
             (new if name == old else name): (
                 _moved(column, source, target) if name == old else column
@@ -195,6 +206,14 @@ class BcolzTableMap:
     def _position(self, name: str) -> tuple[int, str]:
         first = name.partition(".")[0] if name not in self.columns else name
         return self.names.index(first), name
+
+    def _keys(self, name: str) -> Iterator[str]:
+        """Yield all keys below the folder of a column; without listing, those that are its own."""
+        if Feature.LIST in self.store.features:
+            return _keys(self.store, self._folder(name))
+        known = list(_own_keys(self.columns[name]))
+        found = self.store.read([Extent(key, 0, 1) for key in known])
+        return (key for key, data in zip(known, found, strict=True) if data is not None)
 
     def _folder(self, name: str) -> str:
         return self.folders.get(name, prefix(self.path) + name)
@@ -509,6 +528,8 @@ def _data(store: Store, path: str) -> str:
 
 
 def _folders(store: Store, path: str) -> tuple[str, ...]:
+    if Feature.LIST not in store.features:
+        return ()
     names = (name for name in store.names(path) if name.endswith("/"))
     return tuple(name[:-1] for name in names if not name.startswith("."))
 
@@ -708,6 +729,26 @@ def _is_plain(column: Column) -> bool:
         return False
     dtype = column.schema.dtype
     return dtype.names is None and (dtype.itemsize <= _WIDEST or dtype.kind in "SU")
+
+
+def _stray_keys(store: Store, folder: str) -> Iterator[str]:
+    """Yield the keys below the folder of a new column, which must not become part of it.
+
+    Where the store cannot be listed there are none: a new column writes its documents and all of
+    its chunks, and what else lies there is not read.
+    """
+    return _keys(store, folder) if Feature.LIST in store.features else iter(())
+
+
+def _own_keys(column: Column) -> Iterator[str]:
+    """Yield the keys of a column, also of one that is a table."""
+    if isinstance(column, TableNode):
+        yield from (prefix(column.table.path) + name for name in (ROOTDIRS, ATTRS))
+        for each in column.columns.values():
+            yield from _own_keys(each)
+    else:
+        assert isinstance(column.chunks, BcolzMap)
+        yield from column.chunks.keys()
 
 
 def _keys(store: Store, folder: str) -> Iterator[str]:

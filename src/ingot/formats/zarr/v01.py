@@ -141,7 +141,7 @@ class V01Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)
         documents = Delete(self.layout.meta), Delete(self.layout.attrs)
         return Commit(publish=(*documents, *chunks))
 

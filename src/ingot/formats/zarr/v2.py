@@ -312,7 +312,7 @@ class Zarr2Map:
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         place = prefix(self.path)
-        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)
         documents = Delete(place + ARRAY), Delete(place + ATTRS)
         updates = v2_consolidated.updates(self.store, above(self.path), {}, removed=self.path)
         return Commit(publish=(*documents, *updates, *chunks))
@@ -405,7 +405,7 @@ class Zarr2Format:
         absent = dict.fromkeys((prefix(path) + ARRAY, prefix(path) + ATTRS))
         chunks = Zarr2Map(store, metadata, path, documents_after(absent, commit))
         # An earlier array at this path may have left chunks, if its removal was interrupted.
-        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
+        strays = keys.stray_removals(store, chunks.template, schema.grid.counts)
         return ArrayNode(chunks), Commit(strays, commit.publish)
 
 

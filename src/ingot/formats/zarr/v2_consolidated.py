@@ -9,7 +9,7 @@ from a copy.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ingot.errors import FormatError, IngotError
+from ingot.errors import FormatError, IngotError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import json
 from ingot.formats.paths import above, prefix
@@ -97,7 +97,11 @@ def updates(
 
 
 def children(store: Store, path: str) -> Iterator[str]:
-    """Yield the names directly below a group, by the copies in it or in a group above it."""
+    """Yield the names directly below a group, by the copies in it or in a group above it.
+
+    `UnsupportedError` where there are no copies: nothing else says what a store holds that cannot
+    be listed.
+    """
     groups = path, *reversed(list(above(path)))
     for group, copies in zip(groups, read_all(store, groups), strict=True):
         if copies is not None:
@@ -109,6 +113,10 @@ def children(store: Store, path: str) -> Iterator[str]:
             }
             yield from sorted(found)
             return
+    raise UnsupportedError(
+        f"{store.location}: cannot be listed, and no consolidated metadata names the members of "
+        f"the group {path!r}"
+    )
 
 
 def stale_keys(copies: Mapping[str, Any], actual: Mapping[str, Any]) -> tuple[str, ...]:

@@ -50,7 +50,13 @@ class Zarr2GroupFormat(Zarr2Format):
         """Return a new group, and the commit that creates it and the groups above it."""
         path, attrs = normalised(path), dict(attrs or {})
         content = json.parse_object(pack_group(), GROUP)
-        return GroupNode(path, attrs), stage_node(store, path, GROUP, content, attrs)
+        commit = stage_node(store, path, GROUP, content, attrs)
+        if not path and Feature.LIST not in store.features:
+            # Only consolidated metadata can name the members; every change keeps it up to date.
+            copies = {GROUP: content, **({ATTRS: attrs} if attrs else {})}
+            consolidated = Put(v2_consolidated.CONSOLIDATED, v2_consolidated.pack(copies))
+            commit = replace(commit, publish=(*commit.publish, consolidated))
+        return GroupNode(path, attrs), commit
 
     def children(self, store: Store, path: str) -> tuple[str, ...]:
         """Return the names of the members of a group, sorted."""

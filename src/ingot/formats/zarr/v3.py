@@ -145,7 +145,7 @@ class Zarr3Map:
 
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
-        chunks = keys.all_removals(self.store, self.template, len(self.schema.shape))
+        chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)
         updates = v3_consolidated.updates(self.store, above(self.path), {}, removed=self.path)
         return Commit(publish=(Delete(prefix(self.path) + NODE), *updates, *chunks))
 
@@ -241,7 +241,7 @@ class Zarr3Format:
         metadata = _array(v3_metadata.parse(data))
         chunks = Zarr3Map(store, metadata, path, {prefix(path) + NODE: data})
         # An earlier array at this path may have left chunks, if its removal was interrupted.
-        strays = keys.stray_removals(store, chunks.template, len(schema.shape))
+        strays = keys.stray_removals(store, chunks.template, schema.grid.counts)
         commit = stage_node(store, path, metadata, data)
         return ArrayNode(inner_map(chunks)), replace(commit, prepare=strays)
 

@@ -8,7 +8,7 @@ Nodes are always opened from their own documents, never from a copy. A copy cont
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ingot.errors import IngotError
+from ingot.errors import IngotError, UnsupportedError
 from ingot.formats import json
 from ingot.formats.paths import above, prefix
 from ingot.formats.zarr.v3_metadata import NODE, canonical
@@ -87,7 +87,11 @@ def updates(
 
 
 def children(store: Store, path: str) -> Iterator[str]:
-    """Yield the names directly below a group, by the copies in it or in a group above it."""
+    """Yield the names directly below a group, by the copies in it or in a group above it.
+
+    `UnsupportedError` where there are no copies: nothing else says what a store holds that cannot
+    be listed.
+    """
     groups = path, *reversed(list(above(path)))
     for group, values in zip(groups, _read_all(store, groups), strict=True):
         copies = None if values is None else parse(values)
@@ -96,6 +100,10 @@ def children(store: Store, path: str) -> Iterator[str]:
             below = (key[len(inner) :] for key in copies if key.startswith(inner))
             yield from sorted({key.partition("/")[0] for key in below if key})
             return
+    raise UnsupportedError(
+        f"{store.location}: cannot be listed, and no consolidated metadata names the members of "
+        f"the group {path!r}"
+    )
 
 
 def stale_paths(copies: Mapping[str, Any], actual: Mapping[str, Any]) -> tuple[str, ...]:

@@ -43,8 +43,12 @@ class Zarr3GroupFormat(Zarr3Format):
         """Return a new group, and the commit that creates it and the groups above it."""
         path = normalised(path)
         check_node_path(path)
-        metadata = V3GroupMetadata().described(attrs or {})
-        commit = stage_node(store, path, metadata)
+        metadata, data = V3GroupMetadata().described(attrs or {}), None
+        if not path and Feature.LIST not in store.features:
+            # Only consolidated metadata can name the members; every change keeps it up to date.
+            empty = v3_consolidated.with_consolidated(metadata.document, {})
+            data = json.pack(empty, NODE, allow_nan=True)
+        commit = stage_node(store, path, metadata, data)
         return GroupNode(path, dict(metadata.attrs)), commit
 
     def children(self, store: Store, path: str) -> tuple[str, ...]:
