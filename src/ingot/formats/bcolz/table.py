@@ -8,9 +8,9 @@ bcolz cannot open a table with a column that it cannot open. Such columns are le
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from ingot.errors import (
     CorruptionError,
@@ -18,11 +18,9 @@ from ingot.errors import (
     IngotError,
     LimitError,
     NotFoundError,
-    UnsafeError,
-    UnsupportedError,
 )
 from ingot.fields import FieldReader, shown
-from ingot.formats import json
+from ingot.formats import folder_table, json
 from ingot.formats.bcolz.array import (
     ATTRS,
     ArrayDocuments,
@@ -37,21 +35,21 @@ from ingot.formats.bcolz.array import (
     read_documents,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata
-from ingot.formats.format import ArrayNode, Column, Documents, TableNode, TableSchema
+from ingot.formats.folder_table import (
+    FolderLayout,
+    FolderTableMap,
+    check_lengths,
+    check_name,
+)
+from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.documents import documents_after
 from ingot.stores.store import (
     Batch,
     Commit,
-    Delete,
-    Edit,
     Extent,
     Feature,
-    Put,
     Store,
-    check_key,
-    is_staged,
 )
 
 __all__ = [
@@ -72,166 +70,56 @@ ROOTDIRS: Final = "__rootdirs__"
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
 _WIDEST: Final = 255
-# Names of other files in the folder of a table.
-_TAKEN: Final = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock"})
+
+
+class BcolzLayout:
+    """The documents of a table: ``__rootdirs__`` names the columns, ``__attrs__`` describes it."""
+
+    taken: ClassVar[frozenset[str]] = frozenset({ROOTDIRS, ATTRS, ".commit", ".lock"})
+    documents: ClassVar[tuple[str, str]] = ROOTDIRS, ATTRS
+
+    def name_columns(self, columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the document that names columns, in their order; other fields are kept."""
+        everything = list(columns)
+        plain = [name for name in everything if _is_plain(columns[name])]
+        values = {**old, "names": plain}
+        values.pop("x_names", None)
+        if plain != everything:
+            values["x_names"] = everything
+        return values
+
+    def pack_names(self, values: Mapping[str, Any]) -> bytes:
+        """Return the ``__rootdirs__`` of a table."""
+        return json.pack_line(dict(values), ROOTDIRS)
+
+    def pack_attrs(self, attrs: Mapping[str, Any]) -> bytes:
+        """Return the ``__attrs__`` of a table."""
+        return pack_attrs(attrs)
+
+    def parse_attrs(self, data: bytes) -> Mapping[str, Any]:
+        """Return the attributes of an ``__attrs__``."""
+        return parse_attrs(data)
+
+    def create_array(
+        self, store: Store, schema: ArraySchema, folder: str
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new column, and the commit that creates it."""
+        return create_array(store, schema, folder)
+
+    def is_length(self, key: str) -> bool:
+        """Return whether a key is the ``meta/sizes`` of a column."""
+        return key.endswith(f"/{SIZES}")
+
+    def reopen(self, store: Store, path: str, *, part: bool) -> "BcolzTableMap":
+        """Return the table at a path as a store has it now."""
+        return open_table(store, path, part=part)
 
 
 @dataclass(frozen=True, slots=True)
-class BcolzTableMap:
+class BcolzTableMap(FolderTableMap):
     """The columns of one table, in their order."""
 
-    store: Store
-    columns: Mapping[str, Column]
-    attrs: Mapping[str, Any]
-    path: str = ""
-    folders: Mapping[str, str] = field(default_factory=dict)
-    """The folders of columns whose folder is not called by their name."""
-    document: Mapping[str, Any] = field(default_factory=dict)
-    """The contents of ``__rootdirs__``."""
-    part: bool = False
-    """Whether it was opened without the table that it is nested in, which owns its length."""
-    documents: Documents = field(default_factory=dict, compare=False, repr=False)
-    """The documents of the table itself: ``__rootdirs__`` and ``__attrs__``."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return tuple(self.columns)
-
-    @property
-    def rows(self) -> int:
-        """The length of all columns."""
-        return next((_length(column) for column in self.columns.values()), 0)
-
-    def reopened(self, store: Store) -> "BcolzTableMap":
-        """Return the map of the same table in its current state in `store`."""
-        return open_table(store, self.path, part=self.part)
-
-    def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzTableMap, Commit]":
-        """Return the map with other attributes."""
-        commit = Commit(publish=(Put(prefix(self.path) + ATTRS, pack_attrs(attrs)),))
-        documents = documents_after(self.documents, commit)
-        return replace(self, attrs=attrs, documents=documents), commit
-
-    def added(
-        self, name: str, schema: ArraySchema | TableSchema, position: int | None = None
-    ) -> "tuple[BcolzTableMap, Column, Commit]":
-        """Return the map with one more column, at the end or at `position`."""
-        _check_new(name, self.columns)
-        folder = prefix(self.path) + name
-        column, edits = _create_column(self.store, schema, folder)
-        if self.columns and _length(column) != self.rows:
-            raise ValueError(
-                f"column {name!r} has {_length(column)} rows, the table has {self.rows}"
-            )
-        # Files that another program left in the folder must not become part of the column.
-        strays = tuple(Delete(key) for key in _stray_keys(self.store, folder))
-        items = list(self.columns.items())
-        items.insert(len(items) if position is None else position, (name, column))
-        table, names = self._with_columns(dict(items))
-        return table, column, Commit(prepare=(*strays, *edits), publish=(names,))
-
-    def dropped(self, name: str) -> "tuple[BcolzTableMap, Commit]":
-        """Return the map without a column; its folder is emptied."""
-        self._check_exists(name)
-        kept = {each: column for each, column in self.columns.items() if each != name}
-        if self.part and not kept:
-            raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
-        table, names = self._with_columns(kept)
-        removed = tuple(Delete(key) for key in self._keys(name))
-        return table, Commit(publish=(names,), cleanup=removed)
-
-    def renamed(self, old: str, new: str) -> "tuple[BcolzTableMap, Mapping[str, str], Commit]":
-        """Return the map with a column under another name, and the old key of each new key.
-
-        Until the document has the new name, the values exist under both keys.
-        """
-        self._check_exists(old)
-        if old == new:
-            return self, {}, Commit()
-        _check_new(new, self.columns)
-        source, target = self._folder(old), prefix(self.path) + new
-        copies = {target + key.removeprefix(source): key for key in self._keys(old)}
-        strays = tuple(Delete(key) for key in _stray_keys(self.store, target))
-        columns = {
-            (new if name == old else name): (
-                _moved(column, source, target) if name == old else column
-            )
-            for name, column in self.columns.items()
-        }
-        table, names = self._with_columns(columns)
-        cleanup = tuple(map(Delete, copies.values()))
-        return table, copies, Commit(prepare=strays, publish=(names,), cleanup=cleanup)
-
-    def removed(self) -> Commit:
-        """Return the commit that removes the table with all of its columns."""
-        if self.part:
-            raise UnsupportedError(
-                f"{self.store.location}: {self.path!r} is a nested table; open the whole to drop it"
-            )
-        start = prefix(self.path)
-        commits = [_removed(column) for column in self.columns.values()]
-        return Commit(
-            # Columns are removed too: without the document, columns in ``data`` make a table.
-            publish=(
-                Delete(start + ROOTDIRS),
-                Delete(start + ATTRS),
-                *(edit for commit in commits for edit in commit.publish),
-            ),
-            cleanup=tuple(edit for commit in commits for edit in commit.cleanup),
-        )
-
-    def exchanged(self, name: str, column: Column) -> "BcolzTableMap":
-        """Return the map with another state of a column."""
-        return replace(self, columns={**self.columns, name: column})
-
-    def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
-        """Return one commit for the commits of columns.
-
-        The length of the first column switches last, or first when the table gets shorter.
-        """
-        order = [commits[name] for name in sorted(commits, key=self._position)]
-        if not shrinking:
-            order.reverse()
-        lengths = {_sizes_key(commit) for commit in order} - {None}
-        publish = [edit for commit in order for edit in commit.publish]
-        ahead = [edit for edit in publish if edit.key not in lengths]
-        behind = [edit for edit in publish if edit.key in lengths]
-        return Commit(
-            prepare=tuple(edit for commit in order for edit in commit.prepare),
-            publish=(*ahead, *behind),
-            cleanup=tuple(edit for commit in order for edit in commit.cleanup),
-        )
-
-    def _position(self, name: str) -> tuple[int, str]:
-        first = name.partition(".")[0] if name not in self.columns else name
-        return self.names.index(first), name
-
-    def _keys(self, name: str) -> Iterator[str]:
-        """Yield all keys below the folder of a column; without listing, those that are its own."""
-        if Feature.LIST in self.store.features:
-            return _keys(self.store, self._folder(name))
-        known = list(_own_keys(self.columns[name]))
-        found = self.store.read([Extent(key, 0, 1) for key in known])
-        return (key for key, data in zip(known, found, strict=True) if data is not None)
-
-    def _folder(self, name: str) -> str:
-        return self.folders.get(name, prefix(self.path) + name)
-
-    def _check_exists(self, name: str) -> None:
-        if name not in self.columns:
-            raise NotFoundError(f"{self.store.location}: no column {name!r} in {self.path!r}")
-
-    def _with_columns(self, columns: Mapping[str, Column]) -> "tuple[BcolzTableMap, Put]":
-        """Return the map with other columns, and the edit of the document that names them."""
-        values = _name_columns(columns, self.document)
-        folders = {name: at for name, at in self.folders.items() if name in columns}
-        put = Put(prefix(self.path) + ROOTDIRS, json.pack_line(values, ROOTDIRS))
-        documents = documents_after(self.documents, Commit(publish=(put,)))
-        table = replace(
-            self, columns=columns, folders=folders, document=values, documents=documents
-        )
-        return table, put
+    layout: ClassVar[FolderLayout] = BcolzLayout()
 
 
 def open_table(
@@ -405,7 +293,7 @@ class _TableDraft:
             columns = self.arrays
         else:
             columns = {name: self.columns[name] for name in self.names}
-            _check_lengths(columns, self.path)
+            check_lengths(columns, self.path)
         where = f"{self.store.location}: {prefix(self.path)}{ATTRS}"
         described = parse_attrs(self.attrs, where)
         return BcolzTableMap(
@@ -453,23 +341,7 @@ def create_table(
     store: Store, schema: TableSchema, attrs: Mapping[str, Any], path: str = ""
 ) -> tuple[TableNode, Commit]:
     """Return a new table, and the commit that creates it by naming the columns last."""
-    columns: dict[str, Column] = {}
-    edits: list[Edit] = []
-    for name, each in schema.items():
-        _check_new(name, columns)
-        columns[name], made = _create_column(store, each, prefix(path) + name)
-        edits += made
-    _check_lengths(columns, path)
-    start, described = prefix(path), pack_attrs(attrs)
-    values = _name_columns(columns, {})
-    edits.append(Put(start + ATTRS, described))
-    rootdirs = json.pack_line(values, ROOTDIRS)
-    documents = {start + ROOTDIRS: rootdirs, start + ATTRS: described}
-    table = BcolzTableMap(
-        store, columns, parse_attrs(described), path, {}, values, documents=documents
-    )
-    publish = (Put(start + ROOTDIRS, rootdirs),)
-    return TableNode(table), Commit(prepare=tuple(edits), publish=publish)
+    return folder_table.create_table(BcolzTableMap, store, schema, attrs, path)
 
 
 def is_data_layout(store: Store, path: str = "", depth: int = 0) -> bool:
@@ -560,31 +432,11 @@ def _parse_list(fields: FieldReader, key: str) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str):
             raise FormatError(f"{fields.where}: {key} holds {shown(name)}, which is no name")
-        _check_name(name, fields.where)
+        check_name(name, fields.where)
     if len(set(found)) != len(found):
         twice = next(name for name in found if found.count(name) > 1)
         raise FormatError(f"{fields.where}: {key} holds {shown(twice)} twice")
     return tuple(found)
-
-
-def _check_name(name: str, where: str) -> None:
-    """Refuse a name that is not one folder below the table's own."""
-    if "/" in name or "\\" in name or not name:
-        raise UnsafeError(f"{where}: the column {shown(name)} leaves the table")
-    try:
-        check_key(name)
-    except UnsafeError as error:
-        raise UnsafeError(f"{where}: column: {error}") from None
-
-
-def _check_new(name: str, columns: Mapping[str, Column]) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"a column's name is text, not {type(name).__name__}")
-    _check_name(name, "table")
-    if name in columns:
-        raise ValueError(f"there is a column {name!r} already")
-    if name in _TAKEN or is_staged(name) or "." in name:
-        raise ValueError(f"{name!r} cannot be the name of a column")
 
 
 @lru_cache(maxsize=256)
@@ -685,42 +537,8 @@ def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Itera
         # The path as it was when the table was created: only its last part is still valid.
         last = place.replace("\\", "/").rstrip("/").rpartition("/")[2]
         if last and last != name:
-            _check_name(last, f"{start}{ROOTDIRS}: dirs")
+            check_name(last, f"{start}{ROOTDIRS}: dirs")
             yield start + last
-
-
-def _check_lengths(columns: Mapping[str, Column], path: str) -> None:
-    lengths = {name: _length(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{name} {length}" for name, length in list(lengths.items())[:10])
-        raise CorruptionError(f"table {path!r}: columns of different length: {listed}")
-
-
-def _length(column: Column) -> int:
-    if isinstance(column, TableNode):
-        return next((_length(each) for each in column.columns.values()), 0)
-    return column.chunks.schema.shape[0]
-
-
-def _create_column(
-    store: Store, schema: ArraySchema | TableSchema, folder: str
-) -> tuple[Column, tuple[Edit, ...]]:
-    if isinstance(schema, ArraySchema):
-        node, commit = create_array(store, schema, folder)
-        return node, commit.edits
-    table, commit = create_table(store, schema, {}, folder)
-    return table, commit.edits
-
-
-def _name_columns(columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document that names columns, in their order; other fields are kept."""
-    everything = list(columns)
-    plain = [name for name in everything if _is_plain(columns[name])]
-    values = {**old, "names": plain}
-    values.pop("x_names", None)
-    if plain != everything:
-        values["x_names"] = everything
-    return values
 
 
 def _is_plain(column: Column) -> bool:
@@ -731,59 +549,6 @@ def _is_plain(column: Column) -> bool:
     return dtype.names is None and (dtype.itemsize <= _WIDEST or dtype.kind in "SU")
 
 
-def _stray_keys(store: Store, folder: str) -> Iterator[str]:
-    """Yield the keys below the folder of a new column, which must not become part of it.
-
-    Where the store cannot be listed there are none: a new column writes its documents and all of
-    its chunks, and what else lies there is not read.
-    """
-    return _keys(store, folder) if Feature.LIST in store.features else iter(())
-
-
-def _own_keys(column: Column) -> Iterator[str]:
-    """Yield the keys of a column, also of one that is a table."""
-    if isinstance(column, TableNode):
-        yield from (prefix(column.table.path) + name for name in (ROOTDIRS, ATTRS))
-        for each in column.columns.values():
-            yield from _own_keys(each)
-    else:
-        assert isinstance(column.chunks, BcolzMap)
-        yield from column.chunks.keys()
-
-
-def _keys(store: Store, folder: str) -> Iterator[str]:
-    """Yield all keys below a folder."""
-    for name in store.names(folder):
-        key = f"{folder}/{name}"
-        if name.endswith("/"):
-            yield from _keys(store, key[:-1])
-        else:
-            yield key
-
-
-def _moved(column: Column, source: str, target: str) -> Column:
-    """Return a column whose files have moved from one folder to another."""
-    if isinstance(column, TableNode):
-        table = column.table
-        assert isinstance(table, BcolzTableMap)
-        columns = {name: _moved(each, source, target) for name, each in table.columns.items()}
-        folders = {name: target + at.removeprefix(source) for name, at in table.folders.items()}
-        path = target + table.path.removeprefix(source)
-        documents = {
-            target + key.removeprefix(source): data for key, data in table.documents.items()
-        }
-        return TableNode(
-            replace(table, path=path, columns=columns, folders=folders, documents=documents)
-        )
-    chunks = column.chunks
-    assert isinstance(chunks, BcolzMap)
-    return ArrayNode(chunks.moved(target + chunks.path.removeprefix(source)))
-
-
-def _removed(column: Column) -> Commit:
-    return column.table.removed() if isinstance(column, TableNode) else column.chunks.removed()
-
-
 def _as_part(column: Column) -> Column:
     if isinstance(column, TableNode):
         table = column.table
@@ -792,7 +557,3 @@ def _as_part(column: Column) -> Column:
         return TableNode(replace(table, columns=inner, part=True))
     assert isinstance(column.chunks, BcolzMap)
     return ArrayNode(BcolzColumnMap.of(column.chunks))
-
-
-def _sizes_key(commit: Commit) -> str | None:
-    return next((edit.key for edit in commit.publish if edit.key.endswith(SIZES)), None)
