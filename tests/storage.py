@@ -1,5 +1,7 @@
 """The places where the tests of containers put data: memory and disk, in the same words."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,6 +51,19 @@ def _keys(store: Store, folder: str) -> list[str]:
     for name in store.names(folder, hidden=True):
         found += _keys(store, folder + name) if name.endswith("/") else [folder + name]
     return found
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the files and folders below a folder that this process has open, by descriptor.
+
+    Only those: what other tests left open may be closed at any time.
+    """
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # The listing itself was open, too.
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    root = os.path.realpath(folder)
+    return sorted(path for path in found if path == root or path.startswith(f"{root}/"))
 
 
 class Unlocked:

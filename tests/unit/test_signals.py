@@ -19,6 +19,7 @@ import pytest
 import ingot
 from ingot import signals
 from ingot.stores import MemoryStore
+from tests.storage import open_files
 
 QUICK = ingot.Options(durability="process")
 
@@ -96,10 +97,6 @@ def test_other_threads_hold_nothing_back() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors by /proc")
 @pytest.mark.parametrize("operation", ["assign", "whole", "append", "attrs", "snapshot", "table"])
 def test_ctrl_c_at_random_times_leaves_no_lock_behind(tmp_path: Path, operation: str) -> None:
@@ -130,7 +127,7 @@ def test_ctrl_c_at_random_times_leaves_no_lock_behind(tmp_path: Path, operation:
     # The first use of a handle opens its lock file for good.
     operations[operation]()
     table.append({"a": [1], "b": [2]})
-    before = descriptors()
+    before = len(open_files(tmp_path))
     caught = 0
     for number in range(60):
         timer = threading.Timer(0.0001 * number, os.kill, (os.getpid(), signal.SIGINT))
@@ -147,7 +144,7 @@ def test_ctrl_c_at_random_times_leaves_no_lock_behind(tmp_path: Path, operation:
         other[0, 0] = number
         assert time.monotonic() - began < 5
     assert caught
-    assert descriptors() == before
+    assert len(open_files(tmp_path)) == before
     table.append({"a": [1], "b": [2]})
     array[0, 0] = 1
     left = [path.name for path in tmp_path.rglob("*") if path.name.startswith((".g-", ".commit"))]

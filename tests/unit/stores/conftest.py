@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -11,6 +10,7 @@ import pytest
 
 from ingot import native
 from ingot.stores.local import beneath
+from tests.storage import open_files
 
 
 @pytest.fixture
@@ -28,23 +28,18 @@ def _soon() -> Iterator[None]:
 
 
 @pytest.fixture
-def _no_leaks() -> Iterator[None]:
+def _no_leaks(tmp_path: Path) -> Iterator[None]:
     """Fail when a descriptor stays open, but for those by which stores look at lock files."""
-    listing = Path("/proc/self/fd")
-    if not listing.exists():
+    if not os.path.isdir("/proc/self/fd"):
         yield
         return
-    before = _open_files(listing)
+    before = _without_locks(open_files(tmp_path))
     yield
-    assert _open_files(listing) == before
+    assert _without_locks(open_files(tmp_path)) == before
 
 
-def _open_files(listing: Path) -> list[str]:
-    found = []
-    for name in os.listdir(listing):
-        with suppress(FileNotFoundError):  # The listing itself was open, too.
-            found.append(os.readlink(listing / name))
-    return sorted(target for target in found if ".lock" not in os.path.basename(target))
+def _without_locks(paths: list[str]) -> list[str]:
+    return [path for path in paths if ".lock" not in os.path.basename(path)]
 
 
 @pytest.fixture(params=["native", "kernel", "walk"])

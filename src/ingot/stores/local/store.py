@@ -14,7 +14,7 @@ import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from ingot import signals
 from ingot.errors import ExistsError, NotFoundError, ReadOnlyError
@@ -421,6 +421,11 @@ class LocalStore:
             finally:
                 if pinned is not None:
                     pinned.release()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state of a copy: without the turn of a writer, whose files are open here."""
+        fresh = {"_run": None, "_writer": None, "_known": set(), "_ends": {}, "_left": None}
+        return {**self.__dict__, **fresh}
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r}, writable={self._writable})"

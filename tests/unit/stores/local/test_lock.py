@@ -15,6 +15,7 @@ from ingot.errors import FormatError, LockedError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Delete, Extent, LocalStore, Put, read_state
 from ingot.stores.local import lock
 from ingot.stores.local.lock import LockState
+from tests.storage import open_files
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -259,19 +260,19 @@ def test_staged_files_stay_until_the_last_of_several_stagers_ends(folder: int) -
     turn.release()
 
 
-def test_locks_that_are_released_keep_no_file_open(folder: int) -> None:
+def test_locks_that_are_released_keep_no_file_open(folder: int, tmp_path: Path) -> None:
     _acquire(folder).release()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files(tmp_path)
     locks = [
         lock.pin(folder, ".lock", 1, "here"),
         lock.announce_staging(folder, ".lock", 1, "here"),
         _acquire(folder),
     ]
-    assert len(os.listdir("/proc/self/fd")) > before
+    assert len(open_files(tmp_path)) > len(before)
     for each in locks:
         if each is not None:
             each.release()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(tmp_path) == before
 
 
 @pytest.mark.usefixtures("_steps_in_python")

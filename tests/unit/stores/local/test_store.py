@@ -27,6 +27,7 @@ from ingot.stores.local import beneath, files, lock
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import FolderProbe
 from ingot.stores.store import Batch
+from tests.storage import open_files
 
 pytestmark = pytest.mark.usefixtures("_soon", "_no_leaks")
 
@@ -196,6 +197,19 @@ def test_what_is_unusual_takes_the_long_way(store: LocalStore, tmp_path: Path) -
         assert store.read_settled(FolderProbe([[Extent(key, 2**64)]])) is None
         with pytest.raises(UnsafeError, match=f"{store.root}: key '{key}': .*{text}"):
             store.read([Extent("a"), Extent(key)])
+
+
+def test_a_copy_has_nothing_of_the_turn_of_a_writer(store: LocalStore) -> None:
+    with store.writing() as turn:
+        copy = pickle.loads(pickle.dumps(store))
+        # What the copy had open would be closed with it: the files of the turn, or any others.
+        with pytest.raises(ValueError, match="inside a turn"):
+            copy.extend("a", [b"x"])
+        del copy
+        turn.commit(_put(a=b"x"))
+    again = pickle.loads(pickle.dumps(store))
+    again.apply(_put(a=b"y"))
+    assert store.read([Extent("a")]) == [b"y"]
 
 
 # One settled state by one call
@@ -813,7 +827,7 @@ def test_a_view_through_a_journal_identifies_only_what_it_does_not_change(
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
-def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
+def test_patches_leave_no_descriptor_open(store: LocalStore, tmp_path: Path) -> None:
     staged = staged_key("b", "1f")
     commits = [
         Commit(publish=(Patch("a", 2, b"xy"),)),
@@ -822,29 +836,29 @@ def test_patches_leave_no_descriptor_open(store: LocalStore) -> None:
         Commit(cleanup=(Patch("a", 11, b"!"),)),
     ]
     store.apply(commits[0])
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files(tmp_path)
     for commit in commits:
         store.apply(commit)
     for wrong in (Patch("a", 99, b"x"), Patch("absent", 0, b"x")):
         with pytest.raises(IngotError):
             store.apply(Commit(publish=(Put("c", b"e"), wrong)))
     assert store.read([Extent("a"), Extent("c")]) == [b"01xy456789?!", b"d"]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(tmp_path) == before
 
 
 @pytest.mark.usefixtures("_steps_in_python")
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system lists no descriptors")
 def test_a_commit_of_many_patches_has_few_files_open(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = [f"f/{number}" for number in range(100)]
     store.apply(_put(**dict.fromkeys(keys, b"0123")))
-    before, most = len(os.listdir("/proc/self/fd")), 0
+    before, most = len(open_files(tmp_path)), 0
     write_at = files.write_at
 
     def counted(file: int, start: int, data: Any) -> None:
         nonlocal most
-        most = max(most, len(os.listdir("/proc/self/fd")))
+        most = max(most, len(open_files(tmp_path)))
         write_at(file, start, data)
 
     monkeypatch.setattr(files, "write_at", counted)
