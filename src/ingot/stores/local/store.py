@@ -424,7 +424,13 @@ class LocalStore:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy: without the turn of a writer, whose files are open here."""
-        fresh = {"_run": None, "_writer": None, "_known": set(), "_ends": {}, "_left": None}
+        fresh: dict[str, Any] = {
+            "_run": None,
+            "_writer": None,
+            "_known": set(),
+            "_ends": {},
+            "_left": None,
+        }
         return {**self.__dict__, **fresh}
 
     def __repr__(self) -> str:
