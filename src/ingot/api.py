@@ -130,10 +130,14 @@ def create(
 def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
     """Create an array that holds `data`; takes what `create` takes, except the shape.
 
-    The array is visible once all of the data is stored.
+    The array is visible once all of the data is stored. `data` is what NumPy makes an array of, an
+    iterator of items or of blocks of rows, or a binary file that is read to its end, a pipe for
+    example. Streams of more than 64 MiB wait in a temporary file until their length is known.
 
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
+    >>> array(([n, n * n] for n in range(3)), dtype="i4").shape
+    (6,)
     """
     return _created(path, *ArraySpec.of_data(data, as_create))
 

@@ -3,14 +3,16 @@
 Where the array is created, and what it may replace, the caller decides (`Destination`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
+from ingot._lazy import deferred
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.containers.array import Array
 from ingot.containers.attributes import converted
@@ -31,6 +33,11 @@ from ingot.schema import ArraySchema
 from ingot.selection import parse
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
+
+if TYPE_CHECKING:
+    from ingot.containers import streams
+else:
+    streams = deferred("ingot.containers.streams")
 
 __all__ = [
     "ArraySpec",
@@ -98,6 +105,8 @@ class ArraySpec:
         """
         dtype = arguments.get("dtype")
         kind = None if dtype is None else _dtype(dtype)
+        if isinstance(data, Iterator | io.IOBase):
+            data = streams.read_stream(data, kind)
         single = isinstance(data, str) and kind is not None
         items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
