@@ -4,11 +4,13 @@
 //! - `files`: files below a folder, read by position and written as new files.
 //! - `array`: the chunks of one array, found by their addresses, read into and staged from the
 //!   caller's memory.
+//! - `checksum`: checksums of every kind that may follow a chunk.
 //! - `python`: the boundary to Python. Every other module is plain Rust.
 //! - `error` and `interrupt`: why a call failed, and how a long call is interrupted and shared out
 //!   over threads. `fork`: locks that a fork may copy.
 
 mod array;
+mod checksum;
 mod chunk;
 mod error;
 mod files;

@@ -451,6 +451,17 @@ def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[[Buffer], int] | Non
     return None if compiled is None else cast("Callable[[Buffer], int]", getattr(compiled, name))
 
 
+def digests() -> "Callable[[str, Sequence[Buffer], int], list[bytes]] | None":
+    """Return the function of the native kernel that computes checksums of several buffers.
+
+    It takes the kind, the buffers and the number of threads. None when the twin runs.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast("Callable[[str, Sequence[Buffer], int], list[bytes]]", compiled.digests)
+
+
 def is_checking_signals() -> bool:
     """Return whether a native call of this thread runs signal handlers now.
 

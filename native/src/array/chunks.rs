@@ -179,10 +179,12 @@ mod tests {
     use crate::array::addresses::Addresses;
     use crate::array::coding::Coding;
     use crate::array::grid::Grid;
+    use crate::checksum::Checksum;
     use crate::files::verified::Verify;
     use std::sync::Arc;
 
-    fn layout(order: Vec<usize>, checksum: bool) -> Layout {
+    fn layout(order: Vec<usize>) -> Layout {
+        let checksum = Some(Checksum::Crc32c);
         let coding = Coding { compression: Compression::Raw, checksum, verify: Verify::Always, framed: false };
         let axes = order.len();
         let grid = Grid::new(vec![9; axes], vec![3; axes], order, vec![7], None, None, Vec::new()).unwrap();
@@ -204,7 +206,7 @@ mod tests {
     #[test]
     fn chunks_of_any_shape_come_back_in_either_order() {
         for order in [vec![0, 1], vec![1, 0]] {
-            let (layout, items) = (layout(order.clone(), true), [1, 2, 3, 4, 5, 6]);
+            let (layout, items) = (layout(order.clone()), [1, 2, 3, 4, 5, 6]);
             let made = encoded(&layout, &[2, 3], &items).remove(0).unwrap();
             assert_eq!(made[..6], if order[0] == 0 { [1, 2, 3, 4, 5, 6] } else { [1, 4, 2, 5, 3, 6] });
             let mut out = [0; 6];
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn absent_and_constant_chunks_are_filled_and_a_damaged_one_is_reported() {
-        let (layout, mut out) = (layout(vec![0], true), [0; 3]);
+        let (layout, mut out) = (layout(vec![0]), [0; 3]);
         assert!(decoded(&layout, &[3], HeldChunk::Absent, &mut out).is_empty());
         assert_eq!(out, [7; 3]);
         assert!(decoded(&layout, &[3], HeldChunk::Constant(&[9]), &mut out).is_empty());

@@ -1,12 +1,13 @@
 //! How the stored bytes of a chunk become items, and items bytes to be stored.
 //!
-//! One codec, and perhaps a checksum behind it: a CRC-32C of all that the codec made. The bytes are
+//! One codec, and perhaps a checksum of any kind behind all that the codec made. The bytes are
 //! in memory, or still in a file; then only those that are needed are read, as far as the codec and
 //! the checksum allow.
 
 use crate::array::partial_read;
 use crate::array::scatter::Region;
 use crate::array::workspace::Buffers;
+use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{Codecs, Whole};
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{self, Packer};
@@ -14,7 +15,7 @@ use crate::chunk::header::HEADER_BYTES;
 use crate::chunk::scratch::Scratch;
 use crate::error::{Outcome, corrupt};
 use crate::files::Extent;
-use crate::files::verified::{CHECKSUM_BYTES, Check, Verified, Verify};
+use crate::files::verified::{Check, Verified, Verify};
 use crate::interrupt::Interrupt;
 use crate::memory::grow;
 
@@ -30,8 +31,8 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug)]
 pub struct Coding {
     pub compression: Compression,
-    /// Whether a CRC-32C lies behind each chunk.
-    pub checksum: bool,
+    /// What lies behind each chunk.
+    pub checksum: Option<Checksum>,
     pub verify: Verify,
     /// Whether each chunk lies in a chunk file, with a head and a trailer.
     pub framed: bool,
@@ -40,12 +41,12 @@ pub struct Coding {
 impl Coding {
     /// The same for the bytes in front of a checksum that was compared, or never is.
     pub fn without_checksum(self) -> Self {
-        Self { checksum: false, verify: Verify::Never, ..self }
+        Self { checksum: None, verify: Verify::Never, ..self }
     }
 
     /// Whether the bytes of a chunk were compared with a checksum when they are decoded, or never are.
     fn trusted(&self) -> bool {
-        self.checksum || self.verify == Verify::Never
+        self.checksum.is_some() || self.verify == Verify::Never
     }
 
     /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file: by parts, once
@@ -61,17 +62,17 @@ impl Coding {
         buffers: &mut Buffers,
         chunk: &mut Vec<u8>,
     ) -> Outcome<()> {
-        if !self.checksum {
+        let Some(checksum) = self.checksum else {
             return self.read(extent, expected, region, scratch, buffers, chunk);
-        }
-        match verified.check(self.verify, extent) {
+        };
+        match verified.check(self.verify, extent, checksum.size()) {
             Check::Compare(unverified) => {
                 self.read(extent, expected, region, scratch, buffers, chunk)?;
                 verified.remember(unverified);
                 Ok(())
             }
             Check::Skip => {
-                let length = extent.length.saturating_sub(CHECKSUM_BYTES);
+                let length = extent.length.saturating_sub(checksum.size());
                 let inside = Extent { key: extent.key, bytes: extent.bytes.clone(), length, ..*extent };
                 self.without_checksum().read(&inside, expected, region, scratch, buffers, chunk)
             }
@@ -89,10 +90,10 @@ impl Coding {
         chunk: &mut Vec<u8>,
     ) -> Outcome<()> {
         match self.compression {
-            Compression::Blosc(_) if !self.checksum => {
+            Compression::Blosc(_) if self.checksum.is_none() => {
                 partial_read::decode(extent, expected, self.trusted(), region, scratch, buffers)
             }
-            Compression::Raw if !self.checksum => read_raw(extent, expected, region, buffers),
+            Compression::Raw if self.checksum.is_none() => read_raw(extent, expected, region, buffers),
             _ => {
                 self.check_stored(extent.length, expected)?;
                 self.decode(extent.read_all(&mut buffers.body)?, expected, region, scratch, chunk)
@@ -142,7 +143,7 @@ impl Coding {
         scratch: &mut Scratch,
         buffers: &mut Buffers,
     ) -> Outcome<()> {
-        if matches!(self.compression, Compression::Raw) && !self.checksum {
+        if matches!(self.compression, Compression::Raw) && self.checksum.is_none() {
             check_raw(extent.length, out.len())?;
             return extent.read(0, out);
         }
@@ -172,7 +173,7 @@ impl Coding {
         keep: impl FnOnce(&[u8]) -> Outcome<T>,
     ) -> Outcome<T> {
         match self.compression {
-            Compression::Raw if !self.checksum => return keep(chunk),
+            Compression::Raw if self.checksum.is_none() => return keep(chunk),
             Compression::Raw => {
                 packer.clear();
                 packer.push(chunk)?;
@@ -193,16 +194,16 @@ impl Coding {
 
     /// Put the checksum behind what the codec has made, and hand all of it to `keep`.
     pub fn finish<T>(&self, packer: &mut Packer, keep: impl FnOnce(&[u8]) -> Outcome<T>) -> Outcome<T> {
-        if self.checksum {
-            let checksum = crc32c::crc32c(packer.bytes());
-            packer.push(&checksum.to_le_bytes())?;
+        if let Some(checksum) = self.checksum {
+            let digest = checksum.digest(packer.bytes());
+            packer.push(digest.bytes())?;
         }
         keep(packer.bytes())
     }
 
     /// Whether chunks are stored as their items lie in memory.
     pub fn is_plain(&self) -> bool {
-        matches!(self.compression, Compression::Raw) && !self.checksum && !self.framed
+        matches!(self.compression, Compression::Raw) && self.checksum.is_none() && !self.framed
     }
 
     /// Whether a part of a chunk of `stored` bytes can be read for less than all of it.
@@ -220,19 +221,7 @@ impl Coding {
 
     /// The bytes in front of the checksum, which they agree with.
     fn checked<'a>(&self, bytes: &'a [u8]) -> Outcome<&'a [u8]> {
-        if !self.checksum {
-            return Ok(bytes);
-        }
-        match bytes.split_last_chunk::<CHECKSUM_BYTES>() {
-            Some((inside, checksum)) => {
-                let (claim, fact) = (u32::from_le_bytes(*checksum), crc32c::crc32c(inside));
-                if claim != fact {
-                    return corrupt!("crc32c: the checksum is {fact:#010x}, {claim:#010x} is stored");
-                }
-                Ok(inside)
-            }
-            None => corrupt!("crc32c: {} bytes hold no checksum", bytes.len()),
-        }
+        self.checksum.map_or(Ok(bytes), |checksum| checksum.checked(bytes))
     }
 }
 

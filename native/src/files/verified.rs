@@ -12,9 +12,6 @@ use crate::fork;
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// The size of a checksum behind a chunk: a CRC-32C.
-pub const CHECKSUM_BYTES: usize = 4;
-
 /// The most chunks that are remembered; when there are more, all are forgotten.
 const MOST: usize = 1 << 16;
 
@@ -58,9 +55,10 @@ pub enum Check {
 pub struct Unverified(Place);
 
 impl Verified {
-    pub fn check(&self, verify: Verify, extent: &Extent<'_>) -> Check {
+    /// `size` is that of the checksum, which lies in the extent.
+    pub fn check(&self, verify: Verify, extent: &Extent<'_>, size: usize) -> Check {
         match verify {
-            Verify::Never if extent.length >= CHECKSUM_BYTES => Check::Skip,
+            Verify::Never if extent.length >= size => Check::Skip,
             Verify::Always | Verify::Never => Check::Compare(None),
             Verify::First => match extent.identity.map(|identity| (identity, extent.offset)) {
                 Some(place) if fork::lock(&self.places).is_some_and(|places| places.contains(&place)) => Check::Skip,
@@ -109,7 +107,7 @@ mod tests {
     }
 
     fn compared(verified: &Verified, verify: Verify, extent: &Extent<'_>) -> Option<Unverified> {
-        match verified.check(verify, extent) {
+        match verified.check(verify, extent, 4) {
             Check::Skip => panic!("used without comparing its checksum"),
             Check::Compare(chunk) => chunk,
         }
@@ -122,7 +120,7 @@ mod tests {
         let chunk = compared(&verified, Verify::First, &extent(&file, 0));
         assert!(chunk.is_some());
         verified.remember(chunk);
-        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0), 4), Check::Skip));
         assert!(compared(&verified, Verify::First, &extent(&file, 4)).is_some());
         aged(&file, 5);
         assert!(compared(&verified, Verify::First, &extent(&file, 0)).is_some());
@@ -135,7 +133,7 @@ mod tests {
         let age = || file.set_times(FileTimes::new().set_modified(time)).unwrap();
         age();
         verified.remember(compared(&verified, Verify::First, &extent(&file, 0)));
-        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0), 4), Check::Skip));
         for size in [19, 21] {
             file.set_len(size).unwrap();
             age();
@@ -143,7 +141,7 @@ mod tests {
         }
         file.set_len(20).unwrap();
         age();
-        assert!(matches!(verified.check(Verify::First, &extent(&file, 0)), Check::Skip));
+        assert!(matches!(verified.check(Verify::First, &extent(&file, 0), 4), Check::Skip));
     }
 
     #[test]
@@ -161,7 +159,7 @@ mod tests {
         let (file, verified) = (sample("modes"), Verified::default());
         aged(&file, 10);
         assert!(compared(&verified, Verify::Always, &extent(&file, 0)).is_none());
-        assert!(matches!(verified.check(Verify::Never, &extent(&file, 0)), Check::Skip));
+        assert!(matches!(verified.check(Verify::Never, &extent(&file, 0), 4), Check::Skip));
         let short = Extent { length: 3, ..extent(&file, 0) };
         assert!(compared(&verified, Verify::Never, &short).is_none());
         assert_eq!(Verify::parse("sometimes").unwrap_err().kind, Kind::Argument);

@@ -1,8 +1,14 @@
 //! Checksums of bytes in memory, for Python.
 
 use super::buffers;
+use super::call::detached;
+use crate::checksum::{Checksum, Digest};
 use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Below this size, releasing the GIL costs more than it brings.
 const WORTH_DETACHING: usize = 64 << 10;
@@ -17,6 +23,41 @@ pub fn crc32c(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u32> {
 #[pyfunction]
 pub fn crc32(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u32> {
     compute(py, data, libdeflater::crc32)
+}
+
+/// The checksums of several buffers, as they are stored; the buffers are shared out over threads.
+#[pyfunction]
+pub fn digests(
+    py: Python<'_>,
+    kind: &str,
+    buffers: Vec<Bound<'_, PyAny>>,
+    threads: usize,
+) -> PyResult<Vec<Py<PyBytes>>> {
+    let Some(kind) = Checksum::parse(kind)? else {
+        return Err(PyValueError::new_err("no checksum is to be computed"));
+    };
+    let held = buffers.iter().map(PyUntypedBuffer::get).collect::<PyResult<Vec<_>>>()?;
+    let inputs = held.iter().map(buffers::contiguous).collect::<PyResult<Vec<_>>>()?;
+    let bytes: usize = inputs.iter().map(|input| input.len()).sum();
+    let found: Vec<Option<Digest>> = if bytes < WORTH_DETACHING {
+        inputs.iter().map(|input| Some(kind.digest(input))).collect()
+    } else {
+        detached(py, |_, interrupt| {
+            let found = Mutex::new(vec![None; inputs.len()]);
+            let next = AtomicUsize::new(0);
+            interrupt.share(threads.min(inputs.len()), &mut (), |()| {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(input) = inputs.get(number) else {
+                    return Ok(false);
+                };
+                let digest = kind.digest(input);
+                found.lock().expect("no thread panics")[number] = Some(digest);
+                Ok(true)
+            })?;
+            Ok(found.into_inner().expect("no thread panics"))
+        })?
+    };
+    Ok(found.iter().flatten().map(|digest| PyBytes::new(py, digest.bytes()).unbind()).collect())
 }
 
 fn compute(py: Python<'_>, data: &Bound<'_, PyAny>, sum: fn(&[u8]) -> u32) -> PyResult<u32> {

@@ -17,6 +17,7 @@ use crate::array::shards::ShardFormat;
 use crate::array::staging::{self, Encoded, Staged};
 use crate::array::stored::{Held, HeldChunk};
 use crate::array::zones::{self, Items};
+use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
 use crate::files::Renamed;
@@ -101,7 +102,7 @@ impl PyAddresses {
     }
 }
 
-/// How chunks are coded: the codec, whether a CRC-32C lies behind each chunk (`checksum`), when it is
+/// How chunks are coded: the codec, the kind of checksum that lies behind each chunk, when it is
 /// compared (`verify`), and whether chunks lie in files with a head and a trailer (`framed`).
 #[pyclass(frozen, name = "Coding")]
 pub struct PyCoding(Coding);
@@ -110,7 +111,7 @@ pub struct PyCoding(Coding);
 impl PyCoding {
     #[new]
     #[pyo3(signature = (*, kind, codec="", level=0, filter="none", typesize=1, blocksize=0, frame_checksum=false,
-                        checksum=false, verify="first", framed=false))]
+                        checksum="none", verify="first", framed=false))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         kind: &str,
@@ -120,7 +121,7 @@ impl PyCoding {
         typesize: usize,
         blocksize: usize,
         frame_checksum: bool,
-        checksum: bool,
+        checksum: &str,
         verify: &str,
         framed: bool,
     ) -> PyResult<Self> {
@@ -137,6 +138,7 @@ impl PyCoding {
             "zstd" => Compression::Stream(Whole::Zstd { level, checksum: frame_checksum }),
             other => return Err(PyValueError::new_err(format!("kind {other:?} is not native"))),
         };
+        let checksum = Checksum::parse(checksum)?;
         Ok(Self(Coding { compression, checksum, verify: Verify::parse(verify)?, framed }))
     }
 }

@@ -74,5 +74,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32c, module)?)?;
+    module.add_function(wrap_pyfunction!(checksums::digests, module)?)?;
     module.add_function(wrap_pyfunction!(describe, module)?)
 }

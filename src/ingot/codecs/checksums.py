@@ -1,25 +1,57 @@
-"""Checksums of 32 bits, and the stages that store them before or after the bytes.
+"""Checksums of every kind, and the stages that store them before or after the bytes.
 
-CRC-32 and Adler-32 come from the standard library. CRC-32C comes from the native kernel where it
-was built; its twin computes it with NumPy.
+They come from the native kernel where it was built. The twin takes them from the standard library,
+and computes CRC-32C with NumPy.
 """
 
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot._lazy import deferred
 from ingot.codecs.codec import Buffer, Compressor, register
 from ingot.errors import CorruptionError
 from ingot.fields import FieldReader
 
-__all__ = ["CHECKSUM_BYTES", "Adler32", "Checksum", "Crc32", "Crc32c", "crc32c"]
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = deferred("hashlib")
+
+__all__ = [
+    "CHECKSUM_BYTES",
+    "DIGEST_BYTES",
+    "Adler32",
+    "Checksum",
+    "Crc32",
+    "Crc32c",
+    "Digest",
+    "crc32c",
+    "digest",
+    "digests",
+]
 
 CHECKSUM_BYTES: Final = 4
+
+DIGEST_BYTES: Final[Mapping[str, int]] = {
+    "none": 0,
+    "adler32": 4,
+    "crc32": 4,
+    "crc32c": 4,
+    "md5": 16,
+    "sha1": 20,
+    "sha224": 28,
+    "sha256": 32,
+    "sha384": 48,
+    "sha512": 64,
+}
+"""The kinds of checksums, each with the number of bytes that it takes."""
 
 _POLYNOMIAL: Final = 0x82F63B78
 # Below this size the plain loop is faster than setting up the lanes.
@@ -49,6 +81,41 @@ def crc32c(data: Buffer) -> int:
     return state ^ 0xFFFFFFFF
 
 
+def digest(kind: str, data: Buffer) -> bytes:
+    """Return a checksum as it is stored: 32 bits in little-endian order, or the bytes of a digest.
+
+    >>> digest("adler32", b"abc").hex(), digest("none", b"abc")
+    ('27014d02', b'')
+    """
+    return digests(kind, [data])[0]
+
+
+def digests(kind: str, buffers: Sequence[Buffer], threads: int = 1) -> list[bytes]:
+    """Return the checksums of several buffers, which the native kernel shares out over threads.
+
+    >>> digests("crc32", [b"a", b"b"]) == [digest("crc32", b"a"), digest("crc32", b"b")]
+    True
+    """
+    if kind not in DIGEST_BYTES:
+        raise ValueError(f"checksum {kind!r} is unknown; known are {', '.join(DIGEST_BYTES)}")
+    if kind == "none":
+        return [b""] * len(buffers)
+    compute = native.digests()
+    if compute is not None:
+        return compute(kind, buffers, threads)
+    if kind in _WORDS:
+        return [_WORDS[kind](data).to_bytes(CHECKSUM_BYTES, "little") for data in buffers]
+    # Such a digest finds damage and keeps no secret.
+    return [hashlib.new(kind, data, usedforsecurity=False).digest() for data in buffers]
+
+
+_WORDS: Final[Mapping[str, Callable[[Buffer], int]]] = {
+    "adler32": zlib.adler32,
+    "crc32": zlib.crc32,
+    "crc32c": crc32c,
+}
+
+
 class Checksum(Compressor):
     """A little-endian checksum before or after the bytes it covers."""
 
@@ -59,9 +126,14 @@ class Checksum(Compressor):
         """The place of the checksum: "start" or "end"."""
         return "end"
 
+    @property
+    def appended(self) -> str | None:
+        """The kind of checksum, where it follows the bytes, as the native kernel expects."""
+        return self.name if self.place == "end" else None
+
     def compute(self, data: Buffer) -> int:
         """Return the checksum of some bytes."""
-        raise NotImplementedError
+        return int.from_bytes(digest(self.name, data), "little")
 
     def encoded_size(self, size: int) -> int:
         """Return the size with the checksum."""
@@ -106,10 +178,6 @@ class Crc32(Checksum):
         """The place of the checksum."""
         return self.location
 
-    def compute(self, data: Buffer) -> int:
-        """Return the CRC-32 of some bytes."""
-        return zlib.crc32(data)
-
 
 @register
 @dataclass(frozen=True, slots=True)
@@ -128,10 +196,6 @@ class Adler32(Checksum):
     def place(self) -> str:
         """The place of the checksum."""
         return self.location
-
-    def compute(self, data: Buffer) -> int:
-        """Return the Adler-32 of some bytes."""
-        return zlib.adler32(data)
 
 
 @register
@@ -152,14 +216,62 @@ class Crc32c(Checksum):
         """The place of the checksum."""
         return self.location
 
-    @property
-    def appends_crc32c(self) -> bool:
-        """Whether the checksum follows the bytes, as the native kernel expects."""
-        return self.location == "end"
 
-    def compute(self, data: Buffer) -> int:
-        """Return the CRC-32C of some bytes."""
-        return crc32c(data)
+@dataclass(frozen=True, slots=True)
+class Digest(Compressor):
+    """A checksum of any kind behind the bytes, as `digest` returns it.
+
+    Files do not name this stage; their format says which kind they have.
+
+    >>> Digest("md5").encoded_size(100)
+    116
+    """
+
+    name: ClassVar[str] = "digest"
+    kind: str
+
+    def __post_init__(self) -> None:
+        if DIGEST_BYTES.get(self.kind, 0) == 0:
+            raise ValueError(f"checksum {self.kind!r} is unknown, or none at all")
+
+    @classmethod
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        kind = fields.choice("kind", tuple(kind for kind in DIGEST_BYTES if kind != "none"))
+        fields.finish()
+        return cls(kind)
+
+    @property
+    def appended(self) -> str | None:
+        """The kind of checksum."""
+        return self.kind
+
+    def encoded_size(self, size: int) -> int:
+        """Return the size with the checksum."""
+        return size + DIGEST_BYTES[self.kind]
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the bytes with their checksum."""
+        return b"".join((data, digest(self.kind, data)))
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return the bytes without their checksum; raise if it does not match."""
+        behind = len(data) - DIGEST_BYTES[self.kind]
+        if behind < 0:
+            raise CorruptionError(f"{self.kind}: {len(data)} bytes hold no checksum")
+        view = memoryview(data)
+        claim, fact = bytes(view[behind:]), digest(self.kind, view[:behind])
+        if claim != fact:
+            raise CorruptionError(
+                f"{self.kind}: the checksum is {_shown(fact)}, {_shown(claim)} is stored"
+            )
+        return view[:behind]
+
+
+def _shown(checksum: bytes) -> str:
+    if len(checksum) == CHECKSUM_BYTES:
+        return f"{int.from_bytes(checksum, 'little'):#010x}"
+    return checksum.hex()
 
 
 def _parse_location(fields: FieldReader, usual: str) -> str:

@@ -89,12 +89,12 @@ class NativeCoding:
     """A codec chain in the terms of the native kernel, which runs it without Python.
 
     `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
-    stored, slowest first. With `crc32c`, a CRC-32C of all bytes of the chunk follows them. `framed`
-    chunks of rows lie in files with a header and a trailer; where rows lie in parts that count
-    their chunks from 0, `firsts` has the number of the first chunk of each part. The other fields
-    are for encoding only.
+    stored, slowest first. `digest` is the kind of checksum of all bytes of the chunk that follows
+    them (`ingot.codecs.checksums`). `framed` chunks of rows lie in files with a header and a
+    trailer; where rows lie in parts that count their chunks from 0, `firsts` has the number of the
+    first chunk of each part. The other fields are for encoding only.
 
-    >>> NativeCoding("raw", crc32c=True).level
+    >>> NativeCoding("raw", digest="crc32c").level
     0
     """
 
@@ -106,7 +106,7 @@ class NativeCoding:
     typesize: int = 1
     blocksize: int = 0
     checksum: bool = False
-    crc32c: bool = False
+    digest: str = "none"
     framed: bool = False
     firsts: tuple[int, ...] = ()
 
@@ -194,9 +194,9 @@ class Compressor(Stage):
     __slots__ = ()
 
     @property
-    def appends_crc32c(self) -> bool:
-        """Whether the stage only appends a CRC-32C of the bytes."""
-        return False
+    def appended(self) -> str | None:
+        """The kind of checksum that the stage appends to the bytes, if it does nothing else."""
+        return None
 
     def encoded_size(self, size: int) -> int | None:
         """Return how many bytes `size` bytes become, or None when that depends on the bytes."""
@@ -428,13 +428,13 @@ class CodecChain:
                 return None
             axes = tuple(axes[axis] for axis in permutation)
         compressors = self.compressors
-        crc32c = bool(compressors) and compressors[-1].appends_crc32c
-        if crc32c:
+        digest = compressors[-1].appended if compressors else None
+        if digest is not None:
             compressors = compressors[:-1]
         if not self.serializer.plain(spec.dtype) or len(compressors) > 1:
             return None
         coding = compressors[0].native_coding() if compressors else NativeCoding("raw")
-        return None if coding is None else replace(coding, axes=axes, crc32c=crc32c)
+        return None if coding is None else replace(coding, axes=axes, digest=digest or "none")
 
     @property
     def head_bytes(self) -> int:

@@ -239,7 +239,7 @@ def _make_layout(
             "typesize": coding.typesize,
             "blocksize": coding.blocksize,
             "frame_checksum": coding.checksum,
-            "checksum": coding.crc32c,
+            "checksum": coding.digest,
             "verify": verify,
             "framed": coding.framed,
         },

@@ -113,7 +113,7 @@ class IndexForm:
         """
         chain = self.chain
         swapped = not chain.serializer.plain(np.dtype("<u8"))
-        sealed = len(chain.compressors) == 1 and chain.compressors[0].appends_crc32c
+        sealed = len(chain.compressors) == 1 and chain.compressors[0].appended == "crc32c"
         known = not swapped or chain.serializer.plain(np.dtype(">u8"))
         if chain.filters or not known or len(chain.compressors) > sealed:
             return None

@@ -1,5 +1,7 @@
 """Checksums: known values, both places, and nothing damaged passes."""
 
+import hashlib
+import zlib
 from typing import Any
 
 import google_crc32c
@@ -8,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingot.codecs.checksums import crc32c
+from ingot.codecs.checksums import DIGEST_BYTES, Digest, crc32c, digest, digests
 from ingot.codecs.codec import Compressor, parse_stage
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.fields import FieldReader
 
 LIMIT = 2**20
 NINE = b"123456789"
@@ -87,3 +90,62 @@ def test_unknown_fields_are_refused() -> None:
         parse_stage({"id": "jenkins_lookup3", "prefix": "x"})
     with pytest.raises(FormatError, match="initval"):
         parse_stage({"id": "jenkins_lookup3", "initval": 2**32})
+
+
+KINDS = [kind for kind in DIGEST_BYTES if kind != "none"]
+
+
+def expected_digest(kind: str, data: bytes) -> bytes:
+    words = {"adler32": zlib.adler32, "crc32": zlib.crc32, "crc32c": google_crc32c.value}
+    if kind in words:
+        return words[kind](data).to_bytes(4, "little")
+    return hashlib.new(kind, data).digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+# Around the ends of blocks of 64 and 128 bytes, where padding needs one block more.
+@pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 111, 112, 127, 128, 129, 70_000])
+def test_digests_are_those_of_the_standard_library(kind: str, size: int) -> None:
+    data = bytes(n * n % 251 for n in range(size))
+    assert digest(kind, data) == expected_digest(kind, data)
+    assert len(digest(kind, memoryview(data))) == DIGEST_BYTES[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_buffers_are_digested_in_their_order(kind: str) -> None:
+    buffers = [bytes([n]) * (n * 10_000) for n in range(8)]
+    found = digests(kind, buffers, threads=3)
+    assert found == [expected_digest(kind, each) for each in buffers]
+
+
+def test_no_checksum_takes_no_bytes() -> None:
+    assert (digest("none", NINE), digests("none", [NINE, NINE])) == (b"", [b"", b""])
+    assert digests("sha1", []) == []
+    with pytest.raises(ValueError, match="'sha3' is unknown"):
+        digest("sha3", NINE)
+    for kind in ("none", "sha3"):
+        with pytest.raises(ValueError, match="checksum"):
+            Digest(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_digest_behind_the_bytes(kind: str) -> None:
+    stage = Digest.parse(FieldReader("digest", {"kind": kind}))
+    stored = bytes(stage.encode(NINE))
+    assert stored == NINE + expected_digest(kind, NINE)
+    assert len(stored) == stage.encoded_size(len(NINE))
+    assert bytes(stage.decode(stored, 9, LIMIT)) == NINE
+    assert stage.appended == kind
+    for bit in range(len(stored) * 8):
+        damaged = bytearray(stored)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptionError, match=f"{kind}: the checksum is"):
+            stage.decode(damaged, 9, LIMIT)
+    with pytest.raises(CorruptionError, match="no checksum"):
+        stage.decode(bytes(DIGEST_BYTES[kind] - 1), None, LIMIT)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_only_a_checksum_behind_the_bytes_is_appended(name: str) -> None:
+    assert stage_of({"id": name, "location": "end"}).appended == name
+    assert stage_of({"id": name, "location": "start"}).appended is None

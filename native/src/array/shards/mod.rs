@@ -16,7 +16,6 @@ use crate::array::scatter::Memory;
 use crate::array::selection::Selection;
 use crate::error::{Outcome, corrupt};
 use crate::files::identity::Identity;
-use crate::files::verified::CHECKSUM_BYTES;
 use crate::files::{Bytes, Extent, Root};
 use crate::fork;
 use crate::memory::{grow, reserved};
@@ -27,6 +26,8 @@ use std::sync::{Arc, Mutex};
 
 const ABSENT: u64 = u64::MAX;
 const ENTRY: usize = 16;
+/// The size of the checksum behind an index: a CRC-32C.
+const CHECKSUM_BYTES: usize = 4;
 /// The most memory that one array keeps for indexes.
 const KEPT_BYTES: usize = 16 << 20;
 

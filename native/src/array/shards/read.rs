@@ -14,7 +14,7 @@ use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
-use crate::files::verified::{CHECKSUM_BYTES, Verify};
+use crate::files::verified::Verify;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, push};
 use std::iter;
@@ -284,8 +284,8 @@ impl<'a> Reading<'a> {
 /// How to decode a stored chunk, and which bytes of it: without the checksum, if checksums are
 /// never compared.
 fn unwrapped<'b>(coding: &Coding, stored: &'b [u8]) -> (Coding, &'b [u8]) {
-    match stored.split_last_chunk::<CHECKSUM_BYTES>() {
-        Some((inside, _)) if coding.checksum && coding.verify == Verify::Never => (coding.without_checksum(), inside),
+    match coding.checksum.and_then(|checksum| checksum.split(stored)) {
+        Some((inside, _)) if coding.verify == Verify::Never => (coding.without_checksum(), inside),
         _ => (*coding, stored),
     }
 }
