@@ -4,9 +4,12 @@ A schema is the same for every format. It does not say where chunks lie or how a
 metadata.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import numpy as np
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
@@ -14,7 +17,25 @@ from ingot.dtypes import LARGEST_ITEM, DType
 from ingot.errors import LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
 
-__all__ = ["ArraySchema"]
+__all__ = ["ArraySchema", "Flat"]
+
+# The sizes for which NumPy has numbers, which it moves faster than plain bytes.
+_NUMBERS: Final = frozenset({1, 2, 4, 8})
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """Chunks that are runs of the bytes of an array, its items one behind the other.
+
+    Chunk i is the bytes from `i * chunk_bytes` on, the last chunk is shorter. An item may lie in
+    two chunks.
+    """
+
+    chunk_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.chunk_bytes < 1:
+            raise ValueError(f"flat chunks of {self.chunk_bytes} bytes")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +46,10 @@ class ArraySchema:
     in which the items of a chunk are stored, "C" or "F"; it only informs, since the chain has the
     filter that transposes. `padded` chunks have full size at the edges, others are cut there. In a
     `sparse` array a chunk that is not stored holds the fill value; in others it is lost.
+
+    The chunks of a `flat` array are runs of its bytes in `order`, coded by the chain as bytes. It
+    is neither padded nor sparse. `chunks` is then the largest box of whole rows that fits a chunk,
+    and `payload` describes what the chunks hold.
 
     >>> import numpy as np
     >>> schema = ArraySchema((10,), np.dtype("<f8"), (4,), CodecChain(), np.float64(0))
@@ -45,12 +70,18 @@ class ArraySchema:
     """The axes that are cut into chunks of several lengths; `chunks` has the longest of each."""
     dimension_names: tuple[str | None, ...] | None = None
     """The names of the axes, in formats that store them."""
+    flat: Flat | None = None
+    """How the bytes are cut where chunks are runs of them; None where chunks are boxes."""
     grid: ChunkGrid = field(init=False, repr=False)
     """The chunks that the shape is cut into."""
 
     def __post_init__(self) -> None:
         if self.dtype.itemsize > LARGEST_ITEM:
             raise LimitError(f"items of {self.dtype} are larger than {LARGEST_ITEM} bytes")
+        if self.flat is not None:
+            object.__setattr__(self, "padded", False)
+            object.__setattr__(self, "sparse", False)
+            object.__setattr__(self, "chunks", self._rows(self.flat.chunk_bytes))
         grid = ChunkGrid(self.shape, self.chunks, self.padded, self.rectilinear)
         object.__setattr__(self, "grid", grid)
         if self.rectilinear:
@@ -72,6 +103,55 @@ class ArraySchema:
         """Return the shape and type that the chunk at `coords` decodes to."""
         grid = self.grid
         return ChunkSpec(grid.stored_shape(coords), self.dtype, self.fill, grid.linear(coords))
+
+    @property
+    def payload(self) -> "ArraySchema":
+        """The bytes of a flat array as an array of one axis, whose chunks are boxes.
+
+        Its items are the largest units that neither items nor chunks cut.
+
+        >>> import numpy as np
+        >>> schema = ArraySchema((9,), np.dtype("<f8"), (), CodecChain(), 0.0, flat=Flat(20))
+        >>> schema.payload.shape, schema.payload.dtype, schema.payload.chunks
+        ((18,), dtype('uint32'), (5,))
+        """
+        assert self.flat is not None, "only a flat array has a payload"
+        unit = math.gcd(self.flat.chunk_bytes, self.dtype.itemsize)
+        size = self.nbytes // unit
+        chunk = self.flat.chunk_bytes // unit
+        dtype = np.dtype(f"u{unit}" if unit in _NUMBERS else (np.void, unit))
+        return ArraySchema(
+            (size,),
+            dtype,
+            (chunk,),
+            self.chain,
+            np.zeros((), dtype)[()],
+            padded=False,
+            sparse=False,
+        )
+
+    @property
+    def chunk_count(self) -> int:
+        """The number of chunks."""
+        return self.grid.chunk_count if self.flat is None else self.payload.grid.chunk_count
+
+    @property
+    def stored_axes(self) -> Sequence[int]:
+        """The axes of a flat array in the order in which its items are stored, slowest first."""
+        axes = range(len(self.shape))
+        return axes[::-1] if self.order == "F" else axes
+
+    def _rows(self, chunk_bytes: int) -> tuple[int, ...]:
+        """Return the largest box of whole rows in so many bytes, rows along the slowest axis."""
+        chunks = [1] * len(self.shape)
+        size = max(1, self.dtype.itemsize)
+        for axis in reversed(self.stored_axes):
+            chunks[axis] = max(1, chunk_bytes // size)
+            if axis == self.stored_axes[0] or chunks[axis] < self.shape[axis]:
+                break
+            chunks[axis] = max(1, self.shape[axis])
+            size *= chunks[axis]
+        return tuple(chunks)
 
     @property
     def nbytes(self) -> int:
@@ -100,6 +180,7 @@ class ArraySchema:
                 self.padded,
                 self.sparse,
                 dimension_names=self.dimension_names,
+                flat=self.flat,
             )
         rectilinear = tuple(
             axis and axis.covering(length)

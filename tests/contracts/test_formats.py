@@ -68,6 +68,29 @@ class TestSingleToy(FormatContract):
         """Register the format for one test."""
 
 
+FLAT = FormatEntry(
+    "toyflat",
+    "tests.contracts.toy.flat:FlatToyFormat",
+    Kind.ARRAY,
+    suffixes=(".toyflat",),
+    head=8,
+    matches="tests.contracts.toy.flat:is_flat_toy",
+)
+
+
+class TestFlatToy(FormatContract):
+    """A format of flat arrays."""
+
+    format = "toyflat"
+
+    @pytest.fixture(autouse=True)
+    def registered(self) -> Iterator[None]:
+        """Register the format for one test."""
+        register(FLAT)
+        yield
+        unregister("toyflat")
+
+
 def test_the_toy_is_gone() -> None:
     assert "toy" not in ingot.formats()
     with pytest.raises(ingot.errors.FormatError, match="no dataset of a known format"):

@@ -533,7 +533,7 @@ class Array:
         return f"<ingot.Array {schema.shape} {schema.dtype}, {self.format} {where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
-        return self._info(counted=self._schema.grid.chunk_count <= _MOST_COUNTED)._repr_html_()
+        return self._info(counted=self._schema.chunk_count <= _MOST_COUNTED)._repr_html_()
 
     def _info(self, *, counted: bool) -> Info:
         stored = self.stored_bytes if counted else None

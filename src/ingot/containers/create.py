@@ -156,9 +156,10 @@ def create_array(
             if items is None
             else engine.assign(parse(..., schema.shape), items)
         )
+        after = engine.committed()
         number = turn.commit(_created(old, commit, data))
         # An error from here on gets the note that the commit is done.
-        return Array(format, place.handle(engine, number), path=place.path, mode="r+")
+        return Array(format, place.handle(after, number), path=place.path, mode="r+")
 
 
 def _created(old: Commit | None, array: Commit, data: Commit) -> Commit:

@@ -166,7 +166,7 @@ def array_info(
         "format": f"{format}, mode {mode}",
         "shape": str(schema.shape),
         "dtype": str(schema.dtype),
-        "chunks": f"{schema.chunks}, {schema.grid.chunk_count:,} in order {schema.order}",
+        "chunks": f"{schema.chunks}, {schema.chunk_count:,} in order {schema.order}",
         "codec": codec_text(codec),
         "fill": str(schema.fill),
         "nbytes": size_text(schema.nbytes),

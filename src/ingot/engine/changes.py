@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
-from ingot.engine import kernel
+from ingot.engine import flat, kernel
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine
 from ingot.errors import LimitError
@@ -121,6 +121,8 @@ def grown(
     """
     if max(shape) > _LONGEST:
         raise LimitError(f"shape {shape}: an axis has at most 2**63 - 1 items")
+    if engine.chunks.schema.flat is not None:
+        flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
     data = after.assign(selection, values)
@@ -132,8 +134,12 @@ def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:
 
     What the edge chunks hold beyond the old edge is cleared before the new shape shows it.
     """
+    if engine.chunks.schema.flat is not None:
+        flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
+    if chunks.schema.flat is not None:
+        return ArrayChange(after.committed(), _data_first(chunks, after.resize_payload(), commit))
     sparse = chunks.schema.sparse
     data = after.stage(_cleared(engine, shape) if sparse else _added(engine, after))
     return ArrayChange(after.committed(), _data_first(chunks, data, commit))
@@ -147,6 +153,8 @@ def filled(engine: Engine) -> Commit:
     grid = engine.chunks.schema.grid
     if engine.chunks.schema.sparse:
         return Commit()
+    if engine.chunks.schema.flat is not None:
+        return engine.fill_payload()
     engine.check_count(grid.chunk_count)
     every = map(grid.coords, range(grid.chunk_count))
     return engine.stage((coords, engine.writable_chunk(coords, None)) for coords in every)
@@ -172,8 +180,10 @@ def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     cleanup = (*shape.cleanup, *data.cleanup)
     # A patch changes bytes that the committed state reaches. And data that replace a shard may
     # replace an index that a reader holds: only a change of the version makes the reader read it
-    # again. In both cases data and shape are published together.
-    if as_sharded(chunks) is not None or any(isinstance(edit, Patch) for edit in data.publish):
+    # again. The chunks and the shape of a flat array lie in one file. In all three cases data and
+    # shape are published together.
+    together = as_sharded(chunks) is not None or chunks.schema.flat is not None
+    if together or any(isinstance(edit, Patch) for edit in data.publish):
         return Commit(prepare, (*data.publish, *shape.publish), cleanup)
     return Commit((*prepare, *data.publish), shape.publish, cleanup)
 

@@ -5,8 +5,8 @@ bytes a read needs. Reads only the beginnings of chunks and moves no array data.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.codec import ChunkSpec, NativeCoding
-from ingot.engine import plan
+from ingot.engine import flat, plan
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap
@@ -140,14 +140,41 @@ def explain(
     chunks: ChunkMap, selection: Selection, kernel: str, reason: str, count: int
 ) -> Explanation:
     """Return the cost of reading `selection`, which touches `count` chunks."""
-    schema = chunks.schema
+    schema, every = chunks.schema, plan.rows(selection, chunks.schema.grid)
+    nbytes = math.prod(selection.shape) * schema.dtype.itemsize
+    parts = 1
+    if schema.flat is not None:
+        every = _run_rows(selection, schema)
+        schema, itemsize = schema.payload, schema.dtype.itemsize
+        parts = itemsize // schema.dtype.itemsize
     coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype))
-    rows = list(islice(plan.rows(selection, schema.grid), _MOST_CHUNKS))
+    rows = list(islice(every, _MOST_CHUNKS))
     locations = chunks.locate(plan.coordinates(rows, len(schema.shape)))
     located = zip(rows, locations, strict=True)
-    costs = tuple(_cost(chunks.store, schema, coding, row, location) for row, location in located)
-    nbytes = math.prod(selection.shape) * schema.dtype.itemsize
-    return Explanation(selection.shape, nbytes, kernel, reason, count, costs)
+    costs = (_cost(chunks.store, schema, coding, row, location) for row, location in located)
+    # An item that lies in two chunks counts for both.
+    whole = tuple(replace(cost, items=-(-cost.items // parts)) for cost in costs)
+    return Explanation(selection.shape, nbytes, kernel, reason, count, whole)
+
+
+def _run_rows(selection: Selection, schema: ArraySchema) -> Iterator[Row]:
+    """Yield what a selection of a flat array wants of each chunk of its payload."""
+    if 0 in selection.engine_shape:
+        return
+    (size,), (step,) = schema.payload.shape, schema.payload.chunks
+    runs = flat.cut(flat.without_repeats(selection)[0], schema)
+    for number in runs.touched(step):
+        begin = number * step
+        parts = [source for source, _ in runs.parts(begin, min(begin + step, size))]
+        index = parts[0]
+        if len(parts) > 1:
+            listed = [
+                np.arange(part.start, part.stop) if isinstance(part, slice) else part
+                for part in parts
+            ]
+            index = np.concatenate(listed)
+        count = index.stop - index.start if isinstance(index, slice) else len(index)
+        yield BoxRow((number,), (index,), (slice(0, count),), (count,))
 
 
 def _cost(

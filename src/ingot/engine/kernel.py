@@ -132,7 +132,7 @@ def native_layout(
     """
     schema = chunks.schema
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
-    if not schema.shape or schema.rectilinear:
+    if not schema.shape or schema.rectilinear or schema.flat is not None:
         return None
     coding = _native_coding(schema, options.limits.chunk_bytes)
     if isinstance(coding, str) or schema.padded is coding.framed:

@@ -20,14 +20,22 @@ from numpy.typing import NDArray
 
 from ingot import native, signals
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
-from ingot.engine import kernel, plan, sparse
+from ingot.engine import flat, kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
+from ingot.engine.flat import PayloadMap, Runs
 from ingot.engine.handed import HandedLayout
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
-from ingot.formats.format import ChunkMap, Coords, stored_map, zone_mapped
+from ingot.formats.format import (
+    ChunkMap,
+    Coords,
+    relocated,
+    stored_map,
+    streaming,
+    zone_mapped,
+)
 from ingot.formats.keys import stored
 from ingot.grid import begins_chunk
 from ingot.options import Options
@@ -79,6 +87,7 @@ class Engine:
         "_dtype",
         "_few_chunks",
         "_layout",
+        "_payload",
         "_plain",
         "_threads",
         "_zones",
@@ -119,6 +128,8 @@ class Engine:
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | HandedLayout | EllipsisType | None = ...
         self._coder: native.Layout | EllipsisType | None = ...
+        # The engine of the payload of a flat array; None until it is needed.
+        self._payload: Engine | None = None
 
     def reopened(self, store: Store) -> "Engine":
         """Return an engine for the array as `store` holds it now; nothing cached is kept."""
@@ -132,10 +143,13 @@ class Engine:
 
     def committed(self) -> "Engine":
         """Return the engine to use once the commits that this one built are applied."""
-        same = self._before is self.chunks
+        chunks = relocated(self.chunks)
+        same = self._before is chunks
         if same and self._cache is None and zone_mapped(self.chunks) is None:
             return self
-        engine = Engine(self.chunks, self.options)
+        engine = Engine(chunks, self.options)
+        if chunks is not self.chunks or chunks.schema.flat is not None:
+            return engine
         # The layout of chunks that are cut at the edge holds the length before the change.
         if isinstance(self._layout, HandedLayout) and not same:
             # It reads from the map of the state before.
@@ -192,6 +206,8 @@ class Engine:
                         self.raise_first(report[1])
                         self._confirm_absent()
             return selection.finish(result.view(self._dtype))
+        if self.chunks.schema.flat is not None:
+            return self._read_flat(selection)
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
@@ -203,6 +219,9 @@ class Engine:
                 f"out is {out.dtype}{list(out.shape)}, the selection is "
                 f"{self._dtype}{list(selection.shape)}"
             )
+        if self.chunks.schema.flat is not None:
+            self._read_flat_into(selection, out)
+            return
         if not isinstance(selection, BasicSelection) or not out.flags.c_contiguous:
             out[...] = self.read(selection)
             return
@@ -235,6 +254,8 @@ class Engine:
         values = selection.prepare(value, self._dtype)
         if 0 in selection.engine_shape:
             return Commit()
+        if self.chunks.schema.flat is not None:
+            return self._assign_flat(selection, values)
         layout = self.layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
@@ -274,8 +295,15 @@ class Engine:
 
         Then an assignment keeps nothing of what is stored.
         """
-        if not isinstance(selection, BasicSelection):
+        if not isinstance(selection, BasicSelection) or 0 in selection.counts:
             return False
+        if self.chunks.schema.flat is not None:
+            payload = self.chunks.schema.payload
+            run = flat.cut(selection, self.chunks.schema).single
+            ends = () if run is None else (run.start, run.stop)
+            return bool(ends) and all(
+                end % payload.chunks[0] == 0 or end == payload.shape[0] for end in ends
+            )
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
         grid = stored_map(chunks).schema.grid
@@ -331,6 +359,10 @@ class Engine:
         """
         store, schema = self.chunks.store, self.chunks.schema
         most = self.options.limits.window_bytes
+        made = self.chunks.chunks if isinstance(self.chunks, PayloadMap) else self.chunks
+        stream = streaming(made)
+        if stream is not None:
+            return stream.stage_each(encoded)
         if unit is None and self.chunks.template is not None:
             unit = (1,) * len(schema.shape)
         waiting: dict[Coords, bytes | None] = {}
@@ -434,6 +466,39 @@ class Engine:
             self._threads = self.options.thread_count()
         return self._threads
 
+    def fill_payload(self) -> Commit:
+        """Return the commit that stores the fill value in every item of a new flat array."""
+        return self._stage_payload(0)
+
+    def resize_payload(self) -> Commit:
+        """Return the commit that stores what another shape changes of a flat array.
+
+        These are the last chunk, which gets longer or shorter, and new ones of the fill value.
+        """
+        return self._stage_payload(self._payload_engine()._before.schema.shape[0])
+
+    def _stage_payload(self, kept: int) -> Commit:
+        """Return the commit that stores the fill value behind so many units of the payload."""
+        inner, schema = self._payload_engine(), self.chunks.schema
+        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
+        whole = min(size, kept) // step
+        # A shorter payload that ends with a chunk leaves all chunks as they are.
+        numbers = range(0) if size == kept else range(whole, -(-size // step))
+        inner.check_count(len(numbers))
+
+        def chunks() -> Iterator[tuple[Coords, NDArray[Any]]]:
+            for number in numbers:
+                begin, end = number * step, min(number * step + step, size)
+                chunk = flat.fill_units(schema, begin, end)
+                if begin < kept:
+                    (old,) = inner._decoded([(number,)])
+                    assert old is not None, "a flat array is not sparse"
+                    common = min(len(old), end - begin)
+                    chunk[:common] = old[:common]
+                yield (number,), chunk
+
+        return inner.stage(chunks())
+
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
         kernel_name, reason = self._kernel_used(selection)
@@ -447,7 +512,9 @@ class Engine:
         if reason is not None:
             return "python", reason
         layout = self.layout()
-        if isinstance(selection, CoordinateSelection):
+        if self.chunks.schema.flat is not None:
+            layout = self._payload_engine().layout()
+        elif isinstance(selection, CoordinateSelection):
             return "native", "chunk by chunk: the key selects points"
         if layout is None:
             return "native", "chunk by chunk: the grid is not regular, or has no axes"
@@ -457,6 +524,12 @@ class Engine:
 
     def count_chunks(self, selection: Selection) -> int:
         """Return the number of chunks that a selection touches."""
+        if self.chunks.schema.flat is not None:
+            if 0 in selection.engine_shape:
+                return 0
+            chunk = self.chunks.schema.payload.chunks[0]
+            kept = flat.without_repeats(selection)[0]
+            return sum(1 for _ in flat.cut(kept, self.chunks.schema).touched(chunk))
         return plan.count_rows(selection, self.chunks.schema.grid)
 
     def raise_first(self, failures: Sequence[tuple[tuple[int, ...], str, BaseException]]) -> None:
@@ -597,6 +670,81 @@ class Engine:
                 absent = absent or chunk is None
         if absent:
             self._confirm_absent()
+
+    def _payload_engine(self) -> "Engine":
+        """Return the engine of the payload of a flat array."""
+        engine = self._payload
+        if engine is None:
+            chunks = PayloadMap.of(self.chunks)
+            before = None if self._before is self.chunks else PayloadMap.of(self._before)
+            engine = self._payload = Engine(chunks, self.options, before=before)
+        return engine
+
+    def _read_flat(self, selection: Selection) -> Any:
+        schema = self.chunks.schema
+        wanted, repeats = flat.without_repeats(selection)
+        memory = kernel.new_result(flat.result_shape(wanted, schema), self._dtype)
+        if memory.size:
+            self._read_runs(flat.cut(wanted, schema), memory)
+        result = memory if memory.shape == wanted.engine_shape else memory.T
+        for axis, places in repeats:
+            result = result.take(places, axis)
+        return selection.finish(result)
+
+    def _read_flat_into(self, selection: Selection, out: NDArray[Any]) -> None:
+        """Read a selection of a flat array, straight into `out` where its order is that."""
+        schema = self.chunks.schema
+        if isinstance(selection, BasicSelection) and out.size:
+            # A view, since `out` is contiguous in the order that is asked for.
+            stored = out.T if schema.order == "F" else out
+            if stored.flags.c_contiguous:
+                self._read_runs(flat.cut(selection, schema), stored)
+                return
+        out[...] = self.read(selection)
+
+    def _read_runs(self, runs: Runs, memory: NDArray[Any]) -> None:
+        """Read runs of the payload into memory in C order."""
+        inner = self._payload_engine()
+        units = memory.reshape(-1).view(np.uint8).view(inner._dtype)
+        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
+        numbers = runs.touched(step)
+        while window := list(islice(numbers, inner._window())):
+            decoded = inner._decoded([(number,) for number in window])
+            for number, chunk in zip(window, decoded, strict=True):
+                begin = number * step
+                assert chunk is not None, "a flat array is not sparse"
+                for source, target in runs.parts(begin, min(begin + step, size)):
+                    units[target] = chunk[source]
+
+    def _assign_flat(self, selection: Selection, values: NDArray[Any]) -> Commit:
+        schema = self.chunks.schema
+        wanted, repeats = flat.without_repeats(selection)
+        for axis, places in repeats:
+            # Of several values for one item NumPy keeps the last.
+            values = values.take(flat.last_of(places), axis)
+        if flat.result_shape(wanted, schema) != wanted.engine_shape:
+            values = values.T
+        inner, runs = self._payload_engine(), flat.cut(wanted, schema)
+        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
+        self.check_count(self.count_chunks(wanted))
+        return inner.stage(inner._merged_runs(runs, units))
+
+    def _merged_runs(
+        self, runs: Runs, values: NDArray[Any]
+    ) -> Iterator[tuple[Coords, NDArray[Any]]]:
+        """Yield the new content of chunks of a payload: runs of values over the old content."""
+        (size,), (step,) = self.shape, self.chunks.schema.chunks
+        single = runs.single
+        for number in runs.touched(step):
+            begin, end = number * step, min(number * step + step, size)
+            if single is not None and single.start <= begin and end <= single.stop:
+                yield (number,), values[begin - single.start : end - single.start]
+                continue
+            (old,) = self._decoded([(number,)])
+            chunk = self.writable_chunk((number,), old)
+            for source, target in runs.parts(begin, end):
+                chunk[source] = values[target]
+            yield (number,), chunk
 
     def _merged(
         self, rows: Iterator[Row], values: NDArray[Any] | None

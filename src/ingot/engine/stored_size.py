@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.engine.flat import PayloadMap
 from ingot.formats.format import ChunkMap, Coords, stored_map
 from ingot.formats.keys import stored
 from ingot.stores.store import Extent, Feature, Inline, Location, Store
@@ -29,6 +30,8 @@ def stored_bytes(chunks: ChunkMap) -> int:
     """
     # A shard counts as a whole, with its index and gaps: that takes one request per shard.
     chunks = stored_map(chunks)
+    if chunks.schema.flat is not None:
+        chunks = PayloadMap.of(chunks)
     return sum(
         _size(chunks.store, location)
         for window in _windows(chunks)

@@ -7,7 +7,7 @@ store applies them.
 
 import enum
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -42,9 +42,11 @@ __all__ = [
     "Node",
     "RaggedNode",
     "Recode",
+    "Relocating",
     "Request",
     "Sharded",
     "SplitFormat",
+    "Streaming",
     "TableFormat",
     "TableMap",
     "TableNode",
@@ -52,7 +54,9 @@ __all__ = [
     "Tabled",
     "ZoneMapped",
     "as_sharded",
+    "relocated",
     "stored_map",
+    "streaming",
     "tabled",
     "zone_mapped",
 ]
@@ -105,7 +109,10 @@ class ChunkMap(Protocol):
         ...
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
-        """Return where chunks lie; `coords` has a row of coordinates for each."""
+        """Return where chunks lie; `coords` has a row of coordinates for each.
+
+        The coordinate of a chunk of a flat array is its number.
+        """
         ...
 
     def reopened(self, store: Store) -> "ChunkMap":
@@ -179,6 +186,37 @@ class Tabled(Protocol):
 def tabled(chunks: ChunkMap) -> Tabled | None:
     """Return a map as one that has a table of its chunks; None when it has none."""
     return cast(Tabled, chunks) if hasattr(type(chunks), "addresses") else None
+
+
+@runtime_checkable
+class Streaming(Protocol):
+    """A chunk map that stores chunks while they are encoded, so that not all are held in memory."""
+
+    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+        """Return the commit that stores chunks, which come in ascending order; as `stage` does."""
+        ...
+
+
+def streaming(chunks: ChunkMap) -> Streaming | None:
+    """Return a map as one that stores chunks while they are encoded; None when it does not."""
+    return cast(Streaming, chunks) if hasattr(type(chunks), "stage_each") else None
+
+
+@runtime_checkable
+class Relocating(Protocol):
+    """A chunk map whose chunks may lie elsewhere after each commit."""
+
+    def relocated(self) -> ChunkMap:
+        """Return the map of the state after the commit that was made from this map.
+
+        It is asked for before the commit is applied, and finds its chunks when they are needed.
+        """
+        ...
+
+
+def relocated(chunks: ChunkMap) -> ChunkMap:
+    """Return the map of the state after the commit that was made from a map."""
+    return cast(Relocating, chunks).relocated() if hasattr(type(chunks), "relocated") else chunks
 
 
 def stored_map(chunks: ChunkMap) -> ChunkMap:

@@ -19,6 +19,8 @@ from ingot.containers.array import Array
 from ingot.containers.create import ArraySpec
 from ingot.containers.group import Group
 from ingot.containers.table import Table
+from ingot.engine import changes
+from ingot.engine.run import Engine
 from ingot.errors import (
     ExistsError,
     IngotError,
@@ -42,6 +44,7 @@ from ingot.formats.format import (
 from ingot.formats.paths import prefix
 from ingot.formats.registry import FORMATS, FormatEntry, list_formats
 from ingot.options import Options
+from ingot.selection import parse
 from ingot.stores import (
     Commit,
     Delete,
@@ -422,7 +425,14 @@ class FormatContract:
             store.apply(commit)
             assert isinstance(node, ArrayNode)
             encoded = schema.chain.encode(np.zeros(schema.grid.stored_shape((0, 0)), _PLAIN))
-            for build in _changes(node.chunks, encoded):
+            chunks = node.chunks
+            if schema.flat is not None:
+                # All chunks are stored, and the map of a new array knows no places.
+                data = changes.filled(Engine(chunks, Options()))
+                _assert_below(data, path)
+                store.apply(data)
+                chunks = chunks.reopened(store)
+            for build in _changes(chunks, encoded):
                 before = _content(store)
                 try:
                     commit = build()
@@ -710,8 +720,13 @@ def _read_all(dataset: Any) -> None:
 
 def _changes(chunks: ChunkMap, encoded: bytes) -> Iterator[Callable[[], Commit]]:
     """Yield functions that return the commits by which an array changes."""
-    yield lambda: chunks.stage({(0, 0): encoded, (1, 0): None})
-    yield lambda: chunks.resized((3, 2))[1]
+    if chunks.schema.flat is None:
+        yield lambda: chunks.stage({(0, 0): encoded, (1, 0): None})
+        yield lambda: chunks.resized((3, 2))[1]
+    else:
+        engine = Engine(chunks, Options())
+        yield lambda: engine.assign(parse(slice(1, 5), engine.shape), 7)
+        yield lambda: changes.resized(engine, (3, 2)).commit
     yield lambda: chunks.described({"units": "m"})[1]
     yield chunks.removed
 
