@@ -15,6 +15,7 @@ Trouble = tuple[Coords, str, BaseException]
 Staged = tuple[Coords, str, str | None, int, int]
 HeldChunk = Buffer | tuple[bytes] | None
 Held = dict[int, HeldChunk]
+Offsets = tuple[int, int, int] | NDArray[np.int64]
 
 ABI: int
 
@@ -133,6 +134,16 @@ class Layout:
         out: NDArray[Any],
         starts: Sequence[int],
         steps: Sequence[int],
+        threads: int,
+        only: Sequence[int] | None = None,
+        held: Held | None = None,
+    ) -> tuple[int, list[Trouble]] | None: ...
+    def read_runs(
+        self,
+        out: NDArray[Any],
+        axes: Sequence[tuple[Offsets, Offsets]],
+        start: int,
+        length: int,
         threads: int,
         only: Sequence[int] | None = None,
         held: Held | None = None,

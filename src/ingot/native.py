@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     HeldChunk: TypeAlias = Buffer | tuple[bytes] | None
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]
+    Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
 
 __all__ = [
     "ABI",
@@ -172,6 +173,22 @@ class Layout(Protocol):
 
         ``only`` has the numbers of the files to read, among all that the box touches, in C order;
         the items of other files are left as they are in ``out``.
+        """
+
+    def read_runs(
+        self,
+        out: "NDArray[Any]",
+        axes: "Sequence[tuple[Offsets, Offsets]]",
+        start: int,
+        length: int,
+        threads: int,
+        only: "Sequence[int] | None" = None,
+        held: "Held | None" = None,
+    ) -> "Report | None":
+        """Read runs of ``length`` units of a flat array into ``out``, and return as ``read`` does.
+
+        Runs begin at an outer product of offsets: those in the payload, behind ``start``, and those
+        in ``out``. Offsets are first, step and count, or an array. ``only`` has numbers of chunks.
         """
 
     def resized(self, shape: "Sequence[int]", short: tuple[int, int] | None) -> "Layout":

@@ -11,6 +11,7 @@ from ingot.formats.format import Kind
 from ingot.formats.registry import FORMATS, FormatEntry, register, unregister
 from ingot.stores import FileStore, LocalStore, MemoryStore, ZipStore
 from ingot.testing import FormatContract
+from tests.contracts.toy.flat import ENTRY as FLAT
 
 # A class for every format: a format joins by being registered.
 for _name in FORMATS:
@@ -66,16 +67,6 @@ class TestSingleToy(FormatContract):
     @pytest.fixture(autouse=True)
     def registered(self, single: None) -> None:
         """Register the format for one test."""
-
-
-FLAT = FormatEntry(
-    "toyflat",
-    "tests.contracts.toy.flat:FlatToyFormat",
-    Kind.ARRAY,
-    suffixes=(".toyflat",),
-    head=8,
-    matches="tests.contracts.toy.flat:is_flat_toy",
-)
 
 
 class TestFlatToy(FormatContract):

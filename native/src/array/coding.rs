@@ -79,8 +79,33 @@ impl Coding {
         }
     }
 
+    /// Find the bytes in front of the checksum of a chunk of `expected` bytes, and how they are coded.
+    /// They are read into `buffer` where the checksum has to be compared.
+    pub fn open_verified<'e>(
+        &self,
+        verified: &Verified,
+        extent: &'e Extent<'_>,
+        expected: usize,
+        buffer: &'e mut Vec<u8>,
+    ) -> Outcome<(Self, Extent<'e>)> {
+        let part = |length| Extent { key: extent.key, bytes: extent.bytes.clone(), length, ..*extent };
+        let Some(checksum) = self.checksum else {
+            return Ok((*self, part(extent.length)));
+        };
+        let inside = match verified.check(self.verify, extent, checksum.size()) {
+            Check::Skip => part(extent.length - checksum.size()),
+            Check::Compare(unverified) => {
+                self.check_stored(extent.length, expected)?;
+                let inside = Extent::held(extent.key, checksum.checked(extent.read_all(buffer)?)?);
+                verified.remember(unverified);
+                inside
+            }
+        };
+        Ok((self.without_checksum(), inside))
+    }
+
     /// Decode what `region` wants of a chunk of `expected` bytes that lies in a file.
-    fn read(
+    pub fn read(
         &self,
         extent: &Extent<'_>,
         expected: usize,

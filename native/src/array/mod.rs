@@ -12,6 +12,7 @@ pub mod layout;
 pub mod partial_read;
 pub mod read;
 mod rows;
+pub mod runs;
 pub mod scatter;
 pub mod search;
 pub mod selection;

@@ -11,6 +11,7 @@ use crate::array::gather;
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
 use crate::array::read::{self, Report};
+use crate::array::runs::{self, Offsets, RunAxis, Runs};
 use crate::array::search::{self, Condition};
 use crate::array::selection::Selection;
 use crate::array::shards::ShardFormat;
@@ -227,6 +228,44 @@ impl PyLayout {
         let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
         let indices = indices.collect::<PyResult<Vec<_>>>()?;
         self.read_selection(py, out, &starts, &steps, &indices, threads, only.as_deref(), held)
+    }
+
+    /// Read runs of a flat array into `out`, all of `length` units; where they begin is an outer product
+    /// of `axes`, each with offsets in the payload and in `out`, behind `start`. Offsets are a buffer, or
+    /// first, step and count. Return what `read` does; `only` has the numbers of the chunks that are read.
+    #[pyo3(signature = (out, axes, start, length, threads, only=None, held=None))]
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
+    fn read_runs(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        axes: Vec<(PyOffsets, PyOffsets)>,
+        start: usize,
+        length: usize,
+        threads: usize,
+        only: Option<Vec<usize>>,
+        held: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<(usize, Failures)>> {
+        let buffer = PyUntypedBuffer::get(out)?;
+        let memory = buffers::writable(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let grid = &self.0.grid;
+        let axes = axes.into_iter().map(|(sources, targets)| {
+            Ok(RunAxis { sources: sources.into_offsets(py)?, targets: targets.into_offsets(py)? })
+        });
+        let axes = axes.collect::<PyResult<Vec<_>>>()?;
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
+        let Report { absent, failures: found } = detached(py, |kept, interrupt| {
+            let units = grid.shape.iter().product();
+            let runs = Runs::new(axes, start, length, units, memory.len() / grid.itemsize)?;
+            let workspace = &mut kept.workspace;
+            runs::read(&self.0, &runs, &memory, only.as_deref(), held.as_ref(), threads, workspace, interrupt)
+        })?;
+        if absent == 0 && found.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some((absent, failures(py, found)?)))
     }
 
     /// The zone maps of the chunks of these numbers, empty for those without one.
@@ -520,6 +559,23 @@ impl PyLayout {
             return Err(PyValueError::new_err(text));
         }
         Ok(())
+    }
+}
+
+/// Offsets of runs along an axis.
+#[derive(FromPyObject)]
+enum PyOffsets {
+    Range((i64, i64, usize)),
+    List(PyBuffer<i64>),
+}
+
+impl PyOffsets {
+    fn into_offsets(self, py: Python<'_>) -> PyResult<Offsets> {
+        Ok(match self {
+            Self::Range((first, step, count)) => Offsets::Range { first, step, count },
+            // Copied: another thread may change them after they were checked.
+            Self::List(offsets) => Offsets::List(offsets.to_vec(py)?),
+        })
     }
 }
 

@@ -125,7 +125,10 @@ def grown(
         flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
     after = engine.next_state(chunks)
-    data = after.assign(selection, values)
+    if chunks.schema.flat is not None and not values.size:
+        data = after.resize_payload()
+    else:
+        data = after.assign(selection, values)
     return ArrayChange(after.committed(), _data_first(chunks, data, commit))
 
 

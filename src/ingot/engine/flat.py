@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.errors import UnsupportedError
 from ingot.formats.format import ChunkMap, Coords, Documents, KeyTemplate, Locations
 from ingot.schema import ArraySchema
@@ -29,8 +30,8 @@ __all__ = [
     "check_shape",
     "cut",
     "fill_units",
+    "is_transposed",
     "last_of",
-    "result_shape",
     "without_repeats",
 ]
 
@@ -141,6 +142,10 @@ class Runs:
         """The units of the only run; None where there are more."""
         return None if self.axes else range(self.start, self.start + self.length)
 
+    def native_axes(self) -> "list[tuple[native.Offsets, native.Offsets]]":
+        """Return the axes as the native kernel takes them."""
+        return [(_offsets(axis.sources), _offsets(axis.targets)) for axis in self.axes]
+
     def source(self, number: int) -> int:
         """Return where a run begins in the payload."""
         place = self.start
@@ -209,20 +214,18 @@ class Runs:
         return sources, targets
 
 
-def result_shape(selection: Selection, schema: ArraySchema) -> tuple[int, ...]:
-    """Return the shape of the memory that a selection is read into, in C order.
+def is_transposed(selection: Selection, schema: ArraySchema) -> bool:
+    """Return whether the memory of a selection has the axes of engine order in reverse.
 
-    The axes are in stored order; those of points are in engine order.
+    They are in stored order; those of points are in engine order.
     """
-    shape = selection.engine_shape
-    reverse = schema.order == "F" and not isinstance(selection, CoordinateSelection)
-    return shape[::-1] if reverse else shape
+    return schema.order == "F" and not isinstance(selection, CoordinateSelection)
 
 
 def cut(selection: Selection, schema: ArraySchema) -> Runs:
     """Return the runs of the payload that a selection of at least one item wants.
 
-    Targets are units of the memory of `result_shape`.
+    Targets are units of the memory of the selection, which is in C order; see `is_transposed`.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> from ingot.schema import Flat
@@ -236,7 +239,7 @@ def cut(selection: Selection, schema: ArraySchema) -> Runs:
     if isinstance(selection, CoordinateSelection):
         return _cut_points(selection, schema, size)
     strides, axes = _strides(schema.shape, schema.stored_axes, size), _axes(selection)
-    memory = result_shape(selection, schema)
+    memory = [len(axes[axis]) for axis in schema.stored_axes]
     targets = _strides(memory, range(len(memory)), size)
     product = [
         _Wanted(axes[axis], strides[axis], target, schema.shape[axis])
@@ -423,6 +426,10 @@ def _strides(shape: Sequence[int], order: Sequence[int], size: int) -> list[int]
         strides[axis] = size
         size *= shape[axis]
     return strides
+
+
+def _offsets(offsets: range | Ints) -> "native.Offsets":
+    return (offsets.start, offsets.step, len(offsets)) if isinstance(offsets, range) else offsets
 
 
 def _at(offsets: range | Ints, positions: Ints) -> Ints:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec, NativeCoding
+from ingot.engine.flat import PayloadMap
 from ingot.engine.handed import HandedLayout
 from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, ChunkTable, as_sharded, tabled
@@ -35,6 +36,7 @@ __all__ = [
     "python_reason",
     "read_outer",
     "resized_layout",
+    "run_layout",
     "selects_rows",
 ]
 
@@ -142,6 +144,21 @@ def native_layout(
     if layout is None or addresses is not None:
         return layout
     return HandedLayout(layout, chunks, before, options.limits.window_bytes)
+
+
+def run_layout(chunks: PayloadMap, options: Options) -> tuple[native.Layout, bool] | None:
+    """Return what reads runs of a flat array natively, and whether chunks are handed to it.
+
+    None where only Python can read them. The kernel opens the files itself where it can.
+    """
+    coding = _native_coding(chunks.schema, options.limits.chunk_bytes)
+    if isinstance(coding, str):
+        return None
+    addresses = _addresses(chunks.chunks)
+    layout = _make_layout(chunks.schema, chunks.schema, coding, addresses or {}, options.verify)
+    if layout is None:
+        return None
+    return layout, addresses is None
 
 
 def chunk_coder(schema: ArraySchema, options: Options) -> native.Layout | None:

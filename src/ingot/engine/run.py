@@ -24,7 +24,7 @@ from ingot.engine import flat, kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
 from ingot.engine.explain import Explanation, explain
 from ingot.engine.flat import PayloadMap, Runs
-from ingot.engine.handed import HandedLayout
+from ingot.engine.handed import HandedLayout, fetch
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
@@ -89,6 +89,7 @@ class Engine:
         "_layout",
         "_payload",
         "_plain",
+        "_run_layout",
         "_threads",
         "_zones",
         "chunks",
@@ -130,6 +131,7 @@ class Engine:
         self._coder: native.Layout | EllipsisType | None = ...
         # The engine of the payload of a flat array; None until it is needed.
         self._payload: Engine | None = None
+        self._run_layout: tuple[native.Layout, bool] | EllipsisType | None = ...
 
     def reopened(self, store: Store) -> "Engine":
         """Return an engine for the array as `store` holds it now; nothing cached is kept."""
@@ -513,8 +515,11 @@ class Engine:
             return "python", reason
         layout = self.layout()
         if self.chunks.schema.flat is not None:
-            layout = self._payload_engine().layout()
-        elif isinstance(selection, CoordinateSelection):
+            found = self._payload_engine()._native_runs()
+            if found is None or found[1]:
+                return "native", "in one call: the store hands over the chunks"
+            return "native", "in one call: the kernel reads the files"
+        if isinstance(selection, CoordinateSelection):
             return "native", "chunk by chunk: the key selects points"
         if layout is None:
             return "native", "chunk by chunk: the grid is not regular, or has no axes"
@@ -683,10 +688,11 @@ class Engine:
     def _read_flat(self, selection: Selection) -> Any:
         schema = self.chunks.schema
         wanted, repeats = flat.without_repeats(selection)
-        memory = kernel.new_result(flat.result_shape(wanted, schema), self._dtype)
+        transposed, shape = flat.is_transposed(wanted, schema), wanted.engine_shape
+        memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
         if memory.size:
             self._read_runs(flat.cut(wanted, schema), memory)
-        result = memory if memory.shape == wanted.engine_shape else memory.T
+        result = memory.T if transposed else memory
         for axis, places in repeats:
             result = result.take(places, axis)
         return selection.finish(result)
@@ -707,7 +713,15 @@ class Engine:
         inner = self._payload_engine()
         units = memory.reshape(-1).view(np.uint8).view(inner._dtype)
         (size,), (step,) = inner.shape, inner.chunks.schema.chunks
+        layout = inner._native_runs()
+        if layout is not None and not layout[1]:
+            inner._read_natively(layout[0], runs, units, None)
+            return
         numbers = runs.touched(step)
+        if layout is not None:
+            while window := list(islice(numbers, inner._window())):
+                inner._read_natively(layout[0], runs, units, window)
+            return
         while window := list(islice(numbers, inner._window())):
             decoded = inner._decoded([(number,) for number in window])
             for number, chunk in zip(window, decoded, strict=True):
@@ -716,13 +730,36 @@ class Engine:
                 for source, target in runs.parts(begin, min(begin + step, size)):
                     units[target] = chunk[source]
 
+    def _read_natively(
+        self, layout: native.Layout, runs: Runs, out: NDArray[Any], numbers: list[int] | None
+    ) -> None:
+        """Read runs of this payload; the chunks of `numbers`, if given, are handed over."""
+        held = None
+        if numbers is not None:
+            coords = np.array(numbers, np.int64)[:, None]
+            held = dict(zip(numbers, fetch(self._before, coords), strict=True))
+        axes, threads = runs.native_axes(), self._thread_count()
+        report = layout.read_runs(out, axes, runs.start, runs.length, threads, numbers, held)
+        if report is not None:
+            self.raise_first(report[1])
+
+    def _native_runs(self) -> tuple[native.Layout, bool] | None:
+        """Return what reads runs of this payload natively; see `kernel.run_layout`."""
+        layout = self._run_layout
+        if layout is ...:
+            layout = None
+            if self._cache is None and isinstance(self._before, PayloadMap):
+                layout = kernel.run_layout(self._before, self.options)
+            self._run_layout = layout
+        return layout
+
     def _assign_flat(self, selection: Selection, values: NDArray[Any]) -> Commit:
         schema = self.chunks.schema
         wanted, repeats = flat.without_repeats(selection)
         for axis, places in repeats:
             # Of several values for one item NumPy keeps the last.
             values = values.take(flat.last_of(places), axis)
-        if flat.result_shape(wanted, schema) != wanted.engine_shape:
+        if flat.is_transposed(wanted, schema):
             values = values.T
         inner, runs = self._payload_engine(), flat.cut(wanted, schema)
         units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)

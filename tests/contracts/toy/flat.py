@@ -1,6 +1,6 @@
 """A format of flat arrays as small as it can be: a file with a head, then all chunks.
 
-The head of 16 KiB is the magic and a document, filled up with spaces. Chunks follow each other
+The head of 64 KiB is the magic and a document, filled up with spaces. Chunks follow each other
 without gaps, so that they move with every change, and every commit writes the file anew.
 """
 
@@ -21,13 +21,23 @@ from ingot.fields import INT64, FieldReader
 from ingot.formats import json
 from ingot.formats.addresses import ChunkTable
 from ingot.formats.format import ArrayNode, Coords, Documents, Kind, Locations, Request
+from ingot.formats.registry import FormatEntry
 from ingot.schema import ArraySchema, Flat
 from ingot.stores.store import Commit, Delete, Extent, Put, Store
 
-__all__ = ["FlatToyFormat", "FlatToyMap", "is_flat_toy"]
+__all__ = ["ENTRY", "FlatToyFormat", "FlatToyMap", "is_flat_toy"]
 
 MAGIC: Final = b"toyflat\n"
-HEAD: Final = 1 << 14
+HEAD: Final = 1 << 16
+
+ENTRY: Final = FormatEntry(
+    "toyflat",
+    "tests.contracts.toy.flat:FlatToyFormat",
+    Kind.ARRAY,
+    suffixes=(".toyflat",),
+    head=8,
+    matches="tests.contracts.toy.flat:is_flat_toy",
+)
 
 
 def is_flat_toy(head: bytes, tail: bytes) -> bool:
