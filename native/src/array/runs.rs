@@ -222,6 +222,28 @@ impl Cursor<'_> {
         self.find();
     }
 
+    /// How many runs from this one on lie at constant distances, and the distances on both sides.
+    #[inline(always)]
+    fn row(&self) -> Option<(usize, usize, isize)> {
+        let (digit, axis) = (self.digits.last()?, self.runs.axes.last()?);
+        match (&axis.sources, &axis.targets) {
+            (Offsets::Range { step, count, .. }, Offsets::Range { step: target, .. }) => {
+                Some((count - digit, *step as usize, *target as isize))
+            }
+            _ => None,
+        }
+    }
+
+    /// Go on by `count` runs of a row, and past its end if these are all.
+    fn skip(&mut self, count: usize, source: usize, target: isize) {
+        let last = self.digits.len() - 1;
+        self.digits[last] += count - 1;
+        self.left -= count - 1;
+        self.place.0 += (count - 1) * source;
+        self.place.1 = self.place.1.wrapping_add_signed((count as isize - 1) * target);
+        self.advance();
+    }
+
     /// The part of the run before unit `end`, if any.
     #[inline(always)]
     fn before(&self, end: usize) -> Option<Range<usize>> {
@@ -319,6 +341,16 @@ fn read_chunk(
             && next.start <= end.saturating_add(gap)
         {
             end = end.max(next.end);
+            // Runs of a row that are near to each other are taken together.
+            if let Some((count, source, target)) = cursor.row()
+                && source <= gap
+            {
+                let inside = count.min((units.end - 1 - next.start) / source + 1);
+                end = end.max(units.end.min(next.start + (inside - 1) * source + cursor.runs.length));
+                parts += inside;
+                cursor.skip(inside, source, target);
+                continue;
+            }
             parts += 1;
             cursor.advance();
         }
@@ -351,19 +383,81 @@ unsafe fn copy_parts(
     out: &Destination<'_>,
     size: usize,
 ) {
-    for _ in 0..parts {
+    let length = cursor.runs.length;
+    let mut left = parts;
+    while left > 0 {
         let (source, target) = cursor.place;
-        let (start, end) = (source.max(units.start), (source + cursor.runs.length).min(units.end));
+        if source >= units.start
+            && let Some((count, step, stride)) = cursor.row()
+        {
+            // Those that do not reach beyond the units.
+            let whole = (units.end - source).checked_sub(length).map_or(0, |room| room / step + 1);
+            let count = count.min(left).min(whole);
+            if count > 1 {
+                let run = Row { start: source - units.start, target, count, step, stride, size };
+                // SAFETY: the caller's promise.
+                unsafe {
+                    match length * size {
+                        1 => run.copy::<1>(memory, out),
+                        2 => run.copy::<2>(memory, out),
+                        4 => run.copy::<4>(memory, out),
+                        8 => run.copy::<8>(memory, out),
+                        16 => run.copy::<16>(memory, out),
+                        bytes => run.copy_any(bytes, memory, out),
+                    }
+                }
+                left -= count;
+                cursor.skip(count, step, stride);
+                continue;
+            }
+        }
+        let (start, end) = (source.max(units.start), (source + length).min(units.end));
         let bytes = &memory[(start - units.start) * size..(end - units.start) * size];
         // SAFETY: the caller's promise.
         let place = unsafe { out.slice(((target + start - source) * size) as isize, bytes.len()) };
-        // Sizes that are known when compiling are one load and one store.
-        match (<&[u8; 4]>::try_from(bytes), <&[u8; 8]>::try_from(bytes)) {
-            (Ok(bytes), _) => place.copy_from_slice(bytes),
-            (_, Ok(bytes)) => place.copy_from_slice(bytes),
-            _ => place.copy_from_slice(bytes),
-        }
+        place.copy_from_slice(bytes);
+        left -= 1;
         cursor.advance();
+    }
+}
+
+/// Runs at constant distances: `start` and `step` in the memory, `target` and `stride` in the destination.
+struct Row {
+    start: usize,
+    target: usize,
+    count: usize,
+    step: usize,
+    stride: isize,
+    size: usize,
+}
+
+impl Row {
+    /// Copy runs of a size that is known when compiling: one load and one store each.
+    ///
+    /// # Safety
+    /// Nothing else may access the bytes of these runs in `out`.
+    unsafe fn copy<const N: usize>(&self, memory: &[u8], out: &Destination<'_>) {
+        let (mut from, mut to) = (self.start * self.size, (self.target * self.size) as isize);
+        for _ in 0..self.count {
+            // SAFETY: the caller's promise.
+            unsafe { out.slice(to, N) }.copy_from_slice(&memory[from..from + N]);
+            from += self.step * self.size;
+            to += self.stride * self.size as isize;
+        }
+    }
+
+    /// Copy runs of any size.
+    ///
+    /// # Safety
+    /// Nothing else may access the bytes of these runs in `out`.
+    unsafe fn copy_any(&self, bytes: usize, memory: &[u8], out: &Destination<'_>) {
+        let (mut from, mut to) = (self.start * self.size, (self.target * self.size) as isize);
+        for _ in 0..self.count {
+            // SAFETY: the caller's promise.
+            unsafe { out.slice(to, bytes) }.copy_from_slice(&memory[from..from + bytes]);
+            from += self.step * self.size;
+            to += self.stride * self.size as isize;
+        }
     }
 }
 
