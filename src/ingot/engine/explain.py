@@ -162,7 +162,7 @@ def _run_rows(selection: Selection, schema: ArraySchema) -> Iterator[Row]:
     if 0 in selection.engine_shape:
         return
     (size,), (step,) = schema.payload.shape, schema.payload.chunks
-    runs = flat.cut(flat.without_repeats(selection)[0], schema)
+    runs = flat.cut(flat.without_repeats(selection, schema.shape)[0], schema)
     for number in runs.touched(step):
         begin = number * step
         parts = [source for source, _ in runs.parts(begin, min(begin + step, size))]

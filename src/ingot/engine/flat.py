@@ -29,9 +29,9 @@ __all__ = [
     "Runs",
     "check_shape",
     "cut",
-    "fill_units",
     "is_transposed",
     "last_of",
+    "repeated",
     "without_repeats",
 ]
 
@@ -248,41 +248,50 @@ def cut(selection: Selection, schema: ArraySchema) -> Runs:
     return _joined((), product, size)
 
 
-def without_repeats(selection: Selection) -> tuple[Selection, list[tuple[int, Ints]]]:
-    """Return a selection of the same positions without those that are repeated.
+def without_repeats(
+    selection: Selection, shape: tuple[int, ...]
+) -> tuple[Selection, list[tuple[int, Ints]]]:
+    """Return a selection from an array of a shape without positions that are repeated.
 
     The list has axes of engine order that had repeats: the axis, and for each of its former
     positions the one that it has become.
 
     >>> from ingot.selection import parse
-    >>> selection, repeats = without_repeats(parse([3, 1, 3], (5,)))
+    >>> selection, repeats = without_repeats(parse([3, 1, 3], (5,)), (5,))
     >>> selection.axes, repeats
     ((array([1, 3]),), [(0, array([1, 0, 1]))])
     """
     if isinstance(selection, BasicSelection):
         return selection, []
     repeats: list[tuple[int, Ints]] = []
-    axes, shape = list(selection.axes), list(selection.engine_shape)
+    axes, counts = list(selection.axes), list(selection.engine_shape)
+    arrays = [n for n, each in enumerate(axes) if not isinstance(each, range)]
     if isinstance(selection, CoordinateSelection):
-        arrays = [n for n, each in enumerate(axes) if not isinstance(each, range)]
-        points = np.stack([np.asarray(axes[n]) for n in arrays] or [np.zeros(shape[0], np.int64)])
-        kept, place = np.unique(points, axis=1, return_inverse=True)
-        if kept.shape[1] < shape[0]:
-            repeats.append((0, place.reshape(-1)))
-            shape[0] = kept.shape[1]
-            for row, axis in enumerate(arrays):
-                axes[axis] = kept[row]
+        points = np.zeros(counts[0], np.int64)
+        for axis in arrays:
+            points = points * shape[axis] + np.asarray(axes[axis])
+        if _repeats(points):
+            _, first, place = np.unique(points, return_index=True, return_inverse=True)
+            repeats.append((0, place))
+            counts[0] = len(first)
+            for axis in arrays:
+                axes[axis] = np.asarray(axes[axis])[first]
     else:
-        for axis, positions in enumerate(axes):
-            if isinstance(positions, range) or bool((positions[:-1] < positions[1:]).all()):
-                continue
-            found, place = np.unique(positions, return_inverse=True)
-            if len(found) < len(positions):
+        for axis in arrays:
+            if _repeats(np.asarray(axes[axis])):
+                found, place = np.unique(axes[axis], return_inverse=True)
                 repeats.append((axis, place))
-                axes[axis], shape[axis] = found, len(found)
+                axes[axis], counts[axis] = found, len(found)
     if not repeats:
         return selection, []
-    return replace(selection, axes=tuple(axes), engine_shape=tuple(shape)), repeats
+    return replace(selection, axes=tuple(axes), engine_shape=tuple(counts)), repeats
+
+
+def _repeats(positions: Ints) -> bool:
+    if bool((positions[:-1] < positions[1:]).all()):
+        return False
+    ordered = np.sort(positions)
+    return bool((ordered[:-1] == ordered[1:]).any())
 
 
 def last_of(repeats: Ints) -> Ints:
@@ -310,19 +319,15 @@ def check_shape(schema: ArraySchema, shape: Sequence[int]) -> None:
             )
 
 
-def fill_units(schema: ArraySchema, begin: int, end: int) -> NDArray[Any]:
-    """Return the units of a payload from one place to another, where every item is the fill value.
+def repeated(item: NDArray[Any], begin: int, end: int, unit: np.dtype[Any]) -> NDArray[Any]:
+    """Return the units of a payload from one place to another, where all items are the same.
 
-    >>> from ingot.codecs.codec import CodecChain
-    >>> from ingot.schema import Flat
-    >>> schema = ArraySchema((9,), np.dtype("<i2"), (), CodecChain(), 258, flat=Flat(3))
-    >>> fill_units(schema, 1, 4).tolist()
+    `item` is an array without axes.
+
+    >>> repeated(np.array(258, "<i2"), 1, 4, np.dtype("u1")).tolist()
     [1, 2, 1]
     """
-    unit = schema.payload.dtype
-    item = np.empty((1,), schema.dtype)
-    item[...] = schema.fill
-    units = item.view(np.uint8).view(unit)
+    units = item.reshape(1).view(np.uint8).view(unit)
     return np.resize(np.roll(units, -(begin % len(units))), end - begin)
 
 

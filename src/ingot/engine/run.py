@@ -481,7 +481,7 @@ class Engine:
 
     def _stage_payload(self, kept: int) -> Commit:
         """Return the commit that stores the fill value behind so many units of the payload."""
-        inner, schema = self._payload_engine(), self.chunks.schema
+        inner, fill = self._payload_engine(), kernel.fill_item(self.chunks.schema)
         (size,), (step,) = inner.shape, inner.chunks.schema.chunks
         whole = min(size, kept) // step
         # A shorter payload that ends with a chunk leaves all chunks as they are.
@@ -491,7 +491,7 @@ class Engine:
         def chunks() -> Iterator[tuple[Coords, NDArray[Any]]]:
             for number in numbers:
                 begin, end = number * step, min(number * step + step, size)
-                chunk = flat.fill_units(schema, begin, end)
+                chunk = flat.repeated(fill, begin, end, inner._dtype)
                 if begin < kept:
                     (old,) = inner._decoded([(number,)])
                     assert old is not None, "a flat array is not sparse"
@@ -533,7 +533,7 @@ class Engine:
             if 0 in selection.engine_shape:
                 return 0
             chunk = self.chunks.schema.payload.chunks[0]
-            kept = flat.without_repeats(selection)[0]
+            kept = flat.without_repeats(selection, self.shape)[0]
             return sum(1 for _ in flat.cut(kept, self.chunks.schema).touched(chunk))
         return plan.count_rows(selection, self.chunks.schema.grid)
 
@@ -687,7 +687,7 @@ class Engine:
 
     def _read_flat(self, selection: Selection) -> Any:
         schema = self.chunks.schema
-        wanted, repeats = flat.without_repeats(selection)
+        wanted, repeats = flat.without_repeats(selection, self.shape)
         transposed, shape = flat.is_transposed(wanted, schema), wanted.engine_shape
         memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
         if memory.size:
@@ -755,32 +755,46 @@ class Engine:
 
     def _assign_flat(self, selection: Selection, values: NDArray[Any]) -> Commit:
         schema = self.chunks.schema
-        wanted, repeats = flat.without_repeats(selection)
+        wanted, repeats = flat.without_repeats(selection, self.shape)
         for axis, places in repeats:
             # Of several values for one item NumPy keeps the last.
             values = values.take(flat.last_of(places), axis)
         if flat.is_transposed(wanted, schema):
             values = values.T
         inner, runs = self._payload_engine(), flat.cut(wanted, schema)
-        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
         self.check_count(self.count_chunks(wanted))
+        if values.size > 1 and not any(values.strides):
+            # One value for all items is not spread out in memory.
+            item = np.array(values[(0,) * values.ndim], self._dtype)
+            return inner.stage(inner._merged_runs(runs, item=item))
+        units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
         return inner.stage(inner._merged_runs(runs, units))
 
     def _merged_runs(
-        self, runs: Runs, values: NDArray[Any]
+        self, runs: Runs, values: NDArray[Any] | None = None, item: NDArray[Any] | None = None
     ) -> Iterator[tuple[Coords, NDArray[Any]]]:
-        """Yield the new content of chunks of a payload: runs of values over the old content."""
+        """Yield the new content of chunks of a payload: runs of values over the old content.
+
+        The values are units in the order of the selection, or one item for all.
+        """
         (size,), (step,) = self.shape, self.chunks.schema.chunks
         single = runs.single
         for number in runs.touched(step):
             begin, end = number * step, min(number * step + step, size)
+            same = None if item is None else flat.repeated(item, begin, end, self._dtype)
             if single is not None and single.start <= begin and end <= single.stop:
-                yield (number,), values[begin - single.start : end - single.start]
+                if same is None and values is not None:
+                    same = values[begin - single.start : end - single.start]
+                assert same is not None, "there are values, or one item"
+                yield (number,), same
                 continue
             (old,) = self._decoded([(number,)])
             chunk = self.writable_chunk((number,), old)
             for source, target in runs.parts(begin, end):
-                chunk[source] = values[target]
+                if same is not None:
+                    chunk[source] = same[source]
+                elif values is not None:
+                    chunk[source] = values[target]
             yield (number,), chunk
 
     def _merged(

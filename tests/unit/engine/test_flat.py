@@ -94,7 +94,7 @@ def test_parts_of_chunks_are_all_that_is_wanted(key: Any, order: str, chunk: int
     schema = schema_of((2, 3, 4), order)
     # The payload holds its own places.
     numbers = np.arange(24).reshape((2, 3, 4), order=order)
-    selection, repeats = flat.without_repeats(parse(key, schema.shape))
+    selection, repeats = flat.without_repeats(parse(key, schema.shape), schema.shape)
     runs = flat.cut(selection, schema)
     sources = [runs.source(number) for number in range(runs.count)]
     assert sources == sorted(set(sources))
@@ -119,7 +119,8 @@ def test_items_are_cut_into_units() -> None:
     runs = flat.cut(parse(slice(1, 3), (10,)), schema)
     assert (schema.payload.dtype, runs.single) == (np.dtype("u2"), range(2, 6))
     assert list(runs.touched(schema.payload.chunks[0])) == [0, 1]
-    assert flat.fill_units(schema, 1, 5).tolist() == [0, 7, 0, 7]
+    fill = np.array(7, "<i4")
+    assert flat.repeated(fill, 1, 5, schema.payload.dtype).tolist() == [0, 7, 0, 7]
 
 
 def test_long_runs_are_slices() -> None:
@@ -132,7 +133,7 @@ def test_long_runs_are_slices() -> None:
 
 
 def test_repeats_keep_the_last_value() -> None:
-    selection, repeats = flat.without_repeats(parse_orthogonal(([3, 1, 3], [0, 0]), (5, 2)))
+    selection, repeats = flat.without_repeats(parse_orthogonal(([3, 1, 3], [0, 0]), (5, 2)), (5, 2))
     assert selection.engine_shape == (2, 1)
     assert [(axis, flat.last_of(places).tolist()) for axis, places in repeats] == [
         (0, [1, 2]),
