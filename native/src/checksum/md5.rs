@@ -1,8 +1,6 @@
-//! MD5 (RFC 1321). Written here because the speed of the common crates is 0.8 of OpenSSL's: each step
-//! waits for the one before it, and compilers put the terms of a sum that are known early last.
-//!
-//! `unsafe`: assembly without instructions, which only hides from the compiler how a value is made.
+//! MD5 (RFC 1321). Written here because the speed of the common crates is 0.8 of OpenSSL's; see `early`.
 
+use super::early::early;
 use std::array;
 
 /// The integer parts of 2^32 · |sin(1)|, |sin(2)| and so on, in radians.
@@ -41,22 +39,6 @@ pub fn md5(data: &[u8]) -> [u8; 16] {
         *bytes = word.to_le_bytes();
     }
     digest
-}
-
-/// The same value, in a way that the compiler cannot see through: what it is made of is added up first.
-#[inline(always)]
-fn early(value: u32) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let mut hidden = value;
-        // SAFETY: there is no instruction, only a comment.
-        unsafe {
-            std::arch::asm!("/* {0:e} */", inout(reg) hidden, options(pure, nomem, nostack, preserves_flags));
-        }
-        hidden
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    value
 }
 
 /// One step: `b` comes from the step before, everything else is known earlier.
@@ -105,6 +87,7 @@ fn last(known: u32, b: u32, c: u32, d: u32) -> u32 {
     early(known).wrapping_add(c ^ (b | early(!d)))
 }
 
+#[inline(always)]
 fn mixed(state: [u32; 4], block: &[u8; BLOCK]) -> [u32; 4] {
     let words: [u32; 16] = array::from_fn(|n| u32::from_le_bytes(block.as_chunks::<4>().0[n]));
     let [mut a, mut b, mut c, mut d] = state;

@@ -1,7 +1,10 @@
 //! Checksums of every kind that may follow a chunk: sums of 32 bits, which are stored in little-endian
 //! order, and digests.
 
+mod early;
 mod md5;
+#[cfg(target_arch = "x86_64")]
+mod sha512;
 
 use crate::error::{Error, Kind, Outcome, corrupt};
 use sha2::Digest as _;
@@ -91,6 +94,20 @@ impl Checksum {
     }
 
     pub fn digest(self, data: &[u8]) -> Digest {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Self::Sha384 => {
+                if let Some(digest) = sha512::sha384(data) {
+                    return Digest::of(&digest);
+                }
+            }
+            Self::Sha512 => {
+                if let Some(digest) = sha512::sha512(data) {
+                    return Digest::of(&digest);
+                }
+            }
+            _ => {}
+        }
         match self {
             Self::Adler32 => Digest::of(&libdeflater::adler32(data).to_le_bytes()),
             Self::Crc32 => Digest::of(&libdeflater::crc32(data).to_le_bytes()),
