@@ -4,6 +4,7 @@
 """
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 import ingot
 from ingot.errors import CorruptionError, IngotError
+from ingot.formats.registry import register, unregister
+from tests.contracts.toy.flat import ENTRY, HEAD
 from tests.kernels import needs_native
 from tests.storage import use_kernel
 
@@ -32,6 +35,21 @@ LAYOUTS: list[dict[str, Any]] = [
     {"format": "zarr3", "codec": "zstd:3", "shards": ROWS, "chunks": 200, "checksum": False},
     {"format": "bcolz", "codec": "blosc:zlib:5:noshuffle"},
 ]
+
+
+FLAT: list[dict[str, Any]] = [
+    {"format": "toyflat", "order": order, "chunk_bytes": size, "checksum": checksum}
+    for order in "CF"
+    for size, checksum in ((2400, "none"), (2402, "none"), (2400, "adler32"), (2401, "sha224"))
+]
+
+
+@pytest.fixture
+def toyflat() -> Iterator[None]:
+    """Register the format of flat arrays for one test."""
+    register(ENTRY)
+    yield
+    unregister("toyflat")
 
 
 def damage(content: bytes, choose: random.Random) -> bytes:
@@ -82,3 +100,20 @@ def test_both_kernels_judge_a_damaged_file_alike(layout: dict[str, Any], tmp_pat
             left_early = key is not ... and not isinstance(ours, type) and twin is CorruptionError
             assert ours == twin or left_early, (file, key)
         file.write_bytes(sound)
+
+
+@needs_native
+@pytest.mark.parametrize("layout", FLAT, ids=lambda layout: "-".join(map(str, layout.values())))
+def test_both_kernels_judge_damaged_flat_chunks_alike(
+    layout: dict[str, Any], tmp_path: Path, toyflat: None
+) -> None:
+    path = tmp_path / "a"
+    ingot.array(VALUES.reshape(-1, 12), path, **layout).close()
+    content = path.read_bytes()
+    choose = random.Random(12)
+    for _ in range(20):
+        path.write_bytes(content[:HEAD] + damage(content[HEAD:], choose))
+        for key in (*KEYS[:3], (slice(None), 5), ([3, 149], slice(2, 4))):
+            ours, twin = (verdict(path, key, kernel) for kernel in ("native", "python"))
+            left_early = key is not ... and not isinstance(ours, type) and twin is CorruptionError
+            assert ours == twin or left_early, key
