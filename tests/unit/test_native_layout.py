@@ -120,3 +120,33 @@ def test_links_are_followed_inside_of_a_dataset_and_not_out_of_it(
     chunk.mkdir()
     with pytest.raises(UnsafeError, match=r"not a regular file|a folder"):
         array[key]
+
+
+@pytest.mark.parametrize(
+    ("axes", "start", "length"),
+    [
+        ([], 0, 61),
+        ([], 60, 1),
+        ([], 0, 0),
+        ([((0, 30, 3), (0, 5, 3))], 0, 5),
+        ([((0, 20, 3), (0, 5, 2))], 0, 5),
+        ([((0, 20, 3), (0, 28, 3))], 0, 5),
+        ([((0, 20, 3), (-1, 5, 3))], 0, 5),
+        ([((40, -20, 3), (0, 5, 3))], 0, 5),
+        ([(np.array([3, 3]), (0, 5, 2))], 0, 5),
+        ([(np.array([-1, 3]), (0, 5, 2))], 0, 5),
+        ([((0, 2**62, 3), (0, 5, 3))], 0, 5),
+        ([((0, 1, 2**62), (0, 1, 2**62)), ((0, 1, 9), (0, 1, 9))], 0, 1),
+        ([(np.zeros(0, np.int64), np.zeros(0, np.int64))], 0, 5),
+    ],
+)
+def test_runs_outside_of_the_payload_or_the_memory_are_refused(
+    axes: Any, start: int, length: int
+) -> None:
+    kernel: Any = load("native")
+    grid = {"shape": (60,), "chunk": (7,), "order": (0,), "fill": bytes(1)}
+    coding = kernel.Coding(kind="raw")
+    layout: Layout = kernel.Layout(kernel.Addresses(), coding, kernel.Grid(**grid))
+    out = np.zeros(60, np.uint8)
+    with pytest.raises(ValueError, match="runs"):
+        layout.read_runs(out, axes, start, length, 1, None, {})

@@ -1,6 +1,6 @@
 """Selections of flat arrays as runs of units, and runs as parts of chunks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,16 @@ import pytest
 import ingot
 from ingot.codecs.checksums import DIGEST_BYTES
 from ingot.codecs.codec import CodecChain
-from ingot.engine import flat
+from ingot.engine import changes, flat
 from ingot.engine.flat import PayloadMap, RunAxis, Runs
+from ingot.engine.run import Engine
 from ingot.errors import CorruptionError, UnsupportedError
+from ingot.formats.format import Coords
 from ingot.formats.registry import register, unregister
 from ingot.options import Options
 from ingot.schema import ArraySchema, Flat
 from ingot.selection import parse, parse_orthogonal
-from ingot.stores import MemoryStore
+from ingot.stores import Commit, MemoryStore
 from tests.contracts.toy.flat import ENTRY, HEAD, FlatToyMap
 from tests.kernels import on_each_kernel
 from tests.storage import use_kernel
@@ -157,6 +159,31 @@ def test_the_payload_has_no_shape_and_no_attributes() -> None:
         payload.resized((4,))
     with pytest.raises(UnsupportedError):
         payload.described({})
+
+
+class StreamedMap(FlatToyMap):
+    """A map that takes chunks while they are encoded."""
+
+    taken: list[tuple[int, int]]
+
+    def stage(self, encoded: Any) -> Commit:
+        raise AssertionError("a map that takes a stream gets no mapping")
+
+    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+        self.taken.extend((number, len(data or b"")) for (number,), data in encoded)
+        return Commit()
+
+
+def test_a_map_may_take_chunks_while_they_are_encoded() -> None:
+    schema = schema_of((100,), chunk_bytes=30)
+    StreamedMap.taken = []
+    chunks = StreamedMap(MemoryStore(), schema, "a", ())
+    Engine(chunks, Options()).assign(parse(..., (100,)), np.arange(100))
+    # Without codecs a chunk is as long as its bytes.
+    assert StreamedMap.taken == [(number, 30) for number in range(13)] + [(13, 10)]
+    StreamedMap.taken = []
+    assert changes.filled(Engine(chunks, Options())) == Commit()
+    assert len(StreamedMap.taken) == 14
 
 
 DATA = np.arange(3000, dtype="<i4") // 7
