@@ -22,6 +22,7 @@ __all__ = [
     "checked",
     "pack",
     "pack_around",
+    "pack_compact",
     "pack_integers",
     "pack_line",
     "parse",
@@ -135,6 +136,15 @@ def pack_line(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
     return _packed(value, where, _line, allow_nan=allow_nan)
 
 
+def pack_compact(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
+    """Return a document without spaces, with the keys in the order of the mapping.
+
+    >>> pack_compact({"b": 1, "a": [2, 3]}, "metadata")
+    b'{"b":1,"a":[2,3]}'
+    """
+    return _packed(value, where, _compact, allow_nan=allow_nan)
+
+
 def check_values(value: Any, where: str) -> None:
     """Raise `FormatError` for a value that JSON cannot hold, such as NaN or an object of a program.
 
@@ -185,6 +195,10 @@ def _packed(
 
 def _line(value: Any, encoder: json.JSONEncoder) -> str:
     return encoder.encode(value) + "\n"
+
+
+def _compact(value: Any, encoder: json.JSONEncoder) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=encoder.allow_nan)
 
 
 def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:

@@ -16,7 +16,7 @@ from ingot import dtypes
 from ingot.dtypes import DType
 from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import FieldReader, shown
-from ingot.formats.bcolz import literals
+from ingot.formats import literals
 
 __all__ = ["pack", "parse", "typesize"]
 

@@ -8,7 +8,7 @@ from ingot.errors import (
     FormatError,
     LimitError,
 )
-from ingot.formats.bcolz import literals
+from ingot.formats import literals
 
 
 @pytest.mark.parametrize(

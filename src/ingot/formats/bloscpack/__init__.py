@@ -1,0 +1,1 @@
+"""Bloscpack files: one file with a header, metadata, offsets, and Blosc chunks with digests."""
