@@ -52,6 +52,7 @@ __all__ = [
     "Patch",
     "Patches",
     "Phase",
+    "PiecewiseStore",
     "Put",
     "Store",
     "Truncate",
@@ -67,6 +68,7 @@ __all__ = [
     "native_names",
     "native_root",
     "patched",
+    "put_pieces",
     "staged_key",
     "whole_keys",
 ]
@@ -463,6 +465,43 @@ def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None 
     if not isinstance(store, ExtendableStore):
         raise UnsupportedError(f"{store.location}: cannot write behind the end of {key!r}")
     return store.extend(key, pieces, end=end)
+
+
+@runtime_checkable
+class PiecewiseStore(Protocol):
+    """A store that stages a value piece by piece, so that it is never in memory as a whole."""
+
+    def stage_pieces(
+        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+    ) -> Move:
+        """Write a value under a staged name, and return the edit that makes it that of `key`.
+
+        `head` is called behind the last piece, and what it returns replaces the first bytes.
+        """
+        ...
+
+
+def put_pieces(
+    store: Store,
+    key: str,
+    pieces: Iterable[Buffer],
+    *,
+    head: Callable[[], Buffer] | None = None,
+) -> Put | Move:
+    """Return the edit that makes pieces the value of a key, staged where the store can.
+
+    `head` is called behind the last piece, and what it returns replaces the first bytes: a header
+    that says where the pieces lie.
+
+    >>> from ingot.stores import MemoryStore
+    >>> put_pieces(MemoryStore(), "a", [b"....", b"alpha"], head=lambda: b"head").data
+    b'headalpha'
+    """
+    if Feature.RENAME in store.features and isinstance(store, PiecewiseStore):
+        return store.stage_pieces(key, pieces, head=head)
+    value = b"".join(pieces)
+    first = b"" if head is None else bytes(head())
+    return Put(key, first + value[len(first) :] if first else value)
 
 
 def check_key(key: str) -> str:

@@ -23,7 +23,7 @@ from ingot.stores import (
     is_staged,
     staged_key,
 )
-from ingot.stores.store import _fault, whole_keys
+from ingot.stores.store import _fault, put_pieces, whole_keys
 from ingot.testing import HOSTILE_KEYS
 
 GOOD_KEYS = (
@@ -204,3 +204,10 @@ def test_whole_keys_lead_to_the_same_state(seed: int) -> None:
     replacing.apply(whole)
     keys = [Extent("a"), Extent("b")]
     assert replacing.read(keys) == patching.read(keys)
+
+
+def test_pieces_are_joined_where_a_store_stages_nothing() -> None:
+    store = MemoryStore()
+    edit = put_pieces(store, "a", [b"....", b"alpha"], head=lambda: b"head")
+    assert edit == Put("a", b"headalpha")
+    assert put_pieces(store, "a", iter([b"al", b"pha"])) == Put("a", b"alpha")

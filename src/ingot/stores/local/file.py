@@ -135,11 +135,16 @@ class FileStore:
         """Write a value for the file under a staged name."""
         return self.stage_pieces(key, (data,))
 
-    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
-        """Stage a value that is given in pieces, so that it is never in memory as a whole."""
+    def stage_pieces(
+        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+    ) -> Move:
+        """Stage a value that is given in pieces, so that it is never in memory as a whole.
+
+        What `head` returns behind the last piece replaces the first bytes.
+        """
         if not self._owns(key):
             raise UnsafeError(f"{self.location}: the store of one file has no key {key!r}")
-        return self._folder.stage_pieces(key, pieces)
+        return self._folder.stage_pieces(key, pieces, head=head)
 
     def announce_staging(self, transaction: str) -> None:
         """Keep other writers from removing what is staged under the name of a transaction."""

@@ -11,7 +11,7 @@ the new one, and a reader that opened the old one keeps it.
 import functools
 import os
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, Final, Self, cast
@@ -251,8 +251,13 @@ class LocalStore:
         """
         return self.stage_pieces(key, (data,))
 
-    def stage_pieces(self, key: str, pieces: Iterable[Buffer]) -> Move:
-        """Stage a value that is given in pieces, so that it is never in memory as a whole."""
+    def stage_pieces(
+        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+    ) -> Move:
+        """Stage a value that is given in pieces, so that it is never in memory as a whole.
+
+        What `head` returns behind the last piece replaces the first bytes.
+        """
         self._check(Commit(publish=(Put(key, b""),)))
         transaction = self._files.transaction()
         source = staged_key(key, transaction)
@@ -269,6 +274,8 @@ class LocalStore:
                         directory.write(file, size, piece)
                         size += memoryview(piece).nbytes
                         sum_of_all = checksum(piece, sum_of_all)
+                    if head is not None:
+                        directory.write(file, 0, head())
                 finally:
                     directory.close_file(file)
             except BaseException:
@@ -278,7 +285,7 @@ class LocalStore:
                 raise
         finally:
             directory.close()
-        return Move(source, key, size, sum_of_all)
+        return Move(source, key, size, sum_of_all if head is None else None)
 
     def copy(self, source: str, key: str) -> Move:
         """Stage the value of `source`, and return the edit that makes it that of `key` too.

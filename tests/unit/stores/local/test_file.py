@@ -1,6 +1,7 @@
 """Single files: how they appear, when they get a lock file, and when it goes."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 import ingot
 from ingot.errors import ExistsError, LockedError, NotFoundError
-from ingot.stores import Commit, Delete, Extent, FileStore, Move, Patch, Put, ZipStore
+from ingot.stores import Commit, Delete, Edit, Extent, FileStore, Move, Patch, Put, ZipStore
 from ingot.stores.local import files
 from ingot.stores.local.file import FileTurn
+from ingot.stores.store import put_pieces
 
 
 def names(folder: Path) -> list[str]:
@@ -46,6 +48,34 @@ def test_a_staged_value_becomes_a_new_file(store: FileStore, tmp_path: Path) -> 
         assert type(turn) is FileTurn
         turn.commit(Commit(publish=(store.stage("a.bin", b"abc"),)))
     assert names(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.parametrize("others", [(), (Patch("a.bin", 4, b"A"),)])
+def test_the_head_of_a_staged_value_is_written_last(
+    store: FileStore, tmp_path: Path, others: tuple[Edit, ...]
+) -> None:
+    lengths: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        yield bytes(4)
+        for piece in (b"alpha", b"beta"):
+            lengths.append(len(piece))
+            yield piece
+
+    for _ in range(2):  # The second file replaces the first one.
+        lengths.clear()
+        edit = put_pieces(store, "a.bin", pieces(), head=lambda: bytes([*lengths, 0, 0]))
+        assert isinstance(edit, Move)
+        store.apply(Commit(publish=(edit, *others)))
+        expected = b"\5\4\0\0alphabeta"
+        assert store.read([Extent("a.bin")]) == [expected.replace(b"a", b"A", len(others))]
+    assert [name for name in names(tmp_path) if name.startswith(".g-")] == []
+
+
+def test_a_head_that_fails_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        put_pieces(store, "a.bin", [b"...."], head=lambda: bytes(1 // 0))
+    assert not list(tmp_path.glob("*.bin"))
 
 
 @pytest.mark.parametrize("edits", [(), (Delete("a.bin"),)])
