@@ -157,6 +157,14 @@ _BUILT_IN: Final = (
         markers=("meta",),
         documents=(("meta", "attrs"),),
     ),
+    FormatEntry(
+        "bloscpack",
+        "ingot.formats.bloscpack.format:BloscpackFormat",
+        Kind.ARRAY,
+        suffixes=(".blp",),
+        head=8,
+        matches="ingot.formats.bloscpack.header:is_bloscpack",
+    ),
 )
 
 

@@ -21,6 +21,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from ingot.codecs.checksums import DIGEST_BYTES
 from ingot.codecs.codec import Buffer
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 from ingot.fields import INT64
@@ -55,15 +56,8 @@ LEAST_CHUNK: Final = 16
 """The fewest bytes that a chunk takes in the file, without its digest."""
 
 CHECKSUMS: Final = {
-    "none": 0,
-    "adler32": 4,
-    "crc32": 4,
-    "md5": 16,
-    "sha1": 20,
-    "sha224": 28,
-    "sha256": 32,
-    "sha384": 48,
-    "sha512": 64,
+    name: DIGEST_BYTES[name]
+    for name in ["none", "adler32", "crc32", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"]
 }
 """The checksums, in the order of their numbers, with the bytes of a digest."""
 

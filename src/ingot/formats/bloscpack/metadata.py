@@ -15,7 +15,6 @@ A document that describes an array has four keys of bloscpack: `dtype`, `shape`,
 `container`. Others may stand beside them.
 """
 
-import hashlib
 import math
 import re
 import struct
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ingot import dtypes
+from ingot.codecs.checksums import digest
 from ingot.codecs.codec import Buffer
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
@@ -155,7 +155,7 @@ class MetadataHead:
                 f"Bloscpack metadata: {self.stored} and {self.digest_bytes} bytes are claimed, "
                 f"{len(document)} and {len(stored_digest)} are stored"
             )
-        fact = _digest(self.checksum, document)
+        fact = digest(self.checksum, document)
         if fact != bytes(stored_digest):
             raise CorruptionError(
                 f"Bloscpack metadata: the {self.checksum} is {fact.hex()}, "
@@ -190,7 +190,7 @@ def pack(value: Any, checksum: str = "adler32", room: int | None = None) -> byte
     if not len(document) <= room <= _LARGEST_FIELD:
         raise LimitError(f"Bloscpack metadata: {len(document)} bytes in a room of {room}")
     padding = bytes(room - len(document))
-    return b"".join((head.pack(), document, padding, _digest(checksum, document)))
+    return b"".join((head.pack(), document, padding, digest(checksum, document)))
 
 
 def repack(head: MetadataHead, value: Any) -> list[tuple[int, bytes]] | None:
@@ -213,7 +213,7 @@ def repack(head: MetadataHead, value: Any) -> list[tuple[int, bytes]] | None:
     padding = bytes(max(0, head.stored - len(document)))
     changes = [(0, b"".join((new.pack(), document, padding)))]
     if head.digest_bytes:
-        changes.append((head.digest_start, _digest(head.checksum, document)))
+        changes.append((head.digest_start, digest(head.checksum, document)))
     return changes
 
 
@@ -332,15 +332,6 @@ def dtype_text(dtype: DType) -> str:
     if parse_dtype(text) != dtype:
         raise UnsupportedError(f"dtype {dtype}: bloscpack has no spelling for it")
     return text
-
-
-def _digest(checksum: str, data: Buffer) -> bytes:
-    if checksum == "none":
-        return b""
-    if checksum in ("adler32", "crc32"):
-        value = zlib.adler32(data) if checksum == "adler32" else zlib.crc32(data)
-        return value.to_bytes(4, "little")
-    return hashlib.new(checksum, data, usedforsecurity=False).digest()
 
 
 def _lists(spelling: object) -> object:

@@ -1,0 +1,247 @@
+"""Bloscpack files through the public API, on both kernels."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ingot
+from ingot.errors import CorruptionError, IngotError, UnsupportedError
+from ingot.formats.bloscpack.file import BloscpackFile
+from ingot.formats.bloscpack.header import CHECKSUMS
+from ingot.stores import FileStore, MemoryStore
+from tests.kernels import needs_native
+from tests.storage import use_kernel
+from tests.unit.formats.bloscpack.test_file import chunk_file, packed
+
+OPTIONS = ingot.Options(durability="process")
+
+
+@pytest.fixture(params=[pytest.param("native", marks=needs_native), "python"], autouse=True)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kernel(request.param, monkeypatch)
+
+
+def opened(path: Any, mode: Any = "r") -> ingot.Array:
+    found = ingot.open(path, mode, options=OPTIONS)
+    assert isinstance(found, ingot.Array)
+    return found
+
+
+def state(path: Path) -> BloscpackFile:
+    return BloscpackFile.read(FileStore(path), path.name)
+
+
+VALUES = np.arange(3000, dtype="<i4").reshape(500, 6)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_arrays_come_back(tmp_path: Path, checksum: str, order: str) -> None:
+    path = tmp_path / "a.blp"
+    ingot.array(VALUES, path, checksum=checksum, order=order, chunk_bytes=1000, options=OPTIONS)
+    assert list(tmp_path.iterdir()) == [path]
+    found = opened(path)
+    assert (found.format, found.shape, found.dtype) == ("bloscpack", (500, 6), np.dtype("<i4"))
+    for key in (..., 7, (slice(3, 400, 7), 2), ([5, 499, 0], slice(None, None, -1)), (9, 3)):
+        assert np.array_equal(found[key], VALUES[key])
+    assert (state(path).header.checksum, state(path).value["order"]) == (checksum, order)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.float64(5.5),
+        np.zeros((0, 3)),
+        np.array(["a", "bcd"]),
+        np.array([b"x" * 300, b"y"]),
+        np.array([(1, 2.5), (3, 4.5)], [("a", "i2"), ("b", "f8")]),
+        np.array([(1, 2.5)], np.dtype([("a", "i1"), ("b", "f8")], align=True)),
+        np.array(["2020-01-01", "NaT"], "M8[D]"),
+        np.array([1 + 2j, np.nan], "c8"),
+        np.arange(5, dtype=">i2"),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_types_come_back(tmp_path: Path, values: NDArray[Any]) -> None:
+    path = tmp_path / "a.blp"
+    ingot.array(values, path, options=OPTIONS)
+    found = np.asarray(opened(path)[...])
+    assert (found.dtype, found.shape) == (values.dtype, values.shape)
+    assert repr(found.tolist()) == repr(values.tolist())
+
+
+@pytest.mark.parametrize("size", [7, 20, 1000])
+def test_items_that_lie_in_two_chunks(size: int) -> None:
+    payload = np.arange(300, dtype="<f8").tobytes()
+    value = {"dtype": "'<f8'", "shape": [30, 10], "order": "C", "container": "numpy"}
+    lengths = [size] * (len(payload) // size) + [len(payload) % size] * bool(len(payload) % size)
+    data = bytearray(packed(lengths, value, checksum="none"))
+    at = len(data)
+    for number in reversed(range(len(lengths))):
+        at -= lengths[number]
+        data[at : at + lengths[number]] = payload[number * size :][: lengths[number]]
+        at -= 16
+    array = opened(MemoryStore({"a.blp": bytes(data)}), "r+")
+    expected = np.arange(300.0).reshape(30, 10)
+    assert np.array_equal(array[...], expected)
+    assert np.array_equal(array[3:20:5, 7], expected[3:20:5, 7])
+    assert np.array_equal(array[[29, 1]], expected[[29, 1]])
+    array[4, 3:8] = expected[4, 3:8] = -1
+    array.append(expected[:2])
+    expected = np.concatenate([expected, expected[:2]])
+    assert np.array_equal(array[...], expected)
+
+
+def test_plain_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    path.write_bytes(packed([100, 100, 30], {"who": "bloscpack"}))
+    array = opened(path)
+    content = b"\0" * 100 + b"\1" * 100 + b"\2" * 30
+    assert (array.shape, array.dtype, dict(array.attrs)) == ((230,), "u1", {"who": "bloscpack"})
+    assert array[...].tobytes() == content
+    assert array[95:205].tobytes() == content[95:205]
+    with opened(path, "r+") as writable:
+        writable[50:150] = 7
+        writable.attrs["new"] = [1]
+        writable.append(np.array([9], "u1"))
+    changed = content[:50] + b"\7" * 100 + content[150:] + b"\11"
+    assert opened(path)[...].tobytes() == changed
+    assert dict(opened(path).attrs) == {"who": "bloscpack", "new": [1]}
+
+
+def test_chunks_of_several_lengths_are_read() -> None:
+    data = packed([100, 40, 120], chunk_size=-1, last_chunk=-1)
+    array = opened(MemoryStore({"a.blp": data}), "r+")
+    assert array[...].tolist() == [0] * 100 + [1] * 40 + [2] * 120
+    assert array[98:142].tolist() == [0, 0] + [1] * 40 + [2, 2]
+    for change in (lambda: array.append(np.zeros(1, "u1")), lambda: array.resize(3)):
+        with pytest.raises(UnsupportedError, match="several lengths"):
+            change()
+    with pytest.raises(UnsupportedError, match="several lengths"):
+        array[0] = 1
+
+
+def test_a_chunk_file_of_bcolz_is_an_array_of_bytes(tmp_path: Path) -> None:
+    ingot.array(np.arange(100), tmp_path / "a.bcolz", chunks=100, options=OPTIONS)
+    array = opened(tmp_path / "a.bcolz" / "data" / "__0.blp")
+    assert array[...].tobytes() == np.arange(100).tobytes()
+    assert opened(MemoryStore({"a": chunk_file(b"abc")}))[...].tobytes() == b"abc"
+
+
+def test_a_digest_is_verified_before_its_bytes_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    ingot.array(VALUES, path, chunks=100, options=OPTIONS)
+    data = bytearray(path.read_bytes())
+    last = state(path).row
+    data[int(last.start[2]) + 20] ^= 1
+    path.write_bytes(data)
+    array = opened(path)
+    assert np.array_equal(array[:200], VALUES[:200])
+    assert np.array_equal(array[300:], VALUES[300:])
+    with pytest.raises(CorruptionError, match="adler32"):
+        array[:]
+    with pytest.raises(CorruptionError, match="adler32"):
+        array[250, 0]
+
+
+def test_an_offset_that_lands_elsewhere_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    ingot.array(VALUES, path, chunks=100, options=OPTIONS)
+    sound = path.read_bytes()
+    file = state(path)
+    table = file.begin - file.header.table_bytes
+    for number in range(5):
+        for shift in (-24, -16, -1, 1, 16):
+            data = bytearray(sound)
+            struct.pack_into("<q", data, table + 8 * number, int(file.row.start[number]) + shift)
+            path.write_bytes(data)
+            with pytest.raises(CorruptionError):
+                opened(path)[100 * number : 100 * number + 100]
+
+
+def test_an_array_changes(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    array = ingot.array(VALUES, path, chunks=100, attrs={"unit": "m"}, options=OPTIONS)
+    expected = VALUES.copy()
+    array[250:320, 1] = expected[250:320, 1] = -5
+    assert np.array_equal(array[...], expected)
+    array.append(expected[:30])
+    expected = np.concatenate([expected, expected[:30]])
+    assert np.array_equal(array[...], expected)
+    array.resize((130, 6))
+    expected = expected[:130]
+    assert np.array_equal(array[...], expected)
+    array.attrs["unit"] = "km"
+    array.resize((150, 6))
+    expected = np.concatenate([expected, np.zeros((20, 6), "<i4")])
+    with array.transaction():
+        array[0] = expected[0] = 77
+        array.append(expected[:9])
+        array.attrs["more"] = "x" * 1000
+    expected = np.concatenate([expected, expected[:9]])
+    for each in (array, opened(path)):
+        assert np.array_equal(each[...], expected)
+        assert dict(each.attrs) == {"unit": "km", "more": "x" * 1000}
+    with pytest.raises(UnsupportedError):
+        array.resize((150, 7))
+    assert np.array_equal(opened(path)[...], expected)
+
+
+def test_rows_in_fortran_order_are_appended_at_the_last_axis(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    array = ingot.array(VALUES, path, order="F", chunk_bytes=2000, options=OPTIONS)
+    array.append(VALUES[:, :2], axis=1)
+    assert np.array_equal(opened(path)[...], np.concatenate([VALUES, VALUES[:, :2]], axis=1))
+    with pytest.raises(UnsupportedError):
+        array.append(np.zeros((1, 8), "<i4"))
+
+
+def test_a_long_file_grows_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    values = np.random.default_rng(1).integers(0, 256, 2_500_000).astype("u1")
+    array = ingot.array(values[:1_500_000], path, chunks=400_000, options=OPTIONS)
+    number = path.stat().st_ino
+    for end in (1_500_001, 1_600_000, 1_600_000, 2_000_000, 2_500_000):
+        array.append(values[len(array) : end])
+        assert np.array_equal(array[...], values[:end])
+        assert np.array_equal(opened(path)[end - 9 :], values[end - 9 : end])
+    assert path.stat().st_ino == number
+    file = state(path)
+    assert (file.header.nchunks, file.header.max_app_chunks) == (7, 37)
+    assert file.end == path.stat().st_size
+
+
+def test_an_array_without_rows_grows(tmp_path: Path) -> None:
+    data = packed([0], {"dtype": "'<f8'", "shape": [0, 3], "order": "C", "container": "numpy"})
+    path = tmp_path / "a.blp"
+    path.write_bytes(data)
+    array = opened(path, "r+")
+    array.append(np.ones((5, 3)))
+    assert opened(path)[...].tolist() == [[1.0] * 3] * 5
+    array.resize((0, 3))
+    assert opened(path).shape == (0, 3)
+
+
+def test_every_damage_of_the_parts_before_the_chunks_is_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "a.blp"
+    ingot.array(VALUES[:50], path, chunks=20, options=OPTIONS)
+    sound, end = path.read_bytes(), state(path).begin
+    for place in range(end):
+        data = bytearray(sound)
+        data[place] ^= 0xFF
+        try:
+            found = opened(MemoryStore({"a.blp": bytes(data)}))[...]
+        except IngotError:
+            continue
+        # Room for metadata, spare offsets, and what only informs.
+        assert found.shape == VALUES[:50].shape
+        assert np.array_equal(found, VALUES[:50])
+
+
+def test_the_settings_are_named() -> None:
+    with pytest.raises(TypeError, match="checksum, order, chunk_bytes"):
+        ingot.array([1], format="bloscpack", shards=5)
