@@ -139,6 +139,16 @@ def test_a_single_file_has_a_key_in_every_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("single")
+def test_the_first_change_of_a_single_file_is_a_transaction(tmp_path: Path) -> None:
+    path = tmp_path / "a.toyfile"
+    made = ingot.array([1, 2, 3], path)
+    with made.transaction():
+        made[0] = 9
+        made.append([4])
+    assert ingot.open(path)[...].tolist() == [9, 2, 3, 4]  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("single")
 def test_files_and_folders_do_not_replace_each_other(tmp_path: Path) -> None:
     ingot.array([1], tmp_path / "file", format="toyfile")
     ingot.array([1], tmp_path / "folder", format="zarr3")

@@ -782,7 +782,9 @@ class TransactionalHandle(Generic[Value]):
         if states is None:
             return None
         version = states.version()
-        if version is None or not version.settled:
+        # The version of a single file changes with its first lock file.
+        counted = getattr(states, "has_lock_file", True)
+        if version is None or not version.settled or not counted:
             # An empty commit finishes one that is half done, and makes the first version.
             with states.writing(durability=self.durability) as turn:
                 turn.commit(Commit())

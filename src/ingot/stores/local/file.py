@@ -176,6 +176,11 @@ class FileStore:
         times = facts.st_mtime_ns, facts.st_ctime_ns
         return Version(hash((facts.st_dev, facts.st_ino, facts.st_size, *times)), settled=True)
 
+    @property
+    def has_lock_file(self) -> bool:
+        """Whether versions are those of a lock file: the first change of the file makes one."""
+        return self._folder.version() is not None
+
     def view(self) -> Store:
         """Return a store that reads the committed state: this one, or through a journal."""
         view = self._folder.view()
