@@ -8,6 +8,7 @@ it.
 import copy
 import json
 import math
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,14 @@ import ingot
 from attacks.campaign import GIB, Case, attack
 from attacks.datasets import STORES, files, samples
 from attacks.programs import IMPORTS
+from ingot.formats.bloscpack import metadata, offsets
+from ingot.formats.bloscpack.file import BloscpackFile
+from ingot.formats.bloscpack.header import MAGIC
+from ingot.stores import MemoryStore
 
 __all__ = ["claims"]
 
+HEADER = struct.Struct("<4sBBBBiiqq")
 NUMBERS = (0, -1, 1, 2, 7, 255, 2**16, 2**28, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, 2**63)
 OTHERS = (
     2**64,
@@ -238,6 +244,9 @@ def mutated(case: Case) -> tuple[dict[str, bytes], str, str]:
             documents[name] = json.loads(value)
         except ValueError:
             continue
+    if "" in content and content[""].startswith(MAGIC) and rng.random() < 0.8:
+        changed, what = claimed(rng, content[""])
+        return {"": changed}, f"{sample.title}: {what}", ""
     if not documents:
         # Zarr 0 has pickled metadata: only its bytes can be changed.
         name = rng.choice(sorted(content))
@@ -258,6 +267,27 @@ def mutated(case: Case) -> tuple[dict[str, bytes], str, str]:
         text = text[: rng.randrange(len(text))]
     title = f"{sample.title}: {name}, {' and '.join(sorted(set(fields)))}"
     return {**content, name: text.encode("utf-8", "surrogatepass")}, title, name
+
+
+def claimed(rng: Any, data: bytes) -> tuple[bytes, str]:
+    """Return a Bloscpack file with another header or other metadata, and what was changed."""
+    if rng.random() < 0.5:
+        values = list(HEADER.unpack_from(data))
+        place = rng.randrange(1, len(values))
+        low, high = (0, 255) if place < 5 else (-(2**31), 2**31 - 1)
+        low, high = (low, high) if place < 7 else (-(2**63), 2**63 - 1)
+        number = rng.choice([each for each in NUMBERS if type(each) is int] + [values[place] + 1])
+        values[place] = max(low, min(number, high))
+        return HEADER.pack(*values) + data[HEADER.size :], f"field {place} of the header"
+    file = BloscpackFile.read(MemoryStore({"a": data}), "a")
+    value, field = change(rng, file.value)
+    try:
+        front = file.header.pack() + metadata.pack(value)
+    except ingot.errors.IngotError:
+        return data, "nothing"
+    begin = len(front) + file.header.table_bytes
+    table = offsets.pack(file.row.start + (begin - file.begin), file.header.max_app_chunks)
+    return front + table + data[file.begin :], f"metadata, {field}"
 
 
 def change(rng: Any, document: Any) -> tuple[Any, str]:
@@ -360,8 +390,9 @@ content = {{
 {shown},
 }}
 for name, value in content.items():
-    os.makedirs(os.path.dirname(os.path.join(place, name)), exist_ok=True)
-    with open(os.path.join(place, name), "wb") as file:
+    path = os.path.join(place, name) if name else place
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
         file.write(value)
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 h = ingot.open(place, "r+")

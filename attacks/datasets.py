@@ -115,7 +115,9 @@ def is_held(sample: Sample) -> bool:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Return the content of every file below a folder."""
+    """Return the content of every file below a folder; a single file has no name there."""
+    if folder.is_file():
+        return {"": folder.read_bytes()}
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

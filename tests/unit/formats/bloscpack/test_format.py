@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
-from ingot.errors import CorruptionError, IngotError, UnsupportedError
+from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS
 from ingot.stores import FileStore, MemoryStore
@@ -224,22 +224,6 @@ def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     assert opened(path)[...].tolist() == [[1.0] * 3] * 5
     array.resize((0, 3))
     assert opened(path).shape == (0, 3)
-
-
-def test_every_damage_of_the_parts_before_the_chunks_is_harmless(tmp_path: Path) -> None:
-    path = tmp_path / "a.blp"
-    ingot.array(VALUES[:50], path, chunks=20, options=OPTIONS)
-    sound, end = path.read_bytes(), state(path).begin
-    for place in range(end):
-        data = bytearray(sound)
-        data[place] ^= 0xFF
-        try:
-            found = opened(MemoryStore({"a.blp": bytes(data)}))[...]
-        except IngotError:
-            continue
-        # Room for metadata, spare offsets, and what only informs.
-        assert found.shape == VALUES[:50].shape
-        assert np.array_equal(found, VALUES[:50])
 
 
 def test_the_settings_are_named() -> None:
