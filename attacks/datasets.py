@@ -24,6 +24,7 @@ STORES = {
 
 IMPATIENT = {
     "folder": 'ingot.stores.LocalStore(os.path.join(folder, "data"), writable=True, wait=0.5)',
+    "file": 'ingot.stores.FileStore(os.path.join(folder, "data"), writable=True, wait=0.5)',
     "zip": 'ingot.stores.ZipStore(os.path.join(folder, "data.zip"), writable=True, wait=0.5)',
 }
 """The same for stores on disk, with a short wait for the lock."""

@@ -72,7 +72,8 @@ import sys
 import ingot
 for line in sys.stdin:
     store, path = line.rstrip("\\n").split(" ", 1)
-    kind = {"folder": ingot.stores.LocalStore, "zip": ingot.stores.ZipStore}[store]
+    stores = ingot.stores
+    kind = {"folder": stores.LocalStore, "file": stores.FileStore, "zip": stores.ZipStore}[store]
     try:
         ingot.open(kind(path, writable=True, wait=0.5), "r+").attrs["other"] = 1
         print("ok", flush=True)

@@ -16,6 +16,7 @@ import numpy as np
 import ingot
 from attacks.datasets import IMPATIENT, samples
 from attacks.programs import state
+from ingot.formats.registry import FORMATS
 
 __all__ = ["Scenario", "scenarios"]
 
@@ -124,7 +125,8 @@ def scenarios() -> Iterator[Scenario]:
             continue
         if sample.holds == "array" and sample.name == "flat":
             continue
-        for store in IMPATIENT:
+        single = FORMATS.entries[sample.format].is_file
+        for store in ("file" if single else "folder", "zip"):
             # Only the first statement is one commit.
             first = sample.source.partition("; ")[0]
             yield Scenario(sample.format, sample.holds, store, "create", first, first)
