@@ -1,4 +1,4 @@
-"""Python literals in the documents of bcolz, and what is refused."""
+"""Python literals in metadata, and what is refused."""
 
 from typing import Any
 
