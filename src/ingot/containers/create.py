@@ -4,9 +4,10 @@ Where the array is created, and what it may replace, the caller decides (`Destin
 """
 
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,7 +21,7 @@ from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
 from ingot.engine import changes
 from ingot.engine.run import Engine
-from ingot.errors import LimitError
+from ingot.errors import LimitError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     Format,
@@ -49,6 +50,8 @@ __all__ = [
     "check_layout",
     "create_array",
 ]
+
+_SIZE: Final = re.compile(r"([1-9][0-9]{0,9}) ?([BKMG])(?:(?<=[KMG])i?B)?", re.A)
 
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
@@ -84,7 +87,14 @@ class ArraySpec:
 
     def schema(self, format: Format) -> ArraySchema:
         """Return the schema that a format gives the array."""
-        schema = format.design(self.request(), **self.layout)
+        layout = dict(self.layout)
+        if isinstance(self.chunks, str) and self.chunks != "auto":
+            layout["chunk_bytes"] = _size(self.chunks)
+            if "chunk_bytes" not in format.settings:
+                raise UnsupportedError(
+                    f"chunks is {self.chunks!r}: {format.name} has chunks of a shape, not of bytes"
+                )
+        schema = format.design(self.request(), **layout)
         spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
         limit = (self.options or Options()).limits.chunk_bytes
         if spec.nbytes > limit:
@@ -224,14 +234,22 @@ def _dtype(claim: DTypeLike) -> DType:
 def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the shape of a chunk; None when the format chooses it."""
     if isinstance(chunks, str):
-        if chunks != "auto":
-            raise ValueError(f"chunks is {chunks!r}, not a shape, a number of rows or 'auto'")
         return None
     if not isinstance(chunks, int | np.integer):
         return tuple(chunks)
     if not shape:
         raise ValueError("chunks is a number of rows, but an array without axes has none")
     return (int(chunks), *(max(1, length) for length in shape[1:]))
+
+
+def _size(chunks: str) -> int:
+    """Return the bytes that a text like "1M" or "500 KiB" stands for."""
+    found = _SIZE.fullmatch(chunks)
+    if found is None:
+        raise ValueError(
+            f"chunks is {chunks!r}, not a shape, a number of rows, a size like '1M' or 'auto'"
+        )
+    return int(found[1]) << 10 * "BKMG".index(found[2])
 
 
 def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:

@@ -437,7 +437,7 @@ def open_array(store: Store, path: str) -> BloscpackMap:
 def design(
     request: Request,
     *,
-    checksum: str = "adler32",
+    checksum: str | bool | None = "adler32",
     order: str = "C",
     chunk_bytes: int | None = None,
 ) -> ArraySchema:
@@ -450,8 +450,8 @@ def design(
     if order not in ("C", "F"):
         raise ValueError(f"order is {order!r}, not 'C' or 'F'")
     compressors: tuple[Compressor, ...] = (_blosc(request),)
-    if checksum not in ("none", None):
-        compressors += (_digest(checksum),)
+    if checksum not in ("none", None, False):
+        compressors += (_digest("adler32" if checksum is True else checksum),)
     schema = ArraySchema(
         request.shape,
         dtype,
@@ -610,8 +610,8 @@ def _blosc_of(last: ChunkHeader | None, typesize: int) -> Blosc:
     return Blosc(last.codec, shuffle=shuffle, typesize=typesize)
 
 
-def _digest(checksum: str) -> Digest:
-    if checksum not in CHECKSUMS:
+def _digest(checksum: object) -> Digest:
+    if not isinstance(checksum, str) or checksum not in CHECKSUMS:
         known = ", ".join(CHECKSUMS)
         raise ValueError(f"checksum {checksum!r} is unknown; there is {known}")
     return Digest(checksum)

@@ -273,7 +273,8 @@ class LocalStore:
                         signals.check()
                         directory.write(file, size, piece)
                         size += memoryview(piece).nbytes
-                        sum_of_all = checksum(piece, sum_of_all)
+                        if head is None:
+                            sum_of_all = checksum(piece, sum_of_all)
                     if head is not None:
                         directory.write(file, 0, head())
                 finally:

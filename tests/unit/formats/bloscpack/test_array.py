@@ -416,6 +416,14 @@ def test_every_checksum(checksum: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("checksum", "stages"), [(True, 2), (False, 1), (None, 1), ("none", 1), ("md5", 2)]
+)
+def test_checksums_in_other_words(checksum: Any, stages: int) -> None:
+    schema = design(Request((1,), np.dtype("<i4"), np.int32(0)), checksum=checksum)
+    assert len(schema.chain.compressors) == stages
+
+
+@pytest.mark.parametrize(
     ("given", "settings", "kind"),
     [
         ({"dtype": np.dtype(object)}, {}, UnsupportedError),
@@ -425,6 +433,8 @@ def test_every_checksum(checksum: str) -> None:
         ({"chunks": (2**30, 2)}, {}, LimitError),
         ({"chunks": (3, 2)}, {"chunk_bytes": 9}, ValueError),
         ({}, {"checksum": "xxhash"}, ValueError),
+        ({}, {"checksum": "crc32c"}, ValueError),
+        ({}, {"checksum": 5}, ValueError),
         ({}, {"order": "K"}, ValueError),
     ],
 )

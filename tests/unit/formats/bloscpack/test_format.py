@@ -226,6 +226,28 @@ def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     assert opened(path).shape == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("chunks", "size"),
+    [("100B", 100), ("1K", 1024), ("1 KiB", 1024), ("2M", 2**21), ("1MB", 2**20), (25, 600)],
+)
+def test_the_length_of_chunks_in_rows_or_bytes(chunks: Any, size: int) -> None:
+    store = MemoryStore()
+    ingot.array(VALUES, store, format="bloscpack", chunks=chunks)
+    assert BloscpackFile.read(store, "data.blp").header.chunk_size == size
+
+
+@pytest.mark.parametrize("chunks", ["", "1", "0K", "K", "1T", "-1M", "1.5M", "1BB", "1KiBi"])
+def test_what_is_no_length_of_chunks(chunks: str) -> None:
+    for format in ("bloscpack", "zarr3"):
+        with pytest.raises(ValueError, match="a size like '1M'"):
+            ingot.array(VALUES, format=format, chunks=chunks)
+
+
+def test_other_formats_have_chunks_of_a_shape() -> None:
+    with pytest.raises(UnsupportedError, match="zarr3 has chunks of a shape, not of bytes"):
+        ingot.array(VALUES, format="zarr3", chunks="1M")
+
+
 def test_the_settings_are_named() -> None:
     with pytest.raises(TypeError, match="checksum, order, chunk_bytes"):
         ingot.array([1], format="bloscpack", shards=5)
