@@ -84,4 +84,8 @@ def test_what_was_looked_for() -> None:
 def test_folders_and_files() -> None:
     assert (FOLDER.is_folder, FOLDER.is_file) == (True, False)
     assert (HEAD.is_folder, HEAD.is_file) == (False, True)
-    assert all(each.is_folder for each in FORMATS.entries.values())
+    single = {name for name, entry in FORMATS.entries.items() if entry.is_file}
+    assert single == {"bloscpack"}
+    assert {name for name, entry in FORMATS.entries.items() if entry.is_folder} == {
+        name for name in FORMATS.entries if name not in single
+    }
