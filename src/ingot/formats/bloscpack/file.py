@@ -21,7 +21,7 @@ from ingot.errors import (
 )
 from ingot.formats import trailer
 from ingot.formats.bloscpack import offsets
-from ingot.formats.bloscpack.header import HEADER_BYTES, Header
+from ingot.formats.bloscpack.header import HEADER_BYTES, LEAST_CHUNK, Header
 from ingot.formats.bloscpack.metadata import HEAD_BYTES, MetadataHead
 from ingot.formats.bloscpack.offsets import ChunkRow
 from ingot.stores.store import Extent, Store
@@ -165,7 +165,26 @@ class _FileReader:
                 f"Bloscpack header: chunk_size claims {header.chunk_size} bytes, "
                 f"the {cbytes[short[0]]} bytes of chunk {short[0]} cannot hold them"
             )
-        return ChunkRow(starts, cbytes, nbytes), last
+        row = ChunkRow(starts, cbytes, nbytes)
+        self._compare_near(row)
+        return row, last
+
+    def _compare_near(self, row: ChunkRow) -> None:
+        """Compare a table with the headers of those chunks that were read with the front.
+
+        What the others say is compared when they are decoded.
+        """
+        head = np.frombuffer(self._head, np.uint8)
+        near = row.start[row.start <= len(head) - LEAST_CHUNK]
+        fields = head[near[:, None] + np.arange(4, LEAST_CHUNK)].view("<i4")
+        for name, column, due in (("nbytes", 0, row.nbytes), ("cbytes", 2, row.cbytes)):
+            other = np.flatnonzero(fields[:, column] != due[: len(near)])
+            if len(other):
+                place = int(other[0])
+                raise CorruptionError(
+                    f"Bloscpack offsets: entry {place} is {near[place]}; the chunk there has "
+                    f"{name} {fields[place, column]}, {due[place]} is due"
+                )
 
     def _header_at(self, start: int, number: int, header: Header) -> ChunkHeader:
         try:

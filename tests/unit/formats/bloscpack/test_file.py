@@ -90,6 +90,23 @@ def test_unknown_sizes_are_those_of_the_chunks() -> None:
         read(moved)
 
 
+def test_offsets_of_other_chunks() -> None:
+    data = packed([100, 100, 100, 100, 30])
+    places = read(data).row.start.tolist()
+    for kept in ([0, 1, 2, 4], [0, 2, 3, 4], [0, 1, 3, 4]):
+        header = replace(Header.parse(data), nchunks=4, max_app_chunks=6)
+        table = offsets.pack([places[number] for number in kept], 6)
+        with pytest.raises(CorruptionError, match="is due"):
+            read(header.pack() + table + data[32 + len(table) :])
+
+
+def test_the_sizes_of_chunks_in_the_front() -> None:
+    data = bytearray(packed([100, 100, 30]))
+    struct.pack_into("<i", data, int(read(bytes(data)).row.start[1]) + 4, 99)
+    with pytest.raises(CorruptionError, match="has nbytes 99, 100 is due"):
+        read(bytes(data))
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
