@@ -63,6 +63,7 @@ __all__ = ["FILL", "BloscpackMap", "create_array", "design", "open_array"]
 FILL: Final = "x_fill"
 """The key of a fill value other than zero in the metadata: the bytes of the item in hexadecimal."""
 
+_CHECKSUM: Final = "adler32"
 _CHUNK_BYTES: Final = 1 << 20
 _LARGEST_TYPESIZE: Final = 255
 _SPARE: Final = 10
@@ -437,7 +438,7 @@ def open_array(store: Store, path: str) -> BloscpackMap:
 def design(
     request: Request,
     *,
-    checksum: str | bool | None = "adler32",
+    checksum: str | bool | None = _CHECKSUM,
     order: str = "C",
     chunk_bytes: int | None = None,
 ) -> ArraySchema:
@@ -450,8 +451,12 @@ def design(
     if order not in ("C", "F"):
         raise ValueError(f"order is {order!r}, not 'C' or 'F'")
     compressors: tuple[Compressor, ...] = (_blosc(request),)
+    # The codec of an array has its checksum, and may be given for another array.
+    given = [stage.kind for stage in request.stages or () if isinstance(stage, Digest)]
+    if given and checksum == _CHECKSUM:
+        checksum = given[-1]
     if checksum not in ("none", None, False):
-        compressors += (_digest("adler32" if checksum is True else checksum),)
+        compressors += (_digest(_CHECKSUM if checksum is True else checksum),)
     schema = ArraySchema(
         request.shape,
         dtype,
@@ -595,6 +600,7 @@ def _typesize(dtype: DType) -> int:
 
 def _blosc(request: Request) -> Blosc:
     stages = (Blosc(),) if request.stages is None else request.stages
+    stages = tuple(stage for stage in stages if not isinstance(stage, Digest))
     if len(stages) > 1 or not all(isinstance(stage, Blosc) for stage in stages):
         raise UnsupportedError("bloscpack: chunks are compressed by Blosc, and by nothing else")
     stage = stages[0] if stages else Blosc(clevel=0)

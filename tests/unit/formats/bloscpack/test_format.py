@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
+from ingot.codecs.checksums import Digest
 from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS
@@ -224,6 +225,16 @@ def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     assert opened(path)[...].tolist() == [[1.0] * 3] * 5
     array.resize((0, 3))
     assert opened(path).shape == (0, 3)
+
+
+def test_the_codec_of_an_array_is_one_for_another() -> None:
+    first = ingot.array(VALUES, format="bloscpack", codec="blosc:zlib:9:bitshuffle", checksum="md5")
+    again = ingot.array(VALUES, format="bloscpack", codec=first.codec)
+    assert again.codec == first.codec
+    other = ingot.array(VALUES, format="bloscpack", codec=first.codec, checksum="sha1")
+    assert other.codec[1:] == (Digest("sha1"),)
+    with pytest.raises(UnsupportedError, match="by Blosc, and by nothing else"):
+        ingot.array(VALUES, format="bloscpack", codec="zlib:1")
 
 
 @pytest.mark.parametrize(
