@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 
 import ingot
 from ingot.formats.bloscpack import array as bloscpack_array
+from ingot.formats.bloscpack import offsets
 from ingot.formats.bloscpack.header import CHECKSUMS
 from ingot.stores import FileStore, MemoryStore, Store
 from ingot.stores.store import Extent
@@ -161,6 +162,8 @@ class Life(RuleBasedStateMachine):
         places = file.row.start, file.row.cbytes + file.header.digest_bytes
         assert (places[0][1:] == (places[0] + places[1])[:-1]).all()
         assert file.row.start[0] == file.begin
+        table = store.read([Extent(key, file.begin - file.header.table_bytes)])[0] or b""
+        assert offsets.parse(table, len(file.row)).tolist() == file.row.start.tolist()
         assert file.end == file.size == len(store.read([Extent(key)])[0] or b"")
 
 

@@ -59,6 +59,16 @@ def payload(chunks: BloscpackMap) -> bytes:
     return b"".join(decoded)
 
 
+def table(chunks: BloscpackMap) -> list[int]:
+    """Return the offsets that a file has, with its spare ones."""
+    file = chunks.file
+    start = file.begin - file.header.table_bytes
+    (data,) = chunks.store.read([Extent(chunks.path, start, file.header.table_bytes)])
+    assert data is not None
+    found: list[int] = np.frombuffer(data, "<i8").tolist()
+    return found
+
+
 @pytest.fixture(params=["memory", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "memory":
@@ -83,6 +93,7 @@ def test_a_new_file(store: Store) -> None:
     assert chunks.schema.attrs == {"unit": "m"}
     assert (chunks.schema.shape, chunks.schema.chunks) == ((1000, 2), (300, 2))
     assert chunks.file.end == chunks.file.size
+    assert table(chunks) == chunks.file.row.start.tolist() + [-1] * 40
 
 
 def test_a_new_file_is_staged_in_pieces(tmp_path: Path) -> None:
@@ -194,6 +205,8 @@ def test_rows_are_appended_in_place(store: Store, rows: int) -> None:
     assert (found.schema.shape, payload(found)) == ((rows, 2), values[:rows].tobytes())
     assert found.file.end == found.file.size
     assert found.file.header.table_entries == 33
+    count = found.file.header.nchunks
+    assert table(found) == found.file.row.start.tolist() + [-1] * (33 - count)
     # The journal has the old last chunk, the header, the metadata and some offsets.
     last = int(chunks.file.row.cbytes[-1]) + 4
     written = sum(len(edit.data) for edit in commit.publish if isinstance(edit, Patch))
