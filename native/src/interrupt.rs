@@ -83,4 +83,55 @@ impl<'a> Interrupt<'a> {
             None => Ok(()),
         }
     }
+
+    /// Share out work whose pieces take long: each of them gets an interrupt to check, on every thread.
+    /// Whatever ends one piece ends the others at their next check, and so does a panic.
+    pub fn share_long<T: Default>(
+        &self,
+        threads: usize,
+        work: impl Fn(&mut T, &Interrupt) -> Outcome<bool> + Sync,
+    ) -> Outcome<()> {
+        let stop = AtomicBool::new(false);
+        let first_error = Mutex::new(None);
+        let run = |interrupt: &Interrupt| {
+            let _panic = StopOnPanic(&stop);
+            let mut workspace = T::default();
+            while !stop.load(Ordering::Relaxed) {
+                match interrupt.check().and_then(|()| work(&mut workspace, interrupt)) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        // Kept before the others are stopped: what ends them is not the reason.
+                        first_error.lock().expect("no thread panics").get_or_insert(error);
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                let thread = std::thread::Builder::new();
+                let stopped = || stop.load(Ordering::Relaxed);
+                if thread.spawn_scoped(scope, move || run(&Interrupt::new(&stopped))).is_err() {
+                    break;
+                }
+            }
+            run(self);
+        });
+        match first_error.into_inner().expect("no thread panics") {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Stops the other threads of a call when this one panics.
+struct StopOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 """The native kernel, compiled from Rust; absent where it was not built."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -207,6 +207,26 @@ class Layout:
     ) -> tuple[int, bytearray | None, list[tuple[int, list[Trouble]]]]: ...
 
 def is_checking_signals() -> bool: ...
+def pack_file(
+    source: int,
+    target: int,
+    size: int,
+    start: int,
+    chunk_size: int,
+    recipe: tuple[str, int, str, int, int],
+    checksum: str,
+    threads: int,
+    report: Callable[[int], object] | None = None,
+) -> bytes: ...
+def unpack_file(
+    source: int,
+    target: int | None,
+    stored: Buffer,
+    plain: Buffer,
+    checksum: str,
+    threads: int,
+    report: Callable[[int], object] | None = None,
+) -> None: ...
 
 class VersionProbe:
     def __new__(

@@ -457,6 +457,53 @@ def run_steps(
     )
 
 
+def pack_file(
+    source: int,
+    target: int,
+    size: int,
+    start: int,
+    chunk_size: int,
+    recipe: tuple[str, int, str, int, int],
+    checksum: str,
+    threads: int,
+    progress: "Callable[[int], object] | None",
+) -> bytes | None:
+    """Pack the first `size` bytes of a file into Blosc chunks and digests of another.
+
+    The files are open descriptors, the first chunk is written at `start`. `recipe` is codec, level,
+    filter, typesize and blocksize. The result has 64-bit integers: where the chunks start, and
+    where the last one ends. None when the twin runs.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    packed = compiled.pack_file(
+        source, target, size, start, chunk_size, recipe, checksum, threads, progress
+    )
+    return cast(bytes, packed)
+
+
+def unpack_file(
+    source: int,
+    target: int | None,
+    stored: "NDArray[np.int64]",
+    plain: "NDArray[np.int64]",
+    checksum: str,
+    threads: int,
+    progress: "Callable[[int], object] | None",
+) -> bool:
+    """Unpack Blosc chunks and digests of a file into another, or only verify them.
+
+    `stored` says where the chunks start and where the last one ends, `plain` the same of their
+    bytes. Return False, with nothing done, when the twin runs.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return False
+    compiled.unpack_file(source, target, stored, plain, checksum, threads, progress)
+    return True
+
+
 def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[[Buffer], int] | None":
     """Return the function of the native kernel that computes a checksum; None when the twin runs.
 

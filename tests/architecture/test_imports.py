@@ -24,7 +24,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     ("query.*", "interop.arrow", "interop.pandas"),
     ("containers.*",),
-    ("convert", "check", "repair", "interop.*", "compat.*"),
+    ("convert", "check", "repair", "pack", "interop.*", "compat.*"),
     ("api",),
     ("ingot", "testing.*"),
     ("cli.*",),

@@ -31,16 +31,28 @@ thread_local! {
     static KEPT: Cell<Option<Box<Kept>>> = const { Cell::new(None) };
 }
 
+/// What is called now and then while a call runs; what it raises ends the call.
+pub type Report<'a> = dyn Fn(Python<'_>) -> PyResult<()> + Sync + 'a;
+
 /// Run `work` without the GIL, with this thread's scratch. A signal handler that raises
 /// meanwhile (Ctrl-C) ends the call with what it raised.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Kept, &Interrupt) -> Outcome<T> + Send) -> PyResult<T> {
+    detached_reporting(py, None, work)
+}
+
+/// The same, with `report` called after each check for signals.
+pub fn detached_reporting<T: Send>(
+    py: Python<'_>,
+    report: Option<&Report<'_>>,
+    work: impl FnOnce(&mut Kept, &Interrupt) -> Outcome<T> + Send,
+) -> PyResult<T> {
     let raised = Mutex::new(None);
     let outcome = py.detach(|| {
         let check = |py: Python<'_>| {
             CHECKING.set(true);
             let result = py.check_signals();
             CHECKING.set(false);
-            result
+            result.and_then(|()| report.map_or(Ok(()), |report| report(py)))
         };
         let interrupted = || match Python::attach(check) {
             Ok(()) => false,

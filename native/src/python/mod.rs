@@ -7,6 +7,7 @@ mod checksums;
 mod chunk;
 mod commit;
 mod layout;
+mod pack;
 mod version_probe;
 
 use crate::chunk::codecs::streams;
@@ -71,6 +72,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
     module.add_function(wrap_pyfunction!(commit::begin_turn, module)?)?;
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32c, module)?)?;

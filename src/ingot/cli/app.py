@@ -13,6 +13,8 @@ import ingot
 from ingot.cli.chunk import chunk
 from ingot.cli.demo import demo
 from ingot.cli.doctor import doctor
+from ingot.cli.info import info
+from ingot.cli.pack import pack, unpack
 from ingot.errors import IngotError
 
 __all__ = ["app", "main"]
@@ -48,5 +50,5 @@ def ingot_command(
 
 
 # In the order of ``ingot --help``.
-for command in (doctor, chunk, demo):
+for command in (info, pack, unpack, chunk, doctor, demo):
     app.command()(command)

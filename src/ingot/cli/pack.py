@@ -1,0 +1,454 @@
+"""``ingot pack`` and ``ingot unpack``: files to Bloscpack files and back, in the manner of gzip.
+
+The exit status is gzip's: 0, 1 after an error, 2 after a warning. Messages go to standard error. A
+file that could not be packed or unpacked does not keep the next one from it.
+"""
+
+import json as json_format
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from ingot import pack as packing
+from ingot.cli.arguments import Json
+from ingot.cli.columns import align
+from ingot.cli.progress import progress_bar
+from ingot.errors import ExistsError, FormatError, IngotError
+from ingot.formats import json as document
+from ingot.options import Options
+from ingot.pack import Packing, Sizes
+from ingot.stores.local.new_file import new_file
+
+__all__ = ["pack", "parse_size", "unpack"]
+
+SUFFIX: Final = ".blp"
+_PIPE: Final = "-"
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LARGEST: Final = "max"
+_DEFAULT: Final = Packing()
+
+Report: TypeAlias = Callable[[int], object] | None
+"""What is called with the number of bytes that are done."""
+
+Write: TypeAlias = Callable[[int, int, bool, Report], Sizes]
+"""Reads one open file and writes another; the third argument says that it is a new regular file."""
+
+Total: TypeAlias = Callable[[int], int | None]
+"""Returns how many bytes there are to do for an open file."""
+
+Files: TypeAlias = Annotated[
+    list[str] | None, typer.Argument(help="Files; - is standard input, which is also the default.")
+]
+Output: TypeAlias = Annotated[
+    str | None,
+    typer.Option("-o", "--output", help="The file to write, a folder, or - for standard output."),
+]
+Force: TypeAlias = Annotated[
+    bool, typer.Option("-f", "--force", help="Replace existing files; write to a terminal.")
+]
+Remove: TypeAlias = Annotated[
+    bool, typer.Option("--remove/--keep", help="Remove each file once its result is safe.")
+]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option("-n", "--threads", min=1, help="Threads; one for each processor.")
+]
+Sync: TypeAlias = Annotated[
+    bool, typer.Option("--sync/--no-sync", help="Wait until the result survives a power cut.")
+]
+Verbose: TypeAlias = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Say what is done, with sizes.")
+]
+
+
+def pack(
+    files: Files = None,
+    output: Output = None,
+    codec: Annotated[
+        str, typer.Option("-c", "--codec", help="blosclz, lz4, lz4hc, snappy, zlib or zstd.")
+    ] = _DEFAULT.codec,
+    level: Annotated[
+        int, typer.Option("-l", "--level", help="From 0, stored, to 9, smallest.")
+    ] = _DEFAULT.level,
+    filter: Annotated[
+        str, typer.Option("--filter", help="shuffle, bitshuffle or none.")
+    ] = _DEFAULT.filter,
+    typesize: Annotated[
+        int, typer.Option("-t", "--typesize", help="Bytes of an item, for the filter.")
+    ] = _DEFAULT.typesize,
+    chunk: Annotated[
+        str, typer.Option("-z", "--chunk", help="Bytes of a chunk, such as 512K or 8M, or max.")
+    ] = "1M",
+    checksum: Annotated[
+        str,
+        typer.Option(
+            "-k",
+            "--checksum",
+            help="none, adler32, crc32, md5, sha1, sha224, sha256, sha384 or sha512.",
+        ),
+    ] = _DEFAULT.checksum,
+    meta: Annotated[
+        Path | None, typer.Option("-m", "--meta", help="A JSON file to store as metadata.")
+    ] = None,
+    offsets: Annotated[
+        bool, typer.Option("--offsets/--no-offsets", help="Store where the chunks lie.")
+    ] = _DEFAULT.offsets,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Write in one pass: no offsets, no number of chunks. Only Ingot reads it.",
+        ),
+    ] = False,
+    force: Force = False,
+    remove: Remove = False,
+    threads: Threads = None,
+    sync: Sync = True,
+    verbose: Verbose = False,
+) -> None:
+    """Pack files as Bloscpack files: FILE becomes FILE.blp."""
+    with _usage():
+        how = Packing(
+            codec=codec,
+            level=level,
+            filter=filter,
+            typesize=typesize,
+            chunk_size=parse_size(chunk),
+            checksum=checksum,
+            offsets=offsets,
+        )
+    run = _Run("pack", force, remove, sync, verbose, Options(threads=threads))
+
+    def name(source: str) -> str:
+        if source.endswith(SUFFIX) and not force:
+            raise _LeftOut(f"{source} has the suffix {SUFFIX} already: it is left alone")
+        return source + SUFFIX
+
+    def write(source: int, target: int, is_file: bool, report: Report) -> Sizes:
+        if stream:
+            return packing.pack_stream(source, target, how, options=run.options, progress=report)
+        into = packing.pack if is_file else packing.pack_spooled
+        return into(source, target, how, options=run.options, progress=report)
+
+    def total(source: int) -> int | None:
+        facts = os.fstat(source)
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+    with run.reporting():
+        if meta is not None:
+            value = document.parse(meta.read_bytes(), str(meta), allow_nan=True)
+            how = replace(how, metadata=value)
+        place = _places(files, output, name)
+        if output == _PIPE or (output is None and not files):
+            _refuse_terminal(force)
+        run.each(files, lambda source: run.convert(source, place(source), write, total))
+
+
+def unpack(
+    files: Files = None,
+    output: Output = None,
+    list_sizes: Annotated[
+        bool, typer.Option("-L", "--list", help="Print sizes, and unpack nothing.")
+    ] = False,
+    test: Annotated[
+        bool, typer.Option("-t", "--test", help="Verify every chunk, and write nothing.")
+    ] = False,
+    meta: Annotated[
+        str | None,
+        typer.Option("-m", "--meta", help="A JSON file for the metadata; - prints it."),
+    ] = None,
+    force: Force = False,
+    remove: Remove = False,
+    threads: Threads = None,
+    sync: Sync = True,
+    verbose: Verbose = False,
+    json: Json = False,
+) -> None:
+    """Unpack Bloscpack files: FILE.blp becomes FILE."""
+    run = _Run("unpack", force, remove, sync, verbose, Options(threads=threads))
+
+    def name(source: str) -> str:
+        if not source.endswith(SUFFIX) or source == SUFFIX:
+            raise FormatError(f"{source} has no suffix {SUFFIX}: name the output by -o")
+        return source.removesuffix(SUFFIX)
+
+    def write(source: int, target: int, is_file: bool, report: Report) -> Sizes:
+        is_file = is_file and stat.S_ISREG(os.fstat(source).st_mode)
+        into = packing.unpack if is_file else packing.unpack_stream
+        return into(source, target, options=run.options, progress=report)
+
+    with run.reporting():
+        if meta is not None and len(files or ()) != 1:
+            raise FormatError("--meta takes the metadata of one file, which is named")
+        if list_sizes:
+            rows: list[dict[str, Any]] = []
+            run.each(files, lambda source: rows.append(run.measure(source)))
+            _print_sizes(rows, json)
+        elif test:
+            run.each(files, run.test)
+        else:
+            place = _places(files, output, name)
+            run.each(files, lambda source: run.convert(source, place(source), write, _plain_size))
+        if meta is not None and files and run.status != 1:
+            _save_metadata(files[0], meta, force)
+
+
+def parse_size(text: str) -> int:
+    """Return the number of bytes that a text such as ``512K`` or ``max`` stands for.
+
+    >>> parse_size("1M"), parse_size("1000"), parse_size("max")
+    (1048576, 1000, 2147483631)
+    """
+    if text == _LARGEST:
+        return 2**31 - 1 - 16
+    number = text.rstrip("KMGkmg")
+    unit = _UNITS.get(text[len(number) :].upper())
+    if unit is None or not number.isdecimal():
+        raise ValueError(f"chunk is {text!r}, not a number of bytes such as 512K or 8M, or max")
+    return int(number) * unit
+
+
+class _LeftOut(Exception):
+    """A file is left out, which is no error but a warning."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call of a command: what it was told, and the exit status so far."""
+
+    command: str
+    force: bool
+    remove: bool
+    sync: bool
+    verbose: bool
+    options: Options
+    status: int = 0
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Run the command; its failures become messages and the exit status."""
+        with _terminated_like_interrupted():
+            with self._catching(None):
+                yield
+            with self._catching(None):
+                sys.stdout.flush()
+        if self.status:
+            raise typer.Exit(self.status)
+
+    def each(self, files: list[str] | None, do: Callable[[str], object]) -> None:
+        """Do something with each file, whatever becomes of the others."""
+        for source in files or [_PIPE]:
+            with self._catching(source):
+                do(source)
+
+    @contextmanager
+    def _catching(self, name: str | None) -> Iterator[None]:
+        try:
+            yield
+        except _LeftOut as warning:
+            self._warn(str(warning))
+        except BrokenPipeError:
+            # What reads the output has seen enough; Python shall not complain of it at its exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.status = 1
+        except (IngotError, OSError) as error:
+            self.status = 1
+            self._print(_message(error, name))
+
+    def _warn(self, text: str) -> None:
+        # An error matters more.
+        self.status = self.status or 2
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        print(f"ingot {self.command}: {text}", file=sys.stderr)
+
+    def convert(self, source: str, target: str, write: Write, total: Total) -> None:
+        """Write the result of one file or pipe."""
+        with _reading(source) as file:
+            with progress_bar(source, lambda: total(file)) as report:
+                if target == _PIPE:
+                    sizes = write(file, sys.stdout.fileno(), False, report)
+                elif _is_special(target):
+                    with open(target, "wb", buffering=0) as special:
+                        sizes = write(file, special.fileno(), False, report)
+                else:
+                    sizes = self._create(file, target, write, report)
+            if self.remove and _PIPE not in (source, target):
+                os.unlink(source)
+        self._note_behind(source, sizes)
+        if self.verbose:
+            before, after = sizes.plain, sizes.packed
+            if self.command == "unpack":
+                before, after = after, before
+            ratio = f"ratio {sizes.ratio:.2f}"
+            self._print(f"{source} -> {target}: {before:,} -> {after:,} bytes, {ratio}")
+
+    def _create(self, source: int, target: str, write: Write, report: Report) -> Sizes:
+        """Write a new file, which has the mode and the times of the old one."""
+        facts = os.fstat(source)
+        if os.path.lexists(target):
+            if os.path.isdir(target):
+                raise ExistsError(f"{target}: a folder of this name exists already")
+            if os.path.exists(target) and os.path.samestat(facts, os.stat(target)):
+                raise ExistsError(f"{target}: it is the file that is read")
+            if not self.force:
+                raise ExistsError(f"{target}: the file exists already; --force replaces it")
+        with new_file(target) as file:
+            sizes = write(source, file.descriptor, True, report)
+            if stat.S_ISREG(facts.st_mode):
+                os.fchmod(file.descriptor, stat.S_IMODE(facts.st_mode) & 0o777)
+                os.utime(file.descriptor, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+            file.publish(overwrite=self.force, durable=self.sync or self.remove)
+        return sizes
+
+    def measure(self, source: str) -> dict[str, Any]:
+        """Return the sizes of a packed file."""
+        with _reading(source) as file:
+            if stat.S_ISREG(os.fstat(file).st_mode):
+                sizes = packing.read_packed(file).sizes
+            else:
+                sizes = packing.verify(file, options=self.options)
+        self._note_behind(source, sizes)
+        return {
+            "file": source,
+            "packed": sizes.packed,
+            "plain": sizes.plain,
+            "ratio": round(sizes.ratio, 4),
+        }
+
+    def test(self, source: str) -> None:
+        """Verify a packed file or pipe."""
+        with _reading(source) as file, progress_bar(source, lambda: _plain_size(file)) as report:
+            sizes = packing.verify(file, options=self.options, progress=report)
+        self._note_behind(source, sizes)
+        if self.verbose:
+            self._print(f"{source}: OK, {sizes.plain:,} bytes")
+
+    def _note_behind(self, source: str, sizes: Sizes) -> None:
+        if sizes.behind:
+            self._warn(f"{source}: {sizes.behind:,} bytes behind the end are ignored")
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let a signal that ends the process clean up first, as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {}
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, lambda caught, _: sys.exit(128 + caught))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _reading(source: str) -> Iterator[int]:
+    """Open a file or standard input."""
+    if source == _PIPE:
+        yield sys.stdin.fileno()
+        return
+    if os.path.isdir(source):
+        raise _LeftOut(f"{source} is a folder: it is left out")
+    file = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _places(
+    files: list[str] | None, output: str | None, name: Callable[[str], str]
+) -> Callable[[str], str]:
+    """Return a function that says where the result of a file goes."""
+    if output is not None and output != _PIPE and os.path.isdir(output):
+        folder = output
+        return lambda source: os.path.join(folder, os.path.basename(name(source)))
+    if output is not None:
+        if len(files or ()) > 1:
+            raise FormatError("several files cannot go to one output; name a folder by -o")
+        place = output
+        return lambda source: place
+    return lambda source: _PIPE if source == _PIPE else name(source)
+
+
+def _refuse_terminal(force: bool) -> None:
+    if sys.stdout.isatty() and not force:
+        raise FormatError("packed bytes are not written to a terminal; --force does it")
+
+
+def _is_special(path: str) -> bool:
+    """Return whether something exists that is neither a file nor a folder, such as a device."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _plain_size(source: int) -> int | None:
+    """Return the plain bytes of a packed file; None for a pipe, and where it cannot be told."""
+    try:
+        is_file = stat.S_ISREG(os.fstat(source).st_mode)
+        return packing.read_packed(source).sizes.plain if is_file else None
+    except IngotError:
+        return None
+
+
+def _save_metadata(source: str, place: str, force: bool) -> None:
+    """Write the metadata of a packed file as JSON, or print it."""
+    with _reading(source) as file:
+        value = packing.read_packed(file).head.metadata
+    text = json_format.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    if place == _PIPE:
+        print(text, end="")
+        return
+    if os.path.lexists(place) and not force:
+        raise ExistsError(f"{place}: the file exists already; --force replaces it")
+    with new_file(place) as file_:
+        os.write(file_.descriptor, text.encode())
+        file_.publish(overwrite=force)
+
+
+def _print_sizes(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print(json_format.dumps(rows, indent=2))
+        return
+    cells = [("packed", "plain", "ratio", "file")]
+    for row in rows:
+        sizes = f"{row['packed']:,}", f"{row['plain']:,}", f"{row['ratio']:.2f}"
+        cells.append((*sizes, row["file"]))
+    print(align(cells, left=(3,)))
+
+
+def _message(error: BaseException, name: str | None) -> str:
+    """Return an error in one line, with the file that it is about, and its notes below."""
+    text = str(error)
+    if isinstance(error, OSError) and error.errno:
+        text = os.strerror(error.errno)
+        name = error.filename if isinstance(error.filename, str) else name
+    if name is not None and name not in text:
+        text = f"{name}: {text}"
+    return text + "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+
+
+@contextmanager
+def _usage() -> Iterator[None]:
+    """Turn wrong values of options into a usage error."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
