@@ -42,6 +42,7 @@ __all__ = [
     "pack_spooled",
     "pack_stream",
     "read_packed",
+    "read_pieces",
     "unpack",
     "unpack_stream",
     "verify",
@@ -208,7 +209,7 @@ def pack_stream(
     head = packing.stream_head()
     _write_all(target, head)
     packed, plain = len(head), 0
-    pieces = _read_pieces(source, packing.chunk_size)
+    pieces = read_pieces(source, packing.chunk_size)
     for chunk, size in _in_order(packing.encode, pieces, threads):
         _write_all(target, chunk)
         packed += len(chunk)
@@ -241,7 +242,7 @@ def _pack_unsized(
     sizes: list[int] = []
 
     def pieces() -> Iterator[bytes]:
-        for piece in _read_pieces(source, packing.chunk_size):
+        for piece in read_pieces(source, packing.chunk_size):
             sizes.append(len(piece))
             yield piece
 
@@ -568,7 +569,7 @@ def _pread_pieces(source: int, size: int, chunk_size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _read_pieces(source: int, chunk_size: int) -> Iterator[bytes]:
+def read_pieces(source: int, chunk_size: int) -> Iterator[bytes]:
     """Yield the pieces of a pipe; one, if it is empty."""
     reader = _PipeReader(source)
     piece = reader.take(chunk_size)

@@ -5,6 +5,7 @@ file that could not be packed or unpacked does not keep the next one from it.
 """
 
 import json as json_format
+import math
 import os
 import signal
 import stat
@@ -16,17 +17,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
+import numpy as np
 import typer
 
+import ingot
 from ingot import pack as packing
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
 from ingot.cli.progress import progress_bar
-from ingot.errors import ExistsError, FormatError, IngotError
+from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError
 from ingot.formats import json as document
 from ingot.options import Options
 from ingot.pack import Packing, Sizes
 from ingot.stores.local.new_file import new_file
+from ingot.stores.local.scope import Scope
 
 __all__ = ["pack", "parse_size", "unpack"]
 
@@ -108,6 +112,10 @@ def pack(
             help="Write in one pass: no offsets, no number of chunks. Only Ingot reads it.",
         ),
     ] = False,
+    append: Annotated[
+        Path | None,
+        typer.Option("-a", "--append", help="A Bloscpack file to append the files to instead."),
+    ] = None,
     force: Force = False,
     remove: Remove = False,
     threads: Threads = None,
@@ -143,6 +151,11 @@ def pack(
         return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
     with run.reporting():
+        if append is not None:
+            if output is not None or meta is not None or stream:
+                raise FormatError("--append goes without --output, --meta and --stream")
+            run.each(files, lambda source: run.append(source, append))
+            return
         if meta is not None:
             value = document.parse(meta.read_bytes(), str(meta), allow_nan=True)
             how = replace(how, metadata=value)
@@ -310,6 +323,31 @@ class _Run:
             file.publish(overwrite=self.force, durable=self.sync or self.remove)
         return sizes
 
+    def append(self, source: str, target: Path) -> None:
+        """Append a file or a pipe to a packed file, in one commit for each window of memory."""
+        options = replace(self.options, durability="full" if self.sync else "process")
+        array = ingot.open(target, "r+", format="bloscpack", options=options)
+        assert isinstance(array, ingot.Array)
+        with array, _reading(source) as file:
+            row = array.dtype.itemsize * math.prod(array.shape[1:]) if array.shape else 0
+            if not row:
+                raise FormatError(f"{target}: nothing can be appended to shape {array.shape}")
+            before = array.shape[0]
+            window = max(1, options.limits.window_bytes // row) * row
+            for piece in packing.read_pieces(file, window):
+                if len(piece) % row:
+                    raise FormatError(
+                        f"{source}: {len(piece)} bytes are left, rows of {target} have {row}"
+                    )
+                if piece:
+                    rows = np.frombuffer(piece, array.dtype).reshape(-1, *array.shape[1:])
+                    array.append(rows)
+            added = (array.shape[0] - before) * row
+        if self.remove and source != _PIPE:
+            os.unlink(source)
+        if self.verbose:
+            self._print(f"{source} -> {target}: {added:,} bytes are appended")
+
     def measure(self, source: str) -> dict[str, Any]:
         """Return the sizes of a packed file."""
         with _reading(source) as file:
@@ -363,6 +401,11 @@ def _reading(source: str) -> Iterator[int]:
         return
     if os.path.isdir(source):
         raise _LeftOut(f"{source} is a folder: it is left out")
+    folder, name = os.path.split(os.path.realpath(source))
+    if os.path.exists(os.path.join(folder, Scope.of_file(name).journal)):
+        raise CorruptionError(
+            f"{source}: a writer has not finished; ingot.open(path, 'r+') finishes its commit"
+        )
     file = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield file

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ingot
 from ingot.cli import app as cli
 from ingot.cli import pack as module
 from ingot.cli.pack import parse_size
@@ -348,3 +349,32 @@ def test_a_signal_at_any_time_leaves_the_result_or_nothing(tmp_path, command, nu
             os.unlink(target)
         else:
             assert child.returncode not in (0, 2), (seed, attempt, said)
+
+
+def test_append(data, tmp_path):
+    assert invoke("pack", "data", *SMALL).exit_code == 0
+    said = invoke("pack", "data", "data", "--append", "data.blp", "-v", "--no-sync")
+    assert said.exit_code == 0
+    assert said.stderr == "ingot pack: data -> data.blp: 40,000 bytes are appended\n" * 2
+    assert invoke("unpack", "data.blp", "-o", "back").exit_code == 0
+    assert (tmp_path / "back").read_bytes() == DATA * 3
+    assert invoke("pack", "data", "--append", "missing.blp").exit_code == 1
+    assert invoke("pack", "data", "--append", "data.blp", "-o", "x").exit_code == 1
+
+
+def test_append_grows_arrays_by_whole_rows(tmp_path):
+    ingot.array(np.arange(6.0).reshape(3, 2), tmp_path / "rows.blp").close()
+    (tmp_path / "more").write_bytes(np.array([7.0, 8.0]).tobytes())
+    assert invoke("pack", "more", "--append", "rows.blp").exit_code == 0
+    assert ingot.open(tmp_path / "rows.blp")[-2:].tolist() == [[4.0, 5.0], [7.0, 8.0]]
+    (tmp_path / "more").write_bytes(b"12345678")
+    refused = invoke("pack", "more", "--append", "rows.blp")
+    assert refused.exit_code == 1
+    assert "more: 8 bytes are left, rows of rows.blp have 16" in refused.stderr
+
+
+def test_a_commit_that_is_not_finished_is_an_error(data, tmp_path):
+    invoke("pack", "data")
+    (tmp_path / ".data.blp.commit").write_bytes(b"")
+    result = invoke("unpack", "data.blp", "-o", "back")
+    assert (result.exit_code, "has not finished" in result.stderr) == (1, True)
