@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from ingot import blosc, native
 from ingot.blosc.chunk import CODECS, FILTERS
-from ingot.blosc.header import EXTENDED_HEADER_BYTES
 from ingot.blosc.header import HEADER_BYTES as CHUNK_HEADER_BYTES
 from ingot.codecs.checksums import digest
 from ingot.errors import CorruptionError, IngotError, LimitError
-from ingot.formats import json
+from ingot.formats import trailer
 from ingot.formats.bloscpack import metadata as metadata_section
 from ingot.formats.bloscpack import offsets
+from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, HEADER_BYTES, LARGEST_CHUNK, UNKNOWN, Header
 from ingot.formats.bloscpack.metadata import HEAD_BYTES, MetadataHead
 from ingot.options import Options
@@ -35,7 +35,6 @@ from ingot.stores.local.files import write_at
 
 __all__ = [
     "PackedFile",
-    "PackedHead",
     "Packing",
     "Sizes",
     "pack",
@@ -275,35 +274,22 @@ def _write_chunks(
     return np.array(bounds, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedHead:
-    """What stands before the chunks of a packed file."""
-
-    header: Header
-    metadata_head: MetadataHead | None
-    metadata: Any
-    """The JSON value; None also where there is no metadata."""
-    begin: int
-    """The first byte of the first chunk."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedFile:
     """A packed regular file: where its chunks lie, and where their bytes belong."""
 
-    head: PackedHead
+    file: BloscpackFile
     stored: NDArray[np.int64]
     """Where each chunk starts in the file, and where the last one ends, digests included."""
     plain: NDArray[np.int64]
     """Where the bytes of each chunk start in the plain file, and where the last ones end."""
-    size: int
-    """The bytes of the file."""
+    behind: int
+    """The bytes behind the end that mean nothing."""
 
     @property
     def sizes(self) -> Sizes:
         """The sizes of the file."""
-        end = int(self.stored[-1])
-        return Sizes(end, int(self.plain[-1]), self.size - end)
+        return Sizes(int(self.stored[-1]), int(self.plain[-1]), self.behind)
 
 
 def read_packed(source: int) -> PackedFile:
@@ -312,25 +298,13 @@ def read_packed(source: int) -> PackedFile:
     Every claim is compared with the size of the file.
     """
     size = os.fstat(source).st_size
-    head = _read_head(_FileReader(source), size)
-    header, begin = head.header, head.begin
-    header.check(size, begin - header.header_bytes - header.table_bytes)
-    if header.has_offsets:
-        table = _pread(source, begin - header.table_bytes, header.nchunks * offsets.ENTRY_BYTES)
-        starts = offsets.parse(table, header.nchunks)
-        told = offsets.check(starts, begin, size, header.digest_bytes)
-        if told and header.payload is not None and len(starts):
-            last = int(starts[-1])
-            first = _pread(source, last, min(EXTENDED_HEADER_BYTES, size - last))
-            chunk = offsets.chunk_header(first, size - last, header.digest_bytes)
-            end = last + chunk.cbytes + header.digest_bytes
-            plain = np.arange(len(starts) + 1, dtype=np.int64) * header.chunk_size
-            plain[-1] = header.payload
-            return PackedFile(head, np.append(starts, end), plain, size)
-    row = offsets.walk(lambda start, count: _pread(source, start, count), header, begin, size)
-    end = begin if not len(row) else int(row.start[-1] + row.cbytes[-1]) + header.digest_bytes
-    plain = np.concatenate(([0], np.cumsum(row.nbytes)))
-    return PackedFile(head, np.append(row.start, end), plain, size)
+    file = BloscpackFile.parse(lambda start, count: _pread(source, start, count), size)
+    plain = np.concatenate((np.zeros(1, np.int64), np.cumsum(file.row.nbytes)))
+    # The trailer of a chunk file of bcolz was checked when it was read.
+    is_trailed = _pread(source, file.end, len(trailer.MAGIC)) == trailer.MAGIC
+    is_trailed = is_trailed and file.header.version == 1 and len(file.row) == 1
+    behind = 0 if is_trailed else size - file.end
+    return PackedFile(file, np.append(file.row.start, file.end), plain, behind)
 
 
 def unpack(
@@ -369,7 +343,7 @@ def _unpack_file(
     source: int, target: int | None, options: Options, progress: Progress | None
 ) -> Sizes:
     packed = read_packed(source)
-    header = packed.head.header
+    header = packed.file.header
     largest = int(np.diff(packed.plain).max(initial=0))
     _check_limit(largest, options)
     threads = _workers(options, largest)
@@ -399,11 +373,11 @@ def _unpack_through(
 ) -> Sizes:
     """Unpack what is read and written from the front to the end."""
     reader = _PipeReader(source)
-    head = _read_head(reader, None)
-    _check_limit(head.header.chunk_size, options)
-    threads = _workers(options, head.header.chunk_size)
+    header = _read_header(reader)
+    _check_limit(header.chunk_size, options)
+    threads = _workers(options, header.chunk_size)
     plain_bytes = 0
-    for plain in _in_order(_Decode(head.header), _read_chunks(reader, head.header), threads):
+    for plain in _in_order(_Decode(header), _read_chunks(reader, header), threads):
         if target is not None:
             _write_all(target, plain)
         plain_bytes += len(plain)
@@ -453,44 +427,19 @@ class _Decode:
         return blosc.decompress(bytes(chunk))
 
 
-def _read_head(reader: "_FileReader | _PipeReader", size: int | None) -> PackedHead:
+def _read_header(reader: "_PipeReader") -> Header:
+    """Return the header of a pipe, of which everything before the chunks is read and verified."""
     first = reader.take(_V1_BYTES)
     if first[4:5] != b"\x01":
         first += reader.take(HEADER_BYTES - _V1_BYTES)
-    header = Header.parse(first, size)
-    section, value = None, None
+    header = Header.parse(first)
     if header.has_metadata:
-        available = None if size is None else size - HEADER_BYTES
-        section = MetadataHead.parse(reader.take(HEAD_BYTES), available)
-        if section.stored > json.LARGEST:
-            raise LimitError(
-                f"Bloscpack metadata: meta_comp_size claims {section.stored} bytes, "
-                f"the limit is {json.LARGEST}"
-            )
+        section = MetadataHead.parse(reader.take(HEAD_BYTES))
         document = reader.take(section.stored)
         reader.skip(section.room - section.stored)
-        value = section.decode(document, reader.take(section.digest_bytes))
-    begin = reader.at + header.table_bytes
+        section.decode(document, reader.take(section.digest_bytes))
     reader.skip(header.table_bytes)
-    return PackedHead(header, section, value, begin)
-
-
-class _FileReader:
-    """Reads a regular file from its front, by position."""
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self.at = 0
-
-    def take(self, count: int) -> bytes:
-        """Return the next bytes; fewer at the end."""
-        data = _pread(self._file, self.at, count)
-        self.at += len(data)
-        return data
-
-    def skip(self, count: int) -> None:
-        """Leave bytes out."""
-        self.at += count
+    return header
 
 
 class _PipeReader:

@@ -180,8 +180,7 @@ def test_metadata_is_stored(tmp_path):
     stored = packed_bytes(tmp_path, b"abc", Packing(metadata=metadata))
     (tmp_path / "stored").write_bytes(stored)
     with opened(tmp_path / "stored", os.O_RDONLY) as file:
-        head = pack.read_packed(file).head
-    assert head.metadata == metadata
+        assert pack.read_packed(file).file.value == metadata
     assert unpacked(tmp_path, stored)[0] == b"abc"
 
 

@@ -47,16 +47,16 @@ def info(
         _print_packed(str(path), report)
 
 
-def describe_packed(file: int, shown: int | None) -> dict[str, Any]:
+def describe_packed(descriptor: int, shown: int | None) -> dict[str, Any]:
     """Return what an open Bloscpack file is made of; of its chunks, the first and the last."""
-    packed = packing.read_packed(file)
-    head, sizes = packed.head, packed.sizes
-    header = head.header
+    packed = packing.read_packed(descriptor)
+    file, sizes = packed.file, packed.sizes
+    header = file.header
     count = len(packed.stored) - 1
     numbers = list(range(count))
     if shown is not None and count > shown:
         numbers = [*numbers[: shown - 1], count - 1]
-    section = head.metadata_head
+    section = file.section
     return {
         "header": {
             "version": header.version,
@@ -69,7 +69,7 @@ def describe_packed(file: int, shown: int | None) -> dict[str, Any]:
             "nchunks": header.nchunks,
             "max_app_chunks": header.max_app_chunks,
         },
-        "metadata": head.metadata,
+        "metadata": file.value,
         "metadata_section": None
         if section is None
         else {
@@ -86,14 +86,14 @@ def describe_packed(file: int, shown: int | None) -> dict[str, Any]:
         "packed": sizes.packed,
         "plain": sizes.plain,
         "behind": sizes.behind,
-        "chunks": [_describe_chunk(file, packed, number) for number in numbers],
+        "chunks": [_describe_chunk(descriptor, packed, number) for number in numbers],
         "chunks_total": count,
     }
 
 
 def _describe_chunk(file: int, packed: PackedFile, number: int) -> dict[str, Any]:
     start, end = packed.stored[number : number + 2].tolist()
-    cbytes = end - start - packed.head.header.digest_bytes
+    cbytes = end - start - packed.file.header.digest_bytes
     first = os.pread(file, min(EXTENDED_HEADER_BYTES, cbytes), start)
     chunk = ChunkHeader.parse(first, stored=cbytes)
     return {

@@ -454,7 +454,7 @@ def _plain_size(source: int) -> int | None:
 def _save_metadata(source: str, place: str, force: bool) -> None:
     """Write the metadata of a packed file as JSON, or print it."""
     with _reading(source) as file:
-        value = packing.read_packed(file).head.metadata
+        value = packing.read_packed(file).file.value
     text = json_format.dumps(value, indent=2, ensure_ascii=False) + "\n"
     if place == _PIPE:
         print(text, end="")

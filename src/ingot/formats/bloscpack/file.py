@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, LARGEST_EXPANSION, ChunkHeader
+from ingot.codecs.codec import Buffer
 from ingot.errors import (
     CorruptionError,
     FormatError,
@@ -78,21 +79,32 @@ class BloscpackFile:
         size = len(head) if len(head) < _WINDOW else store.size(key)
         if size is None:
             raise NotFoundError(f"{store.location}: no {key}")
+
+        def read(start: int, length: int) -> bytes:
+            (found,) = store.read([Extent(key, start, length)])
+            if found is None:
+                raise NotFoundError(f"{store.location}: no {key}")
+            return found
+
         try:
-            return _FileReader(store, key, head, size).file()
+            return cls.parse(read, size, head)
         except IngotError as error:
             error.add_note(f"in {key!r} of {store.location}")
             raise
+
+    @classmethod
+    def parse(cls, read: offsets.Read, size: int, head: bytes | None = None) -> "BloscpackFile":
+        """Return what a file of `size` bytes holds; `head` are its first bytes, if known."""
+        return _FileReader(read, read(0, _WINDOW) if head is None else head, size).file()
 
 
 class _FileReader:
     """Reads one file; what lies in its first bytes is read once."""
 
-    __slots__ = ("_head", "_key", "_size", "_store")
+    __slots__ = ("_head", "_read", "_size")
 
-    def __init__(self, store: Store, key: str, head: bytes, size: int) -> None:
-        self._store = store
-        self._key = key
+    def __init__(self, read: offsets.Read, head: Buffer, size: int) -> None:
+        self._read = read
         self._head = memoryview(head)
         self._size = size
 
@@ -207,7 +219,4 @@ class _FileReader:
         """Return bytes of the file; fewer where it ends earlier."""
         if start + length <= len(self._head):
             return self._head[start : start + length]
-        (found,) = self._store.read([Extent(self._key, start, length)])
-        if found is None:
-            raise NotFoundError(f"{self._store.location}: no {self._key}")
-        return memoryview(found)
+        return memoryview(self._read(start, length))
