@@ -1,11 +1,12 @@
 //! Files packed into runs of Blosc chunks, and unpacked again: read by position, coded and written by
 //! several threads at once.
 //!
-//! Each thread works on one chunk at a time in memory of its own, which it uses again. Nothing else is
-//! held, so that the size of a file does not matter. Every chunk may be followed by a digest of its
-//! bytes. Where the chunks lie in their file is known to the caller.
+//! Each thread works on one chunk at a time in memory of its own, which it uses again, or on a run of
+//! chunks where their digests are computed faster together. Nothing else is held, so that the size of a
+//! file does not matter. Every chunk may be followed by a digest of its bytes. Where the chunks lie in
+//! their file is known to the caller.
 
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, Digest};
 use crate::chunk::decode::Decoder;
 use crate::chunk::encode::{Packer, Recipe, encode};
 use crate::chunk::header::{HEADER_BYTES, Header};
@@ -15,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::memory::{grow, reserved};
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -22,6 +24,9 @@ use std::time::Duration;
 
 /// How long a thread waits for its turn before it checks for an interrupt.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The memory for an encoded chunk that is taken before it is needed.
+const MOST_READY: usize = 1 << 20;
 
 /// How a file is packed.
 #[derive(Clone, Copy)]
@@ -49,7 +54,7 @@ impl Packing {
 struct Workspace {
     plain: Vec<u8>,
     stored: Vec<u8>,
-    packed: Packer,
+    packed: Vec<Packer>,
     scratch: Scratch,
 }
 
@@ -60,15 +65,19 @@ struct Ends {
 }
 
 impl Ends {
-    /// Wait until chunk `number` has a place, and reserve `size` bytes there.
-    fn reserve(&self, number: usize, size: usize, interrupt: &Interrupt) -> Outcome<u64> {
+    /// Wait until chunk `number` has a place, and reserve it for chunks of these sizes.
+    fn reserve(&self, number: usize, sizes: impl Iterator<Item = usize>, interrupt: &Interrupt) -> Outcome<u64> {
         let mut known = self.known.lock().expect("no thread panics");
         while known.len() <= number {
             known = self.grown.wait_timeout(known, PATIENCE).expect("no thread panics").0;
             interrupt.check()?;
         }
         let place = known[number];
-        known.push(place + size as u64);
+        let mut end = place;
+        known.extend(sizes.map(|size| {
+            end += size as u64;
+            end
+        }));
         drop(known);
         self.grown.notify_all();
         Ok(place)
@@ -91,24 +100,38 @@ pub fn pack(
     known.push(packing.start);
     let ends = Ends { known: Mutex::new(known), grown: Condvar::new() };
     let next = AtomicUsize::new(0);
+    let run = run_length(packing.checksum, count, threads, packing.chunk_size);
     interrupt.share_long(threads.min(count), |own: &mut Workspace, interrupt| {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= count {
+        let Some(numbers) = next_run(&next, run, count) else {
             return Ok(false);
+        };
+        let from = numbers.start as u64 * packing.chunk_size as u64;
+        let whole = (packing.size - from).min(numbers.len() as u64 * packing.chunk_size as u64);
+        own.packed.resize_with(numbers.len().max(own.packed.len()), Packer::default);
+        let packed = &mut own.packed[..numbers.len()];
+        for (packed, number) in packed.iter_mut().zip(numbers.clone()) {
+            let at = number as u64 * packing.chunk_size as u64;
+            let size = (from + whole - at).min(packing.chunk_size as u64) as usize;
+            let plain = grow(&mut own.plain, size)?;
+            read(source, plain, at, "the file that is packed")?;
+            if packed.capacity() == 0 {
+                // Taken at once, small buffers need not be copied to larger ones.
+                packed.fill(size.min(MOST_READY) + MOST_READY / 8, |_| 0)?;
+            }
+            encode(plain, packing.recipe, packed, &mut own.scratch, 1, interrupt)?;
         }
-        let from = number as u64 * packing.chunk_size as u64;
-        let size = (packing.size - from).min(packing.chunk_size as u64) as usize;
-        let plain = grow(&mut own.plain, size)?;
-        read(source, plain, from, "the file that is packed")?;
-        encode(plain, packing.recipe, &mut own.packed, &mut own.scratch, 1, interrupt)?;
         if let Some(kind) = packing.checksum {
-            let digest = kind.digest(own.packed.bytes());
-            own.packed.push(digest.bytes())?;
+            let chunks: Vec<&[u8]> = packed.iter().map(Packer::bytes).collect();
+            for (digest, packed) in kind.digests(&chunks).iter().zip(packed.iter_mut()) {
+                packed.push(digest.bytes())?;
+            }
         }
-        let stored = own.packed.bytes();
-        let place = ends.reserve(number, stored.len(), interrupt)?;
-        write(target, stored, place)?;
-        done.fetch_add(size as u64, Ordering::Relaxed);
+        let mut place = ends.reserve(numbers.start, packed.iter().map(|packed| packed.bytes().len()), interrupt)?;
+        for packed in packed {
+            write(target, packed.bytes(), place)?;
+            place += packed.bytes().len() as u64;
+        }
+        done.fetch_add(whole, Ordering::Relaxed);
         Ok(true)
     })?;
     Ok(ends.known.into_inner().expect("no thread panics"))
@@ -149,60 +172,104 @@ pub fn unpack(
     let count = places.stored.len().saturating_sub(1);
     let space = target.map(|file| Space::new(file, places.plain.last().copied().unwrap_or(0)));
     let next = AtomicUsize::new(0);
+    let largest = places.plain.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let run = run_length(checksum, count, threads, largest as usize);
     interrupt.share_long(threads.min(count), |own: &mut Workspace, interrupt| {
-        let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= count {
+        let Some(numbers) = next_run(&next, run, count) else {
             return Ok(false);
-        }
-        let (start, at) = (places.stored[number], places.plain[number]);
-        let size = (places.stored[number + 1] - start) as usize;
-        let nbytes = (places.plain[number + 1] - at) as usize;
-        let stored = grow(&mut own.stored, size)?;
-        read(source, stored, start, "the packed file")?;
-        let named = |mut error: Error| {
-            error.text = format!("chunk {number} at {start}: {}", error.text);
-            error
         };
-        let plain = decode(stored, nbytes, checksum, &mut own.plain, &mut own.scratch, interrupt).map_err(named)?;
-        if let Some(space) = &space {
-            space.reach(at + nbytes as u64)?;
-            write(space.file, plain, at)?;
+        let first = places.stored[numbers.start];
+        let stored = grow(&mut own.stored, (places.stored[numbers.end] - first) as usize)?;
+        read(source, stored, first, "the packed file")?;
+        let part = |number: usize| {
+            &stored[(places.stored[number] - first) as usize..(places.stored[number + 1] - first) as usize]
+        };
+        let named = |number: usize| {
+            move |mut error: Error| {
+                error.text = format!("chunk {number} at {}: {}", places.stored[number], error.text);
+                error
+            }
+        };
+        let mut chunks = reserved(numbers.len())?;
+        for number in numbers.clone() {
+            let nbytes = (places.plain[number + 1] - places.plain[number]) as usize;
+            chunks.push(Chunk::parse(part(number), nbytes, checksum).map_err(named(number))?);
         }
-        done.fetch_add(nbytes as u64, Ordering::Relaxed);
+        if let Some(kind) = checksum {
+            let bytes: Vec<&[u8]> = chunks.iter().map(|chunk| chunk.bytes).collect();
+            for ((digest, chunk), number) in kind.digests(&bytes).iter().zip(&chunks).zip(numbers.clone()) {
+                chunk.compare(kind, digest).map_err(named(number))?;
+            }
+        }
+        for (chunk, number) in chunks.iter().zip(numbers) {
+            let plain = chunk.decode(&mut own.plain, &mut own.scratch, interrupt).map_err(named(number))?;
+            if let Some(space) = &space {
+                space.reach(places.plain[number + 1])?;
+                write(space.file, plain, places.plain[number])?;
+            }
+            done.fetch_add(plain.len() as u64, Ordering::Relaxed);
+        }
         Ok(true)
     })
 }
 
-/// Verify and decode a chunk and its digest, which are all of `stored`.
-fn decode<'a>(
-    stored: &'a [u8],
-    nbytes: usize,
-    checksum: Option<Checksum>,
-    plain: &'a mut Vec<u8>,
-    scratch: &mut Scratch,
-    interrupt: &Interrupt,
-) -> Outcome<&'a [u8]> {
-    let Some(size) = stored.len().checked_sub(checksum.map_or(0, Checksum::size)) else {
-        return corrupt!("{} bytes hold no chunk and its digest", stored.len());
-    };
-    let chunk = &stored[..size];
-    let header = Header::parse(chunk, size, i32::MAX as usize)?;
-    if header.cbytes != size {
-        return corrupt!("cbytes is {}, the place of what follows makes it {size}", header.cbytes);
+/// How many chunks a thread works on together: as many as their digests are computed faster for, in
+/// little memory, and so few that there is work for all threads.
+fn run_length(checksum: Option<Checksum>, count: usize, threads: usize, chunk_size: usize) -> usize {
+    const MEMORY: usize = 32 << 20;
+    let room = MEMORY / threads.max(1) / chunk_size.max(1);
+    checksum.map_or(1, Checksum::together).min(count.div_ceil(threads.max(1))).min(room).max(1)
+}
+
+/// The numbers of the next chunks that nobody works on.
+fn next_run(next: &AtomicUsize, run: usize, count: usize) -> Option<Range<usize>> {
+    let first = next.fetch_add(run, Ordering::Relaxed);
+    (first < count).then(|| first..(first + run).min(count))
+}
+
+/// A stored chunk, whose header is checked.
+struct Chunk<'a> {
+    header: Header,
+    bytes: &'a [u8],
+    digest: &'a [u8],
+}
+
+impl<'a> Chunk<'a> {
+    /// The chunk and its digest that are all of `stored`, and decode to `nbytes` bytes.
+    fn parse(stored: &'a [u8], nbytes: usize, checksum: Option<Checksum>) -> Outcome<Self> {
+        let size = stored.len().checked_sub(checksum.map_or(0, Checksum::size));
+        let Some((bytes, digest)) = size.and_then(|size| stored.split_at_checked(size)) else {
+            return corrupt!("{} bytes hold no chunk and its digest", stored.len());
+        };
+        let header = Header::parse(bytes, bytes.len(), i32::MAX as usize)?;
+        if header.cbytes != bytes.len() {
+            return corrupt!("cbytes is {}, the place of what follows makes it {}", header.cbytes, bytes.len());
+        }
+        if header.nbytes != nbytes {
+            return corrupt!("nbytes is {}, the header of the file makes it {nbytes}", header.nbytes);
+        }
+        Ok(Self { header, bytes, digest })
     }
-    if header.nbytes != nbytes {
-        return corrupt!("nbytes is {}, the header of the file makes it {nbytes}", header.nbytes);
+
+    fn compare(&self, kind: Checksum, fact: &Digest) -> Outcome<()> {
+        if fact.bytes() != self.digest {
+            let claim = Digest::of(self.digest);
+            return corrupt!("{}: the checksum is {fact}, {claim} is stored", kind.name());
+        }
+        Ok(())
     }
-    if let Some(kind) = checksum {
-        kind.checked(stored)?;
+
+    /// The decoded bytes: in `plain`, or in the chunk itself.
+    fn decode<'b>(&'b self, plain: &'b mut Vec<u8>, scratch: &mut Scratch, interrupt: &Interrupt) -> Outcome<&'b [u8]> {
+        let header = &self.header;
+        if header.memcpyed() {
+            return Ok(&self.bytes[header.header_bytes()..]);
+        }
+        let plain = grow(plain, header.nbytes)?;
+        let decoder = Decoder::new(header, &self.bytes[HEADER_BYTES..header.data_start()]);
+        decoder.decode_whole(self.bytes, plain, scratch, 1, interrupt)?;
+        Ok(plain)
     }
-    if header.memcpyed() {
-        return Ok(&chunk[header.header_bytes()..]);
-    }
-    let plain = grow(plain, nbytes)?;
-    let decoder = Decoder::new(&header, &chunk[HEADER_BYTES..header.data_start()]);
-    decoder.decode_whole(chunk, plain, scratch, 1, interrupt)?;
-    Ok(plain)
 }
 
 /// Disk space that is set aside for a new file, some way ahead of what is written: it takes a third off
@@ -288,8 +355,11 @@ mod tests {
 
     const CHUNK: usize = 1000;
 
-    fn file(name: &str, bytes: &[u8]) -> File {
-        let path = std::env::temp_dir().join(format!("ingot-pack-{}-{name}", std::process::id()));
+    /// A file without a name; tests run beside each other.
+    fn file(bytes: &[u8]) -> File {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ingot-pack-{}-{number}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
@@ -306,12 +376,12 @@ mod tests {
         (0..size).map(|at| (at * at / 500) as u8).collect()
     }
 
-    fn packed(name: &str, source: &[u8], checksum: Option<Checksum>, threads: usize) -> (File, Vec<u64>) {
+    fn packed(source: &[u8], checksum: Option<Checksum>, threads: usize) -> (File, Vec<u64>) {
         let recipe =
             Recipe { codec: Codec::Lz4, level: 5, filter: Filter::Shuffle, typesize: 4, blocksize: 0, gain: 0 };
         let packing = Packing { size: source.len() as u64, chunk_size: CHUNK, recipe, checksum, start: 7 };
-        let target = file(&format!("{name}.target"), b"");
-        let (read, done) = (file(name, source), AtomicU64::new(0));
+        let target = file(b"");
+        let (read, done) = (file(source), AtomicU64::new(0));
         let ends = pack(&read, &target, &packing, threads, &Interrupt::never(), &done).unwrap();
         assert_eq!(done.into_inner(), source.len() as u64);
         (target, ends)
@@ -320,7 +390,7 @@ mod tests {
     fn unpacked(source: &File, ends: &[u64], size: u64, checksum: Option<Checksum>) -> Outcome<Vec<u8>> {
         let last = ends.len() as u64 - 1;
         let plain: Vec<u64> = (0..=last).map(|n| if n == last { size } else { n * CHUNK as u64 }).collect();
-        let target = file("back", b"");
+        let target = file(b"");
         let places = Places { stored: ends, plain: &plain };
         unpack(source, Some(&target), &places, checksum, 2, &Interrupt::never(), &AtomicU64::new(0))?;
         Ok(content(&target))
@@ -328,14 +398,16 @@ mod tests {
 
     #[test]
     fn files_come_back_whatever_their_size_and_the_number_of_threads() {
-        let kind = Checksum::parse("crc32").unwrap();
-        for size in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 20 * CHUNK + 3] {
+        let kinds = ["none", "crc32", "md5", "sha256", "sha512"];
+        let sizes = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 70 * CHUNK + 3];
+        for (kind, size) in kinds.iter().flat_map(|kind| sizes.map(|size| (kind, size))) {
+            let kind = Checksum::parse(kind).unwrap();
             let source = plain(size);
-            let (first, ends) = packed("whole", &source, kind, 1);
+            let (first, ends) = packed(&source, kind, 1);
             assert_eq!(ends.len(), size.div_ceil(CHUNK).max(1) + 1);
             assert_eq!((ends[0], ends.last()), (7, Some(&(content(&first).len() as u64))));
             assert_eq!(unpacked(&first, &ends, size as u64, kind).unwrap(), source);
-            let (second, others) = packed("whole", &source, kind, 4);
+            let (second, others) = packed(&source, kind, 4);
             assert_eq!((content(&second), others), (content(&first), ends));
         }
     }
@@ -344,7 +416,7 @@ mod tests {
     fn a_flipped_bit_a_wrong_place_and_a_wrong_size_are_errors() {
         let kind = Checksum::parse("md5").unwrap();
         let size = 3 * CHUNK as u64 + 5;
-        let (target, ends) = packed("damage", &plain(size as usize), kind, 2);
+        let (target, ends) = packed(&plain(size as usize), kind, 2);
         let mut moved = ends.clone();
         moved[2] += 1;
         // Two chunks are wrong then, and either of them may be noticed first.
@@ -355,11 +427,11 @@ mod tests {
         let mut bytes = content(&target);
         for at in 7..bytes.len() {
             bytes[at] ^= 1;
-            let error = unpacked(&file("flipped", &bytes), &ends, size, kind).unwrap_err();
+            let error = unpacked(&file(&bytes), &ends, size, kind).unwrap_err();
             assert!(error.text.starts_with("chunk "), "{at}: {error}");
             bytes[at] ^= 1;
         }
-        let short = file("short", &bytes[..bytes.len() - 1]);
+        let short = file(&bytes[..bytes.len() - 1]);
         assert!(unpacked(&short, &ends, size, kind).unwrap_err().text.contains("shorter"));
     }
 
@@ -367,7 +439,7 @@ mod tests {
     fn a_file_that_shrinks_while_it_is_packed_is_an_error() {
         let recipe = Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 0, gain: 0 };
         let packing = Packing { size: 5000, chunk_size: CHUNK, recipe, checksum: None, start: 0 };
-        let (source, target) = (file("shrunk", &plain(4999)), file("shrunk.target", b""));
+        let (source, target) = (file(&plain(4999)), file(b""));
         let error = pack(&source, &target, &packing, 3, &Interrupt::never(), &AtomicU64::new(0)).unwrap_err();
         assert_eq!(error.kind, Kind::Corruption);
     }
@@ -380,7 +452,7 @@ mod tests {
             // Chunk 0 fails, so that the others never get a place.
             match first.fetch_add(1, Ordering::Relaxed) {
                 0 => corrupt!("chunk 0"),
-                number => ends.reserve(number, 10, interrupt).map(|_| true),
+                number => ends.reserve(number, [10].into_iter(), interrupt).map(|_| true),
             }
         });
         assert_eq!(outcome.unwrap_err().text, "chunk 0");

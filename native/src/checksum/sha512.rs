@@ -17,7 +17,7 @@ const LENGTH: usize = 16;
 
 /// The first 64 bits of the fractions of the cube roots of the first 80 primes.
 #[rustfmt::skip]
-const ROOTS: [u64; 80] = [
+pub(super) const ROOTS: [u64; 80] = [
     0x428a2f98d728ae22, 0x7137449123ef65cd, 0xb5c0fbcfec4d3b2f, 0xe9b5dba58189dbbc, 0x3956c25bf348b538,
     0x59f111f1b605d019, 0x923f82a4af194f9b, 0xab1c5ed5da6d8118, 0xd807aa98a3030242, 0x12835b0145706fbe,
     0x243185be4ee4b28c, 0x550c7dc3d5ffb4e2, 0x72be5d74f27b896f, 0x80deb1fe3b1696b1, 0x9bdc06a725c71235,
@@ -36,7 +36,7 @@ const ROOTS: [u64; 80] = [
     0x431d67c49c100d4c, 0x4cc5d4becb3e42b6, 0x597f299cfc657e2a, 0x5fcb6fab3ad6faec, 0x6c44198c4a475817,
 ];
 
-const START_384: State = [
+pub(super) const START_384: State = [
     0xcbbb9d5dc1059ed8,
     0x629a292a367cd507,
     0x9159015a3070dd17,
@@ -47,7 +47,7 @@ const START_384: State = [
     0x47b5481dbefa4fa4,
 ];
 
-const START_512: State = [
+pub(super) const START_512: State = [
     0x6a09e667f3bcc908,
     0xbb67ae8584caa73b,
     0x3c6ef372fe94f82b,
