@@ -13,7 +13,7 @@ use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, reserved};
+use crate::memory::{grow, out_of_memory, reserved};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -24,9 +24,6 @@ use std::time::Duration;
 
 /// How long a thread waits for its turn before it checks for an interrupt.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// The memory for an encoded chunk that is taken before it is needed.
-const MOST_READY: usize = 1 << 20;
 
 /// How a file is packed.
 #[derive(Clone, Copy)]
@@ -53,8 +50,11 @@ impl Packing {
 #[derive(Default)]
 struct Workspace {
     plain: Vec<u8>,
+    /// Chunks with their digests, as they stand in the file.
     stored: Vec<u8>,
-    packed: Vec<Packer>,
+    /// Where each of them ends in there.
+    ends: Vec<usize>,
+    packed: Packer,
     scratch: Scratch,
 }
 
@@ -65,19 +65,15 @@ struct Ends {
 }
 
 impl Ends {
-    /// Wait until chunk `number` has a place, and reserve it for chunks of these sizes.
-    fn reserve(&self, number: usize, sizes: impl Iterator<Item = usize>, interrupt: &Interrupt) -> Outcome<u64> {
+    /// Wait until chunk `number` has a place, and reserve it for chunks that end so many bytes behind it.
+    fn reserve(&self, number: usize, ends: &[usize], interrupt: &Interrupt) -> Outcome<u64> {
         let mut known = self.known.lock().expect("no thread panics");
         while known.len() <= number {
             known = self.grown.wait_timeout(known, PATIENCE).expect("no thread panics").0;
             interrupt.check()?;
         }
         let place = known[number];
-        let mut end = place;
-        known.extend(sizes.map(|size| {
-            end += size as u64;
-            end
-        }));
+        known.extend(ends.iter().map(|end| place + *end as u64));
         drop(known);
         self.grown.notify_all();
         Ok(place)
@@ -107,30 +103,31 @@ pub fn pack(
         };
         let from = numbers.start as u64 * packing.chunk_size as u64;
         let whole = (packing.size - from).min(numbers.len() as u64 * packing.chunk_size as u64);
-        own.packed.resize_with(numbers.len().max(own.packed.len()), Packer::default);
-        let packed = &mut own.packed[..numbers.len()];
-        for (packed, number) in packed.iter_mut().zip(numbers.clone()) {
+        let digest_bytes = packing.checksum.map_or(0, Checksum::size);
+        own.stored.clear();
+        own.ends.clear();
+        for number in numbers.clone() {
             let at = number as u64 * packing.chunk_size as u64;
             let size = (from + whole - at).min(packing.chunk_size as u64) as usize;
             let plain = grow(&mut own.plain, size)?;
             read(source, plain, at, "the file that is packed")?;
-            if packed.capacity() == 0 {
-                // Taken at once, small buffers need not be copied to larger ones.
-                packed.fill(size.min(MOST_READY) + MOST_READY / 8, |_| 0)?;
+            encode(plain, packing.recipe, &mut own.packed, &mut own.scratch, 1, interrupt)?;
+            own.packed.push(&[0; Checksum::MOST_BYTES][..digest_bytes])?;
+            if run > 1 {
+                append(&mut own.stored, own.packed.bytes())?;
+                own.ends.push(own.stored.len());
             }
-            encode(plain, packing.recipe, packed, &mut own.scratch, 1, interrupt)?;
         }
+        // One chunk stays where it was encoded.
+        if run == 1 {
+            own.ends.push(own.packed.bytes().len());
+        }
+        let stored = if run == 1 { own.packed.bytes_mut() } else { &mut own.stored };
         if let Some(kind) = packing.checksum {
-            let chunks: Vec<&[u8]> = packed.iter().map(Packer::bytes).collect();
-            for (digest, packed) in kind.digests(&chunks).iter().zip(packed.iter_mut()) {
-                packed.push(digest.bytes())?;
-            }
+            fill_digests(kind, stored, &own.ends);
         }
-        let mut place = ends.reserve(numbers.start, packed.iter().map(|packed| packed.bytes().len()), interrupt)?;
-        for packed in packed {
-            write(target, packed.bytes(), place)?;
-            place += packed.bytes().len() as u64;
-        }
+        let place = ends.reserve(numbers.start, &own.ends, interrupt)?;
+        write(target, stored, place)?;
         done.fetch_add(whole, Ordering::Relaxed);
         Ok(true)
     })?;
@@ -174,12 +171,15 @@ pub fn unpack(
     let next = AtomicUsize::new(0);
     let largest = places.plain.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let run = run_length(checksum, count, threads, largest as usize);
+    // Memory for the longest run is taken once, not again for each run that is a little longer.
+    let bounds = (0..=count).step_by(run).map(|number| places.stored[number]).chain(places.stored.last().copied());
+    let longest = bounds.clone().zip(bounds.skip(1)).map(|(start, end)| end - start).max().unwrap_or(0) as usize;
     interrupt.share_long(threads.min(count), |own: &mut Workspace, interrupt| {
         let Some(numbers) = next_run(&next, run, count) else {
             return Ok(false);
         };
         let first = places.stored[numbers.start];
-        let stored = grow(&mut own.stored, (places.stored[numbers.end] - first) as usize)?;
+        let stored = &mut grow(&mut own.stored, longest)?[..(places.stored[numbers.end] - first) as usize];
         read(source, stored, first, "the packed file")?;
         let part = |number: usize| {
             &stored[(places.stored[number] - first) as usize..(places.stored[number + 1] - first) as usize]
@@ -211,6 +211,23 @@ pub fn unpack(
         }
         Ok(true)
     })
+}
+
+/// Replace the last bytes of each chunk by the digest of the bytes before them.
+fn fill_digests(kind: Checksum, stored: &mut [u8], ends: &[usize]) {
+    let starts = || std::iter::once(0).chain(ends.iter().copied());
+    let chunks: Vec<&[u8]> = starts().zip(ends).map(|(start, end)| &stored[start..end - kind.size()]).collect();
+    let digests = kind.digests(&chunks);
+    for (digest, end) in digests.iter().zip(ends) {
+        stored[end - kind.size()..*end].copy_from_slice(digest.bytes());
+    }
+}
+
+/// Append bytes to a vector that grows with what a file holds.
+fn append(stored: &mut Vec<u8>, bytes: &[u8]) -> Outcome<()> {
+    stored.try_reserve(bytes.len()).map_err(|_| out_of_memory(stored.len() + bytes.len()))?;
+    stored.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// How many chunks a thread works on together: as many as their digests are computed faster for, in
@@ -452,7 +469,7 @@ mod tests {
             // Chunk 0 fails, so that the others never get a place.
             match first.fetch_add(1, Ordering::Relaxed) {
                 0 => corrupt!("chunk 0"),
-                number => ends.reserve(number, [10].into_iter(), interrupt).map(|_| true),
+                number => ends.reserve(number, &[10], interrupt).map(|_| true),
             }
         });
         assert_eq!(outcome.unwrap_err().text, "chunk 0");

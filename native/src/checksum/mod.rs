@@ -142,10 +142,13 @@ impl Checksum {
     pub fn together(self) -> usize {
         #[cfg(target_arch = "x86_64")]
         if lanes::fewest(self).is_some() {
-            return Self::TOGETHER;
+            return if self.size() > 32 { Self::TOGETHER / 2 } else { Self::TOGETHER };
         }
         1
     }
+
+    /// The most bytes that a checksum takes.
+    pub const MOST_BYTES: usize = 64;
 
     /// The bytes in front of the checksum at the end of `stored`, which they agree with.
     pub fn checked(self, stored: &[u8]) -> Outcome<&[u8]> {

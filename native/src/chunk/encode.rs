@@ -128,6 +128,10 @@ impl Packer {
         &self.memory[..self.used]
     }
 
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[..self.used]
+    }
+
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
