@@ -10,6 +10,7 @@ in the last chunk, do not count. An append writes chunks first and the number la
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -88,6 +89,12 @@ class ArrayDocuments(NamedTuple):
         return self.storage is not None or self.sizes is not None
 
 
+# Every change of an array asks for it several times.
+@lru_cache(maxsize=1024)
+def _template(path: str) -> KeyTemplate:
+    return KeyTemplate(f"{prefix(path)}data/__", suffix=".blp", leading=1)
+
+
 @dataclass(frozen=True, slots=True)
 class BcolzMap:
     """The chunks of one array, each in its own file; no chunk may be absent."""
@@ -106,7 +113,7 @@ class BcolzMap:
     @property
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates: only the first axis has more than one chunk."""
-        return KeyTemplate(f"{prefix(self.path)}data/__", suffix=".blp", leading=1)
+        return _template(self.path)
 
     @property
     def documents(self) -> Documents:
