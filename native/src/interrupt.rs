@@ -116,7 +116,9 @@ impl<'a> Interrupt<'a> {
                     break;
                 }
             }
-            run(self);
+            // This thread may wait for another one that has failed.
+            let ended = || stop.load(Ordering::Relaxed) || (self.interrupted)();
+            run(&Interrupt::new(&ended));
         });
         match first_error.into_inner().expect("no thread panics") {
             Some(error) => Err(error),

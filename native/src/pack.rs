@@ -462,6 +462,20 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_ends_the_call_that_waits_for_another_thread() {
+        let ends = Ends { known: Mutex::new(vec![0]), grown: Condvar::new() };
+        let caller = std::thread::current().id();
+        let outcome = Interrupt::never().share_long(2, |_: &mut (), interrupt| {
+            // The thread of chunk 0 fails, so that chunk 1 never gets a place.
+            if std::thread::current().id() == caller {
+                return ends.reserve(1, &[10], interrupt).map(|_| true);
+            }
+            corrupt!("chunk 0")
+        });
+        assert_eq!(outcome.unwrap_err().text, "chunk 0");
+    }
+
+    #[test]
     fn an_interrupt_ends_threads_that_wait_for_their_turn() {
         let ends = Ends { known: Mutex::new(vec![0]), grown: Condvar::new() };
         let first = AtomicUsize::new(0);

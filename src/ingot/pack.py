@@ -169,7 +169,9 @@ def pack(
     options = options or Options()
     threads = _workers(options, packing.chunk_size)
     facts = os.fstat(source)
-    if not stat.S_ISREG(facts.st_mode):
+    # Files of the system claim no bytes. A file may be read up to a place already.
+    is_sized = stat.S_ISREG(facts.st_mode) and facts.st_size > 0
+    if not is_sized or os.lseek(source, 0, os.SEEK_CUR):
         return _pack_unsized(source, target, packing, threads, progress)
     size = facts.st_size
     count = max(1, -(-size // packing.chunk_size))
@@ -191,6 +193,8 @@ def pack(
         bounds = _write_chunks(pieces, target, begin, packing, threads, progress)
     else:
         bounds = np.frombuffer(stored, "<i8")
+    if os.pread(source, 1, size):
+        raise CorruptionError(f"the file that is packed has become longer than {size} bytes")
     write_at(target, 0, packing.head(bounds[:-1] - begin, size))
     return Sizes(int(bounds[-1]), size)
 
@@ -374,10 +378,12 @@ def _unpack_through(
     """Unpack what is read and written from the front to the end."""
     reader = _PipeReader(source)
     header = _read_header(reader)
-    _check_limit(header.chunk_size, options)
-    threads = _workers(options, header.chunk_size)
+    most = options.limits.chunk_bytes
+    # What the header does not say, the chunks say one by one.
+    is_known = header.version > 1 and header.chunk_size != UNKNOWN and header.nchunks > 1
+    threads = _workers(options, header.chunk_size if is_known else min(most, LARGEST_CHUNK))
     plain_bytes = 0
-    for plain in _in_order(_Decode(header), _read_chunks(reader, header), threads):
+    for plain in _in_order(_Decode(header), _read_chunks(reader, header, most), threads):
         if target is not None:
             _write_all(target, plain)
         plain_bytes += len(plain)
@@ -475,7 +481,9 @@ class _PipeReader:
             count -= len(part)
 
 
-def _read_chunks(reader: _PipeReader, header: Header) -> Iterator[tuple[int, int, bytes]]:
+def _read_chunks(
+    reader: _PipeReader, header: Header, most: int
+) -> Iterator[tuple[int, int, bytes]]:
     """Yield the chunks of a pipe with their digests: number, place, bytes."""
     nbytes = header.chunk_size
     for number in itertools.count():
@@ -492,6 +500,10 @@ def _read_chunks(reader: _PipeReader, header: Header) -> Iterator[tuple[int, int
             )
         nbytes = int.from_bytes(first[4:8], "little", signed=True)
         claim = int.from_bytes(first[12:16], "little", signed=True)
+        if nbytes > most:
+            raise LimitError(
+                f"Bloscpack chunk {number} at {at}: {nbytes} bytes, the limit is {most}"
+            )
         rest = reader.take(max(0, claim - CHUNK_HEADER_BYTES) + header.digest_bytes)
         if len(first) + len(rest) < max(claim, CHUNK_HEADER_BYTES) + header.digest_bytes:
             raise CorruptionError(

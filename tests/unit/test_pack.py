@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +387,37 @@ def test_a_pipe_that_is_closed_early_raises():
             )
     finally:
         os.close(target)
+
+
+def test_pipes_have_the_limits_of_files(tmp_path: Path) -> None:
+    options = Options(limits=Limits(chunk_bytes=1000))
+    plain = sample(2500)
+
+    def unpack(source: int, target: int) -> Sizes:
+        return pack.unpack_stream(source, target, options=options)
+
+    for name, packing in (("known", Packing(chunk_size=2500)), ("small", Packing(chunk_size=900))):
+        stored = packed_bytes(tmp_path, plain, packing)
+        if name == "small":
+            assert through_pipes(stored, unpack)[0] == plain
+            continue
+        # A header that says nothing of the chunks does not hide how long they are.
+        unknown = Header.parse(stored[:HEADER_BYTES])
+        for header in (unknown, replace(unknown, chunk_size=-1, last_chunk=-1)):
+            with pytest.raises(LimitError, match="2500 bytes, the limit is 1000"):
+                through_pipes(header.pack() + stored[HEADER_BYTES:], unpack)
+
+
+def test_a_file_that_grows_while_it_is_packed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(sample(3 * CHUNK))
+    facts = source.stat()
+    with source.open("ab") as file:
+        file.write(b"more")
+    with opened(source, os.O_RDONLY) as read, opened(target, os.O_RDWR | os.O_CREAT) as write:
+        # The size was asked for before the file grew.
+        monkeypatch.setattr(os, "fstat", lambda descriptor: facts)
+        with pytest.raises(CorruptionError, match=f"has become longer than {3 * CHUNK} bytes"):
+            pack.pack(read, write, Packing(chunk_size=CHUNK), options=OPTIONS)

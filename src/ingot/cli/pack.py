@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -25,10 +25,12 @@ from ingot import pack as packing
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
 from ingot.cli.progress import progress_bar
-from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError
+from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError, UnsafeError
 from ingot.formats import json as document
 from ingot.options import Options
 from ingot.pack import Packing, Sizes
+from ingot.stores.local.file import FileStore
+from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file
 from ingot.stores.local.scope import Scope
 
@@ -208,8 +210,12 @@ def unpack(
         elif test:
             run.each(files, run.test)
         else:
+            if meta is not None and files:
+                # First of all: a file that is removed has no metadata any more.
+                _save_metadata(files[0], meta, force)
             place = _places(files, output, name)
             run.each(files, lambda source: run.convert(source, place(source), write, _plain_size))
+            return
         if meta is not None and files and run.status != 1:
             _save_metadata(files[0], meta, force)
 
@@ -244,6 +250,8 @@ class _Run:
     verbose: bool
     options: Options
     status: int = 0
+    made: set[str] = field(default_factory=set)
+    """The files that this call has made."""
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -272,7 +280,7 @@ class _Run:
             # What reads the output has seen enough; Python shall not complain of it at its exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self.status = 1
-        except (IngotError, OSError) as error:
+        except (IngotError, OSError, UnicodeError) as error:
             self.status = 1
             self._print(_message(error, name))
 
@@ -288,14 +296,16 @@ class _Run:
         """Write the result of one file or pipe."""
         with _reading(source) as file:
             with progress_bar(source, lambda: total(file)) as report:
-                if target == _PIPE:
+                is_new = False
+                if target == _PIPE or _is_stdout(target):
                     sizes = write(file, sys.stdout.fileno(), False, report)
                 elif _is_special(target):
                     with open(target, "wb", buffering=0) as special:
                         sizes = write(file, special.fileno(), False, report)
                 else:
-                    sizes = self._create(file, target, write, report)
-            if self.remove and _PIPE not in (source, target):
+                    sizes, is_new = self._create(file, target, write, report), True
+            # Only a complete result in a file of its own stands for the source.
+            if self.remove and source != _PIPE and is_new and not sizes.behind:
                 os.unlink(source)
         self._note_behind(source, sizes)
         if self.verbose:
@@ -313,14 +323,16 @@ class _Run:
                 raise ExistsError(f"{target}: a folder of this name exists already")
             if os.path.exists(target) and os.path.samestat(facts, os.stat(target)):
                 raise ExistsError(f"{target}: it is the file that is read")
-            if not self.force:
+            if not self.force or os.path.realpath(target) in self.made:
                 raise ExistsError(f"{target}: the file exists already; --force replaces it")
         with new_file(target) as file:
             sizes = write(source, file.descriptor, True, report)
             if stat.S_ISREG(facts.st_mode):
                 os.fchmod(file.descriptor, stat.S_IMODE(facts.st_mode) & 0o777)
                 os.utime(file.descriptor, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-            file.publish(overwrite=self.force, durable=self.sync or self.remove)
+            with _replacing(target):
+                file.publish(overwrite=self.force, durable=self.sync or self.remove)
+        self.made.add(os.path.realpath(target))
         return sizes
 
     def append(self, source: str, target: Path) -> None:
@@ -332,12 +344,19 @@ class _Run:
             row = array.dtype.itemsize * math.prod(array.shape[1:]) if array.shape else 0
             if not row:
                 raise FormatError(f"{target}: nothing can be appended to shape {array.shape}")
-            before = array.shape[0]
+            facts, before = os.fstat(file), array.shape[0]
+            if os.path.samestat(facts, os.stat(target)):
+                raise FormatError(f"{target}: a file is not appended to itself")
+            left = facts.st_size % row if stat.S_ISREG(facts.st_mode) else 0
             window = max(1, options.limits.window_bytes // row) * row
             for piece in packing.read_pieces(file, window):
-                if len(piece) % row:
+                left = left or len(piece) % row
+                if left:
+                    if array.shape[0] > before:
+                        # All of the source, or nothing: what came before is taken back.
+                        array.resize((before, *array.shape[1:]))
                     raise FormatError(
-                        f"{source}: {len(piece)} bytes are left, rows of {target} have {row}"
+                        f"{source}: {left} bytes are left, rows of {target} have {row}"
                     )
                 if piece:
                     rows = np.frombuffer(piece, array.dtype).reshape(-1, *array.shape[1:])
@@ -376,6 +395,34 @@ class _Run:
             self._warn(f"{source}: {sizes.behind:,} bytes behind the end are ignored")
 
 
+def _control_files(path: str) -> list[str]:
+    """Return the paths of the journal and of the lock that a file may have."""
+    folder, name = os.path.split(path)
+    try:
+        scope = Scope.of_file(name)
+    except (UnsafeError, UnicodeError):
+        return []  # No store takes such a name.
+    return [os.path.join(folder, each) for each in (scope.journal, scope.lock)]
+
+
+@contextmanager
+def _replacing(target: str) -> Iterator[None]:
+    """Put a file in the place of another one, as the writer of that file if it has a lock.
+
+    A commit that a dead writer decided is finished first: it would change the new file. The lock
+    file goes with the old file.
+    """
+    folder, name = os.path.split(os.path.abspath(target))
+    path = os.path.join(os.path.realpath(folder), name)
+    # A link is replaced itself, and what it leads to keeps its lock.
+    if os.path.islink(path) or not any(map(os.path.lexists, _control_files(path))):
+        yield
+        return
+    with FileStore(path, writable=True).writing() as turn:
+        yield
+        turn.forget_lock()
+
+
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
     """Let a signal that ends the process clean up first, as Ctrl-C does."""
@@ -401,8 +448,8 @@ def _reading(source: str) -> Iterator[int]:
         return
     if os.path.isdir(source):
         raise _LeftOut(f"{source} is a folder: it is left out")
-    folder, name = os.path.split(os.path.realpath(source))
-    if os.path.exists(os.path.join(folder, Scope.of_file(name).journal)):
+    journal, *_ = *_control_files(os.path.realpath(source)), ""
+    if os.path.lexists(journal):
         raise CorruptionError(
             f"{source}: a writer has not finished; ingot.open(path, 'r+') finishes its commit"
         )
@@ -433,6 +480,14 @@ def _refuse_terminal(force: bool) -> None:
         raise FormatError("packed bytes are not written to a terminal; --force does it")
 
 
+def _is_stdout(path: str) -> bool:
+    """Return whether a path leads to standard output, such as /dev/stdout."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):
+        return False
+
+
 def _is_special(path: str) -> bool:
     """Return whether something exists that is neither a file nor a folder, such as a device."""
     try:
@@ -456,14 +511,26 @@ def _save_metadata(source: str, place: str, force: bool) -> None:
     with _reading(source) as file:
         value = packing.read_packed(file).file.value
     text = json_format.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    if not _is_text(text):
+        text = json_format.dumps(value, indent=2) + "\n"
     if place == _PIPE:
         print(text, end="")
         return
     if os.path.lexists(place) and not force:
         raise ExistsError(f"{place}: the file exists already; --force replaces it")
     with new_file(place) as file_:
-        os.write(file_.descriptor, text.encode())
-        file_.publish(overwrite=force)
+        write_at(file_.descriptor, 0, text.encode())
+        with _replacing(place):
+            file_.publish(overwrite=force)
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text can be written as UTF-8: JSON may hold halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _print_sizes(rows: list[dict[str, Any]], json: bool) -> None:

@@ -648,7 +648,8 @@ def is_staged(name: str, target: str | None = None) -> bool:
 
 
 def _staged_name(name: str) -> str:
-    data = name.encode()
+    # Names of files that are not UTF-8 have surrogates.
+    data = name.encode(errors="surrogatepass")
     if len(data) <= _LONGEST_STAGED:
         return name
     return hashlib.blake2b(data, digest_size=16).hexdigest()

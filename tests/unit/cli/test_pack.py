@@ -9,6 +9,8 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,9 @@ from ingot.cli import app as cli
 from ingot.cli import pack as module
 from ingot.cli.pack import parse_size
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
+from ingot.options import Limits, Options
+from ingot.stores.local.commit import CommitRun
+from tests.storage import die_decided
 
 DATA = np.sqrt(np.arange(5000)).tobytes()
 SMALL = ("-z", "3000", "-n", "2")
@@ -47,7 +52,11 @@ def start(*arguments, **named):
 def run(*arguments, data=None, **named):
     """Run the command in a process of its own, with pipes."""
     return subprocess.run(
-        [sys.executable, "-m", "ingot", *arguments], input=data, capture_output=True, **named
+        # A limit of the size of files must not cut off what Python caches.
+        [sys.executable, "-B", "-m", "ingot", *arguments],
+        input=data,
+        capture_output=True,
+        **named,
     )
 
 
@@ -378,3 +387,100 @@ def test_a_commit_that_is_not_finished_is_an_error(data, tmp_path):
     (tmp_path / ".data.blp.commit").write_bytes(b"")
     result = invoke("unpack", "data.blp", "-o", "back")
     assert (result.exit_code, "has not finished" in result.stderr) == (1, True)
+
+
+def test_a_commit_that_a_dead_writer_decided_does_not_change_the_file_that_replaces_its_own(data):
+    array = ingot.array(np.arange(5.0), "data.blp", attrs={"by": "hand"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CommitRun, "_apply_journal", die_decided)
+        with pytest.raises(ZeroDivisionError):
+            array.attrs["by"] = "machine"
+    assert ".data.blp.commit" in os.listdir()
+    assert invoke("pack", "data", "--force").exit_code == 0
+    assert sorted(os.listdir()) == ["data", "data.blp"]
+    found = ingot.open("data.blp", "r+")
+    assert (found[...].tobytes(), dict(found.attrs)) == (DATA, {})
+    found.attrs["by"] = "nobody"
+    # A reader of the file before sees the new one.
+    reader = ingot.open("data.blp")
+    assert invoke("pack", "data", "--force", *SMALL).exit_code == 0
+    assert (reader[...].tobytes(), dict(reader.attrs)) == (DATA, {})
+
+
+def test_metadata_are_saved_before_their_file_is_removed(data):
+    (data.parent / "meta").write_text('{"half": "\\ud800"}')
+    assert invoke("pack", "data", "-m", "meta", "--remove").exit_code == 0
+    assert invoke("unpack", "data.blp", "--remove", "--meta", "saved").exit_code == 0
+    assert json.loads((data.parent / "saved").read_text()) == {"half": "\ud800"}
+    assert sorted(os.listdir()) == ["data", "meta", "saved"]
+
+
+def test_a_source_is_removed_only_for_a_complete_result(data):
+    assert invoke("pack", "data", "-o", os.devnull, "--remove").exit_code == 0
+    assert invoke("pack", "data").exit_code == 0
+    twice = data.parent / "twice.blp"
+    twice.write_bytes(2 * (data.parent / "data.blp").read_bytes())
+    assert invoke("unpack", "twice.blp", "--remove").exit_code == 2
+    assert twice.exists()
+    for folder in ("a", "b", "out"):
+        (data.parent / folder).mkdir()
+        (data.parent / folder / "x").write_bytes(folder.encode())
+    said = invoke("pack", "a/x", "b/x", "-o", "out", "--force", "--remove")
+    assert (said.exit_code, os.path.exists("a/x"), os.path.exists("b/x")) == (1, False, True)
+
+
+def test_an_append_is_of_all_or_of_nothing(data, monkeypatch):
+    limits = Limits(window_bytes=1024)
+    monkeypatch.setattr(module, "Options", partial(Options, limits=limits))
+    ingot.array(np.zeros((3, 2)), "rows.blp").close()
+    assert invoke("pack", "rows.blp", "--append", "rows.blp", "--remove").exit_code == 1
+    (data.parent / "more").write_bytes(bytes(16 * 200 + 8))
+    assert invoke("pack", "more", "--append", "rows.blp").exit_code == 1
+    assert ingot.open("rows.blp").shape == (3, 2)
+    refused = run_with_window("rows.blp", bytes(16 * 200 + 8))
+    assert refused.returncode == 1
+    assert b"8 bytes are left" in refused.stderr
+    assert ingot.open("rows.blp").shape == (3, 2)
+
+
+def run_with_window(target, data):
+    """Append a pipe to a file, with windows of 1 KiB."""
+    code = (
+        "import functools; from ingot.cli import app, pack;"
+        "from ingot.options import Limits, Options;"
+        "pack.Options = functools.partial(Options, limits=Limits(window_bytes=1024));"
+        f"app.app(['pack', '-', '--append', {target!r}])"
+    )
+    return subprocess.run([sys.executable, "-B", "-c", code], input=data, capture_output=True)
+
+
+def test_what_a_file_claims_of_its_length_is_not_all(data, tmp_path):
+    if os.path.exists("/proc/version"):
+        assert invoke("pack", "/proc/version", "-o", "version.blp").exit_code == 0
+        assert invoke("unpack", "version.blp").exit_code == 0
+        assert (tmp_path / "version").read_bytes() == Path("/proc/version").read_bytes()
+    with open("data", "rb") as file:
+        file.seek(len(DATA) - 100)
+        os.lseek(file.fileno(), len(DATA) - 100, os.SEEK_SET)
+        command = [sys.executable, "-B", "-m", "ingot", "pack", "-", "-o", "rest.blp"]
+        assert subprocess.run(command, stdin=file).returncode == 0
+    assert ingot.open("rest.blp")[...].tobytes() == DATA[-100:]
+
+
+def test_standard_output_is_written_to_under_any_name(data, tmp_path):
+    with open("out", "wb") as out:
+        command = [sys.executable, "-B", "-m", "ingot", "pack", "data", "-o", "/dev/stdout", "-f"]
+        os.symlink("/proc/self/fd/1", "link")
+        command[-2] = "link"
+        assert subprocess.run(command, stdout=out).returncode == 0
+    assert os.path.islink("link")
+    assert ingot.open("out")[...].tobytes() == DATA
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
+def test_names_may_be_any_bytes(data):
+    name = os.fsdecode(b"caf\xe9")
+    os.rename("data", name)
+    assert run("pack", name, "--remove").returncode == 0
+    assert run("unpack", name + ".blp").returncode == 0
+    assert Path(name).read_bytes() == DATA

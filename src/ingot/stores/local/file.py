@@ -245,6 +245,10 @@ class FileTurn:
             return self._without_lock()
         return number
 
+    def forget_lock(self) -> None:
+        """Have the lock file removed: the caller has put another file in the place of this one."""
+        self._turn.remove_lock()
+
     def _without_lock(self) -> int | None:
         """Have the lock file removed after a commit; return the number of the version then."""
         self._turn.remove_lock()

@@ -8,6 +8,7 @@ import pytest
 from ingot.errors import ExistsError
 from ingot.stores.local import new_file as module
 from ingot.stores.local.new_file import new_file
+from tests.storage import open_files
 from tests.temporary import tmp_path as tmp_path
 
 
@@ -104,9 +105,9 @@ def test_ctrl_c_while_the_file_is_opened_leaves_nothing(tmp_path, unnamed, monke
         return descriptor
 
     monkeypatch.setattr(os, "open", interrupted)
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    listed = os.path.isdir("/proc/self/fd")
     with pytest.raises(KeyboardInterrupt), new_file(tmp_path / "a", unnamed=unnamed):
         pytest.fail("the block is not entered")
     assert os.listdir(tmp_path) == []
-    if before:
-        assert len(os.listdir("/proc/self/fd")) == before
+    if listed:
+        assert open_files(tmp_path) == []
