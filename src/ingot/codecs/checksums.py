@@ -128,8 +128,8 @@ class Checksum(Compressor):
 
     @property
     def appended(self) -> str | None:
-        """The kind of checksum, where it follows the bytes, as the native kernel expects."""
-        return self.name if self.place == "end" else None
+        """The kind of checksum, where it follows the bytes and the native kernel knows it."""
+        return self.name if self.place == "end" and self.name in DIGEST_BYTES else None
 
     def compute(self, data: Buffer) -> int:
         """Return the checksum of some bytes."""
