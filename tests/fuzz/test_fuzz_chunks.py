@@ -10,7 +10,9 @@ from tests.fuzz import fuzz_chunks, fuzz_native
 from tests.kernels import load, needs_native, on_each_kernel
 
 NATIVE_EXECUTIONS = 300_000
-PYTHON_SECONDS = 15.0
+# By number, not by time, so that a fast machine tries the same chunks as a slow one.
+PYTHON_EXECUTIONS = 40_000
+BOTH_EXECUTIONS = 50_000
 SEED = 20_240
 
 
@@ -31,17 +33,17 @@ def test_damaged_chunks_on_the_native_kernel() -> None:
 
 @pytest.mark.slow
 def test_damaged_chunks_on_the_twin() -> None:
-    executions, finding = fuzz_chunks.fuzz("python", SEED, seconds=PYTHON_SECONDS)
+    executions, finding = fuzz_chunks.fuzz("python", SEED, executions=PYTHON_EXECUTIONS)
     assert not report("python", finding)
-    assert executions > 100
+    assert executions == PYTHON_EXECUTIONS
 
 
 @pytest.mark.slow
 @needs_native
 def test_both_kernels_judge_damaged_chunks_alike() -> None:
-    executions, finding = fuzz_chunks.fuzz("both", SEED + 1, seconds=PYTHON_SECONDS)
+    executions, finding = fuzz_chunks.fuzz("both", SEED + 1, executions=BOTH_EXECUTIONS)
     assert not report("both", finding)
-    assert executions > 100
+    assert executions == BOTH_EXECUTIONS
 
 
 @on_each_kernel

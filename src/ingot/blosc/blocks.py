@@ -5,7 +5,7 @@ has its length in front. All of them are checked against the bytes that exist be
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
@@ -103,12 +103,18 @@ class Dictionary:
 
 
 def locate(
-    header: ChunkHeader, chunk: "Buffer", first: int = 0, last: int | None = None
+    header: ChunkHeader,
+    chunk: "Buffer",
+    first: int = 0,
+    last: int | None = None,
+    examine: "Callable[[Sequence[Stream]], object] | None" = None,
 ) -> Iterator[Block]:
     """Yield blocks ``first`` to ``last`` (all by default) of a chunk whose header is checked.
 
     Blocks need not be stored in order, but no two may share bytes: together they may not claim more
-    than is stored, because otherwise a small chunk could cause any amount of work.
+    than is stored, because otherwise a small chunk could cause any amount of work. Where a stream
+    of a block is damaged, ``examine`` is called with those before it: a fault of theirs comes
+    first. A stream of an unknown kind comes before all of them.
 
     >>> header = ChunkHeader(flags=0x30, nbytes=40, blocksize=40, cbytes=16 + 4 + 4 + 10)
     >>> chunk = header.pack() + struct.pack("<ii", 20, 10) + bytes(10)
@@ -124,7 +130,7 @@ def locate(
     floor = _first_byte(header, chunk)
     room = header.cbytes - floor
     for index in range(first, stop):
-        block = _locate_block(header, chunk, index, floor)
+        block = _locate_block(header, chunk, index, floor, examine)
         room -= block.cbytes
         if room < 0:
             raise CorruptionError(
@@ -185,13 +191,24 @@ def _parse_start(header: ChunkHeader, chunk: "Buffer", index: int, floor: int) -
     return int(start)
 
 
-def _locate_block(header: ChunkHeader, chunk: "Buffer", index: int, floor: int) -> Block:
+def _locate_block(
+    header: ChunkHeader,
+    chunk: "Buffer",
+    index: int,
+    floor: int,
+    examine: "Callable[[Sequence[Stream]], object] | None",
+) -> Block:
     start = _parse_start(header, chunk, index, floor)
     nbytes, count = header.bytes_of(index), header.streams_of(index)
-    streams = []
+    streams: list[Stream] = []
     offset = start
     for number in range(count):
-        stream = _locate_stream(header, chunk, offset, nbytes // count, f"{index}.{number}")
+        try:
+            stream = _locate_stream(header, chunk, offset, nbytes // count, f"{index}.{number}")
+        except CorruptionError:
+            if examine is not None:
+                examine(streams)
+            raise
         streams.append(stream)
         offset = stream.offset + stream.cbytes
     return Block(index, start, nbytes, tuple(streams))

@@ -7,7 +7,7 @@ encoding half.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -183,7 +183,8 @@ class _ChunkDecoder:
     def _located(self, begin: int, end: int) -> Iterator[tuple[int, Block]]:
         size = self.header.block_bytes
         if not self.header.variable:
-            for block in locate(self.header, self.source.data, begin // size, -(-end // size)):
+            blocks = begin // size, -(-end // size)
+            for block in locate(self.header, self.source.data, *blocks, self._decode_streams):
                 yield block.index * size, block
             return
         at = 0
@@ -195,8 +196,11 @@ class _ChunkDecoder:
     def _decode_block(
         self, block: Block, reference: npt.NDArray[np.uint8] | None
     ) -> npt.NDArray[np.uint8]:
-        joined = b"".join(map(self._decode_stream, block.streams))
+        joined = self._decode_streams(block.streams)
         return self.pipeline.undo(np.frombuffer(joined, np.uint8), reference)
+
+    def _decode_streams(self, streams: Sequence[Stream]) -> bytes:
+        return b"".join(map(self._decode_stream, streams))
 
     def _decode_stream(self, stream: Stream) -> bytes:
         if stream.value is not None:
