@@ -238,7 +238,7 @@ fn run_length(checksum: Option<Checksum>, count: usize, threads: usize, chunk_si
     checksum.map_or(1, Checksum::together).min(count.div_ceil(threads.max(1))).min(room).max(1)
 }
 
-/// The numbers of the next chunks that nobody works on.
+/// The numbers of the next chunks that no thread works on yet.
 fn next_run(next: &AtomicUsize, run: usize, count: usize) -> Option<Range<usize>> {
     let first = next.fetch_add(run, Ordering::Relaxed);
     (first < count).then(|| first..(first + run).min(count))

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -31,7 +32,7 @@ from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, HEADER_BYTES, LARGEST_CHUNK, UNKNOWN, Header
 from ingot.formats.bloscpack.metadata import HEAD_BYTES, MetadataHead
 from ingot.options import Options
-from ingot.stores.local.files import write_at
+from ingot.stores.local.files import read_at, write_at
 
 __all__ = [
     "PackedFile",
@@ -234,7 +235,7 @@ def pack_spooled(
     with tempfile.TemporaryFile() as spool:
         sizes = pack(source, spool.fileno(), packing, options=options, progress=progress)
         for start in range(0, sizes.packed, _PIECE):
-            _write_all(target, _pread(spool.fileno(), start, _PIECE))
+            _write_all(target, read_at(spool.fileno(), start, _PIECE))
     return sizes
 
 
@@ -253,7 +254,7 @@ def _pack_unsized(
     head = packing.head(bounds[:-1], sum(sizes))
     end = int(bounds[-1])
     for start in reversed(range(0, end, _PIECE)):
-        moved = _pread(target, start, min(_PIECE, end - start))
+        moved = read_at(target, start, min(_PIECE, end - start))
         write_at(target, start + len(head), moved)
     write_at(target, 0, head)
     return Sizes(len(head) + end, sum(sizes))
@@ -302,10 +303,10 @@ def read_packed(source: int) -> PackedFile:
     Every claim is compared with the size of the file.
     """
     size = os.fstat(source).st_size
-    file = BloscpackFile.parse(lambda start, count: _pread(source, start, count), size)
+    file = BloscpackFile.parse(partial(read_at, source), size)
     plain = np.concatenate((np.zeros(1, np.int64), np.cumsum(file.row.nbytes)))
     # The trailer of a chunk file of bcolz was checked when it was read.
-    is_trailed = _pread(source, file.end, len(trailer.MAGIC)) == trailer.MAGIC
+    is_trailed = read_at(source, file.end, len(trailer.MAGIC)) == trailer.MAGIC
     is_trailed = is_trailed and file.header.version == 1 and len(file.row) == 1
     behind = 0 if is_trailed else size - file.end
     return PackedFile(file, np.append(file.row.start, file.end), plain, behind)
@@ -515,14 +516,14 @@ def _read_chunks(
 
 def _pread_chunks(source: int, packed: PackedFile) -> Iterator[tuple[int, int, bytes]]:
     for number, (start, end) in enumerate(itertools.pairwise(packed.stored.tolist())):
-        yield number, start, _pread(source, start, end - start)
+        yield number, start, read_at(source, start, end - start)
 
 
 def _pread_pieces(source: int, size: int, chunk_size: int) -> Iterator[bytes]:
     """Yield the pieces of a regular file; one, if it is empty."""
     for start in range(0, max(size, 1), chunk_size):
         wanted = min(chunk_size, size - start)
-        piece = _pread(source, start, wanted)
+        piece = read_at(source, start, wanted)
         if len(piece) < wanted:
             raise CorruptionError(
                 f"the file that is packed has become shorter: {wanted} bytes at {start} are wanted"
@@ -577,17 +578,6 @@ def _check_limit(chunk_size: int, options: Options) -> None:
             f"Bloscpack header: chunks of {chunk_size} bytes, "
             f"the limit is {options.limits.chunk_bytes}"
         )
-
-
-def _pread(file: int, start: int, count: int) -> bytes:
-    """Return bytes of a regular file; fewer at its end."""
-    data = os.pread(file, count, start)
-    while 0 < len(data) < count:
-        more = os.pread(file, count - len(data), start + len(data))
-        if not more:
-            break
-        data += more
-    return data
 
 
 def _write_all(file: int, data: bytes) -> None:

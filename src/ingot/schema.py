@@ -133,7 +133,9 @@ class ArraySchema:
     @property
     def chunk_count(self) -> int:
         """The number of chunks."""
-        return self.grid.chunk_count if self.flat is None else self.payload.grid.chunk_count
+        if self.flat is None:
+            return self.grid.chunk_count
+        return -(-self.nbytes // self.flat.chunk_bytes)
 
     @property
     def stored_axes(self) -> Sequence[int]:

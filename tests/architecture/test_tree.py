@@ -16,6 +16,7 @@ TESTED_ELSEWHERE = {
     "blosc/special": "unit/blosc/test_chunk.py",
     "cli/chunk": "unit/test_cli.py",
     "cli/doctor": "unit/test_cli.py",
+    "cli/messages": "unit/test_cli.py",
     "containers/appender": "unit/containers/test_table_changes.py",
     "containers/create": "unit/test_api.py",
     "containers/ingest": "unit/containers/test_table_changes.py",

@@ -14,6 +14,7 @@ from ingot.cli.chunk import chunk
 from ingot.cli.demo import demo
 from ingot.cli.doctor import doctor
 from ingot.cli.info import info
+from ingot.cli.messages import with_notes
 from ingot.cli.pack import pack, unpack
 from ingot.errors import IngotError
 
@@ -34,8 +35,7 @@ def main() -> None:
     try:
         app()
     except IngotError as error:
-        notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
-        print(f"ingot: {error}{notes}", file=sys.stderr)
+        print(with_notes(f"ingot: {error}", error), file=sys.stderr)
         sys.exit(1)
 
 

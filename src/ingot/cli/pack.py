@@ -24,6 +24,7 @@ import ingot
 from ingot import pack as packing
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
+from ingot.cli.messages import with_notes
 from ingot.cli.progress import progress_bar
 from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError, UnsafeError
 from ingot.formats import json as document
@@ -552,7 +553,7 @@ def _message(error: BaseException, name: str | None) -> str:
         name = error.filename if isinstance(error.filename, str) else name
     if name is not None and name not in text:
         text = f"{name}: {text}"
-    return text + "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
+    return with_notes(text, error)
 
 
 @contextmanager

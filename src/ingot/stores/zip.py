@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from ingot import native, signals
@@ -21,6 +22,7 @@ from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore, FileTurn, apply_in_turn
+from ingot.stores.local.files import read_at
 from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
@@ -441,7 +443,7 @@ class _Opened:
 
     def _data(self, member: Member, start: int, length: int) -> bytes:
         first = self._start(member)
-        data = _reader(self.file.descriptor)(first + start, length) if length else b""
+        data = read_at(self.file.descriptor, first + start, length) if length else b""
         if len(data) != length:
             raise CorruptionError(f"{self._name(member)}: {len(data)} of {length} bytes are stored")
         return data
@@ -472,18 +474,7 @@ def _end(extent: Extent, member: Member) -> int:
 
 
 def _reader(descriptor: int) -> zip_format.Read:
-    def read(start: int, length: int) -> bytes:
-        data = os.pread(descriptor, length, start)
-        if len(data) == length or not data:
-            return data
-        pieces, count = [data], len(data)  # A system call takes 2 GiB at most.
-        while data and count < length:
-            data = os.pread(descriptor, length - count, start + count)
-            pieces.append(data)
-            count += len(data)
-        return b"".join(pieces)
-
-    return read
+    return partial(read_at, descriptor)
 
 
 def _folders(names: Iterable[str]) -> dict[str, list[str]]:

@@ -292,7 +292,7 @@ def test_a_pipe_that_is_closed_early_is_no_traceback(data):
     assert child.wait() == 1
 
 
-def test_a_terminal_gets_a_bar_and_no_packed_bytes(data, monkeypatch):
+def test_packed_bytes_are_not_written_to_a_terminal(data, monkeypatch):
     told = []
 
     class Terminal:

@@ -11,6 +11,7 @@ An append tops up the last chunk and needs as many spare offsets as it has new c
 behind the old end of the file is written first, outside of the journal.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain as chained
@@ -576,7 +577,8 @@ def _parse_fill(claim: object, dtype: DType) -> Any:
 
 def _count(schema: ArraySchema) -> int:
     """Return the number of chunks that hold items."""
-    return -(-schema.nbytes // _chunk_bytes(schema))
+    _chunk_bytes(schema)
+    return schema.chunk_count
 
 
 def _chunk_bytes(schema: ArraySchema) -> int:
@@ -642,7 +644,7 @@ def _designed_bytes(request: Request, order: str, chunk_bytes: int | None) -> in
             )
         if rows and rows[0] < 1:
             raise ValueError(f"chunks is {list(request.chunks)}, not lengths from 1 on")
-        found = (rows[0] if rows else 1) * (_product(inner) or 1) * itemsize
+        found = (rows[0] if rows else 1) * (math.prod(inner) or 1) * itemsize
     if found > LARGEST_CHUNK:
         raise LimitError(f"chunks of {found} bytes, the limit is {LARGEST_CHUNK}")
     return found
@@ -651,14 +653,7 @@ def _designed_bytes(request: Request, order: str, chunk_bytes: int | None) -> in
 def _default_bytes(shape: tuple[int, ...], dtype: DType, order: str) -> int:
     """Return the length of chunks of about 1 MiB: whole rows, or whole items of long ones."""
     inner = shape[:-1] if order == "F" else shape[1:]
-    unit = (_product(inner) or 1) * dtype.itemsize
+    unit = (math.prod(inner) or 1) * dtype.itemsize
     if unit > _CHUNK_BYTES:
         unit = dtype.itemsize
     return max(1, _CHUNK_BYTES // unit) * unit
-
-
-def _product(lengths: Iterable[int]) -> int:
-    found = 1
-    for length in lengths:
-        found *= length
-    return found

@@ -40,6 +40,7 @@ __all__ = [
     "exchanged",
     "linked",
     "placed",
+    "read_at",
     "read_extent",
     "run_each",
     "second_name",
@@ -803,16 +804,15 @@ def read_extent(descriptor: int, size: int, extent: Extent) -> bytes:
     # Only stored bytes are asked for: the length of an extent may be a claim in a file.
     available = max(size - extent.start, 0)
     length = available if extent.length is None else min(extent.length, available)
-    if length == 0:
-        return b""
-    data = os.pread(descriptor, length, extent.start)
+    return read_at(descriptor, extent.start, length) if length else b""
+
+
+def read_at(descriptor: int, start: int, length: int) -> bytes:
+    """Return `length` bytes of a file from byte `start` on; fewer where the file ends."""
+    data = os.pread(descriptor, length, start)
     if len(data) == length or not data:
         return data
-    return _read_on(descriptor, data, length, extent.start)
-
-
-def _read_on(descriptor: int, data: bytes, length: int, start: int) -> bytes:
-    """Read the rest of an extent, since one system call reads 2 GiB at most."""
+    # One system call reads 2 GiB at most.
     pieces, count = [data], len(data)
     while data and count < length:
         data = os.pread(descriptor, length - count, start + count)

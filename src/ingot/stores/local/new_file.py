@@ -1,8 +1,9 @@
 """A new file that appears under its name complete, or not at all.
 
 Where the system can, the file has no name while it is written: whatever ends the process, nothing
-stays behind. Elsewhere it has a staged name beside its own. No lock is taken, because the file is
-nobody's before it has its name; of two programs that create the same file, one is refused.
+stays behind. Elsewhere it has a staged name beside its own. No lock is taken, because no other
+program reaches the file before it has its name. Of two programs that create the same file, one is
+refused.
 """
 
 import errno
