@@ -145,7 +145,9 @@ def test_the_first_change_of_a_single_file_is_a_transaction(tmp_path: Path) -> N
     with made.transaction():
         made[0] = 9
         made.append([4])
-    assert ingot.open(path)[...].tolist() == [9, 2, 3, 4]  # type: ignore[index]
+    found = ingot.open(path)
+    assert isinstance(found, ingot.Array)
+    assert found[...].tolist() == [9, 2, 3, 4]
 
 
 @pytest.mark.usefixtures("single")

@@ -11,7 +11,7 @@ from ingot.errors import NotFoundError
 from ingot.formats.bloscpack.format import BloscpackFormat
 from ingot.options import Options
 from ingot.selection import parse
-from ingot.stores import MemoryStore, Store, read_state
+from ingot.stores import LocalStore, MemoryStore, Store, read_state
 from ingot.testing import Scenario
 
 Change = Callable[[Any], object]
@@ -41,7 +41,8 @@ def changed(*changes: Change, start: int = 50) -> Scenario:
                 changes[number](opened(store) if states[number] is not None else store)
             else:
                 # The successor of a writer that died finds the change made, and has to finish it.
-                store.recover()  # type: ignore[attr-defined]
+                assert isinstance(store, LocalStore)
+                store.recover()
 
         return act
 

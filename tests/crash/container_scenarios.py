@@ -16,7 +16,7 @@ from ingot.formats.zarr.v2_groups import Zarr2GroupFormat
 from ingot.formats.zarr.v3_groups import Zarr3GroupFormat
 from ingot.options import Options
 from ingot.selection import parse
-from ingot.stores import MemoryStore, Store, read_state
+from ingot.stores import LocalStore, MemoryStore, Store, read_state
 from ingot.testing import Scenario
 
 Change = Callable[[Any], object]
@@ -47,7 +47,8 @@ def changed(format: Format, start: Change, *changes: Change) -> Scenario:
                 changes[number](ingot.open(store, "r+") if states[number] else store)
             else:
                 # The successor of a writer that died finds the change made, and has to finish it.
-                store.recover()  # type: ignore[attr-defined]
+                assert isinstance(store, LocalStore)
+                store.recover()
 
         return act
 

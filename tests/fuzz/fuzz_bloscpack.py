@@ -9,14 +9,9 @@ the seed and its number. What a damaged digest would hide is reached by repairin
 metadata.
 """
 
-import argparse
-import mmap
 import random
 import struct
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from functools import cache
 
@@ -29,15 +24,15 @@ from ingot.formats.bloscpack import metadata, offsets
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
 from ingot.stores import MemoryStore
-from tests.fuzz.fuzz_chunks import (
-    INTERESTING,
-    MUTATIONS,
-    ROOT,
+from tests.fuzz.driver import (
     Finding,
-    limit_memory,
-    save,
-    watch,
+    count_executions,
+    fuzz_in_child,
+    parser_of,
+    report,
+    seconds_of,
 )
+from tests.fuzz.fuzz_chunks import INTERESTING, MUTATIONS, save
 from tests.golden.archive import unpacked
 
 LARGEST_BASE = 20_000
@@ -151,63 +146,21 @@ def fuzz(
     seed: int, executions: int | None = None, seconds: float | None = None
 ) -> tuple[int, Finding | None]:
     """Run a child and watch it; return how many executions it did, and what it died of."""
-    with tempfile.NamedTemporaryFile() as shared:
-        shared.write(bytes(8))
-        shared.flush()
-        options = ["--seed", str(seed), "--child", shared.name]
-        if executions is not None:
-            options += ["--executions", str(executions)]
-        if seconds is not None:
-            options += ["--minutes", str(seconds / 60)]
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.fuzz_bloscpack", *options],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with mmap.mmap(shared.fileno(), 8, access=mmap.ACCESS_READ) as counter:
-            message = watch(child, counter)
-            (execution,) = struct.unpack("<q", counter[:])
-    if not message:
-        return execution, None
-    return execution, Finding(execution, message, damaged(seed, execution)[0])
-
-
-def run_child(seed: int, executions: int | None, seconds: float, path: str) -> None:
-    bases()
-    limit_memory()
-    deadline = time.monotonic() + seconds
-    with open(path, "r+b") as shared, mmap.mmap(shared.fileno(), 8) as counter:
-        execution = 0
-        while time.monotonic() < deadline and (executions is None or execution < executions):
-            counter[:] = struct.pack("<q", execution)
-            execute(*damaged(seed, execution))
-            execution += 1
-        counter[:] = struct.pack("<q", execution)
+    return fuzz_in_child(__spec__.name, damaged, seed, executions, seconds)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=None, help="how long; 1 by default")
-    parser.add_argument("--executions", type=int, default=None, help="how many at most")
-    parser.add_argument("--seed", type=int, default=None, help="random by default")
-    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    seed = random.randrange(10**9) if options.seed is None else options.seed
-    seconds = None if options.minutes is None else 60 * options.minutes
+    options = parser_of(__doc__).parse_args()
     if options.child:
-        run_child(seed, options.executions, seconds or 1e9, options.child)
+        bases()
+        limits = options.executions, seconds_of(options) or 1e9
+        count_executions(
+            lambda execution: execute(*damaged(options.seed, execution)), *limits, options.child
+        )
         return 0
-    if seconds is None and options.executions is None:
-        seconds = 60.0
-    print(f"fuzzing Bloscpack files with seed {seed}", flush=True)
-    executions, finding = fuzz(seed, options.executions, seconds)
-    if finding is None:
-        print(f"{executions} executions, nothing found")
-        return 0
-    print(f"execution {finding.execution} of seed {seed}: {finding.what}")
-    print(f"saved as {save(finding, 'bloscpack', seed).relative_to(ROOT)}")
-    return 1
+    return report(
+        "Bloscpack files", options, fuzz, lambda finding, seed: save(finding, "bloscpack", seed)
+    )
 
 
 if __name__ == "__main__":

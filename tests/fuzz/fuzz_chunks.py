@@ -4,24 +4,15 @@
 
 ``both`` also holds the two kernels against each other: the same data, or errors of the same class.
 
-The work is done in a child process whose memory is limited to what it has after its imports and one
-gibibyte more, so that a crash, a hang or a greedy allocation shows as the death of the child and
-not of the process that watches. Every execution follows from the seed and its number alone; the
-child leaves the number in a shared file before it starts, and the watcher makes the chunk again
-from there and saves it under ``tests/fuzz/corpus``, which ``test_fuzz_chunks`` replays ever after.
+`driver` says how the work is done. A chunk that is found is saved under ``tests/fuzz/corpus``; the
+tests replay all that are there.
 """
 
-import argparse
-import mmap
 import random
 import struct
-import subprocess
 import sys
 import tarfile
-import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -30,28 +21,25 @@ from ingot.blosc.header import ChunkHeader
 from ingot.blosc.inspection import inspect
 from ingot.blosc.lazy import LazyChunk
 from ingot.errors import IngotError, LimitError
+from tests.fuzz.driver import (
+    ROOT,
+    Finding,
+    count_executions,
+    fuzz_in_child,
+    parser_of,
+    report,
+    seconds_of,
+)
 from tests.kernels import twin_may_refuse
 
-ROOT = Path(__file__).resolve().parents[2]
 CORPUS = Path(__file__).with_name("corpus")
 SAMPLES = tuple(ROOT / "tests" / "golden" / f"blosc-{name}.tar.xz" for name in ("b1", "b2"))
 
-SPARE_MEMORY = 1 << 30
-PATIENCE = 120.0
 LARGEST_BASE = 120_000
 # One in so many chunks is also read lazily, by Python, whichever kernel is under test.
 LAZY_SHARE = 8
 LENGTHS = (0, -1, -65, -255, -256, -(2**31), 1, 2, 2**31 - 1)
 INTERESTING = (0, 1, -1, 15, 16, 17, 127, 128, 255, 256, 2**16, 2**29, 2**31 - 1, -(2**31))
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An execution that went wrong, and what was seen of it."""
-
-    execution: int
-    what: str
-    chunk: bytes
 
 
 @cache
@@ -263,46 +251,8 @@ def fuzz(
     kernel: str, seed: int, executions: int | None = None, seconds: float | None = None
 ) -> tuple[int, Finding | None]:
     """Run a child and watch it; return how many executions it did, and what it died of."""
-    with tempfile.NamedTemporaryFile() as shared:
-        shared.write(bytes(8))
-        shared.flush()
-        options = ["--kernel", kernel, "--seed", str(seed), "--child", shared.name]
-        if executions is not None:
-            options += ["--executions", str(executions)]
-        if seconds is not None:
-            options += ["--minutes", str(seconds / 60)]
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.fuzz_chunks", *options],
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with mmap.mmap(shared.fileno(), 8, access=mmap.ACCESS_READ) as counter:
-            message = watch(child, counter)
-            (execution,) = struct.unpack("<q", counter[:])
-    if not message:
-        return execution, None
-    return execution, Finding(execution, message, damaged(seed, execution)[0])
-
-
-def watch(child: "subprocess.Popen[str]", counter: mmap.mmap) -> str:
-    """Wait until the child ends or stands still; return what went wrong, if anything did."""
-    seen, since = counter[:], time.monotonic()
-    while True:
-        try:
-            _, errors = child.communicate(timeout=2)
-        except subprocess.TimeoutExpired:
-            if counter[:] != seen:
-                seen, since = counter[:], time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
-                child.kill()
-                child.communicate()
-                return f"no progress for {PATIENCE:.0f} seconds"
-        else:
-            break
-    if child.returncode == 0:
-        return ""
-    return f"exit status {child.returncode}: {errors.strip()[-2000:]}"
+    options = ("--kernel", kernel)
+    return fuzz_in_child(__spec__.name, damaged, seed, executions, seconds, options)
 
 
 def run_child(
@@ -311,35 +261,20 @@ def run_child(
     both = kernel_name == "both"
     kernel = native.choose("native" if both else kernel_name).module
     bases()
-    limit_memory()
-    deadline = time.monotonic() + seconds
-    with open(path, "r+b") as shared, mmap.mmap(shared.fileno(), 8) as counter:
-        execution = 0
-        while time.monotonic() < deadline and (executions is None or execution < executions):
-            counter[:] = struct.pack("<q", execution)
-            chunk, choose = damaged(seed, execution)
-            execute(kernel, chunk, choose)
-            if both:
-                compare(chunk)
-            if execution % LAZY_SHARE == 0:
-                fetch(chunk, choose)
-            execution += 1
-        counter[:] = struct.pack("<q", execution)
 
+    def attempt(execution: int) -> None:
+        chunk, choose = damaged(seed, execution)
+        execute(kernel, chunk, choose)
+        if both:
+            compare(chunk)
+        if execution % LAZY_SHARE == 0:
+            fetch(chunk, choose)
 
-def limit_memory() -> None:
-    """Allow this process one gibibyte more than it has; where systems cannot say, nothing."""
-    try:
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):
-        return
-    allowed = pages * resource.getpagesize() + SPARE_MEMORY
-    resource.setrlimit(resource.RLIMIT_AS, (allowed, allowed))
+    count_executions(attempt, executions, seconds, path)
 
 
 def save(finding: Finding, kernel: str, seed: int) -> Path:
+    """Save a chunk that was found where the tests read it again."""
     CORPUS.mkdir(exist_ok=True)
     path = CORPUS / f"{kernel}-{seed}-{finding.execution}.chunk"
     path.write_bytes(finding.chunk)
@@ -347,30 +282,21 @@ def save(finding: Finding, kernel: str, seed: int) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=None, help="how long; 1 by default")
-    parser.add_argument("--executions", type=int, default=None, help="how many at most")
-    parser.add_argument("--seed", type=int, default=None, help="random by default")
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--kernel", choices=("native", "python", "both"), default=native.choice().name
     )
-    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    seed = random.randrange(10**9) if options.seed is None else options.seed
-    seconds = None if options.minutes is None else 60 * options.minutes
     if options.child:
-        run_child(options.kernel, seed, options.executions, seconds or 1e9, options.child)
+        limits = options.executions, seconds_of(options) or 1e9
+        run_child(options.kernel, options.seed, *limits, options.child)
         return 0
-    if seconds is None and options.executions is None:
-        seconds = 60.0
-    print(f"fuzzing the {options.kernel} kernel with seed {seed}", flush=True)
-    executions, finding = fuzz(options.kernel, seed, options.executions, seconds)
-    if finding is None:
-        print(f"{executions} executions, nothing found")
-        return 0
-    print(f"execution {finding.execution} of seed {seed}: {finding.what}")
-    print(f"saved as {save(finding, options.kernel, seed).relative_to(ROOT)}")
-    return 1
+    return report(
+        f"the {options.kernel} kernel",
+        options,
+        lambda seed, *limits: fuzz(options.kernel, seed, *limits),
+        lambda finding, seed: save(finding, options.kernel, seed),
+    )
 
 
 if __name__ == "__main__":

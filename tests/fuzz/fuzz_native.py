@@ -23,7 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.fuzz_chunks import ROOT, SAMPLES, SPARE_MEMORY, Finding, save, unpack, watch
+from tests.fuzz.driver import ROOT, SPARE_MEMORY, Finding, watch
+from tests.fuzz.fuzz_chunks import SAMPLES, save, unpack
 
 MANIFEST = ROOT / "native" / "Cargo.toml"
 TARGET = "chunk::fuzz::damaged_chunks_end_with_data_or_an_error"

@@ -39,7 +39,8 @@ def named(case: Case) -> str:
 def expected(case: Case) -> NDArray[Any]:
     data = FILES[case["expected"]]
     if case["expected"].endswith(".npy"):
-        return np.load(io.BytesIO(data), allow_pickle=False)  # type: ignore[no-any-return]
+        loaded: NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
+        return loaded
     return np.frombuffer(data, np.uint8)
 
 

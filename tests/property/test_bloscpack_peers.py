@@ -16,21 +16,23 @@ import ingot
 from ingot.errors import CorruptionError
 from ingot.formats.bloscpack.header import CHECKSUMS
 
+MOVED = "MutableMapping"
+
 
 def imported() -> tuple[ModuleType, ModuleType]:
     """Return bloscpack and its module for appending.
 
     It takes from `collections` what is in `collections.abc` since Python 3.10.
     """
-    missing = not hasattr(collections, "MutableMapping")
+    missing = not hasattr(collections, MOVED)
     if missing:
-        collections.MutableMapping = collections.abc.MutableMapping  # type: ignore[attr-defined]
+        setattr(collections, MOVED, collections.abc.MutableMapping)
     try:
         main = pytest.importorskip("bloscpack", reason="bloscpack is not installed")
         append = pytest.importorskip("bloscpack.append")
     finally:
         if missing:
-            del collections.MutableMapping  # type: ignore[attr-defined]
+            delattr(collections, MOVED)
     return main, append
 
 
