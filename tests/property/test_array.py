@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import ingot
 from ingot.errors import SelectionError
@@ -85,14 +86,21 @@ def test_any_key_assigns_as_numpy(
     except (IndexError, OverflowError):
         return
     with somewhere(place_name, kernel_name) as place:
-        array = ingot.array(expected, place, **draws.draw(layouts(shape)))
-        if error_of_numpy(expected, key, value) is not None:
-            with pytest.raises(ValueError):
-                array[key] = value
-        else:
+        assert_assigns(place, expected, key, value, draws.draw(layouts(shape)))
+
+
+def assert_assigns(
+    place: Place, expected: NDArray[Any], key: Any, value: Any, layout: dict[str, Any]
+) -> None:
+    """Assign to an array and to NumPy's: both hold the same then, or refuse the value."""
+    array = ingot.array(expected, place, **layout)
+    if error_of_numpy(expected, key, value) is not None:
+        with pytest.raises(ValueError):
             array[key] = value
-        assert same(array[...], expected)
-        assert same(ingot.open(place)[...], expected)
+    else:
+        array[key] = value
+    assert same(array[...], expected)
+    assert same(ingot.open(place)[...], expected)
 
 
 @everywhere
@@ -108,12 +116,19 @@ def test_orthogonal_keys(
     except IndexError:
         return
     with somewhere(place_name, kernel_name) as place:
-        array = ingot.array(data, place, **draws.draw(layouts(shape)))
-        assert same(array.oindex[key], data.reshape(-1)[places])
-        value = items(dtype, (1,), start=50)[0]
-        array.oindex[key] = value
-        data.reshape(-1)[places] = value
-        assert same(array[...], data)
+        assert_orthogonal(place, data, key, places, draws.draw(layouts(shape)))
+
+
+def assert_orthogonal(
+    place: Place, data: NDArray[Any], key: Any, places: NDArray[Any], layout: dict[str, Any]
+) -> None:
+    """Read and assign by an orthogonal key; `places` are its items of the flattened data."""
+    array = ingot.array(data, place, **layout)
+    assert same(array.oindex[key], data.reshape(-1)[places])
+    value = items(data.dtype, (1,), start=50)[0]
+    array.oindex[key] = value
+    data.reshape(-1)[places] = value
+    assert same(array[...], data)
 
 
 @everywhere

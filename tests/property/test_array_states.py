@@ -1,52 +1,22 @@
 """Any changes of an array, step by step beside a NumPy array."""
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 import ingot
-from ingot.stores import MemoryStore
 from tests.kernels import needs_native
-from tests.property.array_strategies import FIXED, Shape, items, layouts, same
-from tests.property.test_selection import keys
-from tests.storage import Place, content, use_kernel
-
-short = st.integers(0, 9)
-shapes = st.lists(short, min_size=1, max_size=3).map(tuple)
+from tests.property.array_life import ArrayLife, shapes, short
+from tests.property.array_strategies import FIXED, Shape, items, layouts
+from tests.storage import content
 
 
-class Life(RuleBasedStateMachine):
-    """The rules; the machines below say where it is lived, and on which kernel."""
-
-    place_name: str
-    kernel_name: str
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        use_kernel(self.kernel_name, self.patch)
-        self.folder = tempfile.mkdtemp()
-        self.place: Place = MemoryStore()
-        if self.place_name == "local":
-            self.place = Path(self.folder) / "array"
-
-    def teardown(self) -> None:
-        self.patch.undo()
-        shutil.rmtree(self.folder)
+class Life(ArrayLife):
+    """The rules of arrays in chunks that are boxes."""
 
     @initialize(shape=shapes, dtype=st.sampled_from(FIXED), draws=st.data())
     def create(self, shape: Shape, dtype: Any, draws: st.DataObject) -> None:
@@ -63,16 +33,6 @@ class Life(RuleBasedStateMachine):
         if not (isinstance(self.fill, int) and self.fill == 0):
             data[...] = self.fill
         return data
-
-    @rule(draws=st.data(), start=st.integers(1, 60))
-    def assign(self, draws: st.DataObject, start: int) -> None:
-        key = draws.draw(keys(self.data.shape, "iisssam"))
-        try:
-            value = items(self.data.dtype, np.shape(self.data[key]), start)
-        except (IndexError, OverflowError):
-            return
-        self.data[key] = value
-        self.array[key] = value
 
     @rule(draws=st.data(), length=st.integers(0, 5), start=st.integers(1, 60))
     def append(self, draws: st.DataObject, length: int, start: int) -> None:
@@ -92,25 +52,6 @@ class Life(RuleBasedStateMachine):
         self.data = resized
         self.array.resize(shape)
 
-    @rule(name=st.sampled_from("abc"), value=st.integers() | st.text() | st.none())
-    def describe(self, name: str, value: Any) -> None:
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            return
-        self.array.attrs[name] = value
-        self.attrs[name] = value
-
-    @precondition(lambda self: self.attrs)
-    @rule()
-    def undescribe(self) -> None:
-        name, _ = self.attrs.popitem()
-        del self.array.attrs[name]
-
-    @rule(close=st.booleans())
-    def reopen(self, close: bool) -> None:
-        if close:
-            self.array.close()
-        self.array = ingot.open(self.place, "r+")
-
     @rule()
     def overwrite(self) -> None:
         shape = self.data.shape
@@ -124,14 +65,6 @@ class Life(RuleBasedStateMachine):
         )
         self.data = self.filled(shape, self.data.dtype)
         self.attrs = {}
-
-    @invariant()
-    def holds_the_same(self) -> None:
-        if not hasattr(self, "data"):
-            return
-        assert self.array.shape == self.data.shape
-        assert same(self.array[...], self.data)
-        assert dict(self.array.attrs) == self.attrs
 
     @invariant()
     def stores_nothing_outside_of_the_grid(self) -> None:

@@ -3,8 +3,6 @@
 Files of any length grow in place here, so that short ones show what long ones do.
 """
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +10,30 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
 
 import ingot
 from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.formats.bloscpack import offsets
 from ingot.formats.bloscpack.header import CHECKSUMS
-from ingot.stores import FileStore, MemoryStore, Store
+from ingot.stores import FileStore, Store
 from ingot.stores.store import Extent
 from tests.kernels import needs_native
-from tests.property.array_strategies import FIXED, Shape, items, same
-from tests.property.test_selection import keys
-from tests.storage import Place, use_kernel
+from tests.property.array_life import ArrayLife, shapes, short
+from tests.property.array_strategies import FIXED, Shape, items
 
-short = st.integers(0, 9)
-shapes = st.lists(short, min_size=1, max_size=3).map(tuple)
 OPTIONS = ingot.Options(durability="process")
 
 
-class Life(RuleBasedStateMachine):
-    """The rules; the machines below say where it is lived, and on which kernel."""
+class Life(ArrayLife):
+    """The rules of files: only the slowest axis changes its length."""
 
-    place_name: str
-    kernel_name: str
+    file_name = "array.blp"
+    options = OPTIONS
 
     def __init__(self) -> None:
         super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        use_kernel(self.kernel_name, self.patch)
         self.patch.setattr(bloscpack_array, "_SMALLEST_IN_PLACE", 0)
-        self.folder = tempfile.mkdtemp()
-        self.place: Place = MemoryStore()
-        if self.place_name == "local":
-            self.place = Path(self.folder) / "array.blp"
-
-    def teardown(self) -> None:
-        self.patch.undo()
-        shutil.rmtree(self.folder)
 
     @initialize(
         shape=shapes,
@@ -80,17 +58,6 @@ class Life(RuleBasedStateMachine):
         self.array = ingot.array(self.data, self.place, **self.layout)
         self.attrs: dict[str, Any] = {}
 
-    @rule(draws=st.data(), start=st.integers(1, 60))
-    def assign(self, draws: st.DataObject, start: int) -> None:
-        key = draws.draw(keys(self.data.shape, "iisssam"))
-        try:
-            value = items(self.data.dtype, np.shape(self.data[key]), start)
-        except (IndexError, OverflowError):
-            return
-        self.data = self.data.copy()
-        self.data[key] = value
-        self.array[key] = value
-
     @rule(length=st.integers(0, 5), start=st.integers(1, 60))
     def append(self, length: int, start: int) -> None:
         shape = list(self.data.shape)
@@ -109,25 +76,6 @@ class Life(RuleBasedStateMachine):
         self.data = resized
         self.array.resize(tuple(shape))
 
-    @rule(name=st.sampled_from("abc"), value=st.integers(-9, 9) | st.text() | st.none())
-    def describe(self, name: str, value: Any) -> None:
-        self.array.attrs[name] = value
-        self.attrs[name] = value
-
-    @precondition(lambda self: self.attrs)
-    @rule()
-    def undescribe(self) -> None:
-        name, _ = self.attrs.popitem()
-        del self.array.attrs[name]
-
-    @rule(close=st.booleans())
-    def reopen(self, close: bool) -> None:
-        if close:
-            self.array.close()
-        found = ingot.open(self.place, "r+", options=OPTIONS)
-        assert isinstance(found, ingot.Array)
-        self.array = found
-
     @rule(start=st.integers(1, 60), length=st.integers(0, 5))
     def transact(self, start: int, length: int) -> None:
         with self.array.transaction():
@@ -139,14 +87,6 @@ class Life(RuleBasedStateMachine):
     def overwrite(self) -> None:
         self.array = ingot.array(self.data, self.place, overwrite=True, **self.layout)
         self.attrs = {}
-
-    @invariant()
-    def holds_the_same(self) -> None:
-        if not hasattr(self, "data"):
-            return
-        assert self.array.shape == self.data.shape
-        assert same(self.array[...], self.data)
-        assert dict(self.array.attrs) == self.attrs
 
     @invariant()
     def chunks_stand_one_behind_the_other(self) -> None:

@@ -20,10 +20,9 @@ from ingot.stores import MemoryStore
 from tests.contracts.toy.flat import ENTRY
 from tests.kernels import needs_native
 from tests.property.array_strategies import FIXED, Shape, items, same
-from tests.property.test_array import somewhere
+from tests.property.test_array import assert_assigns, assert_orthogonal, somewhere
 from tests.property.test_selection import (
     cases,
-    error_of_numpy,
     numbered,
     orthogonal,
     orthogonal_cases,
@@ -109,14 +108,7 @@ def test_any_key_assigns_as_numpy(
     except (IndexError, OverflowError):
         return
     with somewhere(place_name, kernel_name) as place:
-        array = ingot.array(expected, place, **draws.draw(layouts(8)))
-        if error_of_numpy(expected, key, value) is not None:
-            with pytest.raises(ValueError):
-                array[key] = value
-        else:
-            array[key] = value
-        assert same(array[...], expected)
-        assert same(ingot.open(place)[...], expected)
+        assert_assigns(place, expected, key, value, draws.draw(layouts(8)))
 
 
 @everywhere
@@ -132,12 +124,7 @@ def test_orthogonal_keys(
     except IndexError:
         return
     with somewhere(place_name, kernel_name) as place:
-        array = ingot.array(data, place, **draws.draw(layouts(data.itemsize)))
-        assert same(array.oindex[key], data.reshape(-1)[places])
-        value = items(dtype, (1,), start=50)[0]
-        array.oindex[key] = value
-        data.reshape(-1)[places] = value
-        assert same(array[...], data)
+        assert_orthogonal(place, data, key, places, draws.draw(layouts(data.itemsize)))
 
 
 @everywhere
