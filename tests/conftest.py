@@ -1,13 +1,21 @@
 """Settings that all tests share."""
 
+import os
 import signal
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import temporary
 
 # Machines that run tests are busy: the time of a single example says nothing.
-settings.register_profile("ingot", deadline=None, print_blob=True)
+# The same revision gives the same answer in CI; new examples are for developers and attacks.
+settings.register_profile(
+    "ingot",
+    deadline=None,
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("ingot")
 temporary.use_memory()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -171,7 +171,7 @@ def test_an_append_that_leaves_the_shape_behind_is_refused(tmp_path: Path) -> No
         opened(path)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None)
 @given(
     shape=st.lists(st.integers(0, 9), max_size=3),
     dtype=st.sampled_from(["<i4", ">f8", "S3", "V5", "?", "<U2"]),

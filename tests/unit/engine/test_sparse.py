@@ -145,8 +145,14 @@ KEYS = [
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("key", KEYS, ids=str)
 def test_sparse_reads_and_writes_are_numpys(
-    tmp_path: Path, key: tuple[object, ...], sharded: bool, local: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: tuple[object, ...],
+    sharded: bool,
+    local: bool,
 ) -> None:
+    # One file of 50 is stored, so a random sample may meet many of them.
+    monkeypatch.setattr(sparse, "_mostly_stored", lambda *_: False)
     key = key[:1] if key[0] is ... else key
     model = np.full((301, 299), 4, "i2")
     store = LocalStore(tmp_path / "a", writable=True) if local else MemoryStore()
@@ -170,6 +176,14 @@ def test_sparse_reads_and_writes_are_numpys(
     array[key] = 4
     model[key] = 4
     assert np.array_equal(array[...], model)
+
+
+@pytest.mark.parametrize("stored", [0, 5000])
+def test_a_sample_tells_whether_a_good_part_is_stored(stored: int) -> None:
+    array = ingot.create(shape=5000, dtype="u1", chunks=1)
+    array[:stored] = 1
+    files = sparse.stored_files(array._chunks, parse(..., array.shape))
+    assert (files is None) == bool(stored)
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.5, np.nan, np.inf])
