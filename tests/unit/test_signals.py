@@ -19,6 +19,7 @@ import pytest
 import ingot
 from ingot import signals
 from ingot.stores import MemoryStore
+from ingot.stores.local.files import LocalFileSystem
 from tests.storage import open_files
 
 QUICK = ingot.Options(durability="process")
@@ -262,6 +263,20 @@ def interrupted_at(line: int, function: Callable[[], object]) -> tuple[list[str]
     finally:
         sys.settrace(before)
     return None, left <= 0
+
+
+def test_ctrl_c_leaves_no_directory_open(tmp_path: Path) -> None:
+    """At every line of closing one."""
+    reached, line = True, 0
+    while reached:
+        line += 1
+        directory = LocalFileSystem(tmp_path).open()
+        assert directory is not None
+        directory.close_file(directory.open_new(str(line)))
+        _, reached = interrupted_at(line, directory.close)
+        del directory
+        assert open_files(tmp_path) == [], line
+    assert line > 5
 
 
 LATE = {

@@ -163,7 +163,12 @@ class FileSystem(Protocol):
 
 
 ProbedFiles: TypeAlias = tuple[int, list[bytes | None], str | None]
-"""The number of a group of a probe, its files, and the path of the folder, if that is known."""
+"""The number of a group of a probe, its files, and the path of the folder, if that is known.
+
+Behind the files of the group come further ones, if its first file is known to name them.
+"""
+
+_MOST_FURTHER: Final = 256
 
 
 class FolderProbe:
@@ -185,6 +190,14 @@ class FolderProbe:
         self.above: Final = tuple(above)
         self.resolved: Final = tuple(resolved)
         self.prepared: native.SmallFiles | None = None
+
+    def name_further(self, group: int, marker: bytes, files: Batch) -> None:
+        """Read more files where the first file of a group holds `marker`, from now on.
+
+        Does nothing before the first read, without the native kernel, and for very many files.
+        """
+        if self.prepared is not None and len(files) <= _MOST_FURTHER:
+            self.prepared.name_further(group, marker, _pieces(files))
 
 
 class LocalFileSystem:
@@ -591,6 +604,7 @@ class _LocalDirectory:
         # Without a key it is the lock file that could not be written.
         raise self._root.failure(key, error) if key else error
 
+    @uninterrupted
     def close(self) -> None:
         # Each descriptor leaves its dictionary before it is closed, so none is closed twice.
         for opened in (self._keys, self._places):
@@ -601,7 +615,11 @@ class _LocalDirectory:
 
     def __del__(self) -> None:
         # An exception may come before the directory reached the variable that would close it.
-        self.close()
+        if self._keys or self._places:
+            try:
+                self.close()
+            finally:
+                self.close()  # Ctrl-C may have come before the first call held it back.
 
     def _beside(self, key: str, act: Callable[[str, int], Result]) -> Result:
         """Call `act` with the name of a key and the descriptor of its folder."""
