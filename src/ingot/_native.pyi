@@ -246,6 +246,9 @@ class SmallFiles:
         above: Sequence[str],
         resolved: Sequence[int],
     ) -> Self: ...
+    def name_further(
+        self, group: int, marker: bytes, pieces: Sequence[tuple[str, int, int | None]]
+    ) -> None: ...
     def read(self, root: str | PathLike[str]) -> list[bytes | None] | None: ...
 
 class Documents:

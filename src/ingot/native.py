@@ -59,7 +59,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 20
+ABI = 21
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -306,14 +306,21 @@ class NativeVersionProbe(Protocol):
         """Return the sequence number, and files that were read while no commit was under way.
 
         Of the groups of ``files``, the first is read whose first file is present; it comes with its
-        number, and with the path of the folder without symbolic links if it is one of the groups
-        ``resolved`` and the system knows the path. None where that takes more than one call, and
-        where one of the names ``above`` of ``files`` lies in the folder above.
+        number, with the further files that its first file is known to name, and with the path of
+        the folder without symbolic links if it is one of the groups ``resolved`` and the system
+        knows the path. None where that takes more than one call, and where one of the names
+        ``above`` of ``files`` lies in the folder above.
         """
 
 
 class SmallFiles(Protocol):
     """Small files that are read together, prepared once; only the native kernel has it."""
+
+    def name_further(self, group: int, marker: bytes, pieces: "Sequence[Piece]") -> None:
+        """Read more files where the first file of a group holds ``marker``, from now on.
+
+        ``read_settled`` returns them behind those of the group.
+        """
 
     def read(self, root: str) -> "list[bytes | None] | None":
         """Return what the files of all groups hold, as ``read_pieces`` does."""

@@ -7,9 +7,13 @@
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Root;
 use crate::memory::reserved;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 /// The most bytes of one piece.
 const MOST: usize = 64 << 10;
+/// The most first files of groups whose further files are known.
+const MOST_NAMED: usize = 64;
 
 /// The key of a file, where the piece begins, and how long it is at most; `None` for all to the end.
 pub type Piece = (String, u64, Option<usize>);
@@ -18,14 +22,52 @@ pub type Piece = (String, u64, Option<usize>);
 /// groups; `above` are names that may not be taken in the folder above, `resolved` the numbers of
 /// groups whose reader needs the path of the folder without symbolic links.
 pub struct SmallFiles {
-    pub groups: Vec<Vec<Piece>>,
+    groups: Vec<Vec<Piece>>,
     above: Vec<String>,
     resolved: Vec<usize>,
+    /// The further files that the first file of a group names, by the group and what it holds.
+    named: Mutex<Named>,
 }
+
+type Named = HashMap<(usize, Vec<u8>), Arc<[Piece]>>;
 
 impl SmallFiles {
     pub fn new(groups: Vec<Vec<Piece>>, above: &[String], resolved: Vec<usize>) -> Self {
-        Self { groups, above: above.iter().map(|name| format!("../{name}")).collect(), resolved }
+        let above = above.iter().map(|name| format!("../{name}")).collect();
+        Self { groups, above, resolved, named: Mutex::default() }
+    }
+
+    /// From now on, where the first file of a group holds `marker`, read these files as well. When
+    /// many are known, all are forgotten.
+    pub fn name_further(&self, group: usize, marker: Vec<u8>, pieces: Vec<Piece>) {
+        let Ok(mut named) = self.named.try_lock() else { return };
+        if named.len() >= MOST_NAMED {
+            named.clear();
+        }
+        named.insert((group, marker), pieces.into());
+    }
+
+    /// Read the first group whose first file is present, and the further files that it is known to
+    /// name, behind those of the group; `None` when there is no such group.
+    pub fn read_first(&self, root: &Root) -> Outcome<Option<Group>> {
+        let Some((number, mut found)) = read_first(root, &self.groups)? else { return Ok(None) };
+        if let Some(pieces) = self.further(number, &mut found) {
+            // The caller reads a file again that is not an ordinary small one.
+            found.extend(read(root, &pieces).unwrap_or_default());
+        }
+        Ok(Some((number, found)))
+    }
+
+    fn further(&self, group: usize, found: &mut [Option<Vec<u8>>]) -> Option<Arc<[Piece]>> {
+        // Never waited for: after a fork, the thread that held the lock may not exist.
+        let named = self.named.try_lock().ok()?;
+        if named.is_empty() {
+            return None;
+        }
+        let key = (group, found.first_mut()?.take()?);
+        let pieces = named.get(&key).map(Arc::clone);
+        found[0] = Some(key.1);
+        pieces
     }
 
     /// Return the path of `root` without symbolic links, if the reader of a group needs it and the
@@ -55,9 +97,13 @@ pub fn read(root: &Root, pieces: &[Piece]) -> Outcome<Vec<Option<Vec<u8>>>> {
 pub type Group = (usize, Vec<Option<Vec<u8>>>);
 
 /// Read the first group of pieces whose first file is present; `None` when there is no such group.
-pub fn read_first(root: &Root, groups: &[Vec<Piece>]) -> Outcome<Option<Group>> {
+fn read_first(root: &Root, groups: &[Vec<Piece>]) -> Outcome<Option<Group>> {
     for (number, group) in groups.iter().enumerate() {
         let Some((marker, others)) = group.split_first() else { continue };
+        // An absent file is cheaper to rule out than to open. Most folders have the first marker.
+        if number > 0 && !root.may_have(&marker.0) {
+            continue;
+        }
         let Some(bytes) = read_one(root, marker)? else { continue };
         let mut found = vec![Some(bytes)];
         found.append(&mut read(root, others)?);

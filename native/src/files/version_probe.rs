@@ -6,7 +6,7 @@
 //! certain only when it is one of the settled ones and was left by the running system.
 
 use super::Root;
-use super::small_files::{self, SmallFiles};
+use super::small_files::SmallFiles;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::{Errno, pread};
 use std::io;
@@ -118,7 +118,7 @@ impl VersionProbe {
         if before.is_some_and(|version| !version.certain) || root.may_have(journal) || files.may_be_part(&root) {
             return None;
         }
-        let found = small_files::read_first(&root, &files.groups).ok()?.map(|(number, contents)| {
+        let found = files.read_first(&root).ok()?.map(|(number, contents)| {
             let path = files.real_path(&root, number);
             (number, contents, path)
         });

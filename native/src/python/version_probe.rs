@@ -43,8 +43,8 @@ impl PyVersionProbe {
     }
 
     /// Read small files below the folder `root` while no commit is under way: the sequence number,
-    /// and the first group of `files` whose first file is present, with its number and, for some
-    /// groups, the path of the folder without symbolic links. `None` where that takes more than one
+    /// and the first group of `files` whose first file is present, with its number, the further files
+    /// that are known to belong to it, and, for some groups, the path of the folder without symbolic links. `None` where that takes more than one
     /// call.
     fn read_settled<'py>(
         &self,
@@ -67,6 +67,12 @@ impl PySmallFiles {
     #[new]
     fn new(groups: Vec<Vec<Piece>>, above: Vec<String>, resolved: Vec<usize>) -> Self {
         Self(SmallFiles::new(groups, &above, resolved))
+    }
+
+    /// From now on, where the first file of a group holds `marker`, `read_settled` reads these files
+    /// as well, and returns them behind those of the group.
+    fn name_further(&self, group: usize, marker: Vec<u8>, pieces: Vec<Piece>) {
+        self.0.name_further(group, marker, pieces);
     }
 
     /// Read the files of all groups below the folder `root`, as `read_pieces` does.

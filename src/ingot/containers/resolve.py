@@ -28,6 +28,7 @@ from ingot.formats.format import (
     Format,
     GroupFormat,
     Kind,
+    NamingFormat,
     Node,
     TableNode,
 )
@@ -42,7 +43,7 @@ from ingot.formats.registry import (
     format_named,
 )
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
-from ingot.stores.local.files import FolderProbe
+from ingot.stores.local.files import FolderProbe, ProbedFiles
 from ingot.stores.local.scope import WHOLE
 from ingot.stores.store import Extent
 from ingot.stores.versions import read_state, read_versioned
@@ -166,14 +167,43 @@ def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset
     ):
         return None
     chosen = cast(DocumentFormat, FORMATS[entry.name])
+    documents = dict(zip(names, contents, strict=False))
+    complete = False
     try:
-        node = chosen.from_documents(store, "", dict(zip(names, contents, strict=True)))
+        if names[0] in entry.naming:
+            complete = _take_further(plan.probe, cast(NamingFormat, chosen), found, documents)
+        node = chosen.from_documents(store, "", documents)
     except IngotError:
         return None
-    # Groups and tables have read more than the documents: the version must still be the same.
-    if node is None or not (isinstance(node, ArrayNode) or store.version_probe().confirms(number)):
+    if node is None:
+        return None
+    # Groups and tables may have read more than that: the version must still be the same.
+    sure = complete or isinstance(node, ArrayNode)
+    if not sure and not store.version_probe().confirms(number):
         return None
     return FoundDataset(DatasetPath(store, store.root), chosen, node, number)
+
+
+def _take_further(
+    probe: FolderProbe,
+    format: NamingFormat,
+    found: ProbedFiles,
+    documents: dict[str, bytes | None],
+) -> bool:
+    """Add the documents that were read because others name them; return whether all are there.
+
+    If they were not read, the probe reads them the next time it finds the same names.
+    """
+    further = format.named(documents)
+    if further is None:
+        return False
+    group, contents, _ = found
+    read = contents[len(documents) :]
+    if not read:
+        probe.name_further(group, cast(bytes, contents[0]), further)
+        return False
+    documents.update(zip((extent.key for extent in further), read, strict=True))
+    return None not in read
 
 
 class _ProbePlan(NamedTuple):

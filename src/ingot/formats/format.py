@@ -20,7 +20,7 @@ from ingot.formats.addresses import ChunkTable, Coords, KeyTemplate, Locations
 from ingot.formats.shard_index import IndexForm
 from ingot.schema import ArraySchema
 from ingot.stores.documents import Documents
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Batch, Commit, Store
 
 __all__ = [
     "ArrayNode",
@@ -39,6 +39,7 @@ __all__ = [
     "KeyTemplate",
     "Kind",
     "Locations",
+    "NamingFormat",
     "Node",
     "RaggedNode",
     "Recode",
@@ -464,6 +465,20 @@ class DocumentFormat(Format, Protocol):
 
         `documents` has one group of those that the entry names; a file that is absent is None, or
         not in the mapping. The bytes are a whole document, or more than any document may have.
+        """
+        ...
+
+
+@runtime_checkable
+class NamingFormat(DocumentFormat, Protocol):
+    """A format in which the first document of a group names further ones."""
+
+    def named(self, documents: Mapping[str, bytes | None]) -> Batch | None:
+        """Return the further documents that those of a group name at the root of a store.
+
+        Only the first document of the group says which. `from_documents` takes them from its
+        mapping, if they are in it; where all of them are present it reads nothing else. None where
+        none are named, or not all that it reads.
         """
         ...
 

@@ -58,6 +58,8 @@ class FormatEntry:
     documents: tuple[tuple[str, ...], ...] = ()
     """The files that `from_documents` takes, in groups. Each group begins with a marker; the other
     files are read when the marker is present. Without groups, `open` alone opens datasets."""
+    naming: tuple[str, ...] = ()
+    """The first files of groups that name further documents, by `NamingFormat.named`."""
     suffixes: tuple[str, ...] = ()
     """The suffixes that paths of datasets of the format usually have."""
     head: int = 0
@@ -138,6 +140,7 @@ _BUILT_IN: Final = (
             ("meta/sizes", "meta/storage", "__attrs__"),
             ("shards.json",),
         ),
+        naming=("__rootdirs__",),
         suffixes=(".bcolz",),
         looks="ingot.formats.bcolz.table:is_data_layout",
         encloses=("__rootdirs__", "shards.json"),

@@ -99,6 +99,31 @@ def test_row_shards_are_found_as_one_table(place: Path) -> None:
     assert repr(found.node.columns) == repr(known.node.columns)
 
 
+def _described(table: TableNode) -> tuple[object, ...]:
+    columns = {name: repr(column.chunks.schema) for name, column in table.columns.items()}
+    return columns, dict(table.attrs), table.table.documents
+
+
+@fast
+def test_a_table_is_the_same_the_second_time(place: Path) -> None:
+    """The second time, the documents that the first one names are read with it."""
+    path = place / "table"
+    for time in range(3):
+        found = open_fast(path, None, writable=False)
+        known = open_complete(path, None, writable=False)
+        assert found is not None
+        assert isinstance(found.node, TableNode)
+        assert isinstance(known.node, TableNode)
+        assert _described(found.node) == _described(known.node), time
+        assert found.number == known.number
+    (path / "b" / "meta" / "sizes").write_text("{")
+    assert open_fast(path, None, writable=False) is None
+    (path / "b" / "meta" / "sizes").unlink()
+    assert open_fast(path, None, writable=False) is None
+    with pytest.raises(CorruptionError, match="b/meta/sizes is missing"):
+        ingot.open(path)
+
+
 def _malformed(place: Path) -> Path:
     (place / "zarr3" / "zarr.json").write_text("{")
     return place / "zarr3"

@@ -22,6 +22,7 @@ from ingot.formats.bcolz.row_shards import SHARDS, open_shards, shard_of
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
     ROOTDIRS,
+    column_documents,
     create_table,
     has_column,
     is_data_layout,
@@ -38,7 +39,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Extent, Store
+from ingot.stores.store import Batch, Commit, Extent, Store
 
 __all__ = ["BcolzFormat"]
 
@@ -79,10 +80,10 @@ class BcolzFormat:
         self, store: Store, path: str, documents: Mapping[str, bytes | None]
     ) -> ArrayNode | TableNode | None:
         """Return the array or table that documents describe; columns are read from the store."""
-        rootdirs, attrs = documents.get(ROOTDIRS), documents.get(ATTRS)
-        if rootdirs is not None:
+        if documents.get(ROOTDIRS) is not None:
             part = bool(path) and _is_column(store, path)
-            return TableNode(open_table(store, path, part=part, found=(rootdirs, attrs)))
+            return TableNode(open_table(store, path, part=part, found=documents))
+        attrs = documents.get(ATTRS)
         found = ArrayDocuments(documents.get(STORAGE), documents.get(SIZES), attrs)
         if not found.is_array:
             shards = documents.get(SHARDS)
@@ -91,6 +92,11 @@ class BcolzFormat:
         if path and _is_column(store, path):
             return ArrayNode(BcolzColumnMap.of(array))
         return ArrayNode(array)
+
+    def named(self, documents: Mapping[str, bytes | None]) -> Batch | None:
+        """Return the documents of the columns that a ``__rootdirs__`` names."""
+        rootdirs = documents.get(ROOTDIRS)
+        return None if rootdirs is None else column_documents(rootdirs)
 
     def has_part(self, store: Store, path: str) -> bool:
         """Return whether a store has a shard or a column at a path, also in nested tables."""

@@ -127,30 +127,48 @@ def open_table(
     path: str = "",
     *,
     part: bool = False,
-    found: tuple[bytes | None, bytes | None] | None = None,
+    found: Mapping[str, bytes | None] | None = None,
 ) -> BcolzTableMap:
     """Return the table at `path`; in a `part`, columns cannot change their length.
 
     `found` are the documents of the table, ``__rootdirs__`` and ``__attrs__``, if they were read
-    already.
+    already, and perhaps those of `column_documents`.
     """
     if found is None:
         keys = prefix(path) + ROOTDIRS, prefix(path) + ATTRS
         rootdirs, attrs = store.read([Extent(key, 0, json.LARGEST + 1) for key in keys])
+        found = {}
     else:
-        rootdirs, attrs = found
+        rootdirs, attrs = found.get(ROOTDIRS), found.get(ATTRS)
+    documents = TableDocuments(path, rootdirs, attrs)
     try:
-        draft = _TableDraft.begun(store, TableDocuments(path, rootdirs, attrs))
-        reads = _column_reads(path, draft.names, draft.maybe_nested)
-        draft.take(reads, store.read(reads.batch))
-        [table] = (draft.finished(),) if draft.arrays is not None else _finished([draft], 0)
+        plan = _plan(store, documents)
+        read = [found[key] for key in plan.keys] if plan.covers(found) else store.read(plan.batch)
+        columns = ArrayColumns.of(store, plan, read)
+        if columns is not None:
+            table = _opened(store, documents, plan, columns, {})
+        else:
+            [table] = _finished([_TableDraft(store, documents, plan, read)], 0)
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
     if not part:
         return table
-    columns = {name: _as_part(column) for name, column in table.columns.items()}
-    return replace(table, columns=columns, part=True)
+    parts = {name: _as_part(column) for name, column in table.columns.items()}
+    return replace(table, columns=parts, part=True)
+
+
+def column_documents(rootdirs: bytes) -> Batch | None:
+    """Return the documents of the columns that the ``__rootdirs__`` of a table names.
+
+    They are those of a table at the root of a store. None for a malformed document, and where
+    columns may be tables, whose columns have documents of their own.
+    """
+    try:
+        plan = _plan_of(rootdirs, "")
+    except IngotError:
+        return None
+    return None if plan.maybe_nested else plan.batch
 
 
 class TableDocuments(NamedTuple):
@@ -171,14 +189,14 @@ def open_tables(
     if depth > _DEEPEST:
         path = tables[0].path
         raise LimitError(f"{store.location}: {path!r}: tables are nested more than {_DEEPEST} deep")
-    drafts = [_TableDraft.begun(store, each) for each in tables]
-    reads = [_column_reads(draft.path, draft.names, draft.maybe_nested) for draft in drafts]
-    one = len(reads) == 1
-    found = store.read(reads[0].batch if one else [part for each in reads for part in each.batch])
+    plans = [_plan(store, each) for each in tables]
+    found = store.read([extent for plan in plans for extent in plan.batch])
+    drafts = []
     at = 0
-    for draft, each in zip(drafts, reads, strict=True):
-        draft.take(each, found[at : at + len(each.batch)])
-        at += len(each.batch)
+    for documents, plan in zip(tables, plans, strict=True):
+        read = found[at : at + len(plan.batch)]
+        drafts.append(_TableDraft(store, documents, plan, read))
+        at += len(read)
     return _finished(drafts, depth)
 
 
@@ -196,79 +214,44 @@ def _finished(drafts: "Sequence[_TableDraft]", depth: int) -> list[BcolzTableMap
     return [draft.finished() for draft in drafts]
 
 
+def _opened(
+    store: Store,
+    documents: TableDocuments,
+    plan: "_TablePlan",
+    columns: Mapping[str, Column],
+    folders: Mapping[str, str],
+) -> BcolzTableMap:
+    path, rootdirs, attrs = documents
+    start = prefix(path)
+    described = parse_attrs(attrs, f"{store.location}: {start}{ATTRS}")
+    kept = {start + ROOTDIRS: rootdirs, start + ATTRS: attrs}
+    return BcolzTableMap(store, columns, described, path, folders, plan.values, documents=kept)
+
+
 class _TableDraft:
     """A table that is being opened: its names are known, its columns are found step by step."""
 
-    __slots__ = (
-        "arrays",
-        "attrs",
-        "columns",
-        "documents",
-        "folders",
-        "missing",
-        "names",
-        "nested",
-        "path",
-        "store",
-        "values",
-    )
+    __slots__ = ("columns", "documents", "folders", "missing", "nested", "plan", "store")
 
     def __init__(
         self,
         store: Store,
         documents: TableDocuments,
-        values: Mapping[str, Any],
-        names: Sequence[str],
+        plan: "_TablePlan",
+        found: Sequence[bytes | None],
     ) -> None:
+        """Take over the documents in the folders that columns have in the current layout."""
         self.store = store
-        self.path = documents.path
-        self.attrs = documents.attrs
-        start = prefix(self.path)
-        self.documents = {start + ROOTDIRS: documents.rootdirs, start + ATTRS: documents.attrs}
-        self.values = values
-        self.names = tuple(names)
+        self.documents = documents
+        self.plan = plan
         self.columns: dict[str, Column] = {}
-        self.arrays: ArrayColumns | None = None
         self.folders: dict[str, str] = {}
         self.nested: dict[str, TableDocuments] = {}
         self.missing: list[str] = []
-
-    @classmethod
-    def begun(cls, store: Store, documents: TableDocuments) -> "_TableDraft":
-        """Return the draft of a table, with the names of its columns."""
-        path, rootdirs = documents.path, documents.rootdirs
-        key = prefix(path) + ROOTDIRS
-        if rootdirs is not None:
-            values, names = _parse_rootdirs(rootdirs, key)
-        elif is_data_layout(store, path):
-            values, names = {}, _folders(store, _data(store, path))
-        else:
-            raise NotFoundError(f"{store.location}: no {key}")
-        for name in names if "dirs" in values else ():
-            # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
-            list(_candidate_folders(path, name, values))
-        return cls(store, documents, values, names)
-
-    @property
-    def maybe_nested(self) -> tuple[str, ...]:
-        """The columns that bcolz cannot open: among them are all nested tables that we wrote."""
-        if "x_names" not in self.values:
-            return ()
-        plain = frozenset(self.values["names"])
-        return tuple(name for name in self.names if name not in plain)
-
-    def take(self, reads: "_ColumnReads", found: Sequence[bytes | None]) -> None:
-        """Take over the documents in the folders that columns have in the current layout."""
-        places = reads.places
-        end = 2 * len(places)
-        documents = tuple(found if len(found) == end else found[:end])
-        parsed = _parse_arrays(places, documents)
-        if parsed is not None:
-            self.arrays = ArrayColumns(self.store, reads, documents, parsed)
-            return
+        end = 2 * len(plan.places)
         inner = zip(found[end::2], found[end + 1 :: 2], strict=True)
-        tables = dict(zip(self.maybe_nested, inner, strict=True))
-        for number, (name, place) in enumerate(zip(self.names, places, strict=True)):
+        tables = dict(zip(plan.maybe_nested, inner, strict=True))
+        for number, (name, place) in enumerate(zip(plan.numbers, plan.places, strict=True)):
             array = ArrayDocuments(*found[2 * number : 2 * number + 2])
             rootdirs, attrs = tables.get(name, (None, None))
             if not self.settle(name, place, array._replace(attrs=attrs), rootdirs):
@@ -288,29 +271,15 @@ class _TableDraft:
 
     def finished(self) -> BcolzTableMap:
         """Return the table; all columns have one length."""
-        columns: Mapping[str, Column]
-        if self.arrays is not None:
-            columns = self.arrays
-        else:
-            columns = {name: self.columns[name] for name in self.names}
-            check_lengths(columns, self.path)
-        where = f"{self.store.location}: {prefix(self.path)}{ATTRS}"
-        described = parse_attrs(self.attrs, where)
-        return BcolzTableMap(
-            self.store,
-            columns,
-            described,
-            self.path,
-            self.folders,
-            self.values,
-            documents=self.documents,
-        )
+        columns = {name: self.columns[name] for name in self.plan.numbers}
+        check_lengths(columns, self.documents.path)
+        return _opened(self.store, self.documents, self.plan, columns, self.folders)
 
 
 def _find_missing(drafts: Sequence[_TableDraft]) -> None:
     """Find columns that are no arrays in the current layout, by one read for all folders."""
     searched = [
-        (draft, name, list(_candidate_folders(draft.path, name, draft.values)))
+        (draft, name, list(_candidate_folders(draft.documents.path, name, draft.plan.values)))
         for draft in drafts
         for name in draft.missing
     ]
@@ -406,13 +375,6 @@ def _folders(store: Store, path: str) -> tuple[str, ...]:
     return tuple(name[:-1] for name in names if not name.startswith("."))
 
 
-@lru_cache(maxsize=256)
-def _parse_rootdirs(data: bytes, where: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the contents of a ``__rootdirs__``, and the names of all columns in it."""
-    values = json.parse_object(data, where)
-    return values, _parse_names(values, where)
-
-
 def _parse_names(values: Mapping[str, Any], where: str) -> tuple[str, ...]:
     fields = FieldReader(where, values)
     names = _parse_list(fields, "names")
@@ -462,53 +424,98 @@ def _parse_arrays(
     return tuple(parsed) if len({each.schema.shape[0] for each in parsed}) < 2 else None
 
 
-class _ColumnReads(NamedTuple):
-    """The folders of the columns of a table, and the batch that reads their documents.
+@dataclass(frozen=True, slots=True)
+class _TablePlan:
+    """What a ``__rootdirs__`` says, and how the documents of its columns are read."""
 
-    For each column, ``meta/storage`` and ``meta/sizes``; then ``__rootdirs__`` and ``__attrs__``
-    of each column that may be a nested table.
-    """
-
-    places: tuple[str, ...]
+    values: Mapping[str, Any]
+    """The contents of the document."""
     numbers: Mapping[str, int]
     """The position of each column, by its name."""
+    places: tuple[str, ...]
+    """The folder of each column."""
+    maybe_nested: tuple[str, ...]
+    """The columns that bcolz cannot open: among them are all nested tables that we wrote."""
+    keys: tuple[str, ...]
+    """For each column, the keys of ``meta/storage`` and ``meta/sizes``; then those of
+    ``__rootdirs__`` and ``__attrs__`` of each column that may be a nested table."""
     batch: Batch
+    """The batch that reads these keys."""
+
+    def covers(self, found: Mapping[str, bytes | None]) -> bool:
+        """Return whether all documents were found already, which are read together."""
+        return bool(self.keys) and self.keys[-1] in found
+
+
+def _plan(store: Store, documents: TableDocuments) -> _TablePlan:
+    """Return how the columns of a table are read."""
+    path, rootdirs, _ = documents
+    if rootdirs is not None:
+        return _plan_of(rootdirs, path)
+    if is_data_layout(store, path):
+        return _made_plan({}, _folders(store, _data(store, path)), path)
+    raise NotFoundError(f"{store.location}: no {prefix(path)}{ROOTDIRS}")
 
 
 @lru_cache(maxsize=256)
-def _column_reads(path: str, names: tuple[str, ...], maybe_nested: tuple[str, ...]) -> _ColumnReads:
+def _plan_of(rootdirs: bytes, path: str) -> _TablePlan:
+    """Return how the columns that a ``__rootdirs__`` names are read."""
+    key = prefix(path) + ROOTDIRS
+    values = json.parse_object(rootdirs, key)
+    names = _parse_names(values, key)
+    for name in names if "dirs" in values else ():
+        # Refuses every path in `dirs` that leads out of the table, whether it is used or not.
+        list(_candidate_folders(path, name, values))
+    return _made_plan(values, names, path)
+
+
+def _made_plan(values: Mapping[str, Any], names: tuple[str, ...], path: str) -> _TablePlan:
+    maybe_nested: tuple[str, ...] = ()
+    if "x_names" in values:
+        plain = frozenset(values["names"])
+        maybe_nested = tuple(name for name in names if name not in plain)
     start = prefix(path)
     places = tuple(start + name for name in names)
-    numbers = {name: number for number, name in enumerate(names)}
     keys = [f"{place}/{name}" for place in places for name in (STORAGE, SIZES)]
     keys += [f"{start}{name}/{mark}" for name in maybe_nested for mark in (ROOTDIRS, ATTRS)]
     # One byte more than allowed shows that a document is too long without reading all of it.
-    return _ColumnReads(places, numbers, Batch([Extent(key, 0, json.LARGEST + 1) for key in keys]))
+    batch = Batch([Extent(key, 0, json.LARGEST + 1) for key in keys])
+    numbers = {name: number for number, name in enumerate(names)}
+    return _TablePlan(values, numbers, places, maybe_nested, tuple(keys), batch)
 
 
 class ArrayColumns(Mapping[str, Column]):
     """The columns of a table in which every column is an array; each is made on first use."""
 
-    __slots__ = ("_found", "_made", "_parsed", "_reads", "_store")
+    __slots__ = ("_found", "_made", "_parsed", "_plan", "_store")
 
     def __init__(
         self,
         store: Store,
-        reads: _ColumnReads,
+        plan: _TablePlan,
         found: Sequence[bytes | None],
         parsed: Sequence[BcolzMetadata],
     ) -> None:
         self._store = store
-        self._reads = reads
+        self._plan = plan
         self._found = found
         self._parsed = parsed
         self._made: dict[str, ArrayNode] = {}
 
+    @classmethod
+    def of(
+        cls, store: Store, plan: _TablePlan, found: Sequence[bytes | None]
+    ) -> "ArrayColumns | None":
+        """Return the columns of a plan by their documents; None if they are not all arrays."""
+        documents = tuple(found[: 2 * len(plan.places)])
+        parsed = _parse_arrays(plan.places, documents)
+        return None if parsed is None else cls(store, plan, documents, parsed)
+
     def __getitem__(self, name: str) -> ArrayNode:
         made = self._made.get(name)
         if made is None:
-            number = self._reads.numbers[name]
-            place = self._reads.places[number]
+            number = self._plan.numbers[name]
+            place = self._plan.places[number]
             documents = ArrayDocuments(*self._found[2 * number : 2 * number + 2])
             attrs = StoredAttributes(self._store, place)
             metadata = self._parsed[number].described(attrs)
@@ -518,13 +525,13 @@ class ArrayColumns(Mapping[str, Column]):
         return made
 
     def __contains__(self, name: object) -> bool:
-        return name in self._reads.numbers
+        return name in self._plan.numbers
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._reads.numbers)
+        return iter(self._plan.numbers)
 
     def __len__(self) -> int:
-        return len(self._reads.numbers)
+        return len(self._plan.numbers)
 
 
 def _candidate_folders(path: str, name: str, values: Mapping[str, Any]) -> Iterator[str]:

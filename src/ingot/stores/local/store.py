@@ -367,9 +367,10 @@ class LocalStore:
     def read_settled(self, probe: FolderProbe) -> tuple[int | None, ProbedFiles | None] | None:
         """Return the number of the committed state, and the files of a probe as it has them.
 
-        The files are those of the first group whose first file is present, with the number of the
-        group and, if the probe asks for it, the path of the folder without symbolic links; None
-        when there is no such group. All is None when one call cannot say: a commit may
+        The files are those of the first group whose first file is present, and behind them those
+        that its first file is known to name. They come with the number of the group and, if the
+        probe asks for it, the path of the folder without symbolic links; None when there is no such
+        group. All is None when one call cannot say: a commit may
         be under way, a file is large or not a plain file, or one of the names `above` of the probe
         lies in the folder above. Then the caller reads by `ingot.stores.versions`.
         """

@@ -234,6 +234,26 @@ def test_a_probe_reads_the_first_group_of_which_a_file_is_there(
     assert found == (look.sequence, (1, [b"yz"], os.path.realpath(tmp_path)))
 
 
+@pytest.mark.skipif(native.choice().name != "native", reason="the twin has no probe")
+def test_a_probe_reads_the_further_files_that_a_first_file_names(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    store.apply(_put(a=b"x", b=b"yz"))
+    number = store.version().sequence  # type: ignore[union-attr]
+    probe = FolderProbe([[Extent("absent")], [Extent("a"), Extent("c")]])
+    probe.name_further(1, b"x", Batch([Extent("b"), Extent("d/e")]))
+    assert store.read_settled(probe) == (number, (1, [b"x", None], None)), "it came too early"
+    probe.name_further(1, b"x", Batch([Extent("b"), Extent("d/e")]))
+    probe.name_further(0, b"x", Batch([Extent("a")]))
+    assert store.read_settled(probe) == (number, (1, [b"x", None, b"yz", None], None))
+    # A file that is no small plain one is left to the caller, and so is another first file.
+    (tmp_path / "d").mkdir()
+    os.mkfifo(tmp_path / "d" / "e")
+    assert store.read_settled(probe) == (number, (1, [b"x", None], None))
+    (tmp_path / "a").write_bytes(b"y")
+    assert store.read_settled(probe) == (number, (1, [b"y", None], None))
+
+
 def test_a_probe_leaves_to_others_what_takes_longer(store: LocalStore, tmp_path: Path) -> None:
     inner = LocalStore(tmp_path / "inner", writable=True)
     wanted = FolderProbe([[Extent("b")]])
