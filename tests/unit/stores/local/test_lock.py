@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -139,10 +138,15 @@ def test_a_reader_that_holds_the_state_keeps_it(tmp_path: Path) -> None:
 
 def test_a_writer_waits_for_another(tmp_path: Path, folder: int) -> None:
     turn = _acquire(folder)
-    threading.Timer(0.1, turn.release).start()
-    began = time.monotonic()
-    LocalStore(tmp_path, writable=True, wait=5).apply(Commit(publish=(Put("a", b"x"),)))
-    assert 0.05 < time.monotonic() - began < 4
+    store = LocalStore(tmp_path, writable=True, wait=60)
+    writer = threading.Thread(target=store.apply, args=(Commit(publish=(Put("a", b"x"),)),))
+    writer.start()
+    writer.join(0.1)
+    assert writer.is_alive()
+    assert store.read([Extent("a")]) == [None]
+    turn.release()
+    writer.join(60)
+    assert store.read([Extent("a")]) == [b"x"]
 
 
 def test_a_killed_process_holds_no_lock(tmp_path: Path, folder: int) -> None:
