@@ -754,7 +754,7 @@ def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch | T
 def whole_keys(store: Store, commit: Commit) -> Commit:
     """Return a commit with the same effect in which keys are replaced whole, not patched.
 
-    The fallback of a format that patches, for a store without `Feature.PATCH`. Changed keys are
+    The fallback for a store without `Feature.PATCH`, whatever the format. Changed keys are
     read as a whole. A key that is patched before it is published is replaced by `publish`: until
     then no reader reaches those bytes.
 

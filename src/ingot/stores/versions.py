@@ -7,10 +7,21 @@ store keeps its versions is its own matter.
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from ingot.errors import NotFoundError
-from ingot.stores.store import Buffer, Commit, Durability, Edit, Extent, Put, Store
+from ingot.stores.store import (
+    Buffer,
+    Commit,
+    Durability,
+    Edit,
+    Extent,
+    Feature,
+    Put,
+    Store,
+    whole_keys,
+)
 
 __all__ = [
     "ATTEMPTS",
@@ -213,15 +224,51 @@ def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Resul
 def writing(store: Store, *, durability: Durability = "full") -> AbstractContextManager[WriteTurn]:
     """Return a turn to write to any store; without versions it only applies its commit.
 
+    A store without `Feature.PATCH` gets commits in which keys are replaced whole.
+
     >>> from ingot.stores import MemoryStore, Put
     >>> with writing(MemoryStore()) as turn:
     ...     turn.commit(Commit(publish=(Put("a", b"alpha"),)))
     2
     """
     states = versioned(store)
+    block: AbstractContextManager[WriteTurn]
     if states is None:
-        return _PlainTurn(store, durability)
-    return states.writing(durability=durability)
+        block = _PlainTurn(store, durability)
+    else:
+        block = states.writing(durability=durability)
+    return block if Feature.PATCH in store.features else _WholeKeys(block)
+
+
+class _WholeKeys:
+    """A turn on a store that replaces keys only as a whole: patches become such edits."""
+
+    __slots__ = ("_block", "_turn")
+
+    def __init__(self, block: AbstractContextManager[WriteTurn]) -> None:
+        self._block = block
+        self._turn: WriteTurn | None = None
+
+    @property
+    def store(self) -> Store:
+        assert self._turn is not None
+        return self._turn.store
+
+    def commit(self, commit: Commit) -> int | None:
+        assert self._turn is not None
+        return self._turn.commit(whole_keys(self._turn.store, commit))
+
+    def __enter__(self) -> Self:
+        self._turn = self._block.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return self._block.__exit__(kind, error, trace)
 
 
 class _PlainTurn:

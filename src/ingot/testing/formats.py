@@ -138,15 +138,13 @@ class FormatContract:
         return FORMATS[self.format]
 
     @pytest.fixture(params=["memory", "local", "zip", "no PATCH", "no RENAME", "no LIST"])
-    def place(self, request: pytest.FixtureRequest, entry: FormatEntry, tmp_path: Path) -> Place:
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         """Return an empty place: a store in memory, a path, or the path of an archive.
 
         Some stores lack a feature, as stores of objects do.
         """
         if request.param == "local":
             return tmp_path / "dataset"
-        if request.param == "no PATCH" and not entry.is_folder:
-            pytest.skip("single files are patched")
         if request.param.startswith("no "):
             return LimitedStore(Feature[request.param.removeprefix("no ")])
         return MemoryStore() if request.param == "memory" else tmp_path / "dataset.zip"
