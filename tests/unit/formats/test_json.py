@@ -154,3 +154,9 @@ def test_a_document_that_must_be_an_object(data: bytes) -> None:
     with pytest.raises(FormatError, match="is no object"):
         document.parse_object(data, "here")
     assert document.parse_object(b"{}", "here") == {}
+
+
+def test_other_sequences_are_written_as_lists_of_any_depth() -> None:
+    value = {"a": (1, (2, []), {"b": ()})}
+    expected = json.dumps(value, indent=4, sort_keys=True).encode()
+    assert document.pack(value, "doc") == expected

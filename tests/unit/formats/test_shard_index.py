@@ -136,3 +136,15 @@ def test_the_kernel_is_given_the_indexes_that_it_knows() -> None:
         *((2,), False, True, True),
     )
     assert IndexForm((2,), BIG).native_form is None
+
+
+def test_the_largest_index_is_allowed() -> None:
+    assert IndexForm((2**12, 2**12), PLAIN).nbytes == 2**28
+    with pytest.raises(LimitError):
+        IndexForm((2**12, 2**12 + 1), PLAIN)
+
+
+def test_a_chunk_that_is_replaced_leaves_no_bytes() -> None:
+    form = IndexForm((2,), PLAIN)
+    old = build_shard(form, {0: b"x" * 100, 1: b"y"})
+    assert build_shard(form, {0: b"new"}, old) == handmade(b"newy", (0, 3), (3, 1))

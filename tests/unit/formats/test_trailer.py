@@ -151,3 +151,27 @@ def test_the_map_of_a_folder_offers_zone_maps(tmp_path_factory: pytest.TempPathF
     assert isinstance(chunks, BcolzMap)
     assert len(array) == 10
     assert [len(each) for each in chunks.zones([0, 2])] == [32, 32]
+
+
+@pytest.mark.parametrize("level", [0, 5])
+def test_no_flipped_bit_of_a_header_or_of_block_starts_passes(level: int) -> None:
+    chunk = blosc.compress(bytes(range(200)) * 50, blocksize=4000, level=level)
+    header = ChunkHeader.parse(chunk)
+    found = trailer.parse(trailer.pack(chunk, 3, 10_000))
+    for bit in range(8 * (28 if level else 16)):
+        damaged = bytearray(chunk)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptionError):
+            # The header was parsed before: only the checksum notices the bit.
+            found.check(damaged, header, 3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 5, 2**32 - 1])
+def test_a_sealed_trailer_of_another_length_is_refused(count: int) -> None:
+    packed = bytearray(
+        trailer.pack(blosc.compress(bytes(range(200)) * 50, blocksize=4000), 3, 10_000, b"zz")
+    )
+    packed[8:12] = struct.pack("<I", count)
+    packed[-4:] = struct.pack("<I", crc32c(packed[:-4]))
+    with pytest.raises(CorruptionError, match=f"{count} blocks and a zone map of 2 bytes do not"):
+        trailer.parse(packed)

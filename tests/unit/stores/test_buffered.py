@@ -115,3 +115,22 @@ def test_what_is_discarded_leaves_nothing_staged(tmp_path: Path) -> None:
     buffered.apply(Commit(publish=(Put("b", bytes(100)),)))
     buffered.discard()
     assert list(store.names(hidden=True)) == []
+
+
+def test_growth_of_a_key_is_buffered() -> None:
+    below = MemoryStore({"a": b"0123"})
+    buffered = BufferedStore(below)
+    grown = buffered.extend("a", [b"45", b"6"])
+    assert buffered.read([Extent("a")]) == [b"0123"]
+    buffered.apply(Commit(prepare=(grown,)))
+    assert buffered.read([Extent("a"), Extent("a", 3, 2)]) == [b"0123456", b"34"]
+    below.apply(buffered.commit())
+    assert below.read([Extent("a")]) == [b"0123456"]
+
+
+def test_a_folder_is_listed_while_it_holds_a_key() -> None:
+    buffered = BufferedStore(MemoryStore({"f/a": b"x", "f/b": b"y", "g/a": b"z"}))
+    buffered.apply(Commit(publish=(Delete("f/a"), Delete("g/a"))))
+    assert list(buffered.names()) == ["f/"]
+    buffered.apply(Commit(publish=(Delete("f/b"), Put("g/b", b""))))
+    assert list(buffered.names()) == ["g/"]

@@ -5,7 +5,7 @@ import pytest
 
 import ingot
 from ingot.errors import CorruptionError, UnsupportedError
-from ingot.formats.bcolz.chunk_file import zone_in
+from ingot.formats.bcolz.chunk_file import PickledObject, zone_in
 from ingot.stores import MemoryStore
 from tests.storage import content, put
 
@@ -30,3 +30,8 @@ def test_errors_say_how_many_rows_a_chunk_may_hold() -> None:
         array[0]
     with pytest.raises(CorruptionError, match="8 bytes, 2 rows of 8 bytes are due, or up to 4\n"):
         array[9]
+
+
+def test_objects_are_pickled_for_python_2_as_well() -> None:
+    pickled = bytes(PickledObject().encode(np.array(["text"], object)))
+    assert pickled.startswith(b"\x80\x02"), "bcolz 1.0 reads protocols up to 2"

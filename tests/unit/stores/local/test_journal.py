@@ -63,6 +63,8 @@ def test_a_journal_that_truncates_has_a_version_of_its_own() -> None:
     data = pack(journal)
     assert (pack(JOURNAL)[8], data[8]) == (1, 2)
     assert parse(data, "x") == journal
+    cut = struct.pack("<BBHHHIIQQQ", 4, 0, 1, 0, 0, 0, 0, 0, 2, 4) + b"b"
+    assert data[:-4].endswith(cut)
     longer = Journal("0" * 16, (Truncated("b", 5, 4),))
     with pytest.raises(CorruptionError, match="kind 4"):
         parse(pack(longer), "x")

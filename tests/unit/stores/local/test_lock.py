@@ -244,6 +244,22 @@ def test_staged_files_stay_as_long_as_their_owner_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not lock.OFD, reason="the system has no locks of open files")
+def test_a_sweep_that_was_asked_for_comes_when_the_last_stager_has_ended(folder: int) -> None:
+    _acquire(folder).release()
+    stager = lock.announce_staging(folder, ".lock", 0.05, "here")
+    assert stager is not None
+    turn = _acquire(folder)
+    assert not turn.request_sweep()
+    turn.release()
+    stager.release()
+    turn = _acquire(folder)
+    # Without the request, a process that only finds its own number has nothing to sweep.
+    assert turn.begin_sweep(stager.stager)
+    turn.end_sweep()
+    turn.release()
+
+
+@pytest.mark.skipif(not lock.OFD, reason="the system has no locks of open files")
 def test_staged_files_stay_until_the_last_of_several_stagers_ends(folder: int) -> None:
     _acquire(folder).release()
     first, second = (lock.announce_staging(folder, ".lock", 0.05, "here") for _ in range(2))
