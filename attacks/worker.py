@@ -27,7 +27,8 @@ def main(text: str) -> int:
     os.dup2(2, 1)
 
     def send(message: dict[str, Any]) -> None:
-        data = json.dumps(message).encode() + b"\n"
+        # A view: a program with a document of many megabytes is not copied for each part of it.
+        data = memoryview(json.dumps(message).encode() + b"\n")
         while data:
             data = data[os.write(channel, data) :]
 

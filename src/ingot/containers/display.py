@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
@@ -168,7 +169,7 @@ def array_info(
         "dtype": str(schema.dtype),
         "chunks": f"{schema.chunks}, {schema.chunk_count:,} in order {schema.order}",
         "codec": codec_text(codec),
-        "fill": str(schema.fill),
+        "fill": _item_text(schema.fill),
         "nbytes": size_text(schema.nbytes),
     }
     if schema.dimension_names is not None:
@@ -273,9 +274,17 @@ def _kind_texts(schema: ArraySchema, stored: int) -> tuple[str, str]:
 
 def _listed(values: NDArray[Any], count: int) -> tuple[str, ...]:
     """Return the first items of a column, each as short as a line allows."""
-    texts = [str(value).replace("\n", " ") for value in values]
+    texts = [_item_text(value).replace("\n", " ") for value in values]
     shown = [text if len(text) <= _LONGEST_ITEM else f"{text[:_LONGEST_ITEM]}…" for text in texts]
     return (*shown, "…") if len(values) < count else tuple(shown)
+
+
+def _item_text(value: Any) -> str:
+    """Return an item as text; its bytes where NumPy has no text for it: dates without a unit."""
+    try:
+        return str(value)
+    except ValueError:
+        return f"0x{np.asarray(value).tobytes().hex()}"
 
 
 def _cells(tag: str, texts: Iterable[str]) -> str:

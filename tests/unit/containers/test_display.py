@@ -60,3 +60,12 @@ def test_a_display_of_very_many_chunks_does_not_count_them() -> None:
     assert "stored" not in array._repr_html_()
     assert "stored" in repr(array.info)
     assert "stored" in ingot.array(np.arange(3))._repr_html_()
+
+
+def test_dates_without_a_unit_are_shown_by_their_bytes() -> None:
+    dates = np.arange(2, dtype="<i8").view("<M8")
+    array, table = ingot.array(dates), ingot.table({"a": dates})
+    for shown in (array.info, table.info):
+        assert "0x0000000000000000" in str(shown)
+        assert "0x0000000000000000" in shown._repr_html_()
+    assert "0x0100000000000000" in str(table.info)
