@@ -285,15 +285,19 @@ class Child:
 
     def messages(self, stream: IO[bytes]) -> Iterator[dict[str, Any]]:
         """Yield what the child sends; end when it ends or sends nothing for too long."""
-        pending = b""
+        # A message may have many megabytes: its parts are joined once.
+        pending: list[bytes] = []
         # The child ends a case that takes too long by itself; this is for one that cannot.
         patience = 3 * self.subject.case_seconds + 60
         while select.select([stream], [], [], patience)[0]:
             received = os.read(stream.fileno(), 1 << 16)
             if not received:
                 return
-            *lines, pending = (pending + received).split(b"\n")
-            yield from map(json.loads, lines)
+            pending.append(received)
+            if b"\n" in received:
+                *lines, rest = b"".join(pending).split(b"\n")
+                pending = [rest]
+                yield from map(json.loads, lines)
 
     def take(self, message: dict[str, Any], reached: int) -> int:
         """Enter a message into the summary; return the number of the next case."""
