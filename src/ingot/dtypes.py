@@ -19,6 +19,7 @@ from ingot.fields import FieldReader, shown
 
 __all__ = [
     "LARGEST_ITEM",
+    "NULLABLE_TEXT",
     "TEXT",
     "DType",
     "is_variable",
@@ -33,6 +34,9 @@ DType: TypeAlias = np.dtype[Any]
 
 TEXT: DType = np.dtypes.StringDType()
 """The type of variable-length strings: text of any length."""
+
+NULLABLE_TEXT: DType = np.dtypes.StringDType(na_object=None)
+"""The type of text of any length that may be missing: None."""
 
 LARGEST_ITEM = 2**24
 """The most bytes of an item: opening an array takes the memory of a few, for its fill value."""
