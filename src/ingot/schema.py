@@ -1,13 +1,13 @@
-"""The schema of an array: shape, type, chunks, fill value, codecs and attributes.
+"""Schemas: what an array is, and what a sequence of variable-length items is.
 
-A schema is the same for every format. It does not say where chunks lie or how a format spells its
-metadata.
+A schema is the same for every format. It does not say where chunks or packs lie, or how a format
+spells its metadata.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import LARGEST_ITEM, DType
 from ingot.errors import LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
+from ingot.ragged import ItemKind, RaggedArray
 
-__all__ = ["ArraySchema", "Flat"]
+__all__ = ["ArraySchema", "Flat", "PackCodec", "RaggedSchema"]
 
 # The sizes for which NumPy has numbers, which it moves faster than plain bytes.
 _NUMBERS: Final = frozenset({1, 2, 4, 8})
@@ -198,3 +199,74 @@ class ArraySchema:
             object.__setattr__(described, name, getattr(self, name))
         object.__setattr__(described, "attrs", attrs)
         return described
+
+
+class PackCodec(Protocol):
+    """How a pack of variable-length items becomes bytes, and back."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The codecs that the bytes of the items pass through, as a caller spells them."""
+        ...
+
+    def encode(self, items: RaggedArray, number: int) -> bytes:
+        """Return the image of a pack; `number` is its place among the packs."""
+        ...
+
+    def decode(self, data: bytes, kind: ItemKind, count: int, number: int) -> RaggedArray:
+        """Return the `count` items of a pack; raise `CorruptionError` if it holds others.
+
+        The result is checked: offsets, UTF-8, whole rows.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RaggedSchema:
+    """The description of a sequence of variable-length items, which are stored in packs.
+
+    A pack has at most `pack_items` items. Where packs are `regular`, all but the last have exactly
+    as many, as the chunks of a column have; otherwise the map says where each pack begins.
+
+    >>> RaggedSchema(10, ItemKind("utf8"), 4, None).pack_count
+    3
+    """
+
+    length: int
+    kind: ItemKind
+    pack_items: int
+    codec: PackCodec
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    regular: bool = True
+
+    def __post_init__(self) -> None:
+        if self.pack_items < 1:
+            raise ValueError(f"packs of {self.pack_items} items")
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of items, as the only axis."""
+        return (self.length,)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an array of the items: text that may be None, or objects."""
+        return self.kind.dtype
+
+    @property
+    def pack_count(self) -> int:
+        """The number of packs, where packs are regular."""
+        return -(-self.length // self.pack_items)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of an array of the items, without their contents."""
+        return self.length * self.dtype.itemsize
+
+    def resized(self, length: int) -> Self:
+        """Return the schema with another length."""
+        return replace(self, length=length)
+
+    def described(self, attrs: Mapping[str, Any]) -> Self:
+        """Return the schema with other attributes."""
+        return replace(self, attrs=attrs)

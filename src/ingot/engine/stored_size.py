@@ -14,7 +14,7 @@ from ingot.formats.format import ChunkMap, Coords, stored_map
 from ingot.formats.keys import stored
 from ingot.stores.store import Extent, Feature, Inline, Location, Store
 
-__all__ = ["stored_bytes"]
+__all__ = ["location_bytes", "stored_bytes"]
 
 _WINDOW: Final = 4096
 
@@ -33,13 +33,14 @@ def stored_bytes(chunks: ChunkMap) -> int:
     if chunks.schema.flat is not None:
         chunks = PayloadMap.of(chunks)
     return sum(
-        _size(chunks.store, location)
+        location_bytes(chunks.store, location)
         for window in _windows(chunks)
         for location in chunks.locate(window)
     )
 
 
-def _size(store: Store, location: Location) -> int:
+def location_bytes(store: Store, location: Location) -> int:
+    """Return the stored bytes at a location; none where nothing is stored."""
     if isinstance(location, Inline):
         return len(location.data)
     if not isinstance(location, Extent):

@@ -7,7 +7,7 @@ columns that come and go, and the commit of many columns. A format brings its do
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 from ingot.errors import CorruptionError, NotFoundError, UnsafeError, UnsupportedError
 from ingot.fields import shown
@@ -15,12 +15,15 @@ from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
     Column,
+    ColumnSchema,
     Documents,
+    RaggedMap,
+    RaggedNode,
     TableNode,
     TableSchema,
 )
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import documents_after
 from ingot.stores.store import (
     Commit,
@@ -37,7 +40,9 @@ from ingot.stores.store import (
 __all__ = [
     "FolderArray",
     "FolderLayout",
+    "FolderRagged",
     "FolderTableMap",
+    "RaggedFolderLayout",
     "check_lengths",
     "check_name",
     "check_new_name",
@@ -55,6 +60,18 @@ class FolderArray(ChunkMap, Protocol):
 
     def moved(self, path: str) -> "FolderArray":
         """Return the map of the same array in another folder."""
+        ...
+
+
+class FolderRagged(RaggedMap, Protocol):
+    """The map of variable-length items in a folder, as a table needs it."""
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of the sequence: of its documents, and of all of its packs."""
+        ...
+
+    def moved(self, path: str) -> "FolderRagged":
+        """Return the map of the same sequence in another folder."""
         ...
 
 
@@ -102,6 +119,20 @@ class FolderLayout(Protocol):
         ...
 
 
+@runtime_checkable
+class RaggedFolderLayout(FolderLayout, Protocol):
+    """A layout whose columns may hold variable-length items."""
+
+    def create_ragged(
+        self, store: Store, schema: RaggedSchema, folder: str
+    ) -> tuple[RaggedNode, Commit]:
+        """Return new variable-length items in a folder, and the commit that creates them.
+
+        The packs of a schema that has a length are stored by a splice of all of them.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FolderTableMap:
     """The columns of one table, in their order. A format subclasses it and names its layout."""
@@ -144,7 +175,7 @@ class FolderTableMap:
         return replace(self, attrs=attrs, documents=documents), commit
 
     def added(
-        self, name: str, schema: ArraySchema | TableSchema, position: int | None = None
+        self, name: str, schema: ColumnSchema, position: int | None = None
     ) -> tuple[Self, Column, Commit]:
         """Return the map with one more column, at the end or at `position`."""
         check_new_name(name, self.columns, self.layout)
@@ -322,15 +353,21 @@ def column_length(column: Column) -> int:
     """Return the number of rows of a column, also of one that is a table."""
     if isinstance(column, TableNode):
         return next((column_length(each) for each in column.columns.values()), 0)
-    return column.chunks.schema.shape[0]
+    return column.schema.shape[0]
 
 
 def _create_column(
-    kind: type[FolderTableMap], store: Store, schema: ArraySchema | TableSchema, folder: str
+    kind: type[FolderTableMap], store: Store, schema: ColumnSchema, folder: str
 ) -> tuple[Column, tuple[Edit, ...]]:
     if isinstance(schema, ArraySchema):
         node, commit = kind.layout.create_array(store, schema, folder)
         return node, commit.edits
+    if isinstance(schema, RaggedSchema):
+        layout = kind.layout
+        if not isinstance(layout, RaggedFolderLayout):
+            raise UnsupportedError(f"{folder}: the format has no columns of {schema.kind}")
+        ragged, commit = layout.create_ragged(store, schema, folder)
+        return ragged, commit.edits
     table, commit = create_table(kind, store, schema, {}, folder)
     return table, commit.edits
 
@@ -350,6 +387,8 @@ def _own_keys(column: Column) -> Iterator[str]:
         yield from column.table.documents
         for each in column.columns.values():
             yield from _own_keys(each)
+    elif isinstance(column, RaggedNode):
+        yield from cast(FolderRagged, column.packs).keys()
     else:
         yield from cast(FolderArray, column.chunks).keys()
 
@@ -378,9 +417,14 @@ def _moved(column: Column, source: str, target: str) -> Column:
         return TableNode(
             replace(table, path=path, columns=columns, folders=folders, documents=documents)
         )
+    if isinstance(column, RaggedNode):
+        packs = cast(FolderRagged, column.packs)
+        return RaggedNode(packs.moved(target + packs.path.removeprefix(source)))
     chunks = cast(FolderArray, column.chunks)
     return ArrayNode(chunks.moved(target + chunks.path.removeprefix(source)))
 
 
 def _removed(column: Column) -> Commit:
-    return column.table.removed() if isinstance(column, TableNode) else column.chunks.removed()
+    if isinstance(column, TableNode):
+        return column.table.removed()
+    return column.packs.removed() if isinstance(column, RaggedNode) else column.chunks.removed()

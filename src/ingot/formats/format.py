@@ -1,4 +1,4 @@
-"""The contract of formats: an address book of chunks, and the nodes that opening yields.
+"""The contract of formats: address books of chunks and packs, and the nodes that opening yields.
 
 A format says where chunks lie (`ChunkMap.locate`), which edits store new chunks (`stage`), and
 which edits change the shape or the attributes. A format never writes: it returns commits, and a
@@ -9,7 +9,7 @@ import enum
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from ingot.codecs.codec import Stage
 from ingot.dtypes import DType
 from ingot.formats.addresses import ChunkTable, Coords, KeyTemplate, Locations
 from ingot.formats.shard_index import IndexForm
-from ingot.schema import ArraySchema
+from ingot.ragged import ItemKind
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import Documents
 from ingot.stores.store import Batch, Commit, Store
 
@@ -27,6 +28,7 @@ __all__ = [
     "ChunkMap",
     "ChunkTable",
     "Column",
+    "ColumnSchema",
     "ConsolidatedMetadata",
     "Coords",
     "DocumentFormat",
@@ -41,11 +43,16 @@ __all__ = [
     "Locations",
     "NamingFormat",
     "Node",
+    "Pack",
+    "RaggedFormat",
+    "RaggedMap",
     "RaggedNode",
+    "RaggedRequest",
     "Recode",
     "Relocating",
     "Request",
     "Sharded",
+    "Splice",
     "SplitFormat",
     "Streaming",
     "TableFormat",
@@ -259,12 +266,95 @@ class ArrayNode:
         return self.chunks.schema
 
 
+class Pack(NamedTuple):
+    """The image of a pack of variable-length items, and how many items it holds."""
+
+    items: int
+    data: bytes
+
+
+class Splice(NamedTuple):
+    """Packs that replace those from `start` to `stop`; an empty range where packs are added."""
+
+    start: int
+    stop: int
+    packs: tuple[Pack, ...]
+
+
+@runtime_checkable
+class RaggedMap(Protocol):
+    """The address book of one sequence of variable-length items: immutable, and cheap to ask.
+
+    Items are stored in packs. A pack is encoded and decoded by the codec of the schema; the map
+    says which items it holds and where its bytes lie.
+    """
+
+    @property
+    def schema(self) -> RaggedSchema:
+        """What the sequence is."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where its bytes are."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where in its store the sequence lies."""
+        ...
+
+    @property
+    def documents(self) -> Documents:
+        """The documents that the map was read from, or that its commit writes; see `ChunkMap`."""
+        ...
+
+    def bounds(self) -> NDArray[np.int64]:
+        """Return the number of the first item of each pack, and the number of items at the end.
+
+        Where packs are regular, these follow from the schema.
+        """
+        ...
+
+    def locate(self, numbers: NDArray[np.int64]) -> Locations:
+        """Return where packs lie, by their numbers. A pack that is not stored is lost."""
+        ...
+
+    def spliced(self, splices: Sequence[Splice]) -> tuple["RaggedMap", Commit]:
+        """Return the map with other packs, and the commit that stores them.
+
+        Splices ascend and do not overlap. The length follows from the packs. Where packs are
+        regular, only the last splice changes the number of items, and it reaches to the end. Called
+        by the one writer: what it reads of the store does not change before the commit is applied.
+        """
+        ...
+
+    def described(self, attrs: Mapping[str, Any]) -> tuple["RaggedMap", Commit]:
+        """Return the map with other attributes, and the commit that stores them."""
+        ...
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the sequence and all of its packs at once."""
+        ...
+
+    def reopened(self, store: Store) -> "RaggedMap":
+        """Return the map of the same sequence as `store` has it now."""
+        ...
+
+    def rebound(self, store: Store) -> "RaggedMap":
+        """Return the same map of another store, in which the same keys hold the same bytes.
+
+        What was built in a buffer over a store becomes the state of the store with its commit.
+        """
+        ...
+
+
 @runtime_checkable
 class TableMap(Protocol):
     """The address book of one table: its columns, and the commits that change them.
 
-    All columns have the same length, that of their first axis. The `ChunkMap` of a column changes
-    the values of the column; `joined` makes one commit of the commits of many columns.
+    All columns have the same length, that of their first axis. The `ChunkMap` or `RaggedMap` of a
+    column changes the values of the column; `joined` makes one commit of those of many columns.
     """
 
     @property
@@ -306,7 +396,7 @@ class TableMap(Protocol):
         ...
 
     def added(
-        self, name: str, schema: "ArraySchema | TableSchema", position: int | None = None
+        self, name: str, schema: "ColumnSchema", position: int | None = None
     ) -> tuple["TableMap", "Column", Commit]:
         """Return the map with one column more, the column, and the commit that makes it.
 
@@ -363,11 +453,14 @@ class TableNode:
 
 @dataclass(frozen=True, slots=True)
 class RaggedNode:
-    """Items of any length: `chunks` holds their bytes, `kind` says what an item is."""
+    """A sequence of variable-length items in a store."""
 
-    chunks: ChunkMap
-    kind: str
-    attrs: Mapping[str, Any]
+    packs: RaggedMap
+
+    @property
+    def schema(self) -> RaggedSchema:
+        """What the sequence is."""
+        return self.packs.schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,8 +487,11 @@ Column: TypeAlias = ArrayNode | TableNode | RaggedNode
 Node: TypeAlias = ArrayNode | TableNode | RaggedNode | GroupNode
 """What opening yields."""
 
-TableSchema: TypeAlias = Mapping[str, "ArraySchema | TableSchema"]
+TableSchema: TypeAlias = Mapping[str, "ColumnSchema"]
 """The columns of a new table, in their order; a mapping is a nested table."""
+
+ColumnSchema: TypeAlias = ArraySchema | RaggedSchema | TableSchema
+"""A column of a new table: an array, variable-length items, or a nested table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +509,22 @@ class Request:
     dtype: DType
     fill: Any
     chunks: tuple[int, ...] | None = None
+    stages: tuple[Stage, ...] | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedRequest:
+    """New variable-length items as their creator describes them, before a format lays them out.
+
+    Without `pack_items` or `stages` the format chooses them; `item_bytes` is the mean size of an
+    item, if it is known.
+    """
+
+    length: int
+    kind: ItemKind
+    item_bytes: float | None = None
+    pack_items: int | None = None
     stages: tuple[Stage, ...] | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -566,6 +678,15 @@ class SplitFormat(Format, Protocol):
 
     def split(self, node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
         """Yield the commits that store a dataset as shards; the last one makes them visible."""
+        ...
+
+
+@runtime_checkable
+class RaggedFormat(Format, Protocol):
+    """A format that holds variable-length items; where it holds tables, as columns of them."""
+
+    def design_ragged(self, request: RaggedRequest, **layout: Any) -> RaggedSchema:
+        """Return how the format lays out items; `ValueError` for a wrong value of a setting."""
         ...
 
 

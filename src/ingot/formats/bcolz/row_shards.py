@@ -26,11 +26,11 @@ from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, TableDocuments, o
 from ingot.formats.format import (
     ArrayNode,
     Column,
+    ColumnSchema,
     Coords,
     Documents,
     Locations,
     TableNode,
-    TableSchema,
 )
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
@@ -215,7 +215,7 @@ class RowShardTableMap:
         _refuse(self.store)
 
     def added(
-        self, name: str, schema: ArraySchema | TableSchema, position: int | None = None
+        self, name: str, schema: ColumnSchema, position: int | None = None
     ) -> "tuple[RowShardTableMap, Column, Commit]":
         """Raise `UnsupportedError`: row shards are read-only as a whole."""
         _refuse(self.store)

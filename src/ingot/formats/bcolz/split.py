@@ -17,7 +17,7 @@ from ingot.formats.bcolz.array import ATTRS, BcolzMap, create_array, pack_attrs
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.table import BcolzTableMap, create_table
-from ingot.formats.format import Column, Recode, TableNode, TableSchema
+from ingot.formats.format import ArrayNode, Column, Recode, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
@@ -51,12 +51,13 @@ def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:
     if isinstance(node, TableNode):
         for name, column in node.columns.items():
             yield from leaves(column, prefix(path) + name)
-    elif isinstance(node.chunks, BcolzMap):
+    elif isinstance(node, ArrayNode) and isinstance(node.chunks, BcolzMap):
         yield path, node.chunks
     else:
         name = f"column {path!r}" if path else "the array"
+        store = node.chunks.store if isinstance(node, ArrayNode) else node.packs.store
         raise UnsupportedError(
-            f"{node.chunks.store.location}: {name} cannot be split into shards: it is in shards "
+            f"{store.location}: {name} cannot be split into shards: it is in shards "
             "already, or its format is not bcolz"
         )
 

@@ -562,5 +562,6 @@ def _as_part(column: Column) -> Column:
         assert isinstance(table, BcolzTableMap)
         inner = {name: _as_part(each) for name, each in table.columns.items()}
         return TableNode(replace(table, columns=inner, part=True))
+    assert isinstance(column, ArrayNode)
     assert isinstance(column.chunks, BcolzMap)
     return ArrayNode(BcolzColumnMap.of(column.chunks))

@@ -1,0 +1,250 @@
+"""Variable-length items: reading, and the changes of a sequence of items.
+
+A sequence is stored in packs (`ingot.formats.format.RaggedMap`). Packs are read in batches, decoded
+by the codec of the schema, and cut or joined as buffers. A change is the engine of the new state
+and the commit that leads to it; nothing is applied here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.engine.stored_size import location_bytes
+from ingot.errors import CorruptionError, IngotError, LimitError
+from ingot.formats.format import Pack, RaggedMap, Splice
+from ingot.options import Options
+from ingot.ragged import RaggedArray
+from ingot.schema import RaggedSchema
+from ingot.stores.store import Commit, Extent, Inline
+from ingot.stores.versions import discard
+
+__all__ = [
+    "RaggedChange",
+    "RaggedEngine",
+    "appended",
+    "assigned",
+    "described",
+    "filled",
+    "resized",
+]
+
+Rows: TypeAlias = range | NDArray[np.int64]
+"""Numbers of items: all of a range, or those of an array, in any order."""
+
+# The packs that are read by one call of the store.
+_BATCH: Final = 256
+
+
+class RaggedEngine:
+    """Reads the items of one state of a sequence."""
+
+    __slots__ = ("options", "packs")
+
+    def __init__(self, packs: RaggedMap, options: Options) -> None:
+        self.packs = packs
+        self.options = options
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of items, as the only axis."""
+        return self.packs.schema.shape
+
+    @property
+    def pack_count(self) -> int:
+        """The number of packs."""
+        schema = self.packs.schema
+        return schema.pack_count if schema.regular else len(self.packs.bounds()) - 1
+
+    def span(self, number: int) -> range:
+        """Return the numbers of the items of a pack."""
+        schema = self.packs.schema
+        if not schema.regular:
+            return range(*self.packs.bounds()[number : number + 2].tolist())
+        first = number * schema.pack_items
+        return range(first, min(first + schema.pack_items, schema.length))
+
+    def read(self, rows: Rows) -> RaggedArray:
+        """Return the items of some rows, in their order."""
+        if not len(rows):
+            return RaggedArray.nulls(self.packs.schema.kind, 0)
+        if isinstance(rows, range) and rows.step == 1:
+            first, last = self._pack_of(np.array([rows[0], rows[-1]])).tolist()
+            parts = [
+                items[max(0, rows.start - span.start) : rows.stop - span.start]
+                for _, span, items in self._decoded(range(first, last + 1))
+            ]
+            return RaggedArray.joined(parts)
+        numbers = np.asarray(rows, np.int64)
+        order = np.argsort(numbers, kind="stable")
+        ascending = numbers[order]
+        found = [
+            items.take(ascending[place] - span.start)
+            for _, span, place, items in self.touched(ascending)
+        ]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return RaggedArray.joined(found).take(back)
+
+    def stored_bytes(self) -> int:
+        """Return the bytes of all stored packs."""
+        packs, total, count = self.packs, 0, self.pack_count
+        for start in range(0, count, _BATCH):
+            located = packs.locate(np.arange(start, min(start + _BATCH, count)))
+            found = sum(location_bytes(packs.store, location) for location in located)
+            total += found
+            if not found:
+                # The length is a claim of the file: no more packs are stored.
+                break
+        return total
+
+    def discard(self, commit: Commit) -> None:
+        """Remove the staged values of a commit that will not be applied."""
+        discard(self.packs.store, commit.edits)
+
+    def encoded(self, parts: Iterable[RaggedArray], first: int) -> tuple[Pack, ...]:
+        """Return the packs that hold these parts; `first` is the number of the first of them."""
+        encode = self.packs.schema.codec.encode
+        return tuple(Pack(len(each), encode(each, n)) for n, each in enumerate(parts, first))
+
+    def cut(self, items: RaggedArray) -> Iterator[RaggedArray]:
+        """Yield items in parts of the size of a pack."""
+        step = self.packs.schema.pack_items
+        self.check_count(-(-len(items) // step))
+        return (items[at : at + step] for at in range(0, len(items), step))
+
+    def check_count(self, count: int) -> None:
+        """Raise `LimitError` for more packs than one commit may store."""
+        limit = self.options.limits.commit_chunks
+        if count > limit:
+            raise LimitError(f"a commit of {count} packs, the most is {limit}")
+
+    def touched(
+        self, ascending: NDArray[np.int64]
+    ) -> Iterator[tuple[int, range, slice, RaggedArray]]:
+        """Yield the packs that hold items, by ascending numbers of these.
+
+        Each with its number, the numbers of its items, its part of `ascending`, and its items.
+        """
+        numbers, starts = np.unique(self._pack_of(ascending), return_index=True)
+        ends = [*starts.tolist(), len(ascending)][1:]
+        decoded = self._decoded(numbers)
+        for (number, span, items), start, end in zip(decoded, starts.tolist(), ends, strict=True):
+            yield number, span, slice(start, end), items
+
+    def _pack_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        schema = self.packs.schema
+        if schema.regular:
+            return rows // schema.pack_items
+        return np.searchsorted(self.packs.bounds(), rows, "right") - 1
+
+    def _decoded(self, numbers: Rows) -> Iterator[tuple[int, range, RaggedArray]]:
+        """Yield packs: the number of each, the numbers of its items, and the items."""
+        packs, schema = self.packs, self.packs.schema
+        for start in range(0, len(numbers), _BATCH):
+            chosen = np.asarray(numbers[start : start + _BATCH], np.int64)
+            located = list(packs.locate(chosen))
+            extents = [each for each in located if isinstance(each, Extent)]
+            read = iter(packs.store.read(extents))
+            for number, location in zip(chosen.tolist(), located, strict=True):
+                data: bytes | None = None
+                if isinstance(location, Inline):
+                    data = location.data
+                elif isinstance(location, Extent):
+                    data = next(read)
+                span, where = self.span(number), f"pack {number} of {packs.path or 'the items'}"
+                if data is None:
+                    raise CorruptionError(f"{packs.store.location}: {where} is not stored")
+                try:
+                    items = schema.codec.decode(data, schema.kind, len(span), number)
+                except IngotError as error:
+                    error.add_note(f"in {where} in {packs.store.location}")
+                    raise
+                yield number, span, items
+
+
+class RaggedChange(NamedTuple):
+    """The engine of a sequence after a change, and the commit of the change."""
+
+    engine: RaggedEngine
+    commit: Commit
+
+
+def assigned(engine: RaggedEngine, rows: Rows, items: RaggedArray) -> RaggedChange:
+    """Set items in some rows; the last one counts where a row is repeated."""
+    numbers = np.asarray(rows, np.int64)
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    splices = []
+    for number, span, place, old in engine.touched(ascending):
+        new = old.replaced(ascending[place] - span.start, items.take(order[place]))
+        splices.append(Splice(number, number + 1, engine.encoded([new], number)))
+    return _spliced(engine, splices)
+
+
+def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
+    """Add items at the end; a last pack that has room is encoded again."""
+    if not len(items):
+        return RaggedChange(engine, Commit())
+    first, old = _open_pack(engine)
+    joined = items if old is None else RaggedArray.joined([old, items])
+    packs = engine.encoded(engine.cut(joined), first)
+    return _spliced(engine, [Splice(first, engine.pack_count, packs)])
+
+
+def resized(engine: RaggedEngine, length: int) -> RaggedChange:
+    """Give a sequence another length; new items are null."""
+    schema, count = engine.packs.schema, engine.pack_count
+    added = length - schema.length
+    if not added:
+        return RaggedChange(engine, Commit())
+    if added > 0:
+        # Pack by pack: so many nulls may be more than the memory holds.
+        engine.check_count(added // schema.pack_items + 1)
+        first, old = _open_pack(engine)
+        parts = _with_nulls(old, added, schema)
+        return _spliced(engine, [Splice(first, count, engine.encoded(parts, first))])
+    first = int(engine._pack_of(np.array([length]))[0])
+    kept = engine.read(range(engine.span(first).start, length))
+    packs = engine.encoded([kept] if len(kept) else [], first)
+    return _spliced(engine, [Splice(first, count, packs)])
+
+
+def filled(engine: RaggedEngine, items: RaggedArray) -> Commit:
+    """Return the commit that stores all packs of a new sequence of the length of `items`."""
+    packs = engine.encoded(engine.cut(items), 0)
+    return engine.packs.spliced([Splice(0, len(packs), packs)])[1] if packs else Commit()
+
+
+def described(engine: RaggedEngine, attrs: Mapping[str, Any]) -> RaggedChange:
+    """Give a sequence other attributes."""
+    packs, commit = engine.packs.described(attrs)
+    return RaggedChange(RaggedEngine(packs, engine.options), commit)
+
+
+def _spliced(engine: RaggedEngine, splices: list[Splice]) -> RaggedChange:
+    if not splices:
+        return RaggedChange(engine, Commit())
+    packs, commit = engine.packs.spliced(splices)
+    return RaggedChange(RaggedEngine(packs, engine.options), commit)
+
+
+def _open_pack(engine: RaggedEngine) -> tuple[int, RaggedArray | None]:
+    """Return the number of the first pack that an append stores, and what it holds already."""
+    count = engine.pack_count
+    last = engine.span(count - 1) if count else range(0)
+    if count and len(last) < engine.packs.schema.pack_items:
+        return count - 1, engine.read(last)
+    return count, None
+
+
+def _with_nulls(old: RaggedArray | None, added: int, schema: RaggedSchema) -> Iterator[RaggedArray]:
+    """Yield packs of nulls; the first of them behind the items of a pack that has room."""
+    if old is not None:
+        room = min(added, schema.pack_items - len(old))
+        yield RaggedArray.joined([old, RaggedArray.nulls(schema.kind, room)])
+        added -= room
+    full = RaggedArray.nulls(schema.kind, min(added, schema.pack_items))
+    for at in range(0, added, schema.pack_items):
+        yield full[: added - at]
