@@ -6,7 +6,7 @@ Where the array is created, and what it may replace, the caller decides (`Destin
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -26,11 +26,14 @@ from ingot.formats.format import (
     ArrayNode,
     Format,
     Node,
+    RaggedFormat,
+    RaggedRequest,
     Request,
     TableSchema,
 )
 from ingot.options import Options
-from ingot.schema import ArraySchema
+from ingot.ragged import RaggedArray
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
@@ -295,7 +298,9 @@ class ColumnSpec:
     options: Options = field(default_factory=Options)
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def schema(self, format: Format, columns: Mapping[str, NDArray[Any]]) -> TableSchema:
+    def schema(
+        self, format: Format, columns: Mapping[str, NDArray[Any] | RaggedArray]
+    ) -> TableSchema:
         """Return the schemas that a format gives columns that hold these values.
 
         >>> import numpy as np
@@ -315,8 +320,24 @@ class ColumnSpec:
                     raise ValueError(f"column {name!r} lies in a column, not in a nested table")
             if last in inner:
                 raise ValueError(f"{name!r} is a column and a nested table")
-            inner[last] = self._of(name, values).schema(format)
+            if isinstance(values, RaggedArray):
+                inner[last] = self._ragged(format, name, values)
+            else:
+                inner[last] = self._of(name, values).schema(format)
         return tree
+
+    def _ragged(self, format: Format, name: str, items: RaggedArray) -> RaggedSchema:
+        if not isinstance(format, RaggedFormat):
+            raise UnsupportedError(f"{format.name} has no columns of {items.kind}: {name!r}")
+        if self.fill is not None and not (type(self.fill) is int and self.fill == 0):
+            raise ValueError(f"fill {self.fill!r}: new items of column {name!r} are null")
+        # The type of an array of so many items decides nothing that counts here.
+        spec = replace(self._of(name, np.empty(len(items), np.uint8)), fill=0)
+        request = spec.request()
+        mean = items.nbytes / len(items) if len(items) else None
+        rows = None if request.chunks is None else request.chunks[0]
+        asked = RaggedRequest(len(items), items.kind, mean, rows, request.stages, request.attrs)
+        return format.design_ragged(asked, **self.layout)
 
     def _of(self, name: str, values: NDArray[Any]) -> ArraySpec:
         chunks = self.chunks.get(name, "auto") if isinstance(self.chunks, Mapping) else self.chunks

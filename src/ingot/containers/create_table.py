@@ -11,7 +11,7 @@ from ingot.containers.ingest import arrays_of, check_lengths
 from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
-from ingot.formats.format import TableFormat, TableNode
+from ingot.formats.format import Kind, TableFormat, TableNode
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
@@ -43,7 +43,7 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
     """Create a table at the path `inner` of a store, by one commit."""
     check_layout(format, spec.layout)
     options, layout = spec.options, spec.layout
-    given = arrays_of(spec.columns)
+    given = arrays_of(spec.columns, ragged=Kind.RAGGED in format.holds)
     check_lengths(given)
     columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
     schema, described = columns.schema(format, given), converted(spec.attrs)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 
 __all__ = [
     "ColumnInfo",
@@ -207,7 +207,7 @@ def table_info(
     path: str | None,
     format: str,
     count: int,
-    schemas: Mapping[str, ArraySchema],
+    schemas: Mapping[str, ArraySchema | RaggedSchema],
     stored: Mapping[str, int],
     first: Mapping[str, NDArray[Any]],
     attrs: Mapping[str, Any],
@@ -230,7 +230,7 @@ def table_info(
         "format": format,
         "rows": f"{count:,}",
         "attrs": ", ".join(attrs) or "none",
-        "stored": _stored_text(sum(each.nbytes for each in schemas.values()), sum(stored.values())),
+        "stored": _stored_text(_nbytes(schemas), sum(stored.values())),
     }
     columns = tuple(
         ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
@@ -261,12 +261,22 @@ def codec_text(stages: Sequence[Stage]) -> str:
     return " > ".join(map(_stage_text, stages)) or "none"
 
 
+def _nbytes(schemas: Mapping[str, ArraySchema | RaggedSchema]) -> int:
+    """Return the bytes of all columns; 0 if those of some are not known without reading them."""
+    if any(isinstance(each, RaggedSchema) for each in schemas.values()):
+        return 0
+    return sum(each.nbytes for each in schemas.values())
+
+
 def _stored_text(nbytes: int, stored: int) -> str:
-    ratio = f", {nbytes / stored:.1f} times smaller" if stored else ""
+    ratio = f", {nbytes / stored:.1f} times smaller" if stored and nbytes else ""
     return size_text(stored) + ratio
 
 
-def _kind_texts(schema: ArraySchema, stored: int) -> tuple[str, str]:
+def _kind_texts(schema: ArraySchema | RaggedSchema, stored: int) -> tuple[str, str]:
+    if isinstance(schema, RaggedSchema):
+        # How many bytes the items have is known when they are read.
+        return str(schema.kind), f"{stored:,} bytes stored" if stored else "nothing stored"
     lengths = f" {list(schema.shape[1:])}" if len(schema.shape) > 1 else ""
     ratio = f"{schema.nbytes / stored:.1f} times smaller" if stored else "nothing stored"
     return f"{schema.dtype}{lengths}", ratio

@@ -1,25 +1,31 @@
 """Conversion of rows that a user gives into columns, and of columns into rows.
 
 Rows are mappings of columns, structured arrays, lists of rows, data frames or Arrow streams. A
-column takes the values that it can hold exactly.
+column takes the values that it can hold exactly. Where a format holds variable-length items, lists
+of text, bytes, JSON objects and rows of several lengths become columns of these.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import dtypes
 from ingot.dtypes import DType
-from ingot.errors import SelectionError
+from ingot.errors import SelectionError, UnsupportedError
 from ingot.interop import arrow, pandas
+from ingot.ragged import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
 
 __all__ = [
+    "ColumnType",
+    "Layout",
+    "RepeatedItem",
     "arrays_of",
     "check_lengths",
     "columns_of",
     "fitted",
+    "fitted_items",
     "fitted_rows",
     "fitted_values",
     "flattened",
@@ -29,8 +35,20 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-Layout = Mapping[str, tuple[DType, Shape]]
-"""The type of every column, and the shape of its items; nested ones by "a.b"."""
+
+ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
+"""The type of a column and the shape of its items, or the kind of its variable-length items."""
+
+Layout = Mapping[str, ColumnType]
+"""The types of all columns; nested ones by "a.b"."""
+
+Values: TypeAlias = NDArray[Any] | RaggedArray
+
+
+class RepeatedItem(NamedTuple):
+    """One variable-length item that stands for an item in each of many rows."""
+
+    item: RaggedArray
 
 
 def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -58,33 +76,40 @@ def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, An
     )
 
 
-def flattened(columns: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flattened(
+    columns: Mapping[str, Any], prefix: str = "", leaves: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the columns; those of nested mappings get names with dots.
+
+    A mapping for one of the `leaves` is a value, for a column of JSON.
 
     >>> flattened({"a": 1, "b": {"c": 2}})
     {'a': 1, 'b.c': 2}
     """
     found: dict[str, Any] = {}
     for name, values in columns.items():
-        if isinstance(values, Mapping):
-            found |= flattened(values, f"{prefix}{name}.")
+        if isinstance(values, Mapping) and prefix + name not in leaves:
+            found |= flattened(values, f"{prefix}{name}.", leaves)
         else:
             found[prefix + name] = values
     return found
 
 
-def arrays_of(data: object) -> dict[str, NDArray[Any]]:
+def arrays_of(data: object, *, ragged: bool = False) -> dict[str, Values]:
     """Return the columns of rows in any form as arrays; nested ones get names with dots.
+
+    With `ragged`, text, bytes, JSON and rows of several lengths become variable-length items;
+    arrays of NumPy keep the width that they have.
 
     >>> arrays_of({"a": [[1], [2, 3]]})
     Traceback (most recent call last):
     ValueError: column 'a': its items have different shapes
     """
     given = flattened(columns_of(data))
-    return {name: _made(values, name) for name, values in given.items()}
+    return {name: _made(values, name, ragged) for name, values in given.items()}
 
 
-def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
+def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, Values]:
     """Return the columns of rows as items of all columns of a table with that layout.
 
     >>> fitted_rows({"a": [1], "b": [2.5]}, {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
@@ -94,19 +119,24 @@ def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[A
         raise ValueError(f"column {missing[0]!r} is missing among {', '.join(given) or 'none'}")
     if unknown := [name for name in given if name not in layout]:
         raise ValueError(f"column {unknown[0]!r} is none of {', '.join(layout) or 'none'}")
-    found = {name: fitted(given[name], *layout[name], name) for name in layout}
+    found: dict[str, Values] = {}
+    for name, column in layout.items():
+        if isinstance(column, ItemKind):
+            found[name] = fitted_items(given[name], column, name)
+        else:
+            found[name] = fitted(given[name], *column, name)
     check_lengths(found)
     return found
 
 
-def check_lengths(columns: Mapping[str, NDArray[Any]], rows: int | None = None) -> None:
+def check_lengths(columns: Mapping[str, Values], rows: int | None = None) -> None:
     """Raise `ValueError` for columns of different lengths, or not of the length `rows`.
 
     >>> check_lengths({"a": np.zeros(2), "b": np.zeros((1, 2))})
     Traceback (most recent call last):
     ValueError: columns of different lengths: a 2, b 1
     """
-    if scalar := [name for name, values in columns.items() if not values.ndim]:
+    if scalar := [name for name, values in columns.items() if not values.shape]:
         raise ValueError(f"column {scalar[0]!r} is one value, not an array of them")
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -126,6 +156,8 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     Traceback (most recent call last):
     ValueError: column 'a' of uint8 cannot hold 300
     """
+    if isinstance(values, RaggedArray):
+        values = _fixed(values, name)
     if dtype == np.dtype(object):
         return _objects(values, shape)
     array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
@@ -144,15 +176,44 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     return cast
 
 
-def fitted_values(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray[Any]]:
+def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
+    """Return values as items of a column of variable-length items; None is a null.
+
+    >>> fitted_items(["a", None], UTF8, "a").to_list()
+    ['a', None]
+    >>> fitted_items(["a", 1], UTF8, "a")
+    Traceback (most recent call last):
+    ValueError: column 'a': item 1 is 1, not text
+    """
+    values = _taken_over(values, name)
+    single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
+        isinstance(values, np.ndarray) and not values.ndim
+    )
+    if single or not isinstance(values, Iterable):
+        raise ValueError(f"column {name!r} is one value, not an array of them")
+    return RaggedArray.of(values, kind, f"column {name!r}")
+
+
+def fitted_values(
+    given: Mapping[str, Any], layout: Layout
+) -> dict[str, NDArray[Any] | RaggedArray | RepeatedItem]:
     """Return values for some rows as items of their columns: one for all rows, or one for each.
 
     >>> fitted_values({"a": 7, "b": [1, 2]}, dict.fromkeys("ab", (np.dtype("i4"), ())))
     {'a': array(7, dtype=int32), 'b': array([1, 2], dtype=int32)}
     """
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, NDArray[Any] | RaggedArray | RepeatedItem] = {}
     for name, values in given.items():
-        dtype, shape = layout[name]
+        column = layout[name]
+        if isinstance(column, ItemKind):
+            if _is_one(values, column):
+                found[name] = RepeatedItem(RaggedArray.of([values], column, f"column {name!r}"))
+            else:
+                found[name] = fitted_items(values, column, name)
+            continue
+        dtype, shape = column
+        if isinstance(values, RaggedArray):
+            values = _fixed(values, name)
         array = values if isinstance(values, np.ndarray) else np.asarray(values)
         if array.shape == shape:
             one = [values] if dtype == np.dtype(object) else array[None]
@@ -162,14 +223,20 @@ def fitted_values(given: Mapping[str, Any], layout: Layout) -> dict[str, NDArray
     return found
 
 
-def spread(items: NDArray[Any], count: int, shape: Shape, name: str) -> NDArray[Any]:
+def spread(
+    items: NDArray[Any] | RaggedArray | RepeatedItem, count: int, column: ColumnType, name: str
+) -> Values:
     """Return an item for each of `count` rows: the one item repeated, or as many as are given.
 
-    >>> spread(np.array(7), 2, (), "a").tolist()
+    >>> spread(np.array(7), 2, (np.dtype("i8"), ()), "a").tolist()
     [7, 7]
     """
-    if items.shape == shape:
-        return np.broadcast_to(items, (count, *shape))
+    if isinstance(items, RepeatedItem):
+        return items.item.take(np.zeros(count, np.int64))
+    if isinstance(items, np.ndarray):
+        shape = () if isinstance(column, ItemKind) else column[1]
+        if items.shape == shape:
+            return np.broadcast_to(items, (count, *shape))
     if len(items) != count:
         raise ValueError(f"column {name!r}: {len(items)} values for {count} rows")
     return items
@@ -182,14 +249,14 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
     dtype([('a', '<i4'), ('b', [('c', '<f8', (2,))])])
     """
     fields: dict[str, Any] = {}
-    for name, (dtype, shape) in layout.items():
+    for name, column in layout.items():
         first, dot, rest = name.partition(".")
         if dot:
-            fields.setdefault(first, {})[rest] = (dtype, shape)
-        else:
-            # In a row, text of any length is an object.
-            item = np.dtype(object) if dtypes.is_variable(dtype) else dtype
-            fields[name] = (item, shape)
+            fields.setdefault(first, {})[rest] = column
+            continue
+        dtype, shape = (column.dtype, ()) if isinstance(column, ItemKind) else column
+        # In a row, an item of variable length is an object.
+        fields[name] = np.dtype(object) if dtypes.is_variable(dtype) else dtype, shape
     made = [
         (name, row_dtype(field)) if isinstance(field, dict) else (name, *field)
         for name, field in fields.items()
@@ -248,13 +315,78 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
     return _dug(row[first], rest)
 
 
-def _made(values: object, name: str) -> NDArray[Any]:
+def _made(values: object, name: str, ragged: bool) -> Values:
+    if ragged:
+        values = _taken_over(values, name)
+        found = values if isinstance(values, RaggedArray) else _variable(values, name)
+        if found is not None:
+            return found
+    if isinstance(values, RaggedArray):
+        return _fixed(values, name)
     try:
         return np.asarray(values)
     except ValueError as error:
         if "inhomogeneous" in str(error):
             raise ValueError(f"column {name!r}: its items have different shapes") from None
         raise ValueError(f"column {name!r}: {error}") from None
+
+
+def _taken_over(values: object, name: str) -> object:
+    """Return a column of another library as an array or as items, without an object for each."""
+    if pandas.is_series(values):
+        return pandas.values(name, values)
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
+        return arrow.values(name, values)
+    return values
+
+
+def _variable(values: object, name: str) -> RaggedArray | None:
+    """Return values as variable-length items; None if a plain array holds them."""
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1 or values.dtype.kind not in "TO":
+            return None
+        listed: Sequence[Any] = values.tolist() if values.dtype.kind == "O" else [""]
+    elif isinstance(values, list | tuple):
+        listed = values
+    else:
+        return None
+    first = next((item for item in listed if item is not None), None)
+    if isinstance(first, str | bytes | bytearray | memoryview | Mapping):
+        return RaggedArray.of(values, None, f"column {name!r}")
+    if not isinstance(first, list | tuple | np.ndarray):
+        return None
+    try:
+        rows = np.asarray(listed)
+        if rows.size and rows.dtype != np.dtype(object):
+            return None
+    except ValueError:
+        pass  # Rows of several lengths.
+    return RaggedArray.of(listed, None, f"column {name!r}")
+
+
+def _fixed(items: RaggedArray, name: str) -> NDArray[Any]:
+    """Return text and bytes in the width of the longest item, as NumPy does."""
+    if items.kind not in (UTF8, BYTES):
+        raise UnsupportedError(f"column {name!r}: {items.kind} has no type in NumPy")
+    if items.is_null.any():
+        label = "text" if items.kind == UTF8 else "bytes"
+        raise ValueError(f"column {name!r} of {label} has missing values, which it cannot keep")
+    return to_fixed(items)
+
+
+def _is_one(values: object, kind: ItemKind) -> bool:
+    """Return whether a value is one item, and not one for each row."""
+    if values is None:
+        return True
+    if kind.item is not None:
+        # A row of numbers, and not a sequence of rows.
+        if not isinstance(values, list | tuple | np.ndarray):
+            return False
+        inner = (list, tuple, np.ndarray, type(None))
+        return not any(isinstance(each, inner) for each in values)
+    if kind == JSON:
+        return not isinstance(values, list | tuple | np.ndarray | RaggedArray)
+    return isinstance(values, str | bytes | bytearray | memoryview)
 
 
 def _array(values: object, dtype: DType, name: str) -> NDArray[Any]:

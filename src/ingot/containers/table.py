@@ -29,15 +29,17 @@ from ingot.containers.ingest import (
     row_dtype,
     spread,
 )
+from ingot.containers.ragged import Ragged
 from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, ReadOnlyError, UnsafeError, UnsupportedError
-from ingot.formats.format import Format, TableNode
-from ingot.interop import arrow, pandas
+from ingot.formats.format import Format, Kind, TableNode
+from ingot.interop import pandas
 from ingot.options import Options
 from ingot.query.expr import Expression
+from ingot.schema import RaggedSchema
 from ingot.stores.store import Commit, Store
 
 __all__ = ["Table"]
@@ -102,9 +104,9 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all columns, uncompressed."""
+        """The bytes of all columns, uncompressed; without the contents of variable-length items."""
         state = self._state
-        return sum(state.chunks(name).schema.nbytes for name in state.leaves)
+        return sum(state.schema(name).nbytes for name in state.leaves)
 
     @property
     def stored_bytes(self) -> int:
@@ -186,8 +188,8 @@ class Table:
         Expressions have names (``a.b`` of a nested column, backticks around one that is no Python
         name), numbers, text, bytes, dates as text; arithmetic; comparisons, also chained; ``&``,
         ``|``, ``~``, ``and``, ``or``, ``not``; ``in (1, 2)``; ``isnan``, ``isinf``, ``isfinite``,
-        ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``, ``timedelta64``. Values
-        are computed as NumPy does.
+        ``isnull``, ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``,
+        ``timedelta64``. Values are computed as NumPy does; a comparison with a null is false.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
@@ -202,11 +204,15 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return the table as a data frame of pandas; nested columns have names with dots."""
-        return pandas.frame(self.read(), len(self))
+        return self._handle.read(
+            lambda state: pandas.frame(
+                view.gathered(state, state.leaves, range(state.rows)), state.rows
+            )
+        )
 
     def to_arrow(self) -> Any:
         """Return the table as one of pyarrow; nested columns have names with dots."""
-        return arrow.table(self.read())
+        return View(self._handle).to_arrow()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -283,7 +289,7 @@ class Table:
         (2, array([10,  0,  1]))
         """
         handle = self._writable()
-        given = flattened(columns_of(values))
+        given = flattened(columns_of(values), leaves=handle.value.leaves)
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
         items, key = fitted_values(given, layout), view.evaluated(where)
         with handle.writing() as turn:
@@ -291,7 +297,7 @@ class Table:
             now = view.layout_of(turn.value, tuple(given))
             if now != layout:
                 items = fitted_values(given, now)
-            columns = {name: spread(items[name], len(rows), now[name][1], name) for name in items}
+            columns = {name: spread(items[name], len(rows), now[name], name) for name in items}
             if len(rows):
                 turn.commit(*table_state.assigned(turn.value, view.key_of(rows), columns))
             else:
@@ -361,7 +367,7 @@ class Table:
         if "/" in name or "\\" in name:
             raise UnsafeError(f"{name!r}: the name of a column is no path")
         owner, name = self._owner(name)
-        columns = arrays_of({name: values})
+        columns = arrays_of({name: values}, ragged=Kind.RAGGED in self._format.holds)
         if not columns:
             raise ValueError(f"column {name!r} would be a table without columns")
         with owner._writable().writing() as turn:
@@ -474,10 +480,13 @@ class Table:
     def _state(self) -> TableState:
         return self._handle.value
 
-    def _column(self, name: str) -> "Array | Table":
+    def _column(self, name: str) -> "Array | Ragged | Table":
         state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if state.within(name) == (name,):
+            if isinstance(state.schema(name), RaggedSchema):
+                items = table_state.items_handle(self._handle, name)
+                return Ragged(self._format, items, path=place, mode=self._mode)
             column = table_state.column_handle(self._handle, name)
             return Array(self._format, column, path=place, mode=self._mode)
         nested = table_state.nested_handle(self._handle, name)

@@ -7,35 +7,39 @@ columns. Nothing is applied here. Names of columns in nested tables are joined b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
-from ingot.engine import changes
+from ingot.engine import changes, ragged
+from ingot.engine.ragged import RaggedChange, RaggedEngine
 from ingot.engine.run import Engine
 from ingot.engine.stored_size import stored_bytes
-from ingot.errors import ColumnError, FormatError, UnsupportedError
+from ingot.errors import ColumnError, FormatError, SelectionError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
-    ChunkMap,
     Column,
+    ColumnSchema,
     Documents,
     Format,
+    RaggedNode,
     TableFormat,
     TableMap,
     TableNode,
     TableSchema,
 )
 from ingot.options import Options
-from ingot.schema import ArraySchema
-from ingot.selection import parse
+from ingot.ragged import RaggedArray
+from ingot.schema import ArraySchema, RaggedSchema
+from ingot.selection import BasicSelection, parse
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Edit, Store
 from ingot.stores.versions import NO_VERSION, copied, discard
 
 __all__ = [
+    "ColumnValues",
     "TableChange",
     "TableState",
     "added",
@@ -47,7 +51,9 @@ __all__ = [
     "described",
     "dropped",
     "filled",
+    "items_handle",
     "nested_handle",
+    "numbered",
     "renamed",
     "reopened_map",
     "resized",
@@ -59,6 +65,16 @@ __all__ = [
 
 # About how many bytes one block of a column has when rows are moved.
 _BLOCK_BYTES: Final = 16 << 20
+# How many times larger variable-length items are taken to be than their packs.
+_EXPANSION: Final = 4
+
+
+Leaf: TypeAlias = ArrayNode | RaggedNode
+ColumnEngine: TypeAlias = Engine | RaggedEngine
+ColumnChange: TypeAlias = changes.ArrayChange | RaggedChange
+
+ColumnValues: TypeAlias = NDArray[Any] | RaggedArray
+"""The values of a column: an array, or variable-length items."""
 
 
 class TableState:
@@ -67,16 +83,16 @@ class TableState:
     __slots__ = ("_engines", "_found", "options", "table")
 
     def __init__(
-        self, table: TableMap, options: Options, engines: Mapping[str, Engine] | None = None
+        self, table: TableMap, options: Options, engines: Mapping[str, ColumnEngine] | None = None
     ) -> None:
         self.table = table
         self.options = options
         # Both are made when they are needed: often one of hundreds of columns is read.
-        self._found: Mapping[str, ChunkMap] | None = None
-        self._engines = dict(engines or {})
+        self._found: Mapping[str, Leaf] | None = None
+        self._engines: dict[str, ColumnEngine] = dict(engines or {})
 
     @property
-    def _leaves(self) -> Mapping[str, ChunkMap]:
+    def _leaves(self) -> Mapping[str, Leaf]:
         """The columns that hold values, those of nested tables as "a.b"."""
         if self._found is None:
             self._found = dict(_leaves(self.table.columns, ""))
@@ -86,7 +102,7 @@ class TableState:
     def rows(self) -> int:
         """The number of rows: the length of every column."""
         for name in self._leaves:
-            return self.chunks(name).schema.shape[0]
+            return self.schema(name).shape[0]
         return 0
 
     @property
@@ -99,18 +115,42 @@ class TableState:
         """The names of all columns that hold values, those of nested tables as "a.b"."""
         return tuple(self._leaves)
 
-    def chunks(self, name: str) -> ChunkMap:
-        """Return the chunk map of a column."""
+    def schema(self, name: str) -> ArraySchema | RaggedSchema:
+        """Return the schema of a column."""
         engine = self._engines.get(name)
-        return self._leaves[name] if engine is None else engine.chunks
+        if engine is None:
+            return self._leaves[name].schema
+        if isinstance(engine, RaggedEngine):
+            return engine.packs.schema
+        return engine.chunks.schema
 
-    def engine(self, name: str) -> Engine:
-        """Return the engine of a column."""
+    def column(self, name: str) -> ColumnEngine:
+        """Return the engine of a column, of either kind."""
         engine = self._engines.get(name)
         if engine is None:
             self.within(name)
-            engine = self._engines[name] = Engine(self._leaves[name], self.options)
+            engine = self._engines[name] = _engine(self._leaves[name], self.options)
         return engine
+
+    def engine(self, name: str) -> Engine:
+        """Return the engine of a column that is an array."""
+        engine = self.column(name)
+        if isinstance(engine, RaggedEngine):
+            raise UnsupportedError(f"column {name!r} has items of variable length")
+        return engine
+
+    def items(self, name: str) -> RaggedEngine | None:
+        """Return the engine of a column of variable-length items; None for an array."""
+        engine = self.column(name)
+        return engine if isinstance(engine, RaggedEngine) else None
+
+    def _node(self, name: str) -> Leaf:
+        engine = self._engines.get(name)
+        if engine is None:
+            return self._leaves[name]
+        if isinstance(engine, RaggedEngine):
+            return RaggedNode(engine.packs)
+        return ArrayNode(engine.chunks)
 
     def within(self, name: str) -> tuple[str, ...]:
         """Return the columns that a name stands for: one, or all of a nested table.
@@ -129,12 +169,15 @@ class TableState:
         """Return the documents of the table, of nested tables, and of all columns."""
         found = dict(_documents(self.table))
         for name in self._leaves:
-            found.update(self.chunks(name).documents)
+            node = self._node(name)
+            found.update(
+                node.chunks.documents if isinstance(node, ArrayNode) else node.packs.documents
+            )
         return found
 
     def stored(self) -> dict[str, int]:
         """Return the number of bytes of the stored chunks of each column."""
-        return {name: stored_bytes(self.chunks(name)) for name in self._leaves}
+        return {name: _stored_bytes(self.column(name)) for name in self._leaves}
 
     def nested(self, name: str) -> "TableState":
         """Return a nested table, which shares its columns with this one."""
@@ -149,11 +192,11 @@ class TableState:
         }
         return TableState(table, self.options, own)
 
-    def _made(self) -> list[tuple[str, Engine]]:
+    def _made(self) -> list[tuple[str, ColumnEngine]]:
         # A copy: other threads may add engines meanwhile.
         return list(self._engines.items())
 
-    def following(self, engines: Mapping[str, Engine]) -> "TableState":
+    def following(self, engines: Mapping[str, ColumnEngine]) -> "TableState":
         """Return the state in which some columns have other engines."""
         return TableState(self.table, self.options, {**self._engines, **engines})
 
@@ -192,6 +235,22 @@ def column_handle(whole: HandleProtocol[TableState], name: str) -> PartHandle[Ta
     )
 
 
+def items_handle(
+    whole: HandleProtocol[TableState], name: str
+) -> PartHandle[TableState, RaggedEngine]:
+    """Return the handle of a column of variable-length items."""
+
+    def find(state: TableState) -> RaggedEngine:
+        engine = state.items(name)
+        if engine is None:
+            raise FormatError(f"column {name!r} no longer has items of variable length")
+        return engine
+
+    return PartHandle(
+        whole, find, lambda state, engine, commit: with_column(state, name, engine, commit)
+    )
+
+
 def nested_handle(
     whole: HandleProtocol[TableState], name: str
 ) -> PartHandle[TableState, TableState]:
@@ -203,11 +262,14 @@ def nested_handle(
     )
 
 
-def appended(state: TableState, columns: Mapping[str, NDArray[Any]]) -> TableChange:
+def appended(state: TableState, columns: Mapping[str, ColumnValues]) -> TableChange:
     """Return the change that adds rows at the end; all columns are given, of one length."""
     old = state.rows
 
-    def grow(values: NDArray[Any], engine: Engine) -> changes.ArrayChange:
+    def grow(values: ColumnValues, engine: ColumnEngine) -> ColumnChange:
+        if isinstance(engine, RaggedEngine):
+            return ragged.appended(engine, _items(values))
+        assert isinstance(values, np.ndarray)
         shape = (old + len(values), *engine.shape[1:])
         return changes.grown(engine, shape, parse(slice(old, None), shape), values)
 
@@ -217,7 +279,9 @@ def appended(state: TableState, columns: Mapping[str, NDArray[Any]]) -> TableCha
 def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
     """Return the change that sets the values of some columns in some rows."""
 
-    def assign(values: Any, engine: Engine) -> changes.ArrayChange:
+    def assign(values: Any, engine: ColumnEngine) -> ColumnChange:
+        if isinstance(engine, RaggedEngine):
+            return ragged.assigned(engine, numbered(rows, engine.shape[0]), _items(values))
         return changes.assigned(engine, parse(rows, engine.shape), values)
 
     return _joined(state, ((name, partial(assign, each)) for name, each in columns.items()))
@@ -226,11 +290,16 @@ def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> Tab
 def resized(state: TableState, rows: int) -> TableChange:
     """Return the change of the number of rows; new rows hold the fill values."""
     shrinking = rows < state.rows
-    each = ((n, lambda e: changes.resized(e, (rows, *e.shape[1:]))) for n in state.leaves)
-    return _joined(state, each, shrinking=shrinking)
+
+    def resize(engine: ColumnEngine) -> ColumnChange:
+        if isinstance(engine, RaggedEngine):
+            return ragged.resized(engine, rows)
+        return changes.resized(engine, (rows, *engine.shape[1:]))
+
+    return _joined(state, ((name, resize) for name in state.leaves), shrinking=shrinking)
 
 
-def with_column(state: TableState, name: str, engine: Engine, commit: Commit) -> TableChange:
+def with_column(state: TableState, name: str, engine: ColumnEngine, commit: Commit) -> TableChange:
     """Return the change of a table that a change of one column is."""
     if engine.shape[:1] != (state.rows,):
         engine.discard(commit)
@@ -271,72 +340,97 @@ def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
     try:
         moved = TableState(state.table.reopened(buffered), state.options)
         for name in state.leaves if left > first else ():
-            for place, values in _moved_up(moved.engine(name), first, kept):
+            for place, values in _moved_up(moved.column(name), first, kept):
                 after, commit = assigned(moved, place, {name: values})
                 buffered.apply(commit)
                 moved = after
-        buffered.apply(resized(moved, left)[1])
+        after, commit = resized(moved, left)
+        buffered.apply(commit)
+        shorter = {name: _shortened(state, after, name, left) for name in state.leaves}
     except BaseException:
         buffered.discard()
         raise
-    shorter = {
-        name: Engine(chunks.resized((left, *chunks.schema.shape[1:]))[0], state.options)
-        for name in state.leaves
-        for chunks in (state.chunks(name),)
-    }
     return state.following(shorter), buffered.commit()
 
 
+def _shortened(state: TableState, after: TableState, name: str, rows: int) -> ColumnEngine:
+    """Return the engine of a column after a deletion; `after` is the table in the buffer."""
+    items = after.items(name)
+    if items is not None:
+        return RaggedEngine(items.packs.rebound(state.table.store), state.options)
+    chunks = state.engine(name).chunks
+    return Engine(chunks.resized((rows, *chunks.schema.shape[1:]))[0], state.options)
+
+
 def _moved_up(
-    engine: Engine, first: int, kept: NDArray[np.bool_]
-) -> Iterator[tuple[slice, NDArray[Any]]]:
+    engine: ColumnEngine, first: int, kept: NDArray[np.bool_]
+) -> Iterator[tuple[slice, ColumnValues]]:
     """Yield where to write the kept rows from `first` on, and their values, in whole chunks.
 
     Rows are never written behind the rows that were read, so each block may be written before the
     next is read.
     """
-    schema = engine.chunks.schema
-    row = max(1, schema.nbytes // max(1, schema.shape[0]))
-    chunk = schema.chunks[0]
+    length, chunk, row = engine.shape[0], *_chunk_and_row(engine)
     step = max(1, _BLOCK_BYTES // (row * chunk)) * chunk
-    waiting: list[NDArray[Any]] = []
+    waiting: list[Any] = []
     place, held = first, 0
-    for start in range(first // step * step, schema.shape[0], step):
-        begin, stop = max(start, first), min(start + step, schema.shape[0])
-        values = engine.read(parse(slice(begin, stop), engine.shape))
-        values = values[kept[begin - first : stop - first]]
-        waiting.append(values)
-        held += len(values)
-        last = stop == schema.shape[0]
-        ready = held if last else max(0, (place + held) // chunk * chunk - place)
+    for start in range(first // step * step, length, step):
+        begin, stop = max(start, first), min(start + step, length)
+        mask = kept[begin - first : stop - first]
+        if isinstance(engine, RaggedEngine):
+            waiting.append(engine.read(range(begin, stop)).masked(mask))
+        else:
+            waiting.append(engine.read(parse(slice(begin, stop), engine.shape))[mask])
+        held += len(waiting[-1])
+        ready = held if stop == length else max(0, (place + held) // chunk * chunk - place)
         if ready:
-            joined = np.concatenate(waiting) if len(waiting) > 1 else waiting[0]
+            joined = _concatenated(waiting)
             yield slice(place, place + ready), joined[:ready]
             waiting, place, held = [joined[ready:]], place + ready, held - ready
+
+
+def _chunk_and_row(engine: ColumnEngine) -> tuple[int, int]:
+    """Return the rows of a chunk, and about how many bytes one row has."""
+    if isinstance(engine, RaggedEngine):
+        stored = engine.stored_bytes() // max(1, engine.shape[0])
+        return engine.packs.schema.pack_items, max(1, _EXPANSION * stored)
+    schema = engine.chunks.schema
+    return schema.chunks[0], max(1, schema.nbytes // max(1, schema.shape[0]))
+
+
+def _concatenated(values: list[Any]) -> Any:
+    if len(values) == 1:
+        return values[0]
+    if isinstance(values[0], RaggedArray):
+        return RaggedArray.joined(values)
+    return np.concatenate(values)
 
 
 def added(
     state: TableState,
     name: str,
-    schema: ArraySchema | TableSchema,
+    schema: ColumnSchema,
     columns: Mapping[str, Any],
     position: int | None = None,
 ) -> TableChange:
     """Return the change that adds a column, or a nested table."""
     table, node, commit = reopened_map(state).added(name, schema, position)
-    maps = dict(_leaves({name: node}, ""))
-    return TableState(table, state.options), filled(maps, columns, commit, state.options)
+    leaves = dict(_leaves({name: node}, ""))
+    return TableState(table, state.options), filled(leaves, columns, commit, state.options)
 
 
 def filled(
-    maps: Mapping[str, ChunkMap], columns: Mapping[str, Any], commit: Commit, options: Options
+    leaves: Mapping[str, Leaf], columns: Mapping[str, Any], commit: Commit, options: Options
 ) -> Commit:
     """Return the commit of new columns with their values, stored before they are published."""
     edits: list[Edit] = []
-    for name, chunks in maps.items():
-        engine = Engine(chunks, options)
+    for name, node in leaves.items():
+        engine = _engine(node, options)
         try:
-            edits += engine.assign(parse(..., engine.shape), columns[name]).edits
+            if isinstance(engine, RaggedEngine):
+                edits += ragged.filled(engine, _items(columns[name])).edits
+            else:
+                edits += engine.assign(parse(..., engine.shape), columns[name]).edits
         except BaseException:
             engine.discard(Commit(publish=tuple(edits)))
             raise
@@ -356,8 +450,7 @@ def created(
     """Return the change that creates a table with the values of its columns."""
     node, commit = format.create_table(store, schema, attrs, path, **layout)
     state = TableState(node.table, options)
-    maps = {name: state.chunks(name) for name in state.leaves}
-    return state, filled(maps, columns, commit, options)
+    return state, filled(state._leaves, columns, commit, options)
 
 
 def described(state: TableState, attrs: Mapping[str, Any]) -> TableChange:
@@ -413,18 +506,18 @@ def _check_own(state: TableState, name: str) -> None:
 
 def _joined(
     state: TableState,
-    steps: Iterable[tuple[str, Callable[[Engine], changes.ArrayChange]]],
+    steps: Iterable[tuple[str, Callable[[Any], ColumnChange]]],
     *,
     shrinking: bool = False,
 ) -> TableChange:
-    engines: dict[str, Engine] = {}
+    engines: dict[str, ColumnEngine] = {}
     commits: dict[str, Commit] = {}
     try:
         for name, step in steps:
-            engines[name], commits[name] = step(state.engine(name))
+            engines[name], commits[name] = step(state.column(name))
     except BaseException:
         for name, commit in commits.items():
-            state.engine(name).discard(commit)
+            state.column(name).discard(commit)
         raise
     return state.following(engines), state.table.joined(commits, shrinking=shrinking)
 
@@ -456,11 +549,42 @@ def _with_inner(table: TableMap, name: str, nested: TableMap) -> TableMap:
     raise ColumnError(f"there is no nested table {name!r}")
 
 
-def _leaves(columns: Mapping[str, Column], prefix: str) -> Iterator[tuple[str, ChunkMap]]:
+def numbered(rows: object, count: int) -> range | NDArray[np.int64]:
+    """Return the rows that a key of NumPy's kind stands for, in its order.
+
+    >>> numbered(slice(None, None, -2), 4), numbered([True, False], 2)
+    (range(3, -1, -2), array([0]))
+    """
+    selection = parse(rows, (count,))
+    if isinstance(selection, BasicSelection):
+        start, length, step = selection.starts[0], selection.counts[0], selection.steps[0]
+        return range(start, start + length * step, step)
+    if len(selection.shape) != 1:
+        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
+    axis = selection.axes[0]
+    return axis if isinstance(axis, range) else np.asarray(axis)
+
+
+def _engine(node: Leaf, options: Options) -> ColumnEngine:
+    if isinstance(node, RaggedNode):
+        return RaggedEngine(node.packs, options)
+    return Engine(node.chunks, options)
+
+
+def _stored_bytes(engine: ColumnEngine) -> int:
+    return (
+        engine.stored_bytes() if isinstance(engine, RaggedEngine) else stored_bytes(engine.chunks)
+    )
+
+
+def _items(values: Any) -> RaggedArray:
+    assert isinstance(values, RaggedArray), "columns of variable-length items are given as such"
+    return values
+
+
+def _leaves(columns: Mapping[str, Column], prefix: str) -> Iterator[tuple[str, Leaf]]:
     for name, node in columns.items():
         if isinstance(node, TableNode):
             yield from _leaves(node.columns, f"{prefix}{name}.")
-        elif isinstance(node, ArrayNode):
-            yield prefix + name, node.chunks
         else:
-            raise UnsupportedError(f"column {prefix + name!r}: items of any length")
+            yield prefix + name, node

@@ -7,23 +7,25 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.containers import table_state
 from ingot.containers.display import Info, table_info
 from ingot.containers.handle import HandleProtocol
-from ingot.containers.ingest import Layout, row_dtype, rows_of
-from ingot.containers.table_state import TableState
+from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
+from ingot.containers.table_state import ColumnValues, TableState
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, SelectionError
+from ingot.errors import ColumnError
 from ingot.interop import arrow, pandas
 from ingot.query import search
 from ingot.query.expr import Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
-from ingot.selection import BasicSelection
+from ingot.ragged import RaggedArray
+from ingot.schema import RaggedSchema
 from ingot.selection import evaluated as evaluated_key
-from ingot.selection import parse as parse_key
 
 __all__ = [
     "View",
+    "gathered",
     "info_of",
     "key_of",
     "layout_of",
@@ -133,7 +135,7 @@ class View:
 
         def build(state: TableState) -> Any:
             rows = self._rows(state)
-            made = pandas.frame(read(state, self._names(state), rows), len(rows))
+            made = pandas.frame(gathered(state, self._names(state), rows), len(rows))
             made.index = np.asarray(rows)
             return made
 
@@ -141,7 +143,9 @@ class View:
 
     def to_arrow(self) -> Any:
         """Return the rows as a table of pyarrow."""
-        return arrow.table(self.read())
+        return self._handle.read(
+            lambda state: arrow.table(gathered(state, self._names(state), self._rows(state)))
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
@@ -212,12 +216,29 @@ def selected(state: TableState, columns: str | Sequence[str] | None) -> tuple[st
 
 def layout_of(state: TableState, names: Sequence[str] | None = None) -> Layout:
     """Return the types of all columns, or of some, and the shapes of their items."""
-    schemas = {name: state.chunks(name).schema for name in selected(state, names)}
-    return {name: (schema.dtype, schema.shape[1:]) for name, schema in schemas.items()}
+    found: dict[str, ColumnType] = {}
+    for name in selected(state, names):
+        schema = state.schema(name)
+        if isinstance(schema, RaggedSchema):
+            found[name] = schema.kind
+        else:
+            found[name] = schema.dtype, schema.shape[1:]
+    return found
 
 
 def read(state: TableState, names: Sequence[str], rows: Rows | slice) -> dict[str, NDArray[Any]]:
-    """Return the values of columns in some rows."""
+    """Return the values of columns in some rows, as arrays."""
+    columns = gathered(state, names, rows)
+    return {
+        name: values.to_numpy() if isinstance(values, RaggedArray) else values
+        for name, values in columns.items()
+    }
+
+
+def gathered(
+    state: TableState, names: Sequence[str], rows: Rows | slice
+) -> dict[str, ColumnValues]:
+    """Return the values of columns in some rows; variable-length items stay in buffers."""
     return {name: search.gather(state, name, rows) for name in names}
 
 
@@ -247,19 +268,12 @@ def numbered(state: TableState, where: object) -> Rows:
     """Return the rows that an expression or a key of NumPy's kind stands for, in its order."""
     if isinstance(where, str):
         return search.find(state, parse(where))
-    selection = parse_key(where, (state.rows,))
-    if isinstance(selection, BasicSelection):
-        start, count, step = selection.starts[0], selection.counts[0], selection.steps[0]
-        return range(start, start + count * step, step)
-    if len(selection.shape) != 1:
-        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
-    axis = selection.axes[0]
-    return axis if isinstance(axis, range) else np.asarray(axis)
+    return table_state.numbered(where, state.rows)
 
 
 def info_of(state: TableState, path: str | None, head: str) -> Info:
     """Return the properties of a table, its first rows included."""
-    schemas = {name: state.chunks(name).schema for name in state.leaves}
+    schemas = {name: state.schema(name) for name in state.leaves}
     first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
     return table_info(path, head, state.rows, schemas, state.stored(), first, state.table.attrs)
 
@@ -270,7 +284,7 @@ def types_of(state: TableState) -> dict[str, DType]:
     for name in state.names:
         leaves = state.within(name)
         if leaves == (name,):
-            found[name] = state.chunks(name).schema.dtype
+            found[name] = state.schema(name).dtype
         else:
             found[name] = row_dtype(layout_of(state, leaves))[name]
     return found

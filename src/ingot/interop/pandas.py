@@ -1,4 +1,4 @@
-"""pandas: the columns of a data frame as NumPy arrays, and back.
+"""pandas: the columns of a data frame as NumPy arrays or variable-length items, and back.
 
 pandas is optional, and imported on first use.
 """
@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
+from ingot.interop import arrow
+from ingot.ragged import UTF8, RaggedArray
 
-__all__ = ["columns", "frame", "is_frame"]
+__all__ = ["columns", "frame", "is_frame", "is_series", "values"]
 
 
 def is_frame(data: object) -> bool:
@@ -25,6 +27,12 @@ def is_frame(data: object) -> bool:
     return module is not None and isinstance(data, module.DataFrame)
 
 
+def is_series(data: object) -> bool:
+    """Return whether something is a column of a data frame, without importing pandas."""
+    module: Any = sys.modules.get("pandas")
+    return module is not None and isinstance(data, module.Series)
+
+
 def columns(data: Any) -> dict[str, Any]:
     """Return the columns of a data frame; its index is not among them.
 
@@ -34,10 +42,10 @@ def columns(data: Any) -> dict[str, Any]:
     """
     if len(set(data.columns)) != len(data.columns):
         raise ValueError("the data frame has several columns of one name")
-    return {str(name): _values(str(name), data[name]) for name in data.columns}
+    return {str(name): values(str(name), data[name]) for name in data.columns}
 
 
-def frame(data: Mapping[str, NDArray[Any]], count: int) -> Any:
+def frame(data: Mapping[str, NDArray[Any] | RaggedArray], count: int) -> Any:
     """Return a data frame of columns; items that are arrays become objects.
 
     >>> frame({"a": np.array([1, 2])}, 2)
@@ -49,22 +57,34 @@ def frame(data: Mapping[str, NDArray[Any]], count: int) -> Any:
         import pandas
     except ImportError:
         raise UnsupportedError("pandas is not installed: pip install pandas") from None
-    made = {name: _series(values) for name, values in data.items()}
+    made = {name: _series(pandas, values) for name, values in data.items()}
     return pandas.DataFrame(made, index=pandas.RangeIndex(count))
 
 
-def _values(name: str, series: Any) -> NDArray[Any]:
+def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
+    """Return the values of a column; `name` is for errors. Missing text and objects are nulls."""
     kind = series.dtype
     if isinstance(kind, np.dtype):
-        values: NDArray[Any] = series.to_numpy()
-        return _text(name, values) if kind == np.dtype(object) else values
+        found: NDArray[Any] = series.to_numpy()
+        return _objects(name, found, series) if kind == np.dtype(object) else found
     if getattr(kind, "tz", None) is not None:
         # NumPy has no type for local times, so these become UTC.
         return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+    if kind.name in ("string", "str"):
+        if arrow.is_installed() and hasattr(series.array, "__arrow_array__"):
+            found_items = arrow.values(name, series.array.__arrow_array__())
+            assert isinstance(found_items, RaggedArray)
+            return found_items
+        return _objects(name, series.astype(object).to_numpy(), series)
+    words = None
+    if kind.name == "category":
+        words = _objects(name, series.astype(object).to_numpy(), series)
+        if isinstance(words, RaggedArray):
+            return words
     if series.isna().any() and not _has_null(kind):
         raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
-    if kind.name in ("category", "string", "str"):
-        return _text(name, series.astype(object).to_numpy())
+    if words is not None:
+        return words
     return np.asarray(series.to_numpy(dtype=getattr(kind, "numpy_dtype", None)))
 
 
@@ -73,19 +93,36 @@ def _has_null(kind: Any) -> bool:
     return own is not None and own.kind in "fmM"
 
 
-def _text(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Return objects in the one type that all have: text, bytes, or a type of NumPy."""
-    if all(isinstance(value, str) for value in values):
-        return np.asarray(list(values), "U")
-    if all(isinstance(value, bytes) for value in values):
-        return np.asarray(list(values), "S")
-    found = np.asarray(list(values)) if len(values) else values
+def _objects(name: str, objects: NDArray[Any], series: Any) -> NDArray[Any] | RaggedArray:
+    """Return objects as items of the one kind that all have, or in a type of NumPy."""
+    missing = np.asarray(series.isna())
+    listed = [None if null else each for each, null in zip(objects, missing, strict=True)]
+    first = next((each for each in listed if each is not None), None)
+    if isinstance(first, str | bytes | bytearray | dict):
+        return RaggedArray.of(listed, None, f"column {name!r}")
+    if not len(listed):
+        return RaggedArray.of([], UTF8)
+    try:
+        found = np.asarray(list(objects))
+    except ValueError:
+        found = np.empty(0, object)  # Rows of several lengths.
+    if isinstance(first, list | tuple | np.ndarray) and found.dtype.kind in "OUS":
+        return RaggedArray.of(listed, None, f"column {name!r}")
     if found.dtype == np.dtype(object) or found.dtype.kind in "US":
         raise ValueError(f"column {name!r} has objects of several kinds, or missing values")
     return found
 
 
-def _series(values: NDArray[Any]) -> Any:
+def _text(pandas: Any, items: RaggedArray) -> Any:
+    """Return text as an array of pandas; with pyarrow, without an object for each item."""
+    if not arrow.is_installed():
+        return pandas.array(items.to_list(), dtype="string[python]")
+    return pandas.StringDtype("pyarrow").__from_arrow__(arrow.array(items))
+
+
+def _series(pandas: Any, values: NDArray[Any] | RaggedArray) -> Any:
+    if isinstance(values, RaggedArray):
+        return _text(pandas, values) if values.kind == UTF8 else values.to_numpy()
     if values.ndim > 1:
         return list(values)
     native = values.dtype.newbyteorder("=")

@@ -2,8 +2,9 @@
 
 from typing import Protocol
 
+from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
-from ingot.formats.format import ChunkMap
+from ingot.schema import ArraySchema, RaggedSchema
 
 __all__ = ["ColumnSource"]
 
@@ -20,10 +21,14 @@ class ColumnSource(Protocol):
         """Return the columns that a name stands for; raise `ColumnError` if there are none."""
         ...
 
-    def chunks(self, name: str) -> ChunkMap:
-        """Return the chunk map of a column."""
+    def schema(self, name: str) -> ArraySchema | RaggedSchema:
+        """Return the schema of a column."""
         ...
 
     def engine(self, name: str) -> Engine:
-        """Return the engine that reads a column."""
+        """Return the engine that reads a column that is an array."""
+        ...
+
+    def items(self, name: str) -> RaggedEngine | None:
+        """Return the engine of a column of variable-length items; None for an array."""
         ...

@@ -25,10 +25,11 @@ from ingot.query.expr import (
     spelled,
 )
 from ingot.query.literals import MIRRORED, adapt, adapted_values
+from ingot.ragged import BYTES, UTF8, RaggedArray, compare, contains, endswith, equals, startswith
 
 __all__ = ["COMPARISONS", "evaluate", "matches"]
 
-ColumnValues = Mapping[str, NDArray[Any]]
+ColumnValues = Mapping[str, NDArray[Any] | RaggedArray]
 """The values of each column in a block of rows."""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -67,7 +68,15 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "isfinite": np.isfinite,
     "isinf": np.isinf,
     "isnan": lambda values: np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values),
+    "isnull": lambda values: (
+        np.isnat(values) if values.dtype.kind in "mM" else np.zeros(values.shape, np.bool_)
+    ),
     "startswith": np.strings.startswith,
+}
+_ITEM_FUNCTIONS: Final[Mapping[str, Callable[[RaggedArray, bytes], NDArray[np.bool_]]]] = {
+    "contains": contains,
+    "endswith": endswith,
+    "startswith": startswith,
 }
 
 # Up to this many values, one comparison for each is faster than a search in sorted values.
@@ -84,7 +93,10 @@ def matches(expression: Expression, columns: ColumnValues, count: int) -> NDArra
     Traceback (most recent call last):
     ingot.errors.SelectionError: (a + 1) gives int64, not booleans
     """
-    found = np.asarray(evaluate(expression, columns))
+    found = evaluate(expression, columns)
+    if isinstance(found, RaggedArray):
+        raise SelectionError(f"{_shown(expression)} gives {found.kind}, not booleans")
+    found = np.asarray(found)
     if found.dtype != np.bool_:
         raise SelectionError(f"{_shown(expression)} gives {found.dtype}, not booleans")
     if found.shape not in ((), (count,)):
@@ -113,20 +125,22 @@ def _evaluated(expression: Expression, columns: ColumnValues) -> Any:
     if isinstance(expression, Combine):
         parts = [_evaluated(each, columns) for each in expression.operands]
         join = _COMBINE[expression.operator]
-        return _tried(expression, lambda: reduce(join, parts))
+        return _tried(expression, lambda: reduce(join, map(_plain, parts)))
     if isinstance(expression, Among):
         operand = _evaluated(expression.operand, columns)
         values = tuple(each.value for each in expression.values)
+        if isinstance(operand, RaggedArray):
+            return _tried(expression, lambda: _items_among(operand, values))
         return _tried(expression, lambda: _among(np.asarray(operand), values))
     if isinstance(expression, Compare):
         left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
         return _tried(expression, lambda: _compared(expression.operator, left, right))
     if isinstance(expression, Unary):
         operand = _evaluated(expression.operand, columns)
-        return _tried(expression, lambda: _UNARY[expression.operator](operand))
+        return _tried(expression, lambda: _UNARY[expression.operator](_plain(operand)))
     if isinstance(expression, Binary):
         left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
-        return _tried(expression, lambda: _BINARY[expression.operator](left, right))
+        return _tried(expression, lambda: _BINARY[expression.operator](_plain(left), _plain(right)))
     arguments = [_evaluated(each, columns) for each in expression.arguments]
     return _tried(expression, lambda: _called(expression, arguments))
 
@@ -140,7 +154,18 @@ def _tried(expression: Expression, compute: Callable[[], Any]) -> Any:
         raise SelectionError(f"{_shown(expression)}: {error}") from None
 
 
+def _plain(operand: Any) -> Any:
+    """Return an operand of arithmetic or logic; raise for variable-length items."""
+    if isinstance(operand, RaggedArray):
+        raise SelectionError(f"items of {operand.kind} can only be compared")
+    return operand
+
+
 def _compared(comparison: str, left: Any, right: Any) -> Any:
+    if isinstance(left, RaggedArray):
+        return _compared_items(comparison, left, right)
+    if isinstance(right, RaggedArray):
+        return _compared_items(MIRRORED[comparison], right, left)
     if isinstance(right, np.ndarray) and not isinstance(left, np.ndarray):
         return _compared(MIRRORED[comparison], right, left)
     if not isinstance(left, np.ndarray):
@@ -192,7 +217,76 @@ def _among_integers(operand: NDArray[Any], wanted: list[Any]) -> Any:
     return found
 
 
+def _compared_items(comparison: str, items: RaggedArray, other: Any) -> NDArray[np.bool_]:
+    """Compare text or bytes; a comparison with a null is false."""
+    if isinstance(other, np.ndarray | RaggedArray):
+        return _compared_pairs(comparison, items, other)
+    value = _encoded(items, other)
+    if comparison == "==":
+        return equals(items, value)
+    if comparison == "!=":
+        return ~equals(items, value) & ~items.is_null
+    found: NDArray[np.bool_] = COMPARISONS[comparison](compare(items, value), 0)
+    return found & ~items.is_null
+
+
+def _compared_pairs(
+    comparison: str, items: RaggedArray, others: NDArray[Any] | RaggedArray
+) -> NDArray[np.bool_]:
+    """Compare the items of two columns, row by row."""
+    if isinstance(others, np.ndarray):
+        if others.ndim != 1 or others.dtype.kind not in "SUT":
+            raise SelectionError(f"{items.kind} cannot be compared with {others.dtype}")
+        others = RaggedArray.of(others)
+    if items.kind != others.kind or items.kind not in (UTF8, BYTES):
+        raise SelectionError(f"{items.kind} cannot be compared with {others.kind}")
+    ordered = _PAIRS[comparison]
+    pairs = zip(items, others, strict=True)
+    return np.array([a is not None and b is not None and ordered(a, b) for a, b in pairs], np.bool_)
+
+
+_PAIRS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _items_among(items: RaggedArray, values: tuple[Any, ...]) -> NDArray[np.bool_]:
+    found = np.zeros(len(items), np.bool_)
+    for value in values:
+        found |= equals(items, _encoded(items, value))
+    return found
+
+
+def _encoded(items: RaggedArray, value: Any) -> bytes:
+    """Return a literal as the bytes that an item which equals it has."""
+    if items.kind not in (UTF8, BYTES) or not isinstance(value, str | bytes):
+        raise SelectionError(f"{items.kind} cannot be compared with {value!r}")
+    if isinstance(value, str):
+        return value.encode()
+    if items.kind == UTF8:
+        adapt("==", value, items.kind.dtype)  # Refuses what is no text.
+    return value
+
+
+def _called_items(expression: Call, arguments: list[Any]) -> Any:
+    first = arguments[0]
+    if expression.function == "isnull" and isinstance(first, RaggedArray):
+        return first.is_null
+    function = _ITEM_FUNCTIONS.get(expression.function)
+    if function is None or not isinstance(first, RaggedArray):
+        kinds = ", ".join(str(each.kind) for each in arguments if isinstance(each, RaggedArray))
+        raise SelectionError(f"{expression.function} takes no {kinds}")
+    return function(first, _encoded(first, arguments[1]))
+
+
 def _called(expression: Call, arguments: list[Any]) -> Any:
+    if any(isinstance(each, RaggedArray) for each in arguments):
+        return _called_items(expression, arguments)
     first = np.asarray(arguments[0])
     if len(arguments) == 1:
         return _FUNCTIONS[expression.function](first)

@@ -41,6 +41,7 @@ FUNCTIONS: Final[Mapping[str, int]] = {
     "isfinite": 1,
     "isinf": 1,
     "isnan": 1,
+    "isnull": 1,
     "startswith": 2,
 }
 """The functions that expressions have, with the number of their arguments."""
@@ -108,7 +109,7 @@ def parse(text: str) -> Expression:
     >>> parse("__import__('os')")
     Traceback (most recent call last):
     ingot.errors.SelectionError: "__import__('os')": there is no function '__import__', only abs,
-    contains, endswith, isfinite, isinf, isnan, startswith, datetime64, timedelta64
+    contains, endswith, isfinite, isinf, isnan, isnull, startswith, datetime64, timedelta64
     """
     if len(text) > LONGEST:
         raise SelectionError(f"an expression of {len(text)} characters, the most is {LONGEST}")
@@ -198,7 +199,7 @@ class _Translator:
                 if len(node.ops) > 1:
                     raise SelectionError("'in' cannot be part of a chain of comparisons")
             elif type(sign) not in _COMPARISONS:
-                raise SelectionError("'is' does not compare values; use == or isnan")
+                raise SelectionError("'is' does not compare values; use ==, isnan or isnull")
             else:
                 following = self.translate(right, depth)
                 parts.append(Compare(_COMPARISONS[type(sign)], left, following))

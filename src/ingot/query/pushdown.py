@@ -140,6 +140,8 @@ def _test(table: ColumnSource, expression: Compare) -> tuple[str, Comparison] | 
         operator, column, value = MIRRORED[operator], value, column
     if not isinstance(column, Column) or not isinstance(value, Literal):
         return None
+    if table.items(column.name) is not None:
+        return None
     engine = table.engine(column.name)
     dtype = engine.chunks.schema.dtype
     adapted = adapt(operator, value.value, dtype)

@@ -17,6 +17,8 @@ from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.pruning import ColumnZoneMaps, Span, prune
 from ingot.query.pushdown import compared, conditions
+from ingot.ragged import RaggedArray
+from ingot.schema import RaggedSchema
 from ingot.selection import parse
 
 __all__ = ["Rows", "check", "count", "find", "gather"]
@@ -26,6 +28,7 @@ Rows = range | NDArray[np.int64]
 
 # Large enough for all threads of the kernel, small enough for the processor's caches.
 _BLOCK_BYTES: Final = 8 << 20
+_BLOCK_ITEMS: Final = 1 << 17
 
 
 def check(table: ColumnSource, expression: Expression) -> None:
@@ -33,11 +36,14 @@ def check(table: ColumnSource, expression: Expression) -> None:
 
     It is evaluated on no rows, so that a wrong one raises even where nothing would be read.
     """
-    empty = {}
+    empty: dict[str, NDArray[Any] | RaggedArray] = {}
     for name in column_names(expression):
         table.within(name)
-        schema = table.chunks(name).schema
-        empty[name] = np.empty((0, *schema.shape[1:]), schema.dtype)
+        schema = table.schema(name)
+        if isinstance(schema, RaggedSchema):
+            empty[name] = RaggedArray.nulls(schema.kind, 0)
+        else:
+            empty[name] = np.empty((0, *schema.shape[1:]), schema.dtype)
     matches(expression, empty, 0)
 
 
@@ -64,8 +70,12 @@ def count(table: ColumnSource, expression: Expression) -> int:
     return sure + sum(int(np.count_nonzero(mask)) for mask in masks)
 
 
-def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any]:
-    """Return the values of a column in some rows."""
+def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any] | RaggedArray:
+    """Return the values of a column in some rows; variable-length items stay in buffers."""
+    items = table.items(name)
+    if items is not None:
+        chosen = range(table.rows)[rows] if isinstance(rows, slice) else rows
+        return items.read(chosen)
     engine = table.engine(name)
     key: object = rows
     if isinstance(rows, range):
@@ -105,10 +115,16 @@ def _masks(
 
 
 def _blocks(table: ColumnSource, names: tuple[str, ...], span: Span) -> Iterator[Span]:
-    widths = [table.chunks(name).schema for name in names]
-    row = sum(each.nbytes // max(1, each.shape[0]) for each in widths)
+    schemas = [table.schema(name) for name in names]
+    row = sum(each.nbytes // max(1, each.shape[0]) for each in schemas)
     step = max(1, _BLOCK_BYTES // max(1, row))
-    longest = max((each.chunks[0] for each in widths), default=1)
+    lengths = [
+        each.pack_items if isinstance(each, RaggedSchema) else each.chunks[0] for each in schemas
+    ]
+    if any(isinstance(each, RaggedSchema) for each in schemas):
+        # The bytes of the items are not known.
+        step = min(step, _BLOCK_ITEMS)
+    longest = max(lengths, default=1)
     # Whole chunks, so that none is decoded twice.
     step = max(longest, step // longest * longest)
     start = span.start
@@ -121,6 +137,8 @@ def _blocks(table: ColumnSource, names: tuple[str, ...], span: Span) -> Iterator
 def _zone_maps(table: ColumnSource, names: tuple[str, ...]) -> dict[str, ColumnZoneMaps]:
     found = {}
     for name in names:
+        if table.items(name) is not None:
+            continue
         engine = table.engine(name)
         zones = engine.zones() if table.rows else None
         if zones is not None:

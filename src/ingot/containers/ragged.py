@@ -1,0 +1,206 @@
+"""Variable-length items as a user sees them: text, bytes, rows and JSON values by their numbers."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.containers.array import Mode
+from ingot.containers.attributes import Attributes
+from ingot.containers.handle import HandleProtocol
+from ingot.containers.ingest import fitted_values, spread
+from ingot.containers.table_state import numbered
+from ingot.dtypes import DType
+from ingot.engine import ragged
+from ingot.engine.ragged import RaggedEngine
+from ingot.errors import ReadOnlyError, SelectionError
+from ingot.formats.format import Format
+from ingot.interop import arrow
+from ingot.ragged import ItemKind, RaggedArray
+from ingot.selection import evaluated
+from ingot.stores.store import Commit
+
+__all__ = ["Ragged"]
+
+_BLOCK_ITEMS: Final = 65_536
+
+
+class Ragged:
+    """Items of variable length: a column of a table whose format holds such items.
+
+    A missing item is None. Slices, index arrays and masks give arrays: of NumPy's strings for text,
+    of objects for bytes, rows of numbers and JSON. Every call that changes items has stored the
+    change when it returns; rows are added and removed by the table.
+    """
+
+    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
+
+    def __init__(
+        self,
+        format: Format,
+        handle: HandleProtocol[RaggedEngine],
+        *,
+        path: str | None,
+        mode: Mode,
+    ) -> None:
+        self._format = format
+        self._handle = handle
+        self._path = path
+        self._mode: Mode = mode
+
+    @property
+    def kind(self) -> str | DType:
+        """What an item is: "utf8", "bytes", "json", or the type of the numbers of a row."""
+        kind = self._kind
+        return kind.name if kind.item is None else kind.item
+
+    @property
+    def dtype(self) -> DType:
+        """The type of an array of the items: text that may be None, or objects."""
+        return self._kind.dtype
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of items, as the only axis."""
+        return self._handle.value.shape
+
+    @property
+    def stored_bytes(self) -> int:
+        """The bytes of all stored packs, counted where they are stored."""
+        return self._handle.read(RaggedEngine.stored_bytes)
+
+    @property
+    def attrs(self) -> Attributes:
+        """Names and values that describe the items; setting one stores it."""
+        return Attributes(lambda: self._handle.value.packs.schema.attrs, self._describing)
+
+    @property
+    def format(self) -> str:
+        """The name of the format in which the items are stored."""
+        return self._format.name
+
+    @property
+    def path(self) -> str | None:
+        """Where the items are stored; None in memory."""
+        return self._path
+
+    @property
+    def mode(self) -> Mode:
+        """Whether the items may only be read, "r", or changed as well, "r+"."""
+        return self._mode
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int | np.integer) and not isinstance(key, bool):
+
+            def one(engine: RaggedEngine) -> Any:
+                count = engine.shape[0]
+                if not -count <= key < count:
+                    raise SelectionError(f"item {key} of {count} items")
+                number = int(key) % count
+                return engine.read(range(number, number + 1))[0]
+
+            return self._handle.read(one)
+        return self.items(key).to_numpy()
+
+    def items(self, key: Any = ...) -> RaggedArray:
+        """Return items in buffers: no Python object is made for an item."""
+        return self._handle.read(lambda engine: engine.read(numbered(key, engine.shape[0])))
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the items; a block of them is read at a time."""
+        start = 0
+        while True:
+            block = self.items(slice(start, start + _BLOCK_ITEMS))
+            if not len(block):
+                return
+            yield from block
+            start += len(block)
+
+    def to_numpy(self) -> NDArray[Any]:
+        """Return all items as an array."""
+        return self.items().to_numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        values = self.to_numpy()
+        return values if dtype is None else values.astype(dtype)
+
+    def to_arrow(self) -> Any:
+        """Return all items as an array of pyarrow."""
+        return arrow.array(self.items())
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        handle, rows = self._writable(), evaluated(key)
+        kind = self._kind
+        single = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
+        given = [values] if single else values
+        fitted = fitted_values({"items": given}, {"items": kind})["items"]
+        with handle.writing() as turn:
+            engine = turn.value
+            found = numbered(_as_slice(rows, engine.shape[0]) if single else rows, engine.shape[0])
+            items = spread(fitted, len(found), kind, "items")
+            assert isinstance(items, RaggedArray)
+            if len(found):
+                turn.commit(*ragged.assigned(engine, found, items))
+            else:
+                turn.commit(engine, Commit())
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Stay on one state while a block runs; writers wait until it ends."""
+        return self._handle.snapshot()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make one commit of all changes in a block."""
+        self._writable()
+        return self._handle.transaction()
+
+    def refresh(self) -> None:
+        """Read the metadata again; other calls do that when they have to."""
+        self._handle.refresh()
+
+    def close(self) -> None:
+        """Close the items; after that they cannot be used."""
+        self._handle.close(f"the items {'in memory' if self._path is None else self._path}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        try:
+            schema = self._handle.value.packs.schema
+        except ValueError:
+            return "<ingot.Ragged, closed>"
+        where = "in memory" if self._path is None else f"at {self._path!r}"
+        return (
+            f"<ingot.Ragged of {schema.length} {schema.kind}; {self.format} {where}, {self._mode}>"
+        )
+
+    @property
+    def _kind(self) -> ItemKind:
+        return self._handle.value.packs.schema.kind
+
+    @contextmanager
+    def _describing(self) -> Iterator[dict[str, Any]]:
+        with self._writable().writing() as turn:
+            attrs = dict(turn.value.packs.schema.attrs)
+            yield attrs
+            turn.commit(*ragged.described(turn.value, attrs))
+
+    def _writable(self) -> HandleProtocol[RaggedEngine]:
+        if self._mode == "r":
+            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
+        return self._handle
+
+
+def _as_slice(key: Any, count: int) -> slice:
+    if not -count <= key < count:
+        raise SelectionError(f"item {key} of {count} items")
+    number = int(key) % count
+    return slice(number, number + 1)
