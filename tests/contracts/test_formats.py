@@ -12,6 +12,7 @@ from ingot.formats.registry import FORMATS, FormatEntry, register, unregister
 from ingot.stores import FileStore, LocalStore, MemoryStore, ZipStore
 from ingot.testing import FormatContract
 from tests.contracts.toy.flat import ENTRY as FLAT
+from tests.contracts.toy.table import ENTRY as TABLE
 
 # A class for every format: a format joins by being registered.
 for _name in FORMATS:
@@ -80,6 +81,19 @@ class TestFlatToy(FormatContract):
         register(FLAT)
         yield
         unregister("toyflat")
+
+
+class TestTableToy(FormatContract):
+    """A format of tables whose columns may hold variable-length items."""
+
+    format = "toytable"
+
+    @pytest.fixture(autouse=True)
+    def registered(self) -> Iterator[None]:
+        """Register the format for one test."""
+        register(TABLE)
+        yield
+        unregister("toytable")
 
 
 def test_the_toy_is_gone() -> None:

@@ -5,7 +5,9 @@ pytest (the extra `test`).
 """
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
@@ -19,6 +21,7 @@ from ingot.containers.array import Array
 from ingot.containers.create import ArraySpec
 from ingot.containers.group import Group
 from ingot.containers.table import Table
+from ingot.dtypes import NULLABLE_TEXT
 from ingot.engine import changes
 from ingot.engine.run import Engine
 from ingot.errors import (
@@ -26,6 +29,7 @@ from ingot.errors import (
     IngotError,
     NotFoundError,
     ReadOnlyError,
+    SelectionError,
     UnsupportedError,
 )
 from ingot.formats.format import (
@@ -38,6 +42,8 @@ from ingot.formats.format import (
     GroupNode,
     Kind,
     Node,
+    RaggedFormat,
+    RaggedNode,
     TableFormat,
     TableNode,
 )
@@ -160,6 +166,7 @@ class FormatContract:
         assert isinstance(loaded, EnclosingFormat) == bool(entry.encloses)
         assert isinstance(loaded, TableFormat) == (Kind.TABLE in entry.holds)
         assert isinstance(loaded, GroupFormat) == (Kind.GROUP in entry.holds)
+        assert isinstance(loaded, RaggedFormat) == (Kind.RAGGED in entry.holds)
 
     def test_what_the_entry_names_can_be_loaded(self, entry: FormatEntry) -> None:
         assert entry.load().name == self.format
@@ -192,9 +199,14 @@ class FormatContract:
                 make(store)
             assert _content(store) == {}
 
-    def test_unknown_settings_are_refused_before_anything_is_written(self, place: Place) -> None:
+    def test_unknown_settings_are_refused_before_anything_is_written(
+        self, place: Place, entry: FormatEntry
+    ) -> None:
+        make: Callable[..., object] = partial(_make, place)
+        if Kind.ARRAY not in entry.holds:
+            make = partial(api.table, _columns(3), place)
         with pytest.raises(TypeError, match="no_such_setting"):
-            _make(place, self.format, no_such_setting=1)
+            make(format=self.format, no_such_setting=1)
         assert _content(place) == {}
 
     # Detection
@@ -565,6 +577,191 @@ class FormatContract:
         assert _same(found["d"][...], np.arange(10))
         assert not any(key.startswith(("a/", "c/")) for key in _content(place))
 
+    # Columns of variable-length items
+
+    def test_variable_length_items_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        columns = _items(10)
+        table = api.table(columns, place, chunks=4, format=self.format, options=_OPTIONS)
+        for each in (table, _open(place)):
+            assert each.names == tuple(columns)
+            assert [str(each[name].kind) for name in _KINDS] == list(_KINDS.values())
+            assert each.dtypes["text"] == NULLABLE_TEXT
+            assert each.dtypes["json"] == each.dtype["text"] == np.dtype(object)
+            _assert_items(each, columns)
+            assert _plain(each["text"][[7, 2, 2]]) == [columns["text"][row] for row in (7, 2, 2)]
+            assert _plain(each["data"][::-3]) == columns["data"][::-3]
+            assert each["text"][-1] == columns["text"][-1]
+            assert _plain([row["rows"] for row in each]) == columns["rows"]
+            assert len(repr(each.info)) > 0
+            assert each.stored_bytes > 0
+
+    def test_tables_without_items_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        made = api.table(_items(1), place, format=self.format, options=_OPTIONS)
+        made.resize(0)
+        _assert_items(_open(place), {name: [] for name in _items(1)})
+        made.append(_items(3))
+        _assert_items(_open(place), _items(3))
+
+    def test_variable_length_items_change_as_one(self, place: Place, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        expected, more = _items(10), _items(7)
+        api.table(expected, place, chunks=4, format=self.format, options=_OPTIONS)
+        with _open(place, "r+") as table:
+            table.append(more)
+            expected = {name: [*expected[name], *more[name]] for name in expected}
+            _assert_items(table, expected)
+            _assert_items(_open(place), expected)
+            found = [row for row, text in enumerate(expected["text"]) if text == "item 5"]
+            changed = {"text": None, "json": {"now": [1, None]}, "rows": [9.5], "data": b"\0"}
+            assert table.update("text == 'item 5'", changed) == len(found) == 2
+            for name, value in changed.items():
+                for row in found:
+                    expected[name][row] = value
+            table.update([3, 1], {"text": ["ä" * 100, ""], "rows": [[], None]})
+            expected["text"][3], expected["text"][1] = "ä" * 100, ""
+            expected["rows"][3], expected["rows"][1] = [], None
+            table["json"][-1] = "last"
+            expected["json"][-1] = "last"
+            _assert_items(table, expected)
+            _assert_items(_open(place), expected)
+            assert table.delete([0, 5, 6, 16]) == 4
+            expected = {
+                name: [each for row, each in enumerate(values) if row not in (0, 5, 6, 16)]
+                for name, values in expected.items()
+            }
+            _assert_items(table, expected)
+            table.resize(15)
+            nulls = {**dict.fromkeys(_KINDS, None), "number": 0}
+            expected = {name: [*expected[name], nulls[name], nulls[name]] for name in expected}
+            _assert_items(table, expected)
+            table.resize(6)
+            expected = {name: values[:6] for name, values in expected.items()}
+        _assert_items(_open(place), expected)
+
+    def test_transactions_carry_variable_length_items(
+        self, place: Place, entry: FormatEntry
+    ) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        before = _items(6)
+        api.table(before, place, chunks=4, format=self.format, options=_OPTIONS)
+        table, reader = _open(place, "r+"), _open(place)
+        with suppress(ZeroDivisionError), table.transaction():
+            table.append(_items(3))
+            table.update(slice(None), {"text": "gone"})
+            raise ZeroDivisionError
+        _assert_items(table, before)
+        after = {name: [*values, *_items(3)[name]][1:] for name, values in before.items()}
+        after["text"] = ["new", *after["text"][1:]]
+        with table.transaction():
+            table.append(_items(3))
+            table.delete(0)
+            table["text"][0] = "new"
+            _assert_items(table, after)
+        _assert_items(table, after)
+        _assert_items(reader, after)
+        _assert_items(_open(place), after)
+
+    def test_columns_of_variable_length_items_come_and_go(
+        self, place: Place, entry: FormatEntry
+    ) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        items = _items(9)
+        inner = {"number": items["number"], "deep": {"text": items["text"], "rows": items["rows"]}}
+        api.table(inner, place, chunks=4, format=self.format, options=_OPTIONS)
+        with _open(place, "r+") as table:
+            table.add_column("data", items["data"], chunks=2, attrs={"units": "m"})
+            table.add_column("deep.json", items["json"])
+            table.rename_column("deep.text", "deep.words")
+            table.drop_column("deep.rows")
+        found = _open(place)
+        assert found.names == ("number", "deep", "data")
+        assert found["deep"].names == ("words", "json")
+        assert dict(found["data"].attrs) == {"units": "m"}
+        for name, own in (("deep.words", "text"), ("deep.json", "json"), ("data", "data")):
+            assert _plain(found[name][:]) == items[own]
+        read = found.read("deep.words", where="number >= 7")["deep.words"]
+        assert _plain(read) == items["text"][7:]
+        gone = ("deep/text/", "deep/rows/")
+        assert not any(key.startswith(gone) for key in _content(place))
+        with _open(place, "r+") as table:
+            table.rename_column("deep", "inner")
+            table.append({"number": [9], "inner": {"words": [None], "json": [7]}, "data": [b""]})
+        found = _open(place)
+        assert _plain(found["inner.words"]) == [*items["text"], None]
+        assert _plain(found["inner.json"]) == [*items["json"], 7]
+        assert not any(key.startswith("deep/") for key in _content(place))
+
+    def test_expressions_compare_text(self, entry: FormatEntry) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        words: list[Any] = ["bee", None, "ape", "", "beer", "bé", "zz", "b"]
+        data = [None if word is None else word.encode() for word in words]
+        columns = {"word": words, "data": data, "number": np.arange(8)}
+        table = api.table(columns, MemoryStore(), chunks=3, format=self.format)
+        for expression, expected in (
+            ("word == 'bee'", [0]),
+            ("word != 'bee'", [2, 3, 4, 5, 6, 7]),
+            ("word < 'bee'", [2, 3, 7]),
+            ("'bee' <= word", [0, 4, 5, 6]),
+            ("word in ('bee', '', 'no')", [0, 3]),
+            ("word not in ('bee', '')", [1, 2, 4, 5, 6, 7]),
+            ("isnull(word)", [1]),
+            ("not isnull(word) and number > 4", [5, 6, 7]),
+            ("startswith(word, 'be')", [0, 4]),
+            ("endswith(word, 'e')", [0, 2]),
+            ("contains(word, 'ee')", [0, 4]),
+            ("data > b'bee'", [4, 5, 6]),
+            ("data == word", []),
+        ):
+            if expression == "data == word":
+                with pytest.raises(SelectionError, match="cannot be compared"):
+                    table.where(expression)
+                continue
+            view = table.where(expression)
+            assert view.rows().tolist() == expected, expression
+            assert _plain(view["word"]) == [words[row] for row in expected]
+            assert view.count() == len(expected)
+        for wrong in ("word == 1", "word + 1 > 2", "word", "isnan(word)", "word and number > 1"):
+            with pytest.raises(SelectionError):
+                table.where(wrong)
+
+    def test_a_reader_beside_a_writer_of_items_sees_committed_states(
+        self, entry: FormatEntry, tmp_path: Path
+    ) -> None:
+        _need(entry, Kind.TABLE | Kind.RAGGED)
+        for place in (tmp_path / "table", MemoryStore()):
+            rows = {"number": np.zeros(9, np.int64), "text": ["0"] * 9}
+            api.table(rows, place, chunks=4, format=self.format, options=_OPTIONS)
+            errors: list[BaseException] = []
+
+            def write(place: Place = place, errors: list[BaseException] = errors) -> None:
+                try:
+                    with _open(place, "r+") as table:
+                        for state in range(1, 13):
+                            text = str(state) * state
+                            with table.transaction():
+                                table.append({"number": [0], "text": [None]})
+                                table.update(slice(None), {"number": state, "text": text})
+                except BaseException as error:
+                    errors.append(error)
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            reader = _open(place)
+            last = False
+            while not last:
+                # The read that begins after the writer has ended sees the last state.
+                last = not writer.is_alive()
+                found = reader.read()
+                state = int(found["number"][0])
+                assert len(found["text"]) == 9 + state
+                assert set(found["number"].tolist()) == {state}
+                assert set(_plain(found["text"])) == {str(state) * max(1, state)}
+            writer.join()
+            assert not errors
+            assert state == 12
+
     # Round trips
 
     def test_opening_takes_at_most_three_batches(self, entry: FormatEntry) -> None:
@@ -617,6 +814,10 @@ class FormatContract:
             yield lambda place: api.table(
                 _columns(6), place, chunks=4, format=self.format, options=_OPTIONS
             )
+        if Kind.TABLE | Kind.RAGGED in entry.holds:
+            yield lambda place: api.table(
+                _items(6), place, chunks=4, format=self.format, options=_OPTIONS
+            )
         if Kind.GROUP in entry.holds:
             yield lambda place: _make_group(place, self.format)
 
@@ -648,7 +849,8 @@ def _need_folder(entry: FormatEntry) -> None:
 
 def _need(entry: FormatEntry, kind: Kind) -> None:
     if kind not in entry.holds:
-        pytest.skip(f"{entry.name} does not hold a {str(kind.name).lower()}")
+        wanted = " and a ".join(str(each.name).lower() for each in kind)
+        pytest.skip(f"{entry.name} does not hold a {wanted}")
 
 
 def _values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -667,6 +869,40 @@ def _values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _columns(rows: int) -> dict[str, NDArray[Any]]:
     numbers = np.arange(rows)
     return {"a": numbers, "b": numbers * 1.5, "c": (numbers % 7).astype("S3")}
+
+
+_KINDS: Final = {"text": "utf8", "data": "bytes", "json": "json", "rows": "float64"}
+
+
+def _items(rows: int) -> dict[str, list[Any]]:
+    """Return columns of all kinds of items, with nulls, empty items and long ones."""
+    json: list[Any] = [{"a": [1, "x"]}, None, {"b": {}}, {"c": None, "d": 2.5}, {}]
+    lengths = [0, 2, None, 1, 5]
+    return {
+        "number": list(range(rows)),
+        "text": [None if row % 4 == 3 else f"item {row}" for row in range(rows)],
+        "data": [None if row == 1 else bytes([row % 256]) * (row % 5) for row in range(rows)],
+        "json": [json[row % 5] for row in range(rows)],
+        "rows": [
+            None if length is None else [row + 0.5] * length
+            for row, length in ((row, lengths[row % 5]) for row in range(rows))
+        ],
+    }
+
+
+def _plain(values: Any) -> list[Any]:
+    """Return items as Python objects; a row of numbers as a list."""
+    return [each.tolist() if isinstance(each, np.ndarray) else each for each in values]
+
+
+def _assert_items(table: Table, expected: dict[str, list[Any]]) -> None:
+    """Check that a table holds columns, and that all ways to read them agree."""
+    found = table.read()
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        assert _plain(found[name].tolist()) == values, name
+        assert _plain(table[name][...].tolist()) == values, name
+    assert len(table) == len(expected["text"])
 
 
 def _same(found: Any, expected: NDArray[Any]) -> bool:
@@ -741,6 +977,8 @@ def _described(node: Node) -> object:
     """Return what a node says of itself, for comparison."""
     if isinstance(node, ArrayNode):
         return type(node.chunks), node.chunks.path, repr(node.chunks.schema)
+    if isinstance(node, RaggedNode):
+        return type(node.packs), node.packs.path, repr(node.packs.schema)
     if isinstance(node, TableNode):
         columns = {name: _described(column) for name, column in node.columns.items()}
         return type(node.table), node.table.path, dict(node.attrs), columns
@@ -752,6 +990,8 @@ def _documents(node: Node) -> dict[str, bytes | None]:
     """Return the documents of a node, with those of columns."""
     if isinstance(node, ArrayNode):
         return dict(node.chunks.documents)
+    if isinstance(node, RaggedNode):
+        return dict(node.packs.documents)
     if isinstance(node, TableNode):
         columns = [_documents(column) for column in node.columns.values()]
         inner = {key: data for each in columns for key, data in each.items()}

@@ -2,16 +2,19 @@
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ingot.errors import CorruptionError
 from ingot.formats.format import Kind
 from ingot.formats.registry import FORMATS, FormatEntry, register, unregister
 from ingot.stores import MemoryStore
 from ingot.testing import FormatContract
-from tests.contracts.toy import broken
+from tests.contracts.toy import broken, broken_table
+from tests.contracts.toy.table import ENTRY as TABLE
 
 CASES = [
     ("LeavesChunks", "test_removing_leaves_nothing", {}),
@@ -91,3 +94,37 @@ def test_every_broken_format_is_tried() -> None:
     classes = {name for name, each in vars(broken).items() if inspect.isclass(each)}
     own = {name for name in classes if getattr(broken, name).__module__ == broken.__name__}
     assert {name for name in own if not name.startswith("_")} - {"WithMap"} == {c[0] for c in CASES}
+
+
+TABLE_CASES = [
+    ("ForgetsNulls", "test_variable_length_items_come_back"),
+    ("TurnsPacksAround", "test_expressions_compare_text"),
+    ("LeavesPacks", "test_removing_leaves_nothing"),
+    ("KeepsTheFirstPack", "test_variable_length_items_change_as_one"),
+]
+
+
+@pytest.mark.parametrize(("name", "test"), TABLE_CASES)
+def test_a_broken_format_of_tables_fails(name: str, test: str) -> None:
+    def run_table(home: str) -> None:
+        register(replace(TABLE, name="toytable", home=home))
+        try:
+            given = FORMATS.entries["toytable"], FORMATS["toytable"], MemoryStore()
+            known = dict(zip(("entry", "loaded", "place"), given, strict=True))
+            contract = type("TableContract", (FormatContract,), {"format": "toytable"})()
+            method = getattr(contract, test)
+            method(**{each: known[each] for each in inspect.signature(method).parameters})
+        finally:
+            unregister("toytable")
+
+    run_table(TABLE.home)
+    # Where nulls are forgotten, an empty item is no JSON.
+    with pytest.raises((AssertionError, CorruptionError)):
+        run_table(f"tests.contracts.toy.broken_table:{name}")
+
+
+def test_every_broken_format_of_tables_is_tried() -> None:
+    classes = {name for name, each in vars(broken_table).items() if inspect.isclass(each)}
+    own = {n for n in classes if getattr(broken_table, n).__module__ == broken_table.__name__}
+    tried = {name for name, _ in TABLE_CASES}
+    assert {name for name in own if not name.startswith("_")} - {"WithRaggedMap"} == tried
