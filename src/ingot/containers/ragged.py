@@ -137,10 +137,13 @@ class Ragged:
         handle, rows = self._writable(), evaluated(key)
         kind = self._kind
         single = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
-        given = [values] if single else values
-        fitted = fitted_values({"items": given}, {"items": kind})["items"]
+        given = {"items": [values] if single else values}
+        fitted = fitted_values(given, {"items": kind})["items"]
         with handle.writing() as turn:
             engine = turn.value
+            if engine.packs.schema.kind != kind:
+                kind = engine.packs.schema.kind
+                fitted = fitted_values(given, {"items": kind})["items"]
             found = numbered(_as_slice(rows, engine.shape[0]) if single else rows, engine.shape[0])
             items = spread(fitted, len(found), kind, "items")
             assert isinstance(items, RaggedArray)

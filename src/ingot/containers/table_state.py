@@ -177,7 +177,7 @@ class TableState:
 
     def stored(self) -> dict[str, int]:
         """Return the number of bytes of the stored chunks of each column."""
-        return {name: _stored_bytes(self.column(name)) for name in self._leaves}
+        return {name: _stored_bytes(self._node(name), self.options) for name in self._leaves}
 
     def nested(self, name: str) -> "TableState":
         """Return a nested table, which shares its columns with this one."""
@@ -358,7 +358,9 @@ def _shortened(state: TableState, after: TableState, name: str, rows: int) -> Co
     items = after.items(name)
     if items is not None:
         return RaggedEngine(items.packs.rebound(state.table.store), state.options)
-    chunks = state.engine(name).chunks
+    node = state._node(name)
+    assert isinstance(node, ArrayNode)
+    chunks = node.chunks
     return Engine(chunks.resized((rows, *chunks.schema.shape[1:]))[0], state.options)
 
 
@@ -571,10 +573,10 @@ def _engine(node: Leaf, options: Options) -> ColumnEngine:
     return Engine(node.chunks, options)
 
 
-def _stored_bytes(engine: ColumnEngine) -> int:
-    return (
-        engine.stored_bytes() if isinstance(engine, RaggedEngine) else stored_bytes(engine.chunks)
-    )
+def _stored_bytes(node: Leaf, options: Options) -> int:
+    if isinstance(node, RaggedNode):
+        return RaggedEngine(node.packs, options).stored_bytes()
+    return stored_bytes(node.chunks)
 
 
 def _items(values: Any) -> RaggedArray:

@@ -110,9 +110,16 @@ class RaggedEngine:
 
     def cut(self, items: RaggedArray) -> Iterator[RaggedArray]:
         """Yield items in parts of the size of a pack."""
+        self.check_kind(items)
         step = self.packs.schema.pack_items
         self.check_count(-(-len(items) // step))
         return (items[at : at + step] for at in range(0, len(items), step))
+
+    def check_kind(self, items: RaggedArray) -> None:
+        """Raise `ValueError` for items of another kind than those of the sequence."""
+        kind = self.packs.schema.kind
+        if items.kind != kind:
+            raise ValueError(f"items of {items.kind} are not {kind}")
 
     def check_count(self, count: int) -> None:
         """Raise `LimitError` for more packs than one commit may store."""
@@ -173,6 +180,7 @@ class RaggedChange(NamedTuple):
 
 def assigned(engine: RaggedEngine, rows: Rows, items: RaggedArray) -> RaggedChange:
     """Set items in some rows; the last one counts where a row is repeated."""
+    engine.check_kind(items)
     numbers = np.asarray(rows, np.int64)
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
@@ -187,6 +195,7 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
     """Add items at the end; a last pack that has room is encoded again."""
     if not len(items):
         return RaggedChange(engine, Commit())
+    engine.check_kind(items)
     first, old = _open_pack(engine)
     joined = items if old is None else RaggedArray.joined([old, items])
     packs = engine.encoded(engine.cut(joined), first)

@@ -196,6 +196,22 @@ def test_rows_of_many_forms_are_appended() -> None:
     assert len(table) == 8
 
 
+def test_a_column_that_is_replaced_meanwhile_takes_its_own_kind() -> None:
+    table = made({"n": [0, 1], "s": ["a", "b"]})
+
+    class Replacing:
+        def __iter__(self) -> Iterator[str]:
+            if table["s"].kind == "utf8":
+                table.drop_column("s")
+                table.add_column("s", [b"x", b"y"])
+            return iter(["c", "d"])
+
+    column = table["s"]
+    with pytest.raises(ValueError, match="item 0 is 'c', not bytes"):
+        column[:] = Replacing()
+    assert table["s"][:].tolist() == [b"x", b"y"]
+
+
 def test_a_column_does_not_grow_alone() -> None:
     table = made({"n": [0], "s": ["a"]})
     handle = table_state.items_handle(table._handle, "s")

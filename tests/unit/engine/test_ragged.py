@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from ingot.schema import RaggedSchema
 from ingot.stores import MemoryStore
 from ingot.stores.store import Commit, Delete, Inline, Put, Store
 from tests.contracts.toy.table import ToyPacks, ToyRaggedMap
+from tests.limited import run_limited
 from tests.storage import content
 
 
@@ -157,6 +159,18 @@ def test_packs_are_encoded_with_their_numbers() -> None:
     assert numbers == [0, 1, 2, 2, 3, 1, 2, 1]
 
 
+def test_items_of_another_kind_are_refused(engine: RaggedEngine) -> None:
+    engine = applied(ragged.appended(engine, items("a")))
+    other = RaggedArray.of([b"b"])
+    for change in (
+        lambda: ragged.appended(engine, other),
+        lambda: ragged.assigned(engine, range(1), other),
+        lambda: ragged.filled(engine, other),
+    ):
+        with pytest.raises(ValueError, match="items of bytes are not utf8"):
+            change()
+
+
 def test_more_packs_than_a_commit_may_store(engine: RaggedEngine) -> None:
     few = RaggedEngine(engine.packs, Options(limits=Limits(commit_chunks=2)))
     applied(ragged.appended(few, items(*"abcdefgh")))
@@ -201,6 +215,39 @@ def test_a_length_that_is_only_claimed_costs_nothing() -> None:
     assert engine.stored_bytes() == len(content(store)["toy/pack-0"])
     with pytest.raises(CorruptionError, match="pack 1 of toy is not stored"):
         engine.read(range(2**62))
+
+
+@pytest.mark.parametrize("kind", ["utf8", "bytes", "json", "<i2"])
+def test_every_flipped_bit_and_every_truncation_of_a_pack(kind: str) -> None:
+    code = """
+sys.path.insert(0, sys.argv[2])
+from ingot.ragged import ItemKind, RaggedArray
+from tests.contracts.toy.table import ToyPacks
+kind = ItemKind.of(sys.argv[1])
+values = {
+    "utf8": ["a", None, "", "é日", "x" * 9],
+    "bytes": [b"a", None, b"", b"xyz", b"0"],
+    "json": [{"a": [1]}, None, "", [[], 2.5], True],
+    "list": [[1, 2], None, [], [3], [4]],
+}[kind.name]
+good = ToyPacks().encode(RaggedArray.of(values, kind), 0)
+assert [str(each) for each in ToyPacks().decode(good, kind, 5, 0)][1] == "None"
+damaged = [good[:end] for end in range(len(good))]
+for place in range(len(good)):
+    for bit in range(8):
+        flipped = bytearray(good)
+        flipped[place] ^= 1 << bit
+        damaged.append(bytes(flipped))
+refused = 0
+for data in damaged:
+    try:
+        items = ToyPacks().decode(data, kind, 5, 0)
+        assert len(items) == len(items.to_list()) == len(items.to_numpy()) == 5
+    except IngotError:
+        refused += 1
+assert refused > len(good), refused
+"""
+    run_limited(code, "python", kind, Path(__file__).parents[3])
 
 
 def test_packs_may_be_inline() -> None:
