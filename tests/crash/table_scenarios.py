@@ -25,14 +25,18 @@ def nested(rows: int) -> dict[str, Any]:
 
 
 def table(
-    rows: int, *changes: Change, chunks: int = 4, start: Callable[[int], dict[str, Any]] = columns
+    rows: int,
+    *changes: Change,
+    chunks: int = 4,
+    start: Callable[[int], dict[str, Any]] = columns,
+    format: str | None = None,
 ) -> Scenario:
     """Return the scenario of changes of a table; what each leads to, one in memory says.
 
     The judge opens the table and reads all of it.
     """
     first = MemoryStore()
-    ingot.table(start(rows), first, chunks=chunks, attrs={"step": 0})
+    ingot.table(start(rows), first, chunks=chunks, attrs={"step": 0}, format=format)
     files = dict(first._values)
     model = MemoryStore(files)
     states = [seen(model)]
