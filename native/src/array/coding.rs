@@ -4,8 +4,9 @@
 //! in memory, or still in a file; then only those that are needed are read, as far as the codec and
 //! the checksum allow.
 
+use crate::array::overwrite::overwrite;
 use crate::array::partial_read;
-use crate::array::scatter::Region;
+use crate::array::scatter::{Region, Source};
 use crate::array::workspace::Buffers;
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{Codecs, Whole};
@@ -160,20 +161,19 @@ impl Coding {
         }
     }
 
-    /// Decode a whole chunk that lies in a file.
-    pub fn read_whole(
+    /// All bytes of a chunk of `expected` bytes, in front of its checksum, which they agree with.
+    pub fn read_checked<'b>(
         &self,
-        extent: &Extent<'_>,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-        buffers: &mut Buffers,
-    ) -> Outcome<()> {
-        if matches!(self.compression, Compression::Raw) && self.checksum.is_none() {
-            check_raw(extent.length, out.len())?;
-            return extent.read(0, out);
-        }
-        self.check_stored(extent.length, out.len())?;
-        let bytes = self.checked(extent.read_all(&mut buffers.body)?)?;
+        extent: &'b Extent<'_>,
+        expected: usize,
+        buffer: &'b mut Vec<u8>,
+    ) -> Outcome<&'b [u8]> {
+        self.check_stored(extent.length, expected)?;
+        self.checked(extent.read_all(buffer)?)
+    }
+
+    /// Decode a whole chunk whose bytes in front of the checksum are `bytes`.
+    pub fn decode_whole(&self, bytes: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
         match self.compression {
             Compression::Blosc(_) => {
                 let header = partial_read::parse_header(bytes, bytes.len(), out.len())?;
@@ -187,6 +187,37 @@ impl Coding {
             }
             Compression::Stream(whole) => scratch.codecs.decode_whole(whole, bytes, out),
         }
+    }
+
+    /// Write the encoded chunk to `packer`: the chunk in `extent` with the items of `source` over it,
+    /// where only the blocks that hold these items have to be encoded. Return false where all of them
+    /// do; then `chunk` holds the decoded chunk, with the new items.
+    pub fn overwrite(
+        &self,
+        extent: &Extent<'_>,
+        source: &Source<'_>,
+        fill: &[u8],
+        chunk: &mut [u8],
+        workspace: (&mut Scratch, &mut Buffers, &mut Packer),
+    ) -> Outcome<bool> {
+        let (scratch, buffers, packer) = workspace;
+        if matches!(self.compression, Compression::Raw) && self.checksum.is_none() {
+            check_raw(extent.length, chunk.len())?;
+            extent.read(0, chunk)?;
+            source.gather(chunk);
+            return Ok(false);
+        }
+        let bytes = self.read_checked(extent, chunk.len(), &mut buffers.body)?;
+        if let Compression::Blosc(recipe) = self.compression {
+            let header = partial_read::parse_header(bytes, bytes.len(), chunk.len())?;
+            let decoder = Decoder::new(&header, &bytes[HEADER_BYTES..header.data_start()]);
+            if overwrite(&decoder, bytes, recipe, source, fill, chunk, packer, scratch)? {
+                return Ok(true);
+            }
+        }
+        self.decode_whole(bytes, chunk, scratch)?;
+        source.gather(chunk);
+        Ok(false)
     }
 
     /// Encode a chunk, and hand the bytes to be stored to `keep`.

@@ -9,6 +9,7 @@ pub mod gather;
 pub mod grid;
 mod index_arrays;
 pub mod layout;
+mod overwrite;
 pub mod partial_read;
 pub mod read;
 mod rows;

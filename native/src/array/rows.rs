@@ -5,17 +5,19 @@ use crate::array::chunk_file::{self, Expected, OpenChunk};
 use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
+use crate::array::overwrite::Overwrite;
 use crate::array::scatter::{Axis, Region, Source};
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::{Buffers, Workspace};
+use crate::array::zones::ZoneChange;
 use crate::chunk::decode::Window;
-use crate::chunk::encode::{self, Packer};
+use crate::chunk::encode::{self, BlockBytes, Packer};
 use crate::chunk::header::HEADER_BYTES;
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::files::Extent;
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, repeat};
+use crate::memory::{grow, repeat, reserved};
 
 /// What the file of chunk `number` must hold.
 pub fn expected(grid: &Grid, number: usize) -> Expected {
@@ -104,6 +106,11 @@ pub fn encode<'f, T>(
     {
         return keep(&workspace.framed);
     }
+    if let Chunk::Stored(extent) = &old
+        && overwrite(recipe, grid, extent, number, source, workspace)?
+    {
+        return keep(&workspace.framed);
+    }
     let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
     // Rows that lie together are encoded in place.
     if whole && let Some(plain) = source.as_slice().filter(|plain| plain.len() == size) {
@@ -187,10 +194,10 @@ fn append(
         if kept == 0 || decoder.header.nbytes != held {
             return Ok(false);
         }
-        let bytes = open.all()?;
-        if !recipe.encoded(bytes) {
+        if !recipe.encoded(decoder.header) {
             return Ok(false);
         }
+        let bytes = open.all()?;
         let start = kept * recipe.blocksize;
         let tail = grow(chunk, size - start)?;
         let (before, behind) = tail.split_at_mut(held - start);
@@ -206,8 +213,61 @@ fn append(
                 zone
             }
         };
-        let blocks = (0..kept).map(|index| &bytes[spans.span(index)]);
-        if !encode::encode_behind(blocks, tail, &recipe, packer, scratch)? {
+        let mut blocks = reserved(size.div_ceil(recipe.blocksize))?;
+        blocks.extend((0..kept).map(|index| BlockBytes::Encoded(&bytes[spans.span(index)])));
+        blocks.extend(tail.chunks(recipe.blocksize).map(BlockBytes::Plain));
+        if !encode::encode_mixed(size, &blocks, &recipe, packer, scratch)? {
+            return Ok(false);
+        }
+        chunk_file::pack(packer.bytes(), &zone, number, rows, framed)?;
+        Ok(true)
+    })
+}
+
+/// Write to `workspace.framed` the file of a chunk that holds what `extent` holds, with the items of
+/// `source` over it; see `overwrite`. Return false where the whole chunk has to be encoded.
+fn overwrite(
+    recipe: encode::Recipe,
+    grid: &Grid,
+    extent: &Extent<'_>,
+    number: usize,
+    source: &Source<'_>,
+    workspace: &mut Workspace,
+) -> Outcome<bool> {
+    let expected = expected_before(grid, number);
+    let rows = grid.rows(number);
+    let size = rows * expected.row_bytes;
+    let Some(plan) = Overwrite::plan(recipe, size, source)? else { return Ok(false) };
+    let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
+    chunk_file::open(extent, &expected, size, buffers, |mut open: OpenChunk<'_>| {
+        let decoder = open.decoder;
+        let Some((trailer, _)) = open.trailer() else { return Ok(false) };
+        if !plan.fits(decoder.header) {
+            return Ok(false);
+        }
+        let bytes = open.all()?;
+        let mut change = None;
+        if let Some(items) = grid.items {
+            change = ZoneChange::new(items, trailer.zone(), size / items.size);
+            if change.is_none() || plan.ranges().any(|range| !range.len().is_multiple_of(items.size)) {
+                return Ok(false);
+            }
+        }
+        let chunk = grow(chunk, size)?;
+        plan.decode(decoder, bytes, chunk, scratch)?;
+        if let Some(change) = &mut change {
+            plan.ranges().for_each(|range| change.remove(&chunk[range]));
+        }
+        source.gather(chunk);
+        let zone = match change {
+            None => Some(Vec::new()),
+            Some(mut change) => {
+                plan.ranges().enumerate().for_each(|(place, range)| change.add(place, &chunk[range]));
+                change.zone()
+            }
+        };
+        let Some(zone) = zone else { return Ok(false) };
+        if !plan.encode(decoder, bytes, chunk, packer, scratch)? {
             return Ok(false);
         }
         chunk_file::pack(packer.bytes(), &zone, number, rows, framed)?;

@@ -173,16 +173,24 @@ pub fn encode_chunk<'f, T>(
         }
     }
     let chunk = grow(chunk, grid.chunk_bytes)?;
-    if !whole {
-        match old()? {
-            Chunk::Stored(extent) => coding.read_whole(&extent, chunk, scratch, buffers)?,
-            Chunk::Absent => repeat(&grid.fill, 0, chunk),
-            Chunk::Constant(item) => repeat(item, 0, chunk),
+    let old = if whole { Chunk::Absent } else { old()? };
+    match old {
+        Chunk::Stored(extent) => {
+            if coding.overwrite(&extent, &source, &grid.fill, chunk, (scratch, buffers, packer))? {
+                return coding.finish(packer, keep).map(Some);
+            }
         }
-    } else if padded {
-        repeat(&grid.fill, 0, chunk);
+        Chunk::Absent => {
+            if !whole || padded {
+                repeat(&grid.fill, 0, chunk);
+            }
+            source.gather(chunk);
+        }
+        Chunk::Constant(item) => {
+            repeat(item, 0, chunk);
+            source.gather(chunk);
+        }
     }
-    source.gather(chunk);
     if is_all(chunk, &grid.fill) {
         return Ok(None);
     }

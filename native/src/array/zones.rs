@@ -125,6 +125,12 @@ impl Items {
         Some(joined)
     }
 
+    /// Whether an item, which is not null, is not above another one.
+    fn ascend(&self, one: &[u8], other: &[u8]) -> bool {
+        let found = self.zone(&[one, other].concat());
+        Zone::parse(&found, self.size).is_some_and(|zone| zone.ascending)
+    }
+
     fn numbers<const N: usize, T: Item>(
         &self,
         bytes: &[u8],
@@ -172,6 +178,139 @@ impl Items {
             }
         }
         packed(&low, &high, 0, ascending)
+    }
+}
+
+/// How the zone map of a chunk changes when some of its items do: first all blocks that change are
+/// removed, as they were, then they are added, as they are, in the same order.
+pub struct ZoneChange<'a> {
+    items: Items,
+    zone: Zone<'a>,
+    /// How many items the chunk has.
+    count: usize,
+    /// The ends and the nulls of what was removed and added.
+    removed: Part,
+    added: Part,
+    /// The first and the last item of each block that was removed.
+    edges: Vec<u8>,
+    /// Whether each block that was added ascends.
+    ascending: bool,
+    /// Whether the items at the edges of all blocks moved inwards, if at all.
+    inside: bool,
+}
+
+/// The parts of a zone map.
+#[derive(Clone, Copy)]
+struct Zone<'a> {
+    low: &'a [u8],
+    high: &'a [u8],
+    nulls: usize,
+    ascending: bool,
+}
+
+impl<'a> Zone<'a> {
+    /// Parse the zone map of items of `size` bytes; `None` for bytes that are none.
+    fn parse(bytes: &'a [u8], size: usize) -> Option<Self> {
+        let width = size.div_ceil(8) * 8;
+        if bytes.len() != 2 * width + 16 {
+            return None;
+        }
+        let word = |at: usize| bytes[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let nulls = usize::try_from(word(2 * width)).ok()?;
+        let ascending = word(2 * width + 8) == 1;
+        Some(Self { low: &bytes[..size], high: &bytes[width..width + size], nulls, ascending })
+    }
+}
+
+/// Some items of a chunk: how many, how many of them are null, and the lowest and the highest of each
+/// block.
+#[derive(Default)]
+struct Part {
+    count: usize,
+    nulls: usize,
+    ends: Vec<u8>,
+}
+
+impl<'a> ZoneChange<'a> {
+    /// `zone` is the zone map of the `count` items of a chunk. `None` where that cannot change by parts.
+    pub fn new(items: Items, zone: &'a [u8], count: usize) -> Option<Self> {
+        let zone = Zone::parse(zone, items.size).filter(|zone| !items.big_endian && zone.nulls <= count)?;
+        let (removed, added, edges) = (Part::default(), Part::default(), Vec::new());
+        Some(Self { items, zone, count, removed, added, edges, ascending: true, inside: true })
+    }
+
+    /// Remove the items of a block, as they were.
+    pub fn remove(&mut self, block: &[u8]) {
+        let size = self.items.size;
+        self.removed.count(&self.items, block);
+        self.edges.extend_from_slice(&block[..size]);
+        self.edges.extend_from_slice(&block[block.len() - size..]);
+    }
+
+    /// Add the items of a block, as they are; `place` is its place among those that were removed.
+    pub fn add(&mut self, place: usize, block: &[u8]) {
+        let size = self.items.size;
+        self.ascending &= self.added.count(&self.items, block);
+        // Among ascending items, an edge that moves inwards stays in order with its neighbour.
+        let (first, last) = self.edges[2 * size * place..][..2 * size].split_at(size);
+        self.inside &=
+            self.items.ascend(first, &block[..size]) && self.items.ascend(&block[block.len() - size..], last);
+    }
+
+    /// The zone map of all items; `None` where it takes all of them to find it.
+    pub fn zone(&self) -> Option<Vec<u8>> {
+        let Self { items, zone, count, removed, added, .. } = self;
+        let (size, width) = (items.size, items.size.div_ceil(8) * 8);
+        let other_nulls = zone.nulls.checked_sub(removed.nulls)?;
+        let others = count.checked_sub(removed.count)?.checked_sub(other_nulls)?;
+        let nulls = other_nulls + added.nulls;
+        let ascending = match (nulls == 0 && self.ascending, zone.ascending && self.inside) {
+            (false, _) => false,
+            (true, true) => true,
+            // The other items may be in order or not.
+            (true, false) => return None,
+        };
+        let mut ends = reserved(added.ends.len() + 2 * size).ok()?;
+        if others > 0 {
+            // One of the other items is the lowest of all, unless that was removed. Then the new items
+            // must reach as low; and as high in the same way.
+            let reaches = |part: &Part| {
+                let found = items.zone(&part.ends);
+                Zone::parse(&found, size).map_or((false, false), |found| {
+                    (items.ascend(found.low, zone.low), items.ascend(zone.high, found.high))
+                })
+            };
+            let (removed, added) = (reaches(removed), reaches(added));
+            if (removed.0 && !added.0) || (removed.1 && !added.1) {
+                return None;
+            }
+            ends.extend_from_slice(zone.low);
+            ends.extend_from_slice(zone.high);
+        }
+        ends.extend_from_slice(&added.ends);
+        let mut found = items.zone(&ends);
+        if found.is_empty() {
+            found = packed(&vec![0; size], &vec![0; size], 0, false);
+        }
+        found[2 * width..2 * width + 8].copy_from_slice(&(nulls as u64).to_le_bytes());
+        found[2 * width + 8..].copy_from_slice(&u64::from(ascending).to_le_bytes());
+        Some(found)
+    }
+}
+
+impl Part {
+    /// Count the items of a block, and return whether they ascend.
+    fn count(&mut self, items: &Items, block: &[u8]) -> bool {
+        let found = items.zone(block);
+        let Some(zone) = Zone::parse(&found, items.size) else { return true };
+        let count = block.len() / items.size;
+        if zone.nulls < count {
+            self.ends.extend_from_slice(zone.low);
+            self.ends.extend_from_slice(zone.high);
+        }
+        self.count += count;
+        self.nulls += zone.nulls;
+        zone.ascending
     }
 }
 
@@ -353,6 +492,44 @@ mod tests {
             assert_eq!(joined, items.zone(&bytes(&[held, added].concat())));
             assert_eq!(joined[24] == 1, ascending, "{held:?} {added:?}");
         }
+    }
+
+    /// Every change of two of six items, in blocks of two: the same zone map as that of all items, or none.
+    #[test]
+    fn a_zone_map_changes_with_some_items_as_with_all() {
+        let items = Items::parse('f', 8, false).unwrap();
+        let bytes = |numbers: &[f64]| -> Vec<u8> { numbers.iter().flat_map(|number| number.to_le_bytes()).collect() };
+        let nan = f64::NAN;
+        let (mut found, mut none) = (0, 0);
+        for old in
+            [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [4.0, 1.0, 1.0, 6.0, 3.0, 6.0], [nan, 2.0, nan, nan, 9.0, 1.0], [nan; 6]]
+        {
+            for blocks in [&[0][..], &[1], &[2], &[0, 2], &[1, 2], &[0, 1, 2]] {
+                for one in [0.0, 1.0, 2.5, 3.0, 6.0, 9.0, nan] {
+                    for other in [0.0, 1.0, 3.0, 4.5, 6.0, nan] {
+                        let mut new = old;
+                        blocks.iter().for_each(|block| new[2 * block..2 * block + 2].copy_from_slice(&[one, other]));
+                        let zone = items.zone(&bytes(&old));
+                        let mut change = ZoneChange::new(items, &zone, 6).unwrap();
+                        blocks.iter().for_each(|block| change.remove(&bytes(&old[2 * block..2 * block + 2])));
+                        for (place, block) in blocks.iter().enumerate() {
+                            change.add(place, &bytes(&new[2 * block..2 * block + 2]));
+                        }
+                        match change.zone() {
+                            Some(changed) => {
+                                assert_eq!(changed, items.zone(&bytes(&new)), "{old:?} {new:?}");
+                                found += 1;
+                            }
+                            None => none += 1,
+                        }
+                    }
+                }
+            }
+        }
+        assert!(found > none && none > 0, "{found} found, {none} not");
+        let big = Items::parse('f', 8, true).unwrap();
+        assert!(ZoneChange::new(big, &big.zone(&bytes(&[1.0])), 1).is_none());
+        assert!(ZoneChange::new(items, b"", 1).is_none());
     }
 
     #[test]

@@ -281,6 +281,19 @@ impl<'a> Decoder<'a> {
         Ok(block)
     }
 
+    /// The stored bytes of block `index` of a Blosc 1 chunk, whose bytes are `chunk`: its streams, as long
+    /// as they say they are. `None` where they lead out of the chunk.
+    pub fn stored_block<'b>(&self, chunk: &'b [u8], index: usize) -> Outcome<Option<&'b [u8]>> {
+        let block = self.block(Window { bytes: chunk, offset: 0 }, index)?;
+        let mut end = 0;
+        for _ in 0..block.streams {
+            let size = block.bytes.get(end..).and_then(|rest| rest.first_chunk().copied());
+            let Some(size) = size.map(u32::from_le_bytes) else { return Ok(None) };
+            end += 4 + size as usize;
+        }
+        Ok(block.bytes.get(..end))
+    }
+
     /// Refuse a block with a stream of an unknown kind before any of its streams is decoded, so that
     /// the kind of the error does not depend on the other streams. A stream that cannot be followed
     /// ends the search; decoding reports it.

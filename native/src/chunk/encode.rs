@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 /// Blocks are the unit of partial reads: large enough to compress well, small enough that
 /// one item does not cost a whole chunk.
 const BLOCK_BYTES: usize = 128 << 10;
+/// The version of the format that is written.
+const VERSION: u8 = 2;
 /// Smaller inputs are stored uncompressed.
 pub const MIN_COMPRESSED: usize = 32;
 
@@ -105,13 +107,13 @@ impl Recipe {
     }
 
     /// Whether the blocks of a chunk were encoded by this recipe, which is settled.
-    pub fn encoded(&self, chunk: &[u8]) -> bool {
-        let own = self.header(self.flags(), 0, 0);
-        chunk[0] == own[0] && chunk[2..4] == own[2..4] && chunk[8..12] == own[8..12]
+    pub fn encoded(&self, header: &Header) -> bool {
+        let Header { version, flags, typesize, blocksize, .. } = *header;
+        (version, flags, typesize, blocksize) == (VERSION, self.flags(), self.typesize, self.blocksize)
     }
 
     fn header(&self, flags: u8, nbytes: usize, cbytes: usize) -> [u8; HEADER_BYTES] {
-        Header::pack_first(2, flags, self.typesize, nbytes, self.blocksize, cbytes)
+        Header::pack_first(VERSION, flags, self.typesize, nbytes, self.blocksize, cbytes)
     }
 }
 
@@ -295,32 +297,39 @@ pub fn encode_shuffled(
     Ok(true)
 }
 
-/// Encode a chunk that starts with encoded blocks, all of them full, and continues with the blocks of
-/// `plain`. Return false when the chunk is better stored uncompressed. The recipe is settled.
-pub fn encode_behind<'a>(
-    blocks: impl ExactSizeIterator<Item = &'a [u8]>,
-    plain: &[u8],
+/// A block of a chunk that is to be encoded.
+#[derive(Clone, Copy)]
+pub enum BlockBytes<'a> {
+    /// As it is stored, to be copied.
+    Encoded(&'a [u8]),
+    Plain(&'a [u8]),
+}
+
+/// Encode a chunk of `nbytes` bytes, some blocks of which are encoded already, by the same recipe,
+/// which is settled. Return false when the chunk is better stored uncompressed.
+pub fn encode_mixed(
+    nbytes: usize,
+    blocks: &[BlockBytes<'_>],
     recipe: &Recipe,
     out: &mut Packer,
     scratch: &mut Scratch,
 ) -> Outcome<bool> {
-    let nbytes = blocks.len() * recipe.blocksize + plain.len();
-    let mut start = HEADER_BYTES;
+    debug_assert_eq!(blocks.len(), nbytes.div_ceil(recipe.blocksize));
+    let ceiling = nbytes + HEADER_BYTES;
     out.clear();
-    out.fill(HEADER_BYTES + 4 * nbytes.div_ceil(recipe.blocksize), |space| space.len())?;
-    for block in blocks {
-        out.patch(start, &(out.used as u32).to_le_bytes());
-        out.push(block)?;
-        start += 4;
-    }
+    out.fill(HEADER_BYTES + 4 * blocks.len(), |space| space.len())?;
     let mut raw = 0;
-    for block in plain.chunks(recipe.blocksize) {
-        out.patch(start, &(out.used as u32).to_le_bytes());
-        encode_block(block, recipe, out, scratch, &mut raw)?;
-        start += 4;
-    }
-    if out.used >= nbytes + HEADER_BYTES {
-        return Ok(false);
+    for (index, block) in blocks.iter().enumerate() {
+        out.patch(HEADER_BYTES + 4 * index, &(out.used as u32).to_le_bytes());
+        match *block {
+            // Checked before it is copied: blocks may claim the same bytes many times over.
+            BlockBytes::Encoded(bytes) if out.used + bytes.len() >= ceiling => return Ok(false),
+            BlockBytes::Encoded(bytes) => out.push(bytes)?,
+            BlockBytes::Plain(plain) => encode_block(plain, recipe, out, scratch, &mut raw)?,
+        }
+        if out.used >= ceiling {
+            return Ok(false);
+        }
     }
     out.patch(0, &recipe.header(recipe.flags(), nbytes, out.used));
     Ok(true)
