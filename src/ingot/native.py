@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Ran: TypeAlias = tuple[
         int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None
     ]
-    HeldChunk: TypeAlias = Buffer | tuple[bytes] | None
+    HeldChunk: TypeAlias = Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | None
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]
     Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
@@ -59,7 +59,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 21
+ABI = 22
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -156,7 +156,9 @@ class Layout(Protocol):
 
     Where only the caller can read the chunks (an array whose addresses have no `root`), a call is
     `held` the chunks that it needs: bytes by the number of the chunk, in C order over the grid;
-    None for an absent chunk, and a tuple of an item for a chunk of nothing but that item. Their
+    None for an absent chunk, and a tuple of an item for a chunk of nothing but that item. Of a
+    chunk that is read in part, only pieces may be held: a tuple of its size in front of the
+    checksum, and a list of pieces, each with its first byte. Its checksum is not compared. Their
     keys are empty in troubles.
     """
 
@@ -205,6 +207,27 @@ class Layout(Protocol):
         held: "Held | None" = None,
     ) -> "Report | None":
         """Read like ``read``, by an index array along the axes that have one."""
+
+    def needed(
+        self,
+        out: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        indices: "Sequence[NDArray[np.int64] | None]",
+        only: "Sequence[int]",
+        heads: "Sequence[bytes]",
+    ) -> "list[tuple[int, list[tuple[int, int]]] | None]":
+        """Return which bytes ``read_outer`` needs of the files ``only`` beside their first ones.
+
+        For each file, whose first bytes are in ``heads``: the size of the chunk in front of its
+        checksum, and ranges of it; None where all are needed. Nothing is written to ``out``.
+        """
+
+    def is_verified(self, key: str, start: int) -> bool:
+        """Return whether the chunk at byte ``start`` of a file is not compared with its checksum.
+
+        It was before, or never is. Files that changed just now are compared each time.
+        """
 
     def stage(
         self,

@@ -84,6 +84,7 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
             let extent = Extent::held("", bytes);
             coding.read_verified(&layout.verified, &extent, expected, &mut region, scratch, buffers, chunk)?;
         }
+        HeldChunk::Pieces(..) => return Err(Error::new(Kind::Argument, "whole chunks do not come in pieces")),
         HeldChunk::Absent if coding.framed => return corrupt!("the chunk is missing"),
         HeldChunk::Absent => region.fill(&grid.fill),
         HeldChunk::Constant(item) if item.len() == grid.itemsize => region.fill(item),

@@ -66,6 +66,9 @@ impl Coding {
         let Some(checksum) = self.checksum else {
             return self.read(extent, expected, region, scratch, buffers, chunk);
         };
+        if extent.is_in_pieces() {
+            return self.without_checksum().read(extent, expected, region, scratch, buffers, chunk);
+        }
         match verified.check(self.verify, extent, checksum.size()) {
             Check::Compare(unverified) => {
                 self.read(extent, expected, region, scratch, buffers, chunk)?;

@@ -56,6 +56,27 @@ pub fn decode(
     Ok(())
 }
 
+/// How many bytes a chunk has whose first bytes are `head`, and which others are needed to decode
+/// `wanted` of it. `None` where most of them are, or where the first bytes do not say.
+pub fn needed(head: &[u8], expected: usize, wanted: &Geometry) -> Option<(usize, Vec<Range<usize>>)> {
+    let claim = head.get(12..16)?.first_chunk().copied().map(u32::from_le_bytes)? as usize;
+    if claim <= SMALL || wanted.count() * wanted.itemsize() * 3 >= expected {
+        return None;
+    }
+    let header = parse_header(head, claim, expected).ok()?;
+    let front = header.data_start();
+    let decoder = Decoder::new(&header, head.get(HEADER_BYTES..front).filter(|_| front < claim)?);
+    let blocks = decoder.blocks_of(wanted);
+    let mut spans = Vec::new();
+    if header.rest.has_delta() && blocks.start > 0 {
+        spans = reads(&decoder, 0..1, wanted).ok()?;
+    }
+    spans.extend(reads(&decoder, blocks, wanted).ok()?);
+    // Most of a chunk is had faster as a whole.
+    let bytes: usize = spans.iter().map(|(_, span)| span.len()).sum();
+    (bytes < claim / 4 * 3).then(|| (claim, spans.into_iter().map(|(_, span)| span).collect()))
+}
+
 /// Bytes `span` of the extent, read into `buffer`.
 fn read_window<'b>(extent: &'b Extent<'_>, span: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<Window<'b>> {
     Ok(Window { bytes: extent.view(span.clone(), buffer)?, offset: span.start })

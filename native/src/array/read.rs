@@ -5,7 +5,9 @@
 //! knows what an absent chunk means.
 
 use crate::array::addresses::Addresses;
-use crate::array::layout::{Failure, Failures};
+use crate::array::coding::Compression;
+use crate::array::layout::{Failure, Failures, Layout};
+use crate::array::partial_read;
 use crate::array::scatter::Destination;
 use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::stored::{Chunk, Held, Stored};
@@ -13,6 +15,8 @@ use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
 use crate::error::{Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
+use crate::memory::reserved;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The result of a read.
@@ -63,6 +67,34 @@ pub fn read(
     let threads = if alone { 1 } else { selection.threads(threads, selection.work(files.len())?) };
     interrupt.share(threads, workspace, work)?;
     Ok(Report { absent: absent.into_inner(), failures: failures.into_inner() })
+}
+
+/// The bytes of a chunk that a read needs beside its first ones: how many bytes the chunk has in front of
+/// its checksum, and the ranges. `None` where all are needed.
+pub type Needed = Option<(usize, Vec<Range<usize>>)>;
+
+/// Find out which bytes of chunks a read needs, for chunks of the numbers `only` of which the first bytes
+/// are `heads`.
+pub fn needed(
+    selection: &Selection<'_, Destination<'_>>,
+    only: &[usize],
+    heads: &[&[u8]],
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Needed>> {
+    let Layout { coding, grid, .. } = selection.layout;
+    let files = Files::new(Some(only), selection.count(), 0..usize::MAX)?;
+    let blosc = matches!(coding.compression, Compression::Blosc(_)) && !coding.framed;
+    let mut found = reserved(files.len())?;
+    for (index, head) in (0..files.len()).zip(heads) {
+        interrupt.check()?;
+        let Some(number) = files.number(index).filter(|_| blosc) else {
+            found.push(None);
+            continue;
+        };
+        let wanted = selection.chunk(number).enclosing()?;
+        found.push(partial_read::needed(head, grid.chunk_bytes, &wanted));
+    }
+    Ok(found)
 }
 
 /// Read what is wanted of a chunk, or fill it; return whether the chunk is stored.

@@ -200,6 +200,14 @@ impl<M: Memory> ChunkPart<'_, M> {
         self.parts.iter().map(|part| part.chunk).collect()
     }
 
+    /// The box around all wanted items of the chunk, in a memory of its own.
+    pub fn enclosing(&self) -> Outcome<Geometry> {
+        let order = &self.selection.layout.grid.order;
+        let axes: Vec<Axis> = order.iter().map(|axis| self.axis(*axis, 0)).collect();
+        let itemsize = self.selection.layout.grid.itemsize;
+        Geometry::new(&axes, itemsize, 0, itemsize)
+    }
+
     /// The wanted box of the chunk, and where its items lie in the memory. Only for ranges.
     pub fn geometry(&self) -> Outcome<Geometry> {
         let Selection { layout, strides, origin, memory, .. } = self.selection;

@@ -28,6 +28,8 @@ pub struct Extent<'a> {
 pub enum Bytes<'a> {
     File(Arc<File>),
     Held(&'a [u8]),
+    /// Some of the bytes, each with the place where it starts.
+    Pieces(&'a [(usize, &'a [u8])]),
 }
 
 impl<'a> Extent<'a> {
@@ -48,6 +50,16 @@ impl<'a> Extent<'a> {
         Self { key, bytes: Bytes::Held(bytes), offset: 0, length: bytes.len(), identity: None }
     }
 
+    /// `length` bytes, of which only some pieces are in memory.
+    pub fn pieces(key: &'a str, length: usize, pieces: &'a [(usize, &'a [u8])]) -> Self {
+        Self { key, bytes: Bytes::Pieces(pieces), offset: 0, length, identity: None }
+    }
+
+    /// Whether only some of the bytes are in memory, and no others can be had.
+    pub fn is_in_pieces(&self) -> bool {
+        matches!(self.bytes, Bytes::Pieces(_))
+    }
+
     /// Only the `length` bytes from `offset` on, or all to the end.
     pub fn narrowed(self, offset: u64, length: Option<usize>) -> Outcome<Self> {
         let left = (self.length as u64).saturating_sub(offset) as usize;
@@ -66,8 +78,10 @@ impl<'a> Extent<'a> {
 
     /// Some bytes of the extent: in memory, or read into `buffer`.
     pub fn view<'b>(&'b self, range: Range<usize>, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]> {
-        if let Bytes::Held(bytes) = &self.bytes {
-            return self.held_bytes(bytes, range.start, range.len());
+        match &self.bytes {
+            Bytes::Held(bytes) => return self.held_bytes(bytes, range.start, range.len()),
+            Bytes::Pieces(pieces) => return self.piece(pieces, range.start, range.len()),
+            Bytes::File(_) => {}
         }
         let bytes = grow(buffer, range.len())?;
         self.read(range.start, bytes)?;
@@ -82,12 +96,30 @@ impl<'a> Extent<'a> {
         }
     }
 
+    fn piece<'b>(&self, pieces: &'b [(usize, &'b [u8])], at: usize, length: usize) -> Outcome<&'b [u8]> {
+        let found = usize::try_from(self.offset).ok().and_then(|offset| offset.checked_add(at)).and_then(|start| {
+            let inside = |(first, bytes): &(usize, &'b [u8])| {
+                let from = start.checked_sub(*first)?;
+                bytes.get(from..from.checked_add(length)?)
+            };
+            pieces.iter().find_map(inside)
+        });
+        match found {
+            Some(bytes) => Ok(bytes),
+            None => corrupt!("{}: {length} bytes at {at} are wanted, they were not handed over", self.key),
+        }
+    }
+
     /// Fill `out` from byte `at` of the extent on.
     pub fn read(&self, at: usize, out: &mut [u8]) -> Outcome<()> {
         let file = match &self.bytes {
             Bytes::File(file) => file,
             Bytes::Held(bytes) => {
                 out.copy_from_slice(self.held_bytes(bytes, at, out.len())?);
+                return Ok(());
+            }
+            Bytes::Pieces(pieces) => {
+                out.copy_from_slice(self.piece(pieces, at, out.len())?);
                 return Ok(());
             }
         };
@@ -119,5 +151,19 @@ mod tests {
         assert!(buffer.is_empty(), "nothing is copied");
         assert!(extent.read(5, &mut out).is_err() && extent.identity.is_none());
         assert!(Extent::held("chunk", &bytes).narrowed(4, Some(3)).is_err());
+    }
+
+    #[test]
+    fn only_bytes_of_one_piece_are_read() {
+        let pieces: [(usize, &[u8]); 3] = [(0, &[1, 2, 3]), (3, &[4]), (10, &[5, 6, 7])];
+        let extent = Extent::pieces("chunk", 20, &pieces);
+        let (mut out, mut buffer) = ([0; 2], Vec::new());
+        assert_eq!(extent.view(11..13, &mut buffer).unwrap(), [6, 7]);
+        extent.read(1, &mut out).unwrap();
+        assert_eq!(out, [2, 3]);
+        for range in [2..4, 5..6, 12..14, 19..20, 9..11] {
+            assert!(extent.view(range, &mut buffer).is_err());
+        }
+        assert!(extent.is_in_pieces() && !Extent::held("chunk", &[]).is_in_pieces());
     }
 }

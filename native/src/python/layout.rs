@@ -21,13 +21,14 @@ use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
-use crate::files::Renamed;
-use crate::files::verified::Verify;
+use crate::files::verified::{Check, Verify};
+use crate::files::{Renamed, Root};
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,6 +45,9 @@ type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>
 
 /// Files; file, start, length and state of each chunk; the items of constant chunks.
 type TableColumns = (Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>, Vec<u8>, HashMap<usize, Vec<u8>>);
+
+/// The size of a chunk in front of its checksum, and ranges of it: first byte, and behind the last.
+type PyNeeded = Option<(usize, Vec<(usize, usize)>)>;
 
 /// Operators, each with an item to compare with.
 type Comparisons = Vec<(String, Vec<u8>)>;
@@ -228,6 +232,50 @@ impl PyLayout {
         let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
         let indices = indices.collect::<PyResult<Vec<_>>>()?;
         self.read_selection(py, out, &starts, &steps, &indices, threads, only.as_deref(), held)
+    }
+
+    /// Find out which bytes `read_outer` needs of chunks beside their first ones: for each of the files of
+    /// the numbers `only`, whose first bytes are in `heads`, how many bytes the chunk has in front of its
+    /// checksum, and ranges of them; `None` where all are needed. Nothing is written to `out`.
+    #[allow(clippy::too_many_arguments, reason = "as of its neighbours")]
+    fn needed(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        indices: Vec<Option<PyBuffer<i64>>>,
+        only: Vec<usize>,
+        heads: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<PyNeeded>> {
+        let indices = indices.iter().map(|axis| axis.as_ref().map(|axis| axis.to_vec(py)).transpose());
+        let indices = indices.collect::<PyResult<Vec<_>>>()?;
+        let buffer = PyUntypedBuffer::get(out)?;
+        let memory = buffers::strided(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let inputs = heads.iter().map(Input::of).collect::<PyResult<Vec<_>>>()?;
+        let heads: Vec<&[u8]> = inputs.iter().map(Input::bytes).collect();
+        let found = detached(py, |_, interrupt| {
+            let selection = Selection::new(&self.0, &starts, &steps, &indices, memory)?;
+            read::needed(&selection, &only, &heads, interrupt)
+        })?;
+        let ranges = |spans: Vec<Range<usize>>| spans.into_iter().map(|span| (span.start, span.end)).collect();
+        Ok(found.into_iter().map(|needed| needed.map(|(length, spans)| (length, ranges(spans)))).collect())
+    }
+
+    /// Whether a chunk that starts at byte `start` of the file `key` agreed with its checksum before, so that
+    /// parts of it are read without comparing it again.
+    fn is_verified(&self, key: &str, start: u64) -> PyResult<bool> {
+        let Layout { addresses, coding, verified, .. } = &self.0;
+        let Some(checksum) = coding.checksum else { return Ok(true) };
+        let extent = match &**addresses {
+            Addresses::Keyed(keys) | Addresses::Indexed(keys, _) => keys.extent(key)?,
+            Addresses::Table(table) => Root::extent_in(&table.root, key)?,
+            Addresses::Handed => None,
+        };
+        let Some(extent) = extent.filter(|extent| extent.length as u64 >= start) else { return Ok(false) };
+        let check = verified.check(coding.verify, &extent.narrowed(start, None)?, checksum.size());
+        Ok(matches!(check, Check::Skip))
     }
 
     /// Read runs of a flat array into `out`, all of `length` units; where they begin is an outer product
@@ -484,6 +532,7 @@ enum HeldInput<'py> {
     Stored(Input<'py>),
     Absent,
     Constant(Vec<u8>),
+    Pieces(usize, Vec<(usize, Input<'py>)>),
 }
 
 impl<'py> HeldInput<'py> {
@@ -492,7 +541,12 @@ impl<'py> HeldInput<'py> {
             None => Ok(Self::Absent),
             Some(object) if object.is_none() => Ok(Self::Absent),
             Some(object) => match object.cast::<PyTuple>() {
-                Ok(item) => Ok(Self::Constant(item.extract::<(Vec<u8>,)>()?.0)),
+                Ok(item) if item.len() == 1 => Ok(Self::Constant(item.extract::<(Vec<u8>,)>()?.0)),
+                Ok(parts) => {
+                    let (length, pieces) = parts.extract::<(usize, Vec<(usize, Bound<'py, PyAny>)>)>()?;
+                    let inputs = pieces.iter().map(|(start, bytes)| Ok((*start, Input::of(bytes)?)));
+                    Ok(Self::Pieces(length, inputs.collect::<PyResult<_>>()?))
+                }
                 Err(_) => Ok(Self::Stored(Input::of(object)?)),
             },
         }
@@ -503,6 +557,9 @@ impl<'py> HeldInput<'py> {
             Self::Stored(input) => HeldChunk::Stored(input.bytes()),
             Self::Absent => HeldChunk::Absent,
             Self::Constant(item) => HeldChunk::Constant(item),
+            Self::Pieces(length, pieces) => {
+                HeldChunk::Pieces(*length, pieces.iter().map(|(start, input)| (*start, input.bytes())).collect())
+            }
         }
     }
 }

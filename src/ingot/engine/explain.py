@@ -5,17 +5,19 @@ bytes a read needs. Reads only the beginnings of chunks and moves no array data.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.checksums import DIGEST_BYTES
 from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.engine import flat, plan
+from ingot.engine.parts import FIRST_BYTES, SMALL_BYTES
 from ingot.engine.plan import BoxRow, Row
 from ingot.errors import IngotError
 from ingot.formats.format import ChunkMap
@@ -23,12 +25,12 @@ from ingot.schema import ArraySchema
 from ingot.selection import Selection
 from ingot.stores.store import Constant, Extent, Inline, Location, Store
 
-__all__ = ["ChunkCost", "Explanation", "explain"]
+__all__ = ["ChunkCost", "Explanation", "Reading", "explain"]
 
 _MOST_CHUNKS: Final = 10_000
 _MOST_LINES: Final = 12
-# What is read of a chunk: its header and the offsets of its blocks, unless there are very many.
-_BEGINNING_BYTES: Final = 4096
+# A gap between wanted blocks up to this size is read along.
+_GAP_BYTES: Final = 32 << 10
 # Up to so many items of a chunk are looked up one by one, and so many blocks are counted.
 _MOST_ITEMS: Final = 1 << 20
 _MOST_BLOCKS: Final = 1 << 20
@@ -49,7 +51,9 @@ class ChunkCost:
     items: int
     """How many items of the chunk are selected."""
     read: int
-    """How many bytes have to be read."""
+    """How many bytes have to be read: the first 4096, which hold the block starts, and the blocks.
+
+    All of a chunk where that is small, wanted for the most part, or not verified yet."""
     blocks: tuple[int, int] | None
     """The number of blocks to decode and of all blocks; None where the codec has no blocks."""
 
@@ -136,8 +140,33 @@ class Explanation:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How chunks are read: which parts of them are read, and which are decoded.
+
+    >>> Reading().reads_parts
+    False
+    """
+
+    reads_parts: bool = False
+    """Whether blocks are read without the rest of a chunk."""
+    decodes_parts: bool = False
+    """Whether blocks are decoded without the others."""
+    frames: bool = False
+    """Whether blocks of chunks with a trailer are read without the rest."""
+    is_verified: Callable[[Extent], bool] = lambda extent: True
+    """Whether a chunk is read in part though it has a checksum."""
+    whole_from: Callable[[int], int] | None = None
+    """From how many bytes on of so many the whole of a chunk is read."""
+
+
 def explain(
-    chunks: ChunkMap, selection: Selection, kernel: str, reason: str, count: int
+    chunks: ChunkMap,
+    selection: Selection,
+    kernel: str,
+    reason: str,
+    count: int,
+    reading: Reading,
 ) -> Explanation:
     """Return the cost of reading `selection`, which touches `count` chunks."""
     schema, every = chunks.schema, plan.rows(selection, chunks.schema.grid)
@@ -151,10 +180,20 @@ def explain(
     rows = list(islice(every, _MOST_CHUNKS))
     locations = chunks.locate(plan.coordinates(rows, len(schema.shape)))
     located = zip(rows, locations, strict=True)
-    costs = (_cost(chunks.store, schema, coding, row, location) for row, location in located)
+    source = _Source(chunks.store, schema, coding, reading)
+    costs = (_cost(source, row, location) for row, location in located)
     # An item that lies in two chunks counts for both.
     whole = tuple(replace(cost, items=-(-cost.items // parts)) for cost in costs)
     return Explanation(selection.shape, nbytes, kernel, reason, count, whole)
+
+
+class _Source(NamedTuple):
+    """Chunks, and how they are stored and read."""
+
+    store: Store
+    schema: ArraySchema
+    coding: NativeCoding | None
+    reading: Reading
 
 
 def _run_rows(selection: Selection, schema: ArraySchema) -> Iterator[Row]:
@@ -177,17 +216,16 @@ def _run_rows(selection: Selection, schema: ArraySchema) -> Iterator[Row]:
         yield BoxRow((number,), (index,), (slice(0, count),), (count,))
 
 
-def _cost(
-    store: Store, schema: ArraySchema, coding: NativeCoding | None, row: Row, location: Location
-) -> ChunkCost:
+def _cost(source: _Source, row: Row, location: Location) -> ChunkCost:
     if isinstance(location, Constant):
         return ChunkCost(row.coords, "", 0, row.size, 0, None)
     if isinstance(location, Inline):
         return ChunkCost(row.coords, "", len(location.data), row.size, 0, None)
-    stored = _stored_bytes(store, location)
+    stored = _stored_bytes(source.store, location)
     read, blocks = stored, None
+    coding = source.coding
     if coding is not None and coding.kind == "blosc" and isinstance(row, BoxRow) and stored:
-        read, blocks = _blosc_cost(store, location, stored, schema, coding, row)
+        read, blocks = _blosc_cost(source, coding, location, stored, row)
     return ChunkCost(row.coords, location.key, stored, row.size, read, blocks)
 
 
@@ -199,18 +237,14 @@ def _stored_bytes(store: Store, extent: Extent) -> int:
 
 
 def _blosc_cost(
-    store: Store,
-    extent: Extent,
-    stored: int,
-    schema: ArraySchema,
-    coding: NativeCoding,
-    row: BoxRow,
+    source: _Source, coding: NativeCoding, extent: Extent, stored: int, row: BoxRow
 ) -> tuple[int, tuple[int, int] | None]:
-    skipped = schema.chain.head_bytes
-    beginning = Extent(extent.key, extent.start + skipped, min(stored, _BEGINNING_BYTES))
-    head = store.read([beginning])[0] or b""
-    # A chunk with a head in front of it may have a trailer too; both are always read.
-    size = int.from_bytes(head[12:HEADER_BYTES], "little") if skipped else stored
+    schema, reading = source.schema, source.reading
+    skipped, digest = schema.chain.head_bytes, DIGEST_BYTES[coding.digest]
+    beginning = Extent(extent.key, extent.start + skipped, min(stored, FIRST_BYTES))
+    head = source.store.read([beginning])[0] or b""
+    # Behind a chunk with a head in front of it lies a trailer, behind others perhaps a checksum.
+    size = int.from_bytes(head[12:HEADER_BYTES], "little") if skipped else stored - digest
     try:
         header = ChunkHeader.parse(head, size)
     except IngotError:
@@ -220,17 +254,88 @@ def _blosc_cost(
         return stored, None
     shape = schema.grid.stored_shape(row.coords)
     wanted = touched_blocks(row, shape, coding.axes, schema.dtype.itemsize, header)
-    if header.memcpyed or not total:
-        return stored, None
+    blocks = None
+    if total:
+        decoded = len(wanted) if reading.decodes_parts else total
+        blocks = min(decoded, total), total
+    parts = reading.frames if skipped else reading.reads_parts
+    if not parts or not reading.is_verified(extent):
+        return stored, blocks
+    # From here on a checksum behind the chunk is not read; a trailer always is.
+    most = stored - digest
+    small = most <= SMALL_BYTES or _box_items(row) * schema.dtype.itemsize * 3 >= header.nbytes
+    if small or header.special != "none" or header.has_dictionary or header.variable:
+        return most, blocks
+    framed = skipped > 0
+    spans = _spans(row, shape, coding.axes, schema.dtype.itemsize, header, head, size, framed)
+    if spans is None or header.data_start > FIRST_BYTES - skipped:
+        return most, blocks
+    needed = sum(stop - start for start, stop in spans)
+    if reading.whole_from is not None and needed >= reading.whole_from(size):
+        return stored, blocks
+    return FIRST_BYTES + stored - digest - skipped - size + needed, blocks
+
+
+def _spans(
+    row: BoxRow,
+    shape: tuple[int, ...],
+    axes: Iterable[int],
+    itemsize: int,
+    header: ChunkHeader,
+    head: bytes,
+    size: int,
+    framed: bool,
+) -> list[tuple[int, int]] | None:
+    """Return the ranges of a chunk that are read for all from the first to the last wanted item.
+
+    None where the block starts do not say: a read raises the error.
+    """
+    first, last = _ends(row, shape, axes) * itemsize + (0, itemsize)
+    total, unit = header.block_count, header.block_bytes
+    if header.memcpyed:
+        if framed:  # Each block has a checksum in the trailer.
+            first, last = first // unit * unit, min(-(-last // unit) * unit, header.nbytes)
+        return [(header.data_start + int(first), header.data_start + int(last))]
     table = head[header.data_start - 4 * total : header.data_start]
-    if wanted[-1] >= total or len(wanted) == total or len(table) < 4 * total:
-        return stored, (min(len(wanted), total), total)
+    if not total or len(table) < 4 * total or int(last) > header.nbytes:
+        return None
     starts = np.frombuffer(table, "<i4")
     if starts.min() < header.data_start or starts.max() >= size:
-        return stored, None  # A read raises the error.
+        return None
     ends = np.append(np.sort(starts), size)
-    sizes = ends[np.searchsorted(ends, starts, side="right")] - starts
-    return stored - size + header.data_start + int(sizes[wanted].sum()), (len(wanted), total)
+    stops = ends[np.searchsorted(ends, starts, side="right")]
+    chosen = slice(int(first) // unit, (int(last) - 1) // unit + 1)
+    spans: list[tuple[int, int]] = []
+    for start, stop in zip(starts[chosen].tolist(), stops[chosen].tolist(), strict=True):
+        if spans and 0 <= start - spans[-1][1] <= _GAP_BYTES:
+            spans[-1] = spans[-1][0], stop
+        else:
+            spans.append((start, stop))
+    return spans
+
+
+def _inside(row: BoxRow, shape: tuple[int, ...], axis: int) -> range | list[int]:
+    """Return the positions along an axis of a chunk."""
+    index = row.source[axis]
+    return range(shape[axis])[index] if isinstance(index, slice) else index.tolist()
+
+
+def _ends(row: BoxRow, shape: tuple[int, ...], axes: Iterable[int]) -> NDArray[np.int64]:
+    """Return the positions of the first and the last item of a row in a chunk."""
+    ends = np.zeros(2, np.int64)
+    for axis in axes:
+        inside = _inside(row, shape, axis)
+        ends = ends * shape[axis] + (min(inside), max(inside))
+    return ends
+
+
+def _box_items(row: BoxRow) -> int:
+    """Return how many items the kernel decodes of a chunk: those of the box around index arrays."""
+    counts = (
+        count if isinstance(index, slice) else int(index.max() - index.min()) + 1
+        for index, count in zip(row.source, row.items, strict=True)
+    )
+    return math.prod(counts)
 
 
 def touched_blocks(
@@ -245,11 +350,7 @@ def touched_blocks(
         return np.empty(0, np.int64)
     if row.size > _MOST_ITEMS:
         # All blocks from the first item to the last.
-        ends = np.zeros(2, np.int64)
-        for axis in axes:
-            index = row.source[axis]
-            inside = range(chunk[axis])[index] if isinstance(index, slice) else index.tolist()
-            ends = ends * chunk[axis] + (min(inside), max(inside))
+        ends = _ends(row, chunk, axes)
         first, last = (ends * itemsize + (0, itemsize - 1)) // header.block_bytes
         return np.arange(first, last + 1)
     positions = np.zeros(1, np.int64)

@@ -2,12 +2,14 @@
 
 `HandedLayout` has the calls of a native layout. Each of them finds the chunks that it touches,
 reads their bytes from the store in one batch for each memory window, and hands the batch to the
-kernel, which verifies, decodes and scatters on several threads. Where chunks lie is the format's
+kernel, which verifies, decodes and scatters on several threads. Of chunks that are wanted in small
+part, only that is read, in two batches (`ingot.engine.parts`). Where chunks lie is the format's
 answer; this module only asks and passes on.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -15,11 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.dtypes import DType
-from ingot.errors import CorruptionError
+from ingot.engine.parts import Ask, Checked, Needed, PartReader, locate, settle
 from ingot.formats.format import ChunkMap, Coords
-from ingot.schema import ArraySchema
-from ingot.stores.store import Constant, Extent, Inline
 
 __all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
 
@@ -34,30 +33,11 @@ _CHUNK_BYTES: Final = 512
 
 
 def fetch(chunks: ChunkMap, coords: Ints) -> list["native.HeldChunk"]:
-    """Return what is stored of chunks, as the kernel takes it: one read of the store.
-
-    Chunks beyond the grid are absent, even where a larger array left bytes for them.
-    """
-    schema = chunks.schema
-    inside = (coords < np.array(schema.grid.counts, np.int64)).all(axis=1)
-    held: list[native.HeldChunk] = [None] * len(coords)
-    wanted: list[tuple[int, Extent]] = []
-    numbers = np.flatnonzero(inside).tolist()
-    for number, location in zip(numbers, chunks.locate(coords[inside]), strict=True):
-        if isinstance(location, Extent):
-            wanted.append((number, location))
-        elif isinstance(location, Inline):
-            held[number] = location.data
-        else:
-            held[number] = _constant(location, schema)
+    """Return what is stored of chunks, as the kernel takes it: one read of the store."""
+    held, wanted = locate(chunks, coords)
     found = chunks.store.read([extent for _, extent in wanted])
     for (number, extent), data in zip(wanted, found, strict=True):
-        if data is None and not schema.sparse:
-            error = CorruptionError("the chunk is missing")
-            where = tuple(coords[number].tolist())
-            error.add_note(f"in chunk {where}, key {extent.key!r}, of {chunks.store.location}")
-            raise error
-        held[number] = data
+        held[number] = settle(chunks, coords[number], extent, data)
     return held
 
 
@@ -112,13 +92,20 @@ class HandedLayout:
 
     `chunks` is the map of the array, and `before` that of the committed state, from which chunks
     are read. `window` is about how many bytes of decoded chunks one call into the kernel covers.
+    `parts` reads parts of chunks for selections that want little of them, where that is possible.
     """
 
-    __slots__ = ("_before", "_grid", "_layout", "_schema", "_window")
+    __slots__ = ("_before", "_grid", "_layout", "_schema", "_window", "parts")
 
     def __init__(
-        self, layout: native.Layout, chunks: ChunkMap, before: ChunkMap, window: int
+        self,
+        layout: native.Layout,
+        chunks: ChunkMap,
+        before: ChunkMap,
+        window: int,
+        parts: PartReader | None = None,
     ) -> None:
+        self.parts = parts
         self._layout = layout
         self._before = before
         self._schema = chunks.schema
@@ -140,7 +127,11 @@ class HandedLayout:
         def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
             return self._layout.read(out, starts, steps, threads, numbers, held)
 
-        return self._in_windows(axes, only, call)
+        def ask(numbers: Sequence[int], heads: Sequence[bytes]) -> Sequence[Needed]:
+            indices = [None] * len(steps)
+            return self._layout.needed(out, starts, steps, indices, numbers, heads)
+
+        return self._in_windows(axes, only, call, ask, out.size)
 
     def read_outer(
         self,
@@ -160,7 +151,10 @@ class HandedLayout:
         def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
             return self._layout.read_outer(out, starts, steps, indices, threads, numbers, held)
 
-        return self._in_windows(axes, only, call)
+        def ask(numbers: Sequence[int], heads: Sequence[bytes]) -> Sequence[Needed]:
+            return self._layout.needed(out, starts, steps, indices, numbers, heads)
+
+        return self._in_windows(axes, only, call, ask, out.size)
 
     def encode(
         self,
@@ -250,18 +244,31 @@ class HandedLayout:
         axes: Sequence[range | Ints],
         only: Sequence[int] | None,
         call: Callable[[Sequence[int], "native.Held"], "native.Report | None"],
+        ask: Ask,
+        items: int,
     ) -> "native.Report | None":
+        """Read `items` items of the touched chunks; `ask` says which bytes these are."""
         touched = self._touched(axes)
         numbers = range(math.prod(map(len, touched))) if only is None else only
         absent, troubles = 0, []
+        parts = self.parts
+        if parts is not None and not parts.wants_few(axes, items, len(numbers)):
+            parts = None
         for first in range(0, len(numbers), self._window):
             window = numbers[first : first + self._window]
             coords = _coords(_places(np.array(window, np.int64), touched), touched)
-            held = dict(zip(self._numbers(coords), fetch(self._before, coords), strict=True))
-            report = call(window, held)
+            checked: Sequence[Checked] = ()
+            if parts is None:
+                found = fetch(self._before, coords)
+            else:
+                chosen = partial(_asked, ask, window)
+                found, checked = parts.fetch(coords, chosen)
+            report = call(window, dict(zip(self._numbers(coords), found, strict=True)))
             if report is not None:
                 absent += report[0]
                 troubles += report[1]
+            if parts is not None and checked and (report is None or not report[1]):
+                parts.remember(checked)
         return (absent, troubles) if absent or troubles else None
 
     def _touched(self, axes: Sequence[range | Ints]) -> list[AxisChunks]:
@@ -291,16 +298,11 @@ class HandedLayout:
         return self._held_rows(np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, int))
 
 
-def _constant(location: Constant, schema: ArraySchema) -> tuple[bytes] | None:
-    if location.value is schema.fill:
-        return None
-    return (_item(location.value, schema.dtype),)
-
-
-def _item(value: object, dtype: DType) -> bytes:
-    item = np.empty((), dtype)
-    item[()] = value
-    return item.tobytes()
+def _asked(
+    ask: Ask, window: Sequence[int], places: Sequence[int], heads: Sequence[bytes]
+) -> Sequence[Needed]:
+    """Ask for chunks by their places in a window."""
+    return ask([window[place] for place in places], heads)
 
 
 def _ranges(starts: Sequence[int], steps: Sequence[int], counts: Sequence[int]) -> list[range]:

@@ -16,6 +16,7 @@ from ingot import native
 from ingot.codecs.codec import Buffer, ChunkSpec, NativeCoding
 from ingot.engine.flat import PayloadMap
 from ingot.engine.handed import HandedLayout
+from ingot.engine.parts import PartReader
 from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, ChunkTable, as_sharded, tabled
 from ingot.options import Options
@@ -143,7 +144,10 @@ def native_layout(
     layout = _make_layout(schema, before.schema, coding, addresses or {}, options.verify)
     if layout is None or addresses is not None:
         return layout
-    return HandedLayout(layout, chunks, before, options.limits.window_bytes)
+    parts = None
+    if PartReader.serves(before, coding):
+        parts = PartReader(before, coding, options.verify)
+    return HandedLayout(layout, chunks, before, options.limits.window_bytes, parts)
 
 
 def run_layout(chunks: PayloadMap, options: Options) -> tuple[native.Layout, bool] | None:

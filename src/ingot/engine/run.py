@@ -22,9 +22,10 @@ from ingot import native, signals
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import flat, kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
-from ingot.engine.explain import Explanation, explain
+from ingot.engine.explain import Explanation, Reading, explain
 from ingot.engine.flat import PayloadMap, Runs
 from ingot.engine.handed import HandedLayout, fetch
+from ingot.engine.parts import whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
@@ -499,7 +500,36 @@ class Engine:
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
         kernel_name, reason = self._kernel_used(selection)
-        return explain(self.chunks, selection, kernel_name, reason, self.count_chunks(selection))
+        count = self.count_chunks(selection)
+        reading = Reading() if kernel_name == "python" else self._reading(selection, count)
+        return explain(self.chunks, selection, kernel_name, reason, count, reading)
+
+    def _reading(self, selection: Selection, count: int) -> Reading:
+        """Return how the native kernel reads the chunks of a selection."""
+        if self.chunks.schema.flat is not None:
+            found = self._payload_engine()._native_runs()
+            in_parts = found is not None and not found[1]
+            return Reading(reads_parts=in_parts, decodes_parts=True)
+        layout = self.layout()
+        if layout is None or isinstance(selection, CoordinateSelection):
+            return Reading()
+        if not isinstance(layout, HandedLayout):
+            files = layout
+
+            def is_verified(extent: Extent) -> bool:
+                return files.is_verified(extent.key, extent.start)
+
+            return Reading(True, True, frames=True, is_verified=is_verified)
+        parts, items = layout.parts, math.prod(selection.engine_shape)
+        axes: tuple[range | NDArray[np.int64], ...]
+        if isinstance(selection, BasicSelection):
+            box = zip(selection.starts, selection.counts, selection.steps, strict=True)
+            axes = tuple(range(start, start + n * step, step) for start, n, step in box)
+        else:
+            axes = selection.axes
+        if parts is None or not items or not parts.wants_few(axes, items, count):
+            return Reading(decodes_parts=True)
+        return Reading(True, True, is_verified=parts.is_verified, whole_from=whole_from)
 
     def _kernel_used(self, selection: Selection) -> tuple[str, str]:
         """Return the kernel that reads a selection, and why and how it does."""

@@ -67,7 +67,7 @@ class MemoryStore:
     @property
     def features(self) -> Feature:
         """Everything but native extents; nothing that writes when not writable."""
-        return READING_AND_WRITING if self._writable else READING
+        return Feature.HELD | (READING_AND_WRITING if self._writable else READING)
 
     @property
     def location(self) -> str:

@@ -100,6 +100,8 @@ class Feature(enum.Flag):
     RENAME = enum.auto()
     """`Move` works. Without it a commit with a move is `UnsupportedError`, and values are staged
     in memory."""
+    HELD = enum.auto()
+    """The values are in memory: a whole key is read without a copy, a part of it with one."""
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
     them itself, under the names of `native_names`. A store that wraps another one advertises this

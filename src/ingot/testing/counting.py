@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from ingot.stores.memory import MemoryStore
-from ingot.stores.store import Extent
+from ingot.stores.store import Extent, Feature
 
 __all__ = ["CountingStore"]
 
@@ -24,6 +24,11 @@ class CountingStore(MemoryStore):
     ) -> None:
         super().__init__(content, writable=writable)
         self.reset()
+
+    @property
+    def features(self) -> Feature:
+        """What the store can do; its values count as being elsewhere."""
+        return super().features & ~Feature.HELD
 
     def reset(self) -> None:
         """Begin to count anew."""

@@ -1,0 +1,286 @@
+"""Parts of chunks in stores without files: header and block starts first, then the blocks needed.
+
+A selection that wants little of its chunks takes two batches of reads, whatever the number of
+chunks: the first bytes of all chunks, then the blocks that hold what is wanted. The kernel says
+which bytes these are, and decodes from the pieces. A chunk whose checksum was not compared yet is
+read as a whole, once for each identity of its key.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import native
+from ingot.codecs.checksums import DIGEST_BYTES
+from ingot.codecs.codec import NativeCoding
+from ingot.errors import CorruptionError
+from ingot.formats.format import ChunkMap
+from ingot.schema import ArraySchema
+from ingot.stores.store import Constant, Extent, Feature, Inline
+from ingot.stores.versions import versioned
+
+__all__ = [
+    "FIRST_BYTES",
+    "SMALL_BYTES",
+    "Ask",
+    "Checked",
+    "Needed",
+    "PartReader",
+    "locate",
+    "settle",
+    "whole_from",
+]
+
+FIRST_BYTES: Final = 4096
+"""What is read first of a chunk: its header and the block starts of all but huge chunks."""
+SMALL_BYTES: Final = 16 << 10
+"""Chunks up to this size are read as a whole."""
+
+# The most chunks that are remembered; when there are more, all are forgotten.
+_MOST_VERIFIED: Final = 1 << 16
+
+Ints: TypeAlias = NDArray[np.int64]
+
+Checked: TypeAlias = tuple[Hashable, str, int]
+"""A chunk whose checksum is compared: the identity of its key, the key, and its first byte."""
+
+Needed: TypeAlias = tuple[int, list[tuple[int, int]]] | None
+"""The size of a chunk in front of its checksum, and the ranges that are needed; None for all."""
+
+Ask: TypeAlias = Callable[[Sequence[int], Sequence[bytes]], Sequence[Needed]]
+"""Returns which bytes chunks need, by their places in a batch and their first bytes."""
+
+
+class PartReader:
+    """Reads what a selection needs of chunks, and remembers which of them are verified."""
+
+    __slots__ = ("_chunks", "_digest", "_slowest", "_verified", "_verify")
+
+    def __init__(self, chunks: ChunkMap, coding: NativeCoding, verify: str) -> None:
+        self._chunks = chunks
+        self._digest = DIGEST_BYTES[coding.digest]
+        self._slowest = coding.axes[0]
+        self._verify = verify
+        self._verified: set[Checked] = set()
+
+    @staticmethod
+    def serves(chunks: ChunkMap, coding: NativeCoding) -> bool:
+        """Return whether parts of the chunks of an array can be read."""
+        schema = chunks.schema
+        size = math.prod(schema.chunks) * schema.dtype.itemsize
+        ranged = Feature.RANGES in chunks.store.features
+        return ranged and coding.kind == "blosc" and not coding.framed and size > SMALL_BYTES
+
+    def fetch(self, coords: Ints, ask: Ask) -> tuple[list["native.HeldChunk"], list[Checked]]:
+        """Return what the kernel needs of chunks, and those whose checksum it will compare.
+
+        Two batches of reads; a third one only where the bytes of a chunk are not what its header
+        says, which the kernel then reports.
+        """
+        chunks = self._chunks
+        held, wanted = locate(chunks, coords)
+        if Feature.HELD in chunks.store.features:
+            return held, self._hold(coords, wanted, held)
+        whole: dict[int, Extent] = {}
+        identities = self._identities(wanted)
+        first: list[Extent] = []
+        checked: list[Checked] = []
+        for place, extent in wanted:
+            if identities.get(extent.key, ...) is None or self._reads_whole(extent, checked):
+                whole[place] = extent
+                first.append(extent)
+            else:
+                first.append(Extent(extent.key, extent.start, FIRST_BYTES))
+        heads: dict[int, tuple[Extent, bytes]] = {}
+        found = chunks.store.read(first)
+        for (place, extent), data in zip(wanted, found, strict=True):
+            if data is None or place in whole or len(data) < FIRST_BYTES:
+                held[place] = settle(chunks, coords[place], extent, data)
+            else:
+                heads[place] = extent, data
+        if heads:
+            self._fetch_blocks(coords, heads, ask, identities, held)
+        return held, checked
+
+    def _identities(self, wanted: Sequence[tuple[int, Extent]]) -> dict[str, Hashable]:
+        """Return the identities of keys, where only they show that a key changed between two reads.
+
+        The versions of a store show that to the reader; such a store needs no identities.
+        """
+        store = self._chunks.store
+        if versioned(store) is not None:
+            return {}
+        return {key: store.identity(key) for key in {extent.key for _, extent in wanted}}
+
+    def _hold(
+        self,
+        coords: Ints,
+        wanted: Sequence[tuple[int, Extent]],
+        held: list["native.HeldChunk"],
+    ) -> list[Checked]:
+        """Read whole chunks, which is not more than parts of them where values are in memory."""
+        checked: list[Checked] = []
+        compared = [self._reads_whole(extent, checked) for _, extent in wanted]
+        found = self._chunks.store.read([extent for _, extent in wanted])
+        for (place, extent), data, anew in zip(wanted, found, compared, strict=True):
+            if data is None or anew or not self._digest or len(data) < self._digest:
+                held[place] = settle(self._chunks, coords[place], extent, data)
+            else:
+                held[place] = len(data) - self._digest, [(0, data)]
+        return checked
+
+    def _fetch_blocks(
+        self,
+        coords: Ints,
+        heads: dict[int, tuple[Extent, bytes]],
+        ask: Ask,
+        identities: dict[str, Hashable],
+        held: list["native.HeldChunk"],
+    ) -> None:
+        """Read the blocks that are needed of chunks whose first bytes are known."""
+        store, extents = self._chunks.store, []
+        needs: dict[int, Needed] = {}
+        answers = ask(list(heads), [head for _, head in heads.values()])
+        for (place, (extent, _)), need in zip(heads.items(), answers, strict=True):
+            exact = extent.length
+            if need is not None and exact is not None and need[0] + self._digest != exact:
+                need = None  # A claim that is not true.
+            needs[place] = need
+            if need is None:
+                rest = None if exact is None else exact - FIRST_BYTES
+                extents.append(Extent(extent.key, extent.start + FIRST_BYTES, rest))
+            else:
+                spans = need[1]
+                extents += [Extent(extent.key, extent.start + a, b - a) for a, b in spans]
+                if exact is None:
+                    # One byte, and no more: the chunk ends where its header says.
+                    last = extent.start + need[0] + self._digest - 1
+                    extents.append(Extent(extent.key, last, 2))
+        found = iter(store.read(extents))
+        short: list[int] = []
+        for place, need in needs.items():
+            extent, head = heads[place]
+            if need is None:
+                behind = next(found)
+                if behind is None:
+                    short.append(place)
+                else:
+                    held[place] = head + behind
+                continue
+            pieces = [(0, head)]
+            for start, stop in need[1]:
+                data = next(found)
+                if data is None or len(data) != stop - start:
+                    short.append(place)
+                else:
+                    pieces.append((start, data))
+            if extent.length is None and len(next(found) or b"") != 1:
+                short.append(place)
+            held[place] = need[0], pieces
+        changed = {key for key, known in identities.items() if store.identity(key) != known}
+        short += [place for place, (extent, _) in heads.items() if extent.key in changed]
+        short = list(dict.fromkeys(short))
+        again = store.read([heads[place][0] for place in short])
+        for place, data in zip(short, again, strict=True):
+            held[place] = settle(self._chunks, coords[place], heads[place][0], data)
+
+    def wants_few(self, axes: Sequence[range | Ints], items: int, chunks: int) -> bool:
+        """Return whether so many items along `axes` are a small part of so many chunks.
+
+        Chunks that are wanted for a good part are read as a whole, and so are chunks of which the
+        first and the last items are wanted: all blocks between them hold others.
+        """
+        schema, axis = self._chunks.schema, axes[self._slowest]
+        if items * 3 >= chunks * math.prod(schema.chunks):
+            return False
+        ends = (axis[0], axis[-1]) if isinstance(axis, range) else (axis.min(), axis.max())
+        low, high = min(ends), max(ends)
+        length = schema.chunks[self._slowest]
+        touched = int(high) // length - int(low) // length + 1
+        return int(high) - int(low) + 1 < touched * length // 4 * 3
+
+    def remember(self, checked: Sequence[Checked]) -> None:
+        """Remember chunks that agreed with their checksums."""
+        if len(self._verified) + len(checked) > _MOST_VERIFIED:
+            self._verified.clear()
+        self._verified.update(checked)
+
+    def is_verified(self, extent: Extent) -> bool:
+        """Return whether parts of a chunk are read without comparing its checksum."""
+        if not self._digest or self._verify == "never":
+            return True
+        if self._verify == "always":
+            return False
+        identity = self._chunks.store.identity(extent.key)
+        return identity is not None and (identity, extent.key, extent.start) in self._verified
+
+    def _reads_whole(self, extent: Extent, checked: list[Checked]) -> bool:
+        """Return whether a chunk is read as a whole; note it if it can be remembered then."""
+        if extent.length is not None and extent.length <= SMALL_BYTES:
+            return True
+        if not self._digest or self._verify == "never":
+            return False
+        if self._verify == "always":
+            return True
+        # Asked for before the bytes are read: bytes that replace them have another identity.
+        identity = self._chunks.store.identity(extent.key)
+        chunk = identity, extent.key, extent.start
+        if identity is not None and chunk in self._verified:
+            return False
+        if identity is not None:
+            checked.append(chunk)
+        return True
+
+
+def whole_from(size: int) -> int:
+    """Return from how many needed bytes on the whole of a chunk is read; the kernel's rule.
+
+    >>> whole_from(1000)
+    750
+    """
+    return size // 4 * 3
+
+
+def locate(
+    chunks: ChunkMap, coords: Ints
+) -> tuple[list["native.HeldChunk"], list[tuple[int, Extent]]]:
+    """Return what is known of chunks without a read, and the extents of the others by their places.
+
+    Chunks beyond the grid are absent, even where a larger array left bytes for them.
+    """
+    schema = chunks.schema
+    inside = (coords < np.array(schema.grid.counts, np.int64)).all(axis=1)
+    held: list[native.HeldChunk] = [None] * len(coords)
+    wanted: list[tuple[int, Extent]] = []
+    numbers = np.flatnonzero(inside).tolist()
+    for number, location in zip(numbers, chunks.locate(coords[inside]), strict=True):
+        if isinstance(location, Extent):
+            wanted.append((number, location))
+        elif isinstance(location, Inline):
+            held[number] = location.data
+        else:
+            held[number] = _constant(location, schema)
+    return held, wanted
+
+
+def settle(
+    chunks: ChunkMap, coords: Ints, extent: Extent, data: bytes | None
+) -> "native.HeldChunk":
+    """Return the bytes of a chunk, or None for an absent one where chunks may be absent."""
+    if data is None and not chunks.schema.sparse:
+        error = CorruptionError("the chunk is missing")
+        where = tuple(coords.tolist())
+        error.add_note(f"in chunk {where}, key {extent.key!r}, of {chunks.store.location}")
+        raise error
+    return data
+
+
+def _constant(location: Constant, schema: ArraySchema) -> tuple[bytes] | None:
+    if location.value is schema.fill:
+        return None
+    item = np.empty((), schema.dtype)
+    item[()] = location.value
+    return (item.tobytes(),)
