@@ -1,5 +1,6 @@
 """The native build leaves to Python only what `docs/walks.md` lists, in every format and store."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from ingot import native
 from ingot.engine import kernel
 from ingot.engine.run import Engine
 from ingot.options import Options
-from ingot.stores import LocalStore, MemoryStore, Store, ZipStore
+from ingot.selection import parse
+from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
 from ingot.stores.buffered import BufferedStore
+from tests.unit.formats.zarr import test_shards as shards
 
 pytestmark = pytest.mark.skipif(
     native.choice().name != "native", reason="the native kernel is not in use"
@@ -65,10 +68,6 @@ def test_no_format_falls_back(
         ingot.create(MemoryStore(), shape=(12, 4), dtype=values.dtype, format=format)
     except ingot.errors.IngotError:
         pytest.skip(f"{format} does not hold {dtype}")
-
-    def refuse(*given: Any) -> Any:
-        raise AssertionError("a chunk is coded in Python")
-
     monkeypatch.setattr(kernel, "decode", refuse)
     monkeypatch.setattr(kernel, "encode", refuse)
     array = ingot.array(values, make(tmp_path), chunks=(5, 4), format=format)
@@ -100,6 +99,44 @@ def test_no_layout_falls_back(
 ) -> None:
     values = values_of("<i4")
     check_native(ingot.array(values, make(tmp_path), chunks=(5, 2), **layout), values)
+
+
+def refuse(*given: Any) -> Any:
+    raise AssertionError("a chunk is coded in Python")
+
+
+@pytest.mark.parametrize("make", STORES)
+def test_rectilinear_grids_are_coded_natively(
+    tmp_path: Path, make: Callable[[Path], Store], monkeypatch: Any
+) -> None:
+    store, values = make(tmp_path), values_of("<i4")
+    ingot.create(store, shape=(12, 4), dtype="<i4", chunks=(5, 4), format="zarr3").close()
+    (document,) = store.read([Extent("zarr.json")])
+    assert document is not None
+    grid = {"kind": "inline", "chunk_shapes": [[5, [3, 1], 4], 4]}
+    changed = json.loads(document) | {"chunk_grid": {"name": "rectilinear", "configuration": grid}}
+    store.apply(Commit(publish=(Put("zarr.json", json.dumps(changed).encode()),)))
+    monkeypatch.setattr(kernel, "decode", refuse)
+    monkeypatch.setattr(kernel, "encode", refuse)
+    array = ingot.open(store, "r+")
+    array[...] = values
+    array[3:9] = values[3:9]
+    check_native(array, values)
+
+
+@pytest.mark.parametrize("make", STORES)
+def test_shards_in_shards_are_coded_natively(
+    tmp_path: Path, make: Callable[[Path], Store], monkeypatch: Any
+) -> None:
+    store, values = make(tmp_path), np.arange(90, dtype="u1").reshape(10, 9)
+    engine = Engine(shards.make(store, serializer=shards.NESTED), Options())
+    monkeypatch.setattr(kernel, "decode", refuse)
+    store.apply(engine.assign(parse(..., values.shape), values))
+    monkeypatch.setattr(kernel, "encode", refuse)
+    for key in (..., np.s_[3:9:2, 1:], ([1, 5, 2],), ([1, 2], [0, 3])):
+        selection = parse(key, values.shape)
+        assert engine.explain(selection).kernel == "native"
+        assert np.array_equal(engine.read(selection), values[key])
 
 
 def test_shards_by_rows_are_native_and_so_are_stores_over_others(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
 type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>>);
 
 /// Files; file, start, length and state of each chunk; the items of constant chunks.
-type TableColumns = (Vec<String>, Vec<u32>, Vec<u64>, Vec<u64>, Vec<u8>, HashMap<usize, Vec<u8>>);
+type TableColumns = (Vec<String>, PyBuffer<u32>, PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u8>, HashMap<usize, Vec<u8>>);
 
 /// The size of a chunk in front of its checksum, and ranges of it: first byte, and behind the last.
 type PyNeeded = Option<(usize, Vec<(usize, usize)>)>;
@@ -78,6 +78,7 @@ impl PyAddresses {
     #[new]
     #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None))]
     fn new(
+        py: Python<'_>,
         root: Option<PathBuf>,
         names: Option<(String, String, String, String)>,
         leading: Option<usize>,
@@ -86,7 +87,8 @@ impl PyAddresses {
         table: Option<TableColumns>,
     ) -> PyResult<Self> {
         if let (Some(root), Some((files, file, start, length, state, constants))) = (&root, table) {
-            let columns = (file, start, length, state);
+            // Copied once, as they are: no number becomes an object.
+            let columns = (file.to_vec(py)?, start.to_vec(py)?, length.to_vec(py)?, state.to_vec(py)?);
             return Ok(Self(Arc::new(Addresses::Table(Table::new(root.clone(), files, columns, constants)?))));
         }
         let (Some(root), Some((prefix, separator, suffix, scalar))) = (root, names) else {

@@ -18,7 +18,7 @@ from ingot.engine.flat import PayloadMap
 from ingot.engine.handed import HandedLayout
 from ingot.engine.parts import PartReader
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, ChunkTable, as_sharded, tabled
+from ingot.formats.format import ChunkMap, ChunkTable, Indexed, addresses, as_sharded
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names, native_root
@@ -140,9 +140,9 @@ def native_layout(
     coding = _native_coding(schema, options.limits.chunk_bytes)
     if isinstance(coding, str) or schema.padded is coding.framed:
         return None
-    addresses = _addresses(chunks)
-    layout = _make_layout(schema, before.schema, coding, addresses or {}, options.verify)
-    if layout is None or addresses is not None:
+    places = _places(chunks)
+    layout = _make_layout(schema, before.schema, coding, places or {}, options.verify)
+    if layout is None or places is not None:
         return layout
     parts = None
     if PartReader.serves(before, coding):
@@ -158,11 +158,11 @@ def run_layout(chunks: PayloadMap, options: Options) -> tuple[native.Layout, boo
     coding = _native_coding(chunks.schema, options.limits.chunk_bytes)
     if isinstance(coding, str):
         return None
-    addresses = _addresses(chunks.chunks)
-    layout = _make_layout(chunks.schema, chunks.schema, coding, addresses or {}, options.verify)
+    places = _places(chunks.chunks)
+    layout = _make_layout(chunks.schema, chunks.schema, coding, places or {}, options.verify)
     if layout is None:
         return None
-    return layout, addresses is None
+    return layout, places is None
 
 
 def chunk_coder(schema: ArraySchema, options: Options) -> native.Layout | None:
@@ -206,52 +206,46 @@ def _native_coding(schema: ArraySchema, limit: int) -> NativeCoding | str:
     return coding
 
 
-def _addresses(chunks: ChunkMap) -> dict[str, Any] | None:
+def _places(chunks: ChunkMap) -> dict[str, Any] | None:
     """Return where the kernel finds the chunks of an array in files; None where it cannot."""
-    template, sharding = chunks.template, None
-    sharded = as_sharded(chunks)
-    if sharded is not None:
-        sharding = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
-        template = None if sharding is None else sharded.shards.template
     if Feature.NATIVE not in chunks.store.features:
         return None
-    table = tabled(chunks)
-    if table is not None:
+    found = addresses(chunks)
+    if found is None:
+        return None
+    root = native_root(chunks.store)
+    if isinstance(found, ChunkTable):
         if native_names(chunks.store, "") != {}:
             return None  # A journal changes some of the files.
-        return {
-            "root": native_root(chunks.store),
-            "table": _columns(table.addresses()),
-        }
-    if template is None:
-        return None
+        return {"root": root, "table": _columns(found)}
+    template = found.template
     renamed = native_names(chunks.store, template.prefix)
     if renamed is None:
         return None
     return {
-        "root": native_root(chunks.store),
+        "root": root,
         "names": (template.prefix, template.separator, template.suffix, template.scalar),
         "leading": template.leading,
-        "shards": sharding,
+        "shards": found.index if isinstance(found, Indexed) else None,
         "renamed": renamed or None,
     }
 
 
 def _columns(table: ChunkTable) -> tuple[Any, ...]:
-    """Return a table of chunks as the kernel takes it."""
-    columns = table.file.tolist(), table.start.tolist(), table.length.tolist()
-    return list(table.files), *columns, table.state.tobytes(), dict(table.constants)
+    """Return a table of chunks as the kernel takes it, which copies the columns."""
+    columns = (table.file, table.start, table.length, table.state)
+    return list(table.files), *map(np.ascontiguousarray, columns), dict(table.constants)
 
 
 def _make_layout(
     schema: ArraySchema,
     before: ArraySchema,
     coding: NativeCoding,
-    addresses: dict[str, Any],
+    places: dict[str, Any],
     verify: str,
 ) -> native.Layout | None:
     return native.make_layout(
-        addresses=addresses,
+        addresses=places,
         coding={
             "kind": coding.kind,
             "codec": coding.codec,

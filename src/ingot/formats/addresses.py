@@ -1,4 +1,7 @@
-"""Where chunks lie: keys made of coordinates, tables of places in files, many locations at once.
+"""Where chunks lie: keys made of coordinates, shards, tables of places in files, many locations.
+
+`Addresses` is one value for all chunks of an array, in one of three forms, as the native kernel
+takes it.
 
 This module converts between the coordinates of a chunk in its grid and its key, and checks tables
 against the sizes of their files. What a key holds is not its concern.
@@ -16,7 +19,16 @@ from numpy.typing import NDArray
 from ingot.errors import CorruptionError
 from ingot.stores.store import Constant, Extent, Inline, Location
 
-__all__ = ["ChunkState", "ChunkTable", "Coords", "KeyTemplate", "Locations"]
+__all__ = [
+    "Addresses",
+    "ChunkState",
+    "ChunkTable",
+    "Coords",
+    "Indexed",
+    "KeyTemplate",
+    "Keyed",
+    "Locations",
+]
 
 Coords: TypeAlias = tuple[int, ...]
 """The position of a chunk in its grid, one index per axis."""
@@ -94,6 +106,36 @@ class KeyTemplate:
             return False
         parts = key[len(self.prefix) :].split("/")
         return len(parts) < ndim and all(map(_NUMBER.fullmatch, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Chunks that are the values of keys.
+
+    >>> Keyed(KeyTemplate("c/", "/")).template.key((1, 2))
+    'c/1/2'
+    """
+
+    template: KeyTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """Chunks in shards: the keys of the shards, and the form of the index in each of them.
+
+    >>> Indexed(KeyTemplate("c/", "/"), ((2,), True, False, False)).counts
+    (2,)
+    """
+
+    template: KeyTemplate
+    index: tuple[tuple[int, ...], bool, bool, bool]
+    """The chunks of a shard along each axis; whether the index is at the start, is big-endian, has
+    a CRC-32C."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of chunks of a shard along each axis."""
+        return self.index[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +284,10 @@ class ChunkTable:
                 raise CorruptionError(
                     f"{name}: its {len(chunks)} chunks claim {claimed} bytes, {size} are stored"
                 )
+
+
+Addresses: TypeAlias = Keyed | Indexed | ChunkTable
+"""Where all chunks of an array lie."""
 
 
 def _texts(column: NDArray[np.int64]) -> dict[int, str]:

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
 from ingot.dtypes import DType
-from ingot.formats.addresses import ChunkTable, Coords, KeyTemplate, Locations
+from ingot.formats.addresses import (
+    Addresses,
+    ChunkTable,
+    Coords,
+    Indexed,
+    Keyed,
+    KeyTemplate,
+    Locations,
+)
 from ingot.formats.shard_index import IndexForm
 from ingot.ragged import ItemKind
 from ingot.schema import ArraySchema, RaggedSchema
@@ -24,6 +32,7 @@ from ingot.stores.documents import Documents
 from ingot.stores.store import Batch, Commit, Store
 
 __all__ = [
+    "Addresses",
     "ArrayNode",
     "ChunkMap",
     "ChunkTable",
@@ -38,7 +47,9 @@ __all__ = [
     "GroupFormat",
     "GroupMembers",
     "GroupNode",
+    "Indexed",
     "KeyTemplate",
+    "Keyed",
     "Kind",
     "Locations",
     "NamingFormat",
@@ -61,6 +72,7 @@ __all__ = [
     "TableSchema",
     "Tabled",
     "ZoneMapped",
+    "addresses",
     "as_sharded",
     "relocated",
     "stored_map",
@@ -194,6 +206,20 @@ class Tabled(Protocol):
 def tabled(chunks: ChunkMap) -> Tabled | None:
     """Return a map as one that has a table of its chunks; None when it has none."""
     return cast(Tabled, chunks) if hasattr(type(chunks), "addresses") else None
+
+
+def addresses(chunks: ChunkMap) -> Addresses | None:
+    """Return where all chunks of a map lie, as one value; None where only `locate` can say it."""
+    sharded = as_sharded(chunks)
+    if sharded is not None:
+        # The kernel follows one index; of shards in shards, `locate` follows both.
+        index = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
+        template = sharded.shards.template
+        return None if index is None or template is None else Indexed(template, index)
+    table = tabled(chunks)
+    if table is not None:
+        return table.addresses()
+    return None if chunks.template is None else Keyed(chunks.template)
 
 
 @runtime_checkable

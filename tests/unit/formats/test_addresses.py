@@ -1,5 +1,6 @@
 """Tables of the places of chunks: what they say, what they refuse, how both kernels read them."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from ingot import native
 from ingot.codecs.codec import CodecChain
 from ingot.engine import kernel
 from ingot.errors import CorruptionError
-from ingot.formats.addresses import ChunkState, ChunkTable
+from ingot.formats.addresses import ChunkState, ChunkTable, Indexed, Keyed, KeyTemplate
+from ingot.formats.format import ChunkMap, addresses
 from ingot.schema import ArraySchema
 from ingot.stores import Constant, Extent, LocalStore
 from tests.kernels import load, needs_native
@@ -138,6 +140,51 @@ def test_claims_that_no_file_holds_are_refused(
 def test_no_chunk_starts_inside_the_index() -> None:
     with pytest.raises(CorruptionError, match="a: chunk 0 starts at 3, inside the index, which is"):
         table().check([13, 4], {0: range(13)})
+
+
+def map_of(array: ingot.Array) -> ChunkMap:
+    return array._handle.value.chunks
+
+
+def test_addresses_have_three_forms(tmp_path: Path) -> None:
+    values = np.arange(24).reshape(6, 4)
+    plain = ingot.array(values, chunks=(2, 2), format="zarr3")
+    assert addresses(map_of(plain)) == Keyed(KeyTemplate("c/", "/"))
+    sharded = addresses(map_of(ingot.array(values, chunks=(1, 2), shards=(2, 2), format="zarr3")))
+    assert isinstance(sharded, Indexed)
+    assert sharded.counts == (2, 1)
+    assert sharded.template == KeyTemplate("c/", "/")
+    packed = ingot.array(values, tmp_path / "a.blp", format="bloscpack")
+    table = addresses(map_of(packed))
+    assert isinstance(table, ChunkTable)
+    assert table.files == ("a.blp",)
+    assert len(table) == 1
+    ingot.array(np.arange(10), chunks=2, format="bcolz").shard(3, tmp_path / "shards")
+    rows = addresses(map_of(ingot.open(tmp_path / "shards")))
+    assert isinstance(rows, ChunkTable)
+    assert len(rows) == len(rows.files) == 5
+
+
+def test_a_table_of_100_000_chunks_takes_less_than_3_mb() -> None:
+    numbers = np.arange(100_000)
+    start, length = (numbers * 50).astype(np.uint64), np.full(100_000, 50, np.uint64)
+    tracemalloc.start()
+    try:
+        table = ChunkTable(("a",), np.zeros(100_000), start.copy(), length.copy(), numbers * 0)
+        kept, most = tracemalloc.get_traced_memory()
+        assert kept < 3_000_000
+        tracemalloc.reset_peak()
+        layout = native.make_layout(
+            addresses={"root": "/", "table": kernel._columns(table)},
+            coding={"kind": "raw"},
+            grid={"shape": (100_000,), "chunk": (1,), "order": (0,), "fill": b"0"},
+        )
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (layout is None) == (native.choice().name == "python")
+    # The kernel copies the columns as they are; no number becomes an object.
+    assert most - kept < 500_000
 
 
 def test_shards_by_rows_are_read_from_their_files(tmp_path: Path) -> None:
