@@ -61,6 +61,12 @@ def filled(count: int, value: bytes, folder: str = "") -> dict[str, bytes]:
     return {f"{folder}{n}": value + b"%d" % n for n in range(count)}
 
 
+LARGE = b"new" * 1400  # More than a journal carries.
+MIXED = Commit(
+    publish=(Put("0", b"small"), Delete("b"), Put("d", b"!"), Put("f/a", LARGE), Put("f/c", b"x"))
+)
+OLD = {"0": b"old", "f/a": b"old", "b": b"old", "f/c": b"old"}
+
 ROWS = {"d/0": b"0123456789", "d/1": b"abcde", "d/9": b"stray", "m/sizes": b"15"}
 APPEND = Commit(
     prepare=(Put("d/1", b"abcdefghij"), Put("d/2", b"ABCDE")),
@@ -181,6 +187,8 @@ PLAIN: dict[str, Scenario] = {
         {}, Commit(publish=(Put("f/a", b"1"), Put("g/h/b", b"2"), Put("c", b"3")))
     ),
     "three keys": plain(filled(3, b"old", "f/"), puts(3, b"new", "f/")),
+    "two large keys": plain(filled(2, b"old"), puts(2, LARGE)),
+    "large and small keys": plain(OLD, MIXED),
     "five keys": plain(filled(5, b"old"), puts(5, b"new")),
     "written, removed, patched": plain(
         {"a": b"old", "b": b"old", "f/c": b"0123456789", "d": b"same"},

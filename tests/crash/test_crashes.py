@@ -4,9 +4,23 @@ import pytest
 
 from ingot.stores import Commit, Delete, LocalStore, Put
 from ingot.stores.local.commit import CommitRun
-from ingot.stores.local.journal import Journal
+from ingot.stores.local.journal import Carried, Journal, Placed
+from ingot.stores.local.lock import LockState
 from ingot.testing import Disk, Scenario, prove
-from tests.crash.scenarios import APPEND, ARRAYS, FRAMES, PLAIN, TRIM, array, plain, rows
+from tests.crash.scenarios import (
+    APPEND,
+    ARRAYS,
+    FRAMES,
+    MIXED,
+    OLD,
+    PLAIN,
+    TRIM,
+    array,
+    filled,
+    plain,
+    puts,
+    rows,
+)
 
 SCENARIOS = {
     **PLAIN,
@@ -23,10 +37,52 @@ def test_every_crash_leaves_a_committed_state(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["two keys", "three keys", "append", "frame: appended", "array: three chunks"]
+    "name",
+    [
+        "two keys",
+        "two large keys",
+        "three keys",
+        "append",
+        "frame: appended",
+        "array: three chunks",
+    ],
 )
 def test_no_crash_of_the_writer_after_a_dead_one_does_either(name: str) -> None:
     assert prove(SCENARIOS[name], deep=True).faults == []
+
+
+# Without syncs: only the process dies.
+UNSYNCED = {
+    "two keys": plain(filled(2, b"old"), puts(2, b"new"), durability="process"),
+    "large and small keys": plain(OLD, MIXED, durability="process"),
+    "new folders": plain(
+        {}, puts(2, b"new", "f/g/"), puts(3, b"newer", "f/"), durability="process"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSYNCED)
+def test_a_death_without_syncs_leaves_a_committed_state(name: str) -> None:
+    scenario = UNSYNCED[name]
+    disk = Disk(scenario.files)
+    killed: list[tuple[Disk, int, str]] = []
+    done: list[int] = []
+    disk.after = lambda: killed.append((disk.copy(), len(done), disk.steps[-1]))
+    for change in scenario.steps:
+        change(LocalStore(disk, writable=True))
+        done.append(len(done))
+    seen = set()
+    for left, step, last in killed:
+        left.state = LockState.BUSY
+        found = scenario.judge(LocalStore(left).view())
+        assert found in (step, step + 1), last
+        store = LocalStore(left, writable=True)
+        store.recover()
+        assert scenario.judge(store) == found, last
+        names = [name for folder in ("", "f", "f/g") for name in left.names(folder)]
+        assert not [name for name in names if name.startswith((".g-", ".commit"))], last
+        seen.add(found)
+    assert seen == set(range(len(scenario.steps) + 1))
 
 
 def _put(*keys: str, value: bytes = b"new") -> Commit:
@@ -147,6 +203,27 @@ def test_no_part_of_a_transaction_can_be_left_out(
 ) -> None:
     monkeypatch.setattr(CommitRun, part, _nothing)
     assert not prove(SCENARIOS["many keys, then one of them"]).holds
+
+
+def test_small_values_ride_in_the_journal_and_large_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journals: list[Journal] = []
+    real = CommitRun._apply_journal
+
+    def kept(self: CommitRun, journal: Journal, **named: bool) -> None:
+        journals.append(journal)
+        real(self, journal, **named)
+
+    monkeypatch.setattr(CommitRun, "_apply_journal", kept)
+    store = LocalStore(Disk(), writable=True)
+    values = {"a": bytes(4096), "b": bytes(4097), "c": b""}
+    store.apply(Commit(publish=tuple(Put(key, data) for key, data in values.items())))
+    kinds = [(entry.key, type(entry)) for entry in journals[0].entries]
+    assert kinds == [("a", Carried), ("b", Placed), ("c", Carried)]
+    # A journal does not grow without limit.
+    store.apply(Commit(publish=tuple(Put(f"{n}", bytes(4096)) for n in range(300))))
+    assert [type(entry) for entry in journals[1].entries] == [Carried] * 256 + [Placed] * 44
 
 
 def test_a_journal_must_not_go_before_what_it_says_lasts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,11 +215,12 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
         return None
     root = native_root(chunks.store)
     if isinstance(found, ChunkTable):
-        if native_names(chunks.store, "") != {}:
+        if native_names(chunks.store) != {}:
             return None  # A journal changes some of the files.
         return {"root": root, "table": _columns(found)}
     template = found.template
-    renamed = native_names(chunks.store, template.prefix)
+    ndim = len(chunks.schema.shape)
+    renamed = native_names(chunks.store, lambda key: template.parse(key, ndim) is not None)
     if renamed is None:
         return None
     return {

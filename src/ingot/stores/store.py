@@ -408,22 +408,24 @@ def native_root(store: Store) -> str:
     return root
 
 
-def native_names(store: Store, prefix: str) -> Mapping[str, str | None] | None:
-    """Return the keys with a prefix whose files have other names; None stands for an absent key.
+def native_names(
+    store: Store, concerned: Callable[[str], bool] | None = None
+) -> Mapping[str, str | None] | None:
+    """Return the keys whose files have other names; None stands for an absent key.
 
     Such a name, once it is gone, has become the key itself. All is None where the kernel cannot
-    read the files of the prefix at all: the store is not native, or the bytes of a file are not
-    those of the key.
+    read the files at all: the store is not native, or the bytes of a file are not those of the key.
+    `concerned` says which keys are meant; without it all are.
 
     >>> from ingot.stores import MemoryStore
-    >>> native_names(MemoryStore(), "data/") is None
+    >>> native_names(MemoryStore()) is None
     True
     """
     if Feature.NATIVE not in store.features:
         return None
-    names: Callable[[str], Mapping[str, str | None] | None] | None
+    names: Callable[[Callable[[str], bool] | None], Mapping[str, str | None] | None] | None
     names = getattr(store, "native_names", None)
-    return {} if names is None else names(prefix)
+    return {} if names is None else names(concerned)
 
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"

@@ -74,7 +74,7 @@ def prove(
     >>> proof.holds, len(proof.states) > 25  # Each new file absent, empty, half, zeros or full.
     (True, True)
     >>> print(prove(scenario, skip=6).faults[0])
-    a crash after 'rename .commit': a reader fails: ...
+    a crash after 'unlink .commit': a reader fails: ...
     """
     return _Prover(scenario, most_faults, deep, contents).run(kills, skip)
 

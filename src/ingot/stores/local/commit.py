@@ -5,7 +5,8 @@ run as a whole unless a fact is needed in between; `steps` and `files` say how e
 
 1. The journal of a dead writer is replayed, or what it staged is removed.
 2. Every new value is written under a staged name in the folder of its key, and the journal too if
-   it is known already; then all of them are synced.
+   it is known already; then all of them are synced. The journal carries small values as well, so
+   their staged names need not be durable.
 3. `prepare`: bytes behind the ends of keys are synced; renames, patches and removals, then their
    folders are synced.
 4. `publish`. One rename or one removal alone is done at once. Otherwise the journal gets its name:
@@ -24,10 +25,11 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from ingot import signals
-from ingot.errors import CorruptionError, NotFoundError
+from ingot.errors import CorruptionError, NotFoundError, UnsafeError
 from ingot.stores.local import journal as journal_bytes
 from ingot.stores.local.files import OpenDirectory
 from ingot.stores.local.journal import (
+    Carried,
     Entry,
     Journal,
     Placed,
@@ -47,6 +49,7 @@ from ingot.stores.store import (
     Buffer,
     Commit,
     Delete,
+    Extent,
     Grown,
     Move,
     Outcome,
@@ -67,6 +70,9 @@ __all__ = ["CommitRun", "check_room"]
 _MOST_OPEN: Final = 128
 # Syncing more files one by one takes longer than syncing the whole file system.
 _MOST_SYNCED_SINGLY: Final = 16
+# A journal carries values of so many bytes, and so many bytes of values.
+_LARGEST_CARRIED: Final = 4096
+_MOST_CARRIED: Final = 1 << 20
 
 
 class CommitRun:
@@ -315,6 +321,30 @@ class CommitRun:
         self._all_synced = many
         self._synced.update(sources)
 
+    def _place_again(self, entry: Carried) -> None:
+        """Give a key the value that a journal carries, unless it has it.
+
+        What is stored is synced by now, but what was staged may have been lost before.
+        """
+        self._run()
+        if self._holds(entry.key, entry.data):
+            return
+        staged = self._holds(entry.staged, entry.data)
+        if not staged:
+            self._unlink(entry.staged)
+            self._add(Op.CREATE, entry.staged, data=entry.data)
+            self._add(Op.SYNC_FILES)
+            self._add(Op.CLOSE_FILES)
+        self._rename(entry.staged, entry.key, "publish")
+        if not staged:
+            self._sync_folders()
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return self._directory.read(key, [Extent(key, 0, len(data) + 1)]) == [data]
+        except UnsafeError:
+            return False  # A folder: the rename removes it if there are no files in it.
+
     def _unsynced(self, outcomes: Iterable[Outcome]) -> list[str]:
         """Return the staged names of values that were staged before this commit and not synced."""
         moves = (outcome for outcome in outcomes if isinstance(outcome, Move))
@@ -428,8 +458,8 @@ class CommitRun:
             if isinstance(outcome, Delete):
                 leaving = (*leaving, outcome.key)
         put = None if self._journal else self._record(outcomes)
-        # The entries of a journal name staged files, whose names must be durable.
-        self._sync_folders()
+        if self._prepares or self._names_staged():
+            self._sync_folders()
         if put is not None:
             self._stage({"journal": (put,)})
         self._decide()
@@ -452,6 +482,11 @@ class CommitRun:
         self._journal = Journal(self._name, tuple(self._entries(outcomes)))
         return Put(self._scope.journal, journal_bytes.pack(self._journal))
 
+    def _names_staged(self) -> bool:
+        """Return whether the journal is about staged names, which must be durable then."""
+        assert self._journal is not None
+        return any(isinstance(entry, Placed) for entry in self._journal.entries)
+
     def _switch(self, outcomes: Sequence[Outcome]) -> None:
         """Publish by one rename or one removal, once all that was prepared is durable."""
         if self._prepares:
@@ -473,10 +508,15 @@ class CommitRun:
         return self._directory.size(outcome.key) is None
 
     def _entries(self, outcomes: Iterable[Outcome]) -> Iterable[Entry]:
+        carried = 0
         for outcome in outcomes:
             if isinstance(outcome, Put):
                 size = memoryview(outcome.data).nbytes
                 staged = self._names["publish", outcome.key]
+                if size <= _LARGEST_CARRIED and carried + size <= _MOST_CARRIED:
+                    carried += size
+                    yield Carried(outcome.key, staged, bytes(outcome.data))
+                    continue
                 yield Placed(outcome.key, staged, size, checksum(outcome.data))
                 if not self._all_synced:
                     self._add(Op.CHANGED, outcome.key.rpartition("/")[0])
@@ -536,6 +576,11 @@ class CommitRun:
                 written = ((e.start, e.data) for e in entries if isinstance(e, Written))
                 cuts = (e.size for e in entries if isinstance(e, Truncated))
                 self._write_into(key, written, next(cuts, None))
+            elif isinstance(entry, Carried):
+                if again:
+                    self._place_again(entry)
+                else:
+                    self._rename(entry.staged, key, "publish")
             elif not again or self._is_staged(entry.staged):
                 self._rename(entry.staged, key, "apply")
         self._sync_folders()
@@ -607,7 +652,8 @@ class CommitRun:
         self._touch()
         self._forget_folder(key)
         if phase in ("prepare", "publish") and not self._sync:
-            # No journal names the staged file, so its name may be that of the old file for a while.
+            # No reader of a journal needs the staged file, so its name may be that of the old file
+            # for a while.
             operation = Op.REPLACE
         elif phase == "apply" and not self._sync:
             operation = Op.PLACE

@@ -26,6 +26,7 @@ from ingot.stores.store import Buffer, Extent, check_key, is_staged
 
 __all__ = [
     "LARGEST",
+    "Carried",
     "Entry",
     "Journal",
     "Placed",
@@ -47,9 +48,11 @@ _MAGIC: Final = b"\x89IngotJ\n"
 _VERSION: Final = 1
 # The version of a journal that truncates a key: what does not know it must not apply it.
 _TRUNCATING: Final = 2
+# The version of a journal that carries whole values.
+_CARRYING: Final = 3
 _HEAD: Final = struct.Struct("<8sHHI16sQ")
 _ENTRY: Final = struct.Struct("<BBHHHIIQQQ")
-_PLACED, _WRITTEN, _REMOVED, _TRUNCATED = 1, 2, 3, 4
+_PLACED, _WRITTEN, _REMOVED, _TRUNCATED, _CARRIED = 1, 2, 3, 4, 5
 _TRANSACTION: Final = re.compile("[0-9a-f]{16}")
 
 
@@ -89,7 +92,19 @@ class Truncated:
     before: int
 
 
-Entry: TypeAlias = Placed | Written | Removed | Truncated
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """`key` gets the value `data`.
+
+    It is stored as `staged` as well, unless that was lost. Nothing but the journal is read.
+    """
+
+    key: str
+    staged: str
+    data: bytes
+
+
+Entry: TypeAlias = Placed | Written | Removed | Truncated | Carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +127,8 @@ class Journal:
                 found[entry.key] = None
             elif isinstance(entry, Placed):
                 found[entry.key] = PatchedValue(entry.staged, entry.size)
+            elif isinstance(entry, Carried):
+                found[entry.key] = PatchedValue.of(entry.data)
             else:
                 value = found.get(entry.key) or PatchedValue(entry.key, entry.before)
                 if isinstance(entry, Written):
@@ -144,8 +161,7 @@ def pack(journal: Journal) -> bytes:
     if size > LARGEST:
         raise LimitError(f"a commit that patches {size} bytes in place, the limit is {LARGEST}")
     name = journal.transaction.encode()
-    truncating = any(isinstance(entry, Truncated) for entry in journal.entries)
-    version = _TRUNCATING if truncating else _VERSION
+    version = max(map(_version_of, journal.entries), default=_VERSION)
     head = _HEAD.pack(_MAGIC, version, 0, len(journal.entries), name, size)
     return head + body + checksum(body, checksum(head)).to_bytes(4, "little")
 
@@ -163,7 +179,7 @@ def parse(data: bytes, where: str) -> Journal:
     if len(data) < _HEAD.size + 4:
         raise CorruptionError(f"{where}: a journal of {len(data)} bytes has no room for its head")
     _, version, flags, count, name, size = _HEAD.unpack_from(data)
-    if version not in (_VERSION, _TRUNCATING) or flags:
+    if version not in (_VERSION, _TRUNCATING, _CARRYING) or flags:
         raise UnsupportedError(f"{where}: a journal of version {version}, flags {flags}")
     if size != len(data):
         raise CorruptionError(f"{where}: claims {size} bytes, {len(data)} are stored")
@@ -176,11 +192,21 @@ def parse(data: bytes, where: str) -> Journal:
         raise CorruptionError(f"{where}: transaction {transaction!r} is not hexadecimal")
     entries = _parse_entries(memoryview(data)[_HEAD.size : -4], count, where)
     journal = Journal(transaction, entries)
+    needed = max(map(_version_of, entries), default=_VERSION)
+    if needed > version:
+        raise CorruptionError(f"{where}: version {version} has entries of version {needed}")
     try:
         journal.values()
     except CorruptionError as error:
         raise CorruptionError(f"{where}: a key {error}") from None
     return journal
+
+
+def _version_of(entry: Entry) -> int:
+    """Return the first version whose readers know an entry."""
+    if isinstance(entry, Carried):
+        return _CARRYING
+    return _TRUNCATING if isinstance(entry, Truncated) else _VERSION
 
 
 def _pack_entry(entry: Entry) -> bytes:
@@ -193,6 +219,9 @@ def _pack_entry(entry: Entry) -> bytes:
         data = entry.data
         numbers = checksum(data), 0, entry.start, len(data), entry.before
         kind = _WRITTEN
+    elif isinstance(entry, Carried):
+        staged, data = entry.staged.encode(), entry.data
+        numbers, kind = (checksum(data), 0, 0, len(data), 0), _CARRIED
     elif isinstance(entry, Truncated):
         numbers, kind = (0, 0, 0, entry.size, entry.before), _TRUNCATED
     else:
@@ -226,7 +255,7 @@ def _parse_entry(data: memoryview, at: int, where: str) -> tuple[Entry, int]:
     fields = _ENTRY.unpack_from(data, at)
     kind, _, key_bytes, staged_bytes, _, crc, _, start, size, before = fields
     at += _ENTRY.size
-    data_bytes = size if kind == _WRITTEN else 0
+    data_bytes = size if kind in (_WRITTEN, _CARRIED) else 0
     if key_bytes + staged_bytes + data_bytes > len(data) - at:
         raise CorruptionError(f"{where}: cut off")
     key = _parse_key(data[at : at + key_bytes], where)
@@ -237,6 +266,14 @@ def _parse_entry(data: memoryview, at: int, where: str) -> tuple[Entry, int]:
         return Placed(key, _parse_staged(staged, key, where), size, crc), at
     if kind == _WRITTEN:
         return Written(key, start, bytes(data[at : at + size]), before), at + size
+    if kind == _CARRIED:
+        value = bytes(data[at : at + size])
+        if (start, before, crc) != (0, 0, found := checksum(value)):
+            raise CorruptionError(
+                f"{where}: {key!r} gets a value at {start}, behind {before}, with checksum "
+                f"{crc:08x}; {found:08x} is that of its bytes"
+            )
+        return Carried(key, _parse_staged(staged, key, where), value), at + size
     if kind == _REMOVED:
         return Removed(key), at
     if kind == _TRUNCATED and size <= before:

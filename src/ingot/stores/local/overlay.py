@@ -1,11 +1,11 @@
 """A store under a journal: readers see a decided commit before it is applied.
 
-A staged value is read under its staged name, bytes of a patch are read from the journal. A writer
-that applies the journal meanwhile changes nothing of that: a staged name that is gone has become
-the key itself.
+A staged value is read under its staged name, bytes of a patch and a value that the journal carries
+are read from the journal. A writer that applies the journal meanwhile changes nothing of that: a
+staged name that is gone has become the key itself.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ingot.errors import ReadOnlyError
@@ -96,12 +96,14 @@ class Overlay:
                     names.add("".join(key[len(lead) :].partition("/")[:2]))
         return iter(sorted(name for name in names if hidden or not is_staged(name)))
 
-    def native_names(self, prefix: str) -> Mapping[str, str | None] | None:
-        """Return the staged files of keys with a prefix; None where one of them is patched."""
+    def native_names(
+        self, concerned: Callable[[str], bool] | None = None
+    ) -> Mapping[str, str | None] | None:
+        """Return the staged files of keys; None where bytes of one of them are in the journal."""
         found: dict[str, str | None] = {}
         for key, value in self._values.items():
-            if key.startswith(prefix):
-                if value is not None and value.source == key:
+            if concerned is None or concerned(key):
+                if value is not None and value.source in (None, key):
                     return None
                 found[key] = None if value is None else value.source
         return found

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.stores import Commit, Extent, LocalStore, Put
 from ingot.stores.local import files
 from ingot.stores.local.files import exchanged
 
@@ -65,7 +67,7 @@ def test_who_dies_between_exchange_and_removal_loses_nothing(count: int, tmp_pat
 
 
 @pytest.mark.usefixtures("_steps_in_python")
-@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("step", range(5))
 def test_who_dies_while_a_journal_is_applied_has_decided(step: int, tmp_path: Path) -> None:
     path = tmp_path / "t"
     ingot.table({"a": np.arange(9000), "b": np.arange(9000) * 0.5}, path, options=PROCESS)
@@ -85,8 +87,37 @@ def test_who_dies_while_a_journal_is_applied_has_decided(step: int, tmp_path: Pa
     assert not list(path.rglob(".g-*"))
 
 
+@pytest.mark.usefixtures("_steps_in_python")
+@pytest.mark.parametrize("step", range(8))
+def test_who_dies_while_large_values_are_placed_has_decided(step: int, tmp_path: Path) -> None:
+    # The journal names these values. It carries the documents of columns.
+    store = LocalStore(tmp_path, writable=True)
+    old, new = (tuple(Put(key, value * 5000) for key in "ab") for value in (b"o", b"n"))
+    store.apply(Commit(publish=old))
+    child = os.fork()
+    if child == 0:
+        _die_applying(
+            tmp_path, step, lambda: store.apply(Commit(publish=new), durability="process")
+        )
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 42
+    assert (tmp_path / ".commit").exists()
+    for each in (LocalStore(tmp_path).view(), store):
+        if each is store:
+            store.recover()
+        assert each.read([Extent("a"), Extent("b")]) == [b"n" * 5000] * 2
+    assert not list(tmp_path.rglob(".g-*"))
+
+
 def _append_and_die_applying(path: Path, step: int) -> None:
-    """Add rows in a process that ends before a system call on the documents of the columns."""
+    def append() -> None:
+        ingot.open(path, "r+", options=PROCESS).append({"a": [7] * 50, "b": [7.0] * 50})
+
+    _die_applying(path, step, append)
+
+
+def _die_applying(path: Path, step: int, change: Callable[[], object]) -> None:
+    """Change something in a process that ends before a system call that applies the journal."""
     left = [step]
 
     def dying(call: Any) -> Any:
@@ -104,7 +135,7 @@ def _append_and_die_applying(path: Path, step: int) -> None:
         os.link, os.unlink = dying(os.link), dying(os.unlink)
         call = dying(exchange._call())
         exchange._call = lambda: call  # type: ignore[attr-defined]
-        ingot.open(path, "r+", options=PROCESS).append({"a": [7] * 50, "b": [7.0] * 50})
+        change()
     finally:
         os._exit(1)
 

@@ -10,7 +10,16 @@ import pytest
 from ingot.errors import CorruptionError, IngotError, UnsafeError, UnsupportedError
 from ingot.stores import Commit, Extent, LocalStore, Put
 from ingot.stores.local import files
-from ingot.stores.local.journal import Journal, Placed, Removed, Truncated, Written, pack, parse
+from ingot.stores.local.journal import (
+    Carried,
+    Journal,
+    Placed,
+    Removed,
+    Truncated,
+    Written,
+    pack,
+    parse,
+)
 
 ENTRIES = (
     Placed("f/a", "f/.g-1-a", 3, zlib.crc32(b"new")),
@@ -20,6 +29,10 @@ ENTRIES = (
 )
 TRUNCATING = Written("b", 1, b"x", 4), Truncated("b", 2, 4)
 JOURNAL = Journal("00112233aabbccdd", ENTRIES)
+CARRYING = Journal(
+    "00112233aabbccdd",
+    (Carried("f/a", "f/.g-1-a", b"new"), *ENTRIES[1:], Carried("e", ".g-1-e", b"")),
+)
 
 
 def _sealed(data: bytes) -> bytes:
@@ -73,8 +86,45 @@ def test_a_journal_that_truncates_has_a_version_of_its_own() -> None:
         parse(pack(hole), "'j'")
 
 
-def test_any_damaged_byte_is_noticed() -> None:
-    data = pack(JOURNAL)
+def test_a_journal_that_carries_values_has_a_version_of_its_own() -> None:
+    value = b"seven"
+    fields = (5, 0, 3, 8, 0, zlib.crc32(value), 0, 0, 5, 0)
+    entry = struct.pack("<BBHHHIIQQQ", *fields) + b"f/af/.g-1-a" + value
+    head = b"\x89IngotJ\n" + struct.pack("<HHI", 3, 0, 1) + b"0" * 16
+    expected = head + struct.pack("<Q", 40 + len(entry) + 4) + entry
+    expected += struct.pack("<I", zlib.crc32(expected))
+    journal = Journal("0" * 16, (Carried("f/a", "f/.g-1-a", value),))
+    assert pack(journal) == expected
+    assert parse(expected, "x") == journal
+    assert parse(pack(CARRYING), "x") == CARRYING
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (8, 2, "version 2 has entries of version 3"),
+        (8, 1, "version 1 has entries of version 3"),
+        (40 + 8, 0, "checksum"),
+        (40 + 16, 1, "at 1"),
+        (40 + 32, 4, "behind 4"),
+        (40 + 24, 4, "entry 0"),
+        (40 + 24, 6, "cut off"),
+        (40 + 31, 0x7F, "cut off"),
+        (40 + 4, 0, "entry 0"),
+        (40 + 51, ord("S"), "checksum"),
+    ],
+)
+def test_every_claim_about_a_carried_value_is_checked(at: int, value: int, message: str) -> None:
+    data = pack(Journal("0" * 16, (Carried("f/a", "f/.g-1-a", b"seven"),)))
+    assert data[at] != value
+    changed = _sealed(data[:at] + bytes([value]) + data[at + 1 :])
+    with pytest.raises((CorruptionError, UnsafeError), match=message):
+        parse(changed, "j")
+
+
+@pytest.mark.parametrize("journal", [JOURNAL, CARRYING])
+def test_any_damaged_byte_is_noticed(journal: Journal) -> None:
+    data = pack(journal)
     for at in range(len(data)):
         for value in (data[at] ^ 1, data[at] ^ 0x80, 0, 255):
             damaged = data[:at] + bytes([value]) + data[at + 1 :]
@@ -86,8 +136,9 @@ def test_any_damaged_byte_is_noticed() -> None:
             parse(data[:length], "'j'")
 
 
-def test_sealed_nonsense_is_an_error_of_ours() -> None:
-    data = pack(JOURNAL)
+@pytest.mark.parametrize("journal", [JOURNAL, CARRYING])
+def test_sealed_nonsense_is_an_error_of_ours(journal: Journal) -> None:
+    data = pack(journal)
     for at in range(8, len(data) - 4):
         for value in (0, 1, 2, 0x2E, 0x2F, 0x7F, 0xFF):
             changed = _sealed(data[:at] + bytes([value]) + data[at + 1 :])
@@ -97,8 +148,8 @@ def test_sealed_nonsense_is_an_error_of_ours() -> None:
 
 def test_a_later_version_is_refused() -> None:
     data = bytearray(pack(JOURNAL))
-    data[8] = 3
-    with pytest.raises(UnsupportedError, match="version 3"):
+    data[8] = 4
+    with pytest.raises(UnsupportedError, match="version 4"):
         parse(_sealed(bytes(data)), "j")
 
 
@@ -112,15 +163,18 @@ def test_a_later_version_is_refused() -> None:
         Placed("f/a", ".g-1-a", 0, 0),
         Placed("a", "../.g-1-a", 0, 0),
         Written("C:/x", 0, b"", 0),
+        Carried("../x", "../.g-1-x", b""),
+        Carried("f/a", ".g-1-a", b""),
+        Carried("a", "b", b""),
     ],
 )
-def test_entries_that_reach_out_are_unsafe(entry: Removed | Placed | Written) -> None:
+def test_entries_that_reach_out_are_unsafe(entry: Removed | Placed | Written | Carried) -> None:
     with pytest.raises(UnsafeError, match="entry 0"):
         parse(pack(Journal("0" * 16, (entry,))), "j")
 
 
 def test_two_entries_about_one_key_are_corrupt() -> None:
-    for second in (Removed("b"), Placed("b", ".g-1-b", 0, 0)):
+    for second in (Removed("b"), Placed("b", ".g-1-b", 0, 0), Carried("b", ".g-1-b", b"")):
         with pytest.raises(CorruptionError, match="second"):
             parse(pack(Journal("0" * 16, (Written("b", 0, b"", 0), second))), "j")
 
@@ -162,6 +216,38 @@ def test_a_journal_is_seen_by_readers_and_finished_by_writers(
         assert store.view() is store
 
 
+@pytest.mark.parametrize("staged", [None, b"", b"torn", b"new"])
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_carried_value_needs_no_staged_file(
+    store: LocalStore, tmp_path: Path, staged: bytes | None, applied: bool
+) -> None:
+    if staged is not None:
+        (tmp_path / "f" / ".g-1-a").write_bytes(staged)
+    if applied:
+        (tmp_path / "f" / "a").write_bytes(b"new")
+    (tmp_path / ".commit").write_bytes(pack(CARRYING))
+    before = _content(tmp_path)
+    keys = [Extent("f/a"), Extent("b"), Extent("c"), Extent("e")]
+    after = [b"new", b"01xyz", None, b""]
+    view = LocalStore(tmp_path).view()
+    assert view.read(keys) == after
+    assert list(view.names()) == ["b", "e", "f/"]
+    assert _content(tmp_path) == before
+    for _ in range(2):
+        store.recover()
+        assert store.read(keys) == after
+        assert _content(tmp_path) == {"f/a": b"new", "b": b"01xyz", "e": b""}
+
+
+def test_a_carried_value_takes_the_place_of_an_empty_folder(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    (tmp_path / "e" / "below").mkdir(parents=True)
+    (tmp_path / ".commit").write_bytes(pack(CARRYING))
+    store.recover()
+    assert _content(tmp_path) == {"f/a": b"new", "b": b"01xyz", "e": b""}
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [
@@ -171,6 +257,8 @@ def test_a_journal_is_seen_by_readers_and_finished_by_writers(
         (pack(JOURNAL)[:-1], CorruptionError),
         (pack(Journal("0" * 16, (Removed(".lock"),))), UnsafeError),
         (pack(Journal("0" * 16, (Removed(".commit"),))), UnsafeError),
+        (pack(Journal("0" * 16, (Carried(".lock", ".g-1-.lock", b"x"),))), UnsafeError),
+        (pack(CARRYING)[:-1], CorruptionError),
     ],
 )
 def test_a_foreign_or_damaged_journal_is_never_applied(
@@ -197,10 +285,11 @@ def test_a_foreign_or_damaged_journal_is_never_applied(
         (Removed("c"), Written("b", 2, b"x", 3)),
         (Removed("c"), Written("b", 8, b"x", 8)),
         (Removed("c"), Written("z", 0, b"x", 0)),
+        (Carried("c", ".g-1-c", b"new"), Written("b", 2, b"x", 3)),
     ],
 )
 def test_a_stale_journal_is_never_applied(
-    store: LocalStore, tmp_path: Path, entries: tuple[Removed | Placed | Written, ...]
+    store: LocalStore, tmp_path: Path, entries: tuple[Removed | Placed | Written | Carried, ...]
 ) -> None:
     (tmp_path / ".commit").write_bytes(pack(Journal("0" * 16, entries)))
     before = _content(tmp_path)

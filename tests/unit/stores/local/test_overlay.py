@@ -122,13 +122,19 @@ def test_what_is_loaded_through_a_journal_is_kept(
 def test_only_other_names_are_native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = LocalStore(tmp_path, writable=True)
     store.apply(Commit(publish=(Put("a/0", b"old"), Put("b/0", b"0123"), Put("c/0", b"x"))))
-    edits = Put("a/0", b"new"), Patch("b/0", 1, b"?")
+    new = b"new" * 2000
+    edits = Put("a/0", new), Patch("b/0", 1, b"?"), Put("d/0", b"small")
     _leave_journal(monkeypatch, lambda: store.apply(Commit(publish=edits)))
     view = LocalStore(tmp_path).view()
     assert Feature.NATIVE in view.features
-    (staged,) = (native_names(view, "a/") or {}).values()
+    (staged,) = (native_names(view, lambda key: key == "a/0") or {}).values()
     assert staged is not None
-    assert (tmp_path / staged).read_bytes() == b"new"
-    assert native_names(view, "b/") is None
-    assert native_names(view, "c/") == native_names(store, "") == {}
-    assert view.read([Extent("a/0"), Extent("b/0")]) == [b"new", b"0?23"]
+    assert (tmp_path / staged).read_bytes() == new
+    # Their bytes are in the journal.
+    assert native_names(view, lambda key: key == "b/0") is None
+    assert native_names(view, lambda key: key == "d/0") is None
+    assert native_names(view) is None
+    assert native_names(view, lambda key: key == "c/0") == native_names(store) == {}
+    found = view.read([Extent("a/0"), Extent("b/0"), Extent("d/0"), Extent("d/0", 2, 9)])
+    assert found == [new, b"0?23", b"small", b"all"]
+    assert (view.size("d/0"), view.identity("d/0"), list(view.names("d"))) == (5, None, ["0"])
