@@ -2,10 +2,10 @@
 
 The bare calls are made from Python, on open descriptors of folders, with prepared names and bytes:
 no lock, no checks, no lookups. Bars: an append of one chunk of 64 KiB within 1.3 of them when it
-survives a power cut, within 1.1 of a temporary file and a rename when it need not; 64 chunks in
-half the time of syncing each of them; the version checks of a reader, while no process writes,
-within 5 us. Updates of one item and of one row of a chunk of 1 MiB stand beside an assignment of
-the whole chunk, without a bar.
+survives a power cut, within 1.1 of a temporary file and a rename when it need not; 1000 rows of
+five columns of bcolz in 0.8 ms; 64 chunks in half the time of syncing each of them; the version
+checks of a reader, while no process writes, within 5 us. Updates of one item and of one row of a
+chunk of 1 MiB stand beside an assignment of the whole chunk, without a bar.
 """
 
 import os
@@ -28,6 +28,7 @@ from ingot.formats.format import ArrayNode
 from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.selection import parse
 from ingot.stores import LocalStore
+from ingot.stores.local.files import exchanged
 from ingot.stores.store import Durability
 
 __all__ = ["BareAppend", "run"]
@@ -44,6 +45,7 @@ def run(settings: Settings) -> list[Table]:
     rows = [
         _append(settings, folder, "full", 1.3),
         _append(settings, folder, "process", 1.1),
+        _rows(settings, folder),
         _many(settings, folder),
     ]
     columns = (
@@ -118,6 +120,80 @@ def _append(
         samplers = {"ingot": stopwatch(lambda: array.append(values)), "bare": stopwatch(bare)}
         times = race(samplers, settings.effort)
     return _row(settings, f"append of 64 KiB, {durability}", times, bar)
+
+
+class BareRows:
+    """The system calls of an append to columns that need not survive a power cut.
+
+    The chunk and the length of each column are written anew and exchanged with the old ones; the
+    journal comes before the lengths and goes after them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, BareRows(Path(folder)) as bare:
+    ...     bare(), bare()
+    ...     sorted(os.listdir(folder)), sorted(os.listdir(os.path.join(folder, "c4")))
+    (None, None)
+    (['c0', 'c1', 'c2', 'c3', 'c4'], ['data', 'meta'])
+    """
+
+    def __init__(self, folder: Path, columns: int = 5, chunk: int = 4000) -> None:
+        self._root = os.open(_made(folder), os.O_RDONLY)
+        self._folders = []
+        for name in ("data", "meta"):
+            paths = [_made(folder / f"c{number}" / name) for number in range(columns)]
+            self._folders.append([os.open(path, os.O_RDONLY) for path in paths])
+        self._chunk = bytes(chunk)
+
+    def __enter__(self) -> "BareRows":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        for place in (self._root, *self._folders[0], *self._folders[1]):
+            os.close(place)
+
+    def __call__(self) -> None:
+        data, meta = self._folders
+        for place in data:
+            self._written(place, self._chunk)
+        for place in meta:
+            self._written(place, b" " * 52)
+        self._written(self._root, b" " * 700)
+        for place in data:
+            self._switched(place)
+        os.rename(".g-0", ".commit", src_dir_fd=self._root, dst_dir_fd=self._root)
+        for place in meta:
+            self._switched(place)
+        os.unlink(".commit", dir_fd=self._root)
+
+    def _written(self, place: int, data: bytes) -> None:
+        file = os.open(".g-0", _NEW, 0o666, dir_fd=place)
+        os.pwrite(file, data, 0)
+        os.close(file)
+
+    def _switched(self, place: int) -> None:
+        if exchanged(".g-0", "0", place):
+            os.unlink(".g-0", dir_fd=place)
+        else:
+            os.rename(".g-0", "0", src_dir_fd=place, dst_dir_fd=place)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _rows(settings: Settings, folder: Path) -> tuple[Value, ...]:
+    settings.say("commits rows")
+    columns = {f"c{number}": np.arange(1000) + number / 2 for number in range(5)}
+    options = ingot.Options(durability="process")
+    table = ingot.table(columns, folder / "rows", format="bcolz", options=options)
+    with BareRows(folder / "bare-rows") as bare:
+        samplers = {"ingot": stopwatch(lambda: table.append(columns)), "bare": stopwatch(bare)}
+        times = race(samplers, settings.effort)
+    held = settings.verdict(times["ingot"] <= 0.8e-3)
+    ratio = times["ingot"] / times["bare"]
+    name = "1000 rows of five columns, process"
+    return name, times["ingot"] * 1e6, times["bare"] * 1e6, ratio, held
 
 
 def _many(settings: Settings, folder: Path) -> tuple[Value, ...]:

@@ -6,6 +6,7 @@ spelling of keys is `KeyTemplate`'s.
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -49,24 +50,24 @@ def stored(store: Store, template: KeyTemplate, ndim: int) -> Iterator[Coords]:
 def stored_difference(
     store: Store, template: KeyTemplate, inside: Coords, outside: Coords
 ) -> Iterator[Coords]:
-    """Yield the stored chunks in the grid `inside` that are not in the grid `outside`.
+    """Return the stored chunks in the grid `inside` that are not in the grid `outside`.
 
-    Where the difference is small, chunks that are not stored are yielded too: listing the store
+    Where the difference is small, chunks that are not stored are among them: listing the store
     would cost more.
 
     >>> from ingot.stores import MemoryStore
     >>> list(stored_difference(MemoryStore(), KeyTemplate(), (2, 2), (1, 2)))
     [(1, 0), (1, 1)]
     """
+    if all(map(operator.le, inside, outside)):
+        return iter(())  # As for every append.
     common = tuple(map(min, inside, outside))
     count = math.prod(inside) - math.prod(common)
     if count <= _MOST_UNSEEN or Feature.LIST not in store.features:
         _check_unlisted(store, count)
-        yield from grid_difference(inside, outside)
-        return
-    for coords in stored(store, template, len(inside)):
-        if _within(coords, inside) and not _within(coords, outside):
-            yield coords
+        return grid_difference(inside, outside)
+    every = stored(store, template, len(inside))
+    return (each for each in every if _within(each, inside) and not _within(each, outside))
 
 
 def stage(template: KeyTemplate, encoded: Mapping[Coords, bytes | None]) -> Commit:

@@ -77,6 +77,7 @@ def test_a_small_difference_is_not_looked_up() -> None:
         def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
             raise AssertionError("listing a folder of many chunks costs more than it saves")
 
+    assert list(stored_difference(Unlisted(), KeyTemplate(), (10**9,), (10**9 + 1,))) == []
     assert list(stored_difference(Unlisted(), KeyTemplate(), (10**9,), (10**9 - 2,))) == [
         (10**9 - 2,),
         (10**9 - 1,),

@@ -44,6 +44,7 @@ __all__ = [
 STORAGE: Final = "meta/storage"
 SIZES: Final = "meta/sizes"
 
+_SIZES_FIELDS: Final = "shape", "nbytes", "cbytes"
 _OBJECT: Final = np.dtype(object)
 _AUTO: Final = "x_chunklen"
 _FILL: Final = "x_fill"
@@ -195,6 +196,13 @@ class BcolzMetadata:
 
     def pack_sizes(self) -> bytes:
         """Return the ``meta/sizes`` of the array."""
+        fields = tuple(self.sizes.items())
+        if tuple(name for name, _ in fields) == _SIZES_FIELDS:
+            (_, shape), (_, nbytes), (_, cbytes) = fields
+            if all(type(each) is int and 0 <= each <= INT64 for each in (*shape, nbytes, cbytes)):
+                # What `pack_line` returns, for every append.
+                text = f'{{"shape": {list(shape)}, "nbytes": {nbytes}, "cbytes": {cbytes}}}\n'
+                return text.encode("ascii")
         return json.pack_line(dict(self.sizes), SIZES)
 
 

@@ -1,6 +1,7 @@
 """The documents of a bcolz array: every spelling of them, and the length of chunks."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,3 +95,23 @@ def test_an_array_that_was_empty_gets_chunks_for_what_it_is_given() -> None:
         Storage.of(design(Request((0,), np.dtype("f8"), 0.0, (100,)))), (0,), {}
     )
     assert wished.resized(10**9).storage.chunklen == 100
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"shape": [6000], "nbytes": 48000, "cbytes": 5000},
+        {"shape": [0, 3, 2], "nbytes": 0, "cbytes": 0},
+        {"shape": [2**62], "nbytes": 2**63 - 1, "cbytes": 2**63 - 1},
+        {"shape": [1], "nbytes": 2**63, "cbytes": 0},
+        {"shape": [1], "nbytes": True, "cbytes": 1.5},
+        {"nbytes": 8, "shape": [1], "cbytes": 8},
+        {"shape": [1], "nbytes": 8, "cbytes": 8, "more": {"a": [None, "é"]}},
+        {"shape": [1]},
+    ],
+)
+def test_sizes_are_spelled_as_json_spells_them(sizes: dict[str, Any]) -> None:
+    storage = b'{"dtype": "int32", "cparams": {"clevel": 5}, "chunklen": 4, "dflt": 0}'
+    metadata = BcolzMetadata.parse(storage, b'{"shape": [1], "nbytes": 4, "cbytes": 4}', {})
+    packed = replace(metadata, sizes=sizes).pack_sizes()
+    assert packed == json.dumps(sizes).encode() + b"\n"
