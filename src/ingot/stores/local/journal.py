@@ -273,7 +273,7 @@ def _parse_entry(data: memoryview, at: int, where: str) -> tuple[Entry, int]:
                 f"{where}: {key!r} gets a value at {start}, behind {before}, with checksum "
                 f"{crc:08x}; {found:08x} is that of its bytes"
             )
-        return Carried(key, _parse_staged(staged, key, where), value), at + size
+        return Carried(key, _parse_staged(staged, key, where, own=True), value), at + size
     if kind == _REMOVED:
         return Removed(key), at
     if kind == _TRUNCATED and size <= before:
@@ -291,10 +291,12 @@ def _parse_key(data: memoryview, where: str) -> str:
     return key
 
 
-def _parse_staged(data: memoryview, key: str, where: str) -> str:
+def _parse_staged(data: memoryview, key: str, where: str, *, own: bool = False) -> str:
+    """Return a staged key beside `key`; if `own`, one under which `key` itself is staged."""
     staged = _parse_key(data, where)
     folder, _, name = staged.rpartition("/")
-    if folder != key.rpartition("/")[0] or not is_staged(name):
+    parent, _, target = key.rpartition("/")
+    if folder != parent or not is_staged(name, target if own else None):
         raise UnsafeError(f"{where}: {staged!r} is not a staged name beside {key!r}")
     return staged
 

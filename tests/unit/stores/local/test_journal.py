@@ -166,6 +166,8 @@ def test_a_later_version_is_refused() -> None:
         Carried("../x", "../.g-1-x", b""),
         Carried("f/a", ".g-1-a", b""),
         Carried("a", "b", b""),
+        # The replay removes the staged file, so it must not be that of another key.
+        Carried("f/a", "f/.g-1-b", b""),
     ],
 )
 def test_entries_that_reach_out_are_unsafe(entry: Removed | Placed | Written | Carried) -> None:
