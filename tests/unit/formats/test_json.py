@@ -35,6 +35,10 @@ def test_bare_words_are_allowed_on_demand_only() -> None:
     for word in (b"NaN", b"Infinity", b"-Infinity"):
         with pytest.raises(FormatError, match=f"here: {word.decode()} is no JSON value"):
             document.parse(b'{"a": [' + word + b"]}", "here")
+        with pytest.raises(FormatError, match="is no JSON value"):
+            document.parse_object(b'{"a": ' + word + b"}", "here")
+    with pytest.raises(FormatError, match="JSON"):
+        document.pack_line({"a": float("nan")}, "here")
     with pytest.raises(FormatError, match="JSON"):
         document.pack(float("nan"), "here")
     assert document.pack(float("nan"), "here", allow_nan=True) == b"NaN"

@@ -7,7 +7,8 @@ import ingot
 from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bcolz.chunk_file import PickledObject, zone_in
 from ingot.stores import MemoryStore
-from tests.storage import content, put
+from tests.kernels import KERNELS
+from tests.storage import content, put, use_kernel
 
 
 def test_zone_maps_are_not_taken_from_chunks_that_cannot_be_decoded() -> None:
@@ -20,7 +21,11 @@ def test_zone_maps_are_not_taken_from_chunks_that_cannot_be_decoded() -> None:
         zone_in(bytes(data), 0)
 
 
-def test_errors_say_how_many_rows_a_chunk_may_hold() -> None:
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_errors_say_how_many_rows_a_chunk_may_hold(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_kernel(kernel, monkeypatch)
     store, other = MemoryStore(), MemoryStore()
     array = ingot.array(np.arange(10), store, format="bcolz", chunks=4)
     ingot.array(np.arange(1), other, format="bcolz", chunks=4)
@@ -30,6 +35,11 @@ def test_errors_say_how_many_rows_a_chunk_may_hold() -> None:
         array[0]
     with pytest.raises(CorruptionError, match="8 bytes, 2 rows of 8 bytes are due, or up to 4\n"):
         array[9]
+
+
+def test_a_chunk_lies_behind_the_head_of_its_file() -> None:
+    chunks = ingot.array(np.arange(10), format="bcolz")._chunks
+    assert chunks.schema.chain.head_bytes == 16
 
 
 def test_objects_are_pickled_for_python_2_as_well() -> None:

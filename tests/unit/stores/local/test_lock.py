@@ -429,3 +429,10 @@ def test_an_error_after_a_commit_has_a_note(
         write()
     assert raised.value.__notes__ == ["the commit is done: readers see it"]
     assert store.read([Extent("a")]) == [b"x"]
+
+
+def test_a_lock_that_no_variable_holds_is_released(folder: int, tmp_path: Path) -> None:
+    before = open_files(tmp_path)
+    _acquire(folder)
+    assert open_files(tmp_path) == before
+    _acquire(folder).release()
