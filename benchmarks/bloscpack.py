@@ -1,10 +1,12 @@
-"""Files packed and unpacked, against bloscpack: a file of floats and one of text, every checksum.
+"""Files packed and unpacked, arrays written, read and appended to, against bloscpack.
 
 Both use the same codec, level, chunk size, checksum and number of threads. They run in turns, from
 a warm page cache into a new file, without waiting for the disk, and the best time counts. bloscpack
-0.16 runs in a process of its own, which may be another Python.
+0.16 runs in a process of its own, which may be another Python. An append opens the file each time,
+as bloscpack does.
 
     python -m benchmarks.bloscpack [--scale 0.1] [--peer PYTHON] [--checksums none,md5]
+        [--parts files,arrays]
 """
 
 import argparse
@@ -16,9 +18,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+import ingot
 from benchmarks.samples import series
 from ingot import pack
 from ingot.formats.bloscpack.header import CHECKSUMS
@@ -34,25 +41,47 @@ FAST = ("none", "adler32", "crc32")
 BARS = {True: (1.5, 2.0), False: (2.0, 3.0)}
 """What packing and unpacking shall reach, with fast checksums and with the others."""
 
+TITLES = {
+    "write": "written",
+    "read": "read",
+    "middle": "1000 items from the middle",
+    "append": "append of 1 MiB",
+}
+
 PEER = """
 import collections, collections.abc, json, sys, time
 collections.MutableMapping = collections.abc.MutableMapping
-import blosc, bloscpack
+import blosc, bloscpack, bloscpack.append, numpy
 from bloscpack.args import BloscArgs, BloscpackArgs
 print(json.dumps([sys.version.split()[0], bloscpack.__version__, blosc.__version__]), flush=True)
+array = None
 for line in sys.stdin:
     job = json.loads(line)
     blosc.set_nthreads(job["threads"])
+    args = BloscArgs(typesize=job["typesize"], clevel=job["level"], cname=job["codec"])
+    more = BloscpackArgs(checksum=job["checksum"])
+    if job["command"] == "write" and array is None:
+        array = numpy.fromfile(job["source"])
     begun = time.perf_counter()
     if job["command"] == "pack":
         bloscpack.pack_file_to_file(
-            job["source"], job["target"], chunk_size=job["chunk"],
-            blosc_args=BloscArgs(typesize=job["typesize"], clevel=job["level"], cname=job["codec"]),
-            bloscpack_args=BloscpackArgs(checksum=job["checksum"]),
+            job["source"], job["target"], chunk_size=job["chunk"], blosc_args=args,
+            bloscpack_args=more,
         )
-    else:
+    elif job["command"] == "unpack":
         bloscpack.unpack_file_from_file(job["source"], job["target"])
+    elif job["command"] == "write":
+        bloscpack.pack_ndarray_to_file(
+            array, job["target"], chunk_size=job["chunk"], blosc_args=args, bloscpack_args=more
+        )
+    elif job["command"] == "append":
+        bloscpack.append.append(job["target"], job["source"], blosc_args=args)
+    else:
+        found = bloscpack.unpack_ndarray_from_file(job["source"])
+        if job["command"] == "middle":
+            found = found[len(found) // 2 :][:1000].copy()
     print(time.perf_counter() - begun, flush=True)
+    found = None
 """
 
 
@@ -86,10 +115,36 @@ class Peer:
         self._process.communicate()
 
 
-def run(job: dict[str, Any]) -> float:
-    """Do the same job here."""
+def run(job: dict[str, Any], array: NDArray[Any] | None = None) -> float:
+    """Do the same job here; `array` is the one to write."""
     options = Options(threads=job["threads"], durability="process")
+    command, source, target = job["command"], job["source"], job["target"]
     begun = time.perf_counter()
+    if command in ("pack", "unpack"):
+        _run_files(job, options)
+    elif command == "write":
+        assert array is not None
+        codec = f"blosc:{job['codec']}:{job['level']}:shuffle"
+        rows = job["chunk"] // array.itemsize
+        more = {"codec": codec, "chunks": rows, "checksum": job["checksum"]}
+        ingot.array(array, target, format="bloscpack", options=options, **more).close()
+    elif command == "append":
+        with _array(target, "r+", options) as opened:
+            opened.append(np.fromfile(source, opened.dtype))
+    else:
+        with _array(source, "r", options) as opened:
+            middle = len(opened) // 2
+            opened[middle : middle + 1000] if command == "middle" else opened[...]
+    return time.perf_counter() - begun
+
+
+def _array(path: str, mode: Literal["r", "r+"], options: Options) -> ingot.Array:
+    opened = ingot.open(path, mode, options=options)
+    assert isinstance(opened, ingot.Array)
+    return opened
+
+
+def _run_files(job: dict[str, Any], options: Options) -> None:
     with _opened(job["source"]) as source, new_file(job["target"]) as target:
         if job["command"] == "pack":
             names = ("codec", "level", "typesize", "checksum")
@@ -98,20 +153,24 @@ def run(job: dict[str, Any]) -> float:
         else:
             pack.unpack(source, target.descriptor, options=options)
         target.publish(durable=False)
-    return time.perf_counter() - begun
 
 
-def race(peer: Peer, job: dict[str, Any], rounds: int) -> tuple[float, float]:
+def race(
+    peer: Peer, job: dict[str, Any], rounds: int, array: NDArray[Any] | None = None
+) -> tuple[float, float]:
     """Return the best times of the peer and of Ingot, which take turns."""
     times: tuple[list[float], list[float]] = [], []
     for _ in range(rounds):
         for contender, (name, found) in zip(
-            (peer.run, run), zip(("peer", "ours"), times, strict=True), strict=True
+            (peer.run, partial(run, array=array)),
+            zip(("peer", "ours"), times, strict=True),
+            strict=True,
         ):
             own = {**job, "source": job[f"{name}_source"], "target": f"{job['target']}.{name}"}
-            if contender == peer.run:
+            if name == "peer":
                 own["checksum"] = {"none": "None"}.get(own["checksum"], own["checksum"])
-            Path(own["target"]).unlink(missing_ok=True)
+            if job["command"] in ("pack", "unpack", "write"):
+                Path(own["target"]).unlink(missing_ok=True)
             found.append(contender(own))
     return min(times[0]), min(times[1])
 
@@ -139,33 +198,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--level", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=["files", "arrays"])
+    parser.add_argument("--folder", help="where the files are, instead of the temporary folder")
     options = parser.parse_args(arguments)
     peer = Peer(options.peer)
     print("Python {}, bloscpack {}, blosc {}".format(*peer.versions))
     print(f"{options.codec} {options.level}, chunks of {CHUNK} bytes, {options.threads} threads\n")
-    print("| data | checksum | pack MB/s | peer | ratio | bar | unpack MB/s | peer | ratio | bar |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     try:
-        with tempfile.TemporaryDirectory(prefix="ingot-bench-") as folder:
-            return _run_all(peer, Path(folder), options)
+        with tempfile.TemporaryDirectory(prefix="ingot-bench-", dir=options.folder) as folder:
+            parts = {"files": _run_all_files, "arrays": _run_arrays}
+            return max(parts[name](peer, Path(folder), options) for name in options.parts)
     finally:
         peer.close()
 
 
-def _run_all(peer: Peer, folder: Path, options: argparse.Namespace) -> int:
+def _job(options: argparse.Namespace, typesize: int, checksum: str) -> dict[str, Any]:
+    return {
+        "threads": options.threads,
+        "chunk": CHUNK,
+        "codec": options.codec,
+        "level": options.level,
+        "typesize": typesize,
+        "checksum": checksum,
+    }
+
+
+def _run_all_files(peer: Peer, folder: Path, options: argparse.Namespace) -> int:
+    print("| data | checksum | pack MB/s | peer | ratio | bar | unpack MB/s | peer | ratio | bar |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     nbytes = int(NBYTES * options.scale)
     for name, typesize in (("float64", 8), ("text", 1)):
         plain = folder / name
         plain.write_bytes(series("walk", nbytes) if name == "float64" else text(nbytes))
         for checksum in options.checksums.split(","):
-            job = {
-                "threads": options.threads,
-                "chunk": CHUNK,
-                "codec": options.codec,
-                "level": options.level,
-                "typesize": typesize,
-                "checksum": checksum,
-            }
+            job = _job(options, typesize, checksum)
             places = {"peer_source": str(plain), "ours_source": str(plain)}
             target = str(folder / "packed")
             packing = {**job, **places, "command": "pack", "target": target}
@@ -183,7 +249,43 @@ def _run_all(peer: Peer, folder: Path, options: argparse.Namespace) -> int:
                 rates = [f"{size / seconds / 1e6:,.0f}" for seconds in (ours, theirs)]
                 cells += [*rates, f"{theirs / ours:.2f}", f"{bar}"]
             print(f"| {' | '.join(cells)} |", flush=True)
+        plain.unlink()
+    print()
     return 0
+
+
+def _run_arrays(peer: Peer, folder: Path, options: argparse.Namespace) -> int:
+    print("| array of float64 | ms | peer | ratio | bar |")
+    print("|---|--:|--:|--:|--:|")
+    plain = folder / "float64"
+    plain.write_bytes(series("walk", int(NBYTES * options.scale)))
+    array = np.fromfile(plain)
+    more = folder / "more"
+    more.write_bytes(array[: CHUNK // array.itemsize].tobytes())
+    job, target = _job(options, array.itemsize, "adler32"), str(folder / "array")
+    one, two = {"peer_source": f"{target}.peer", "ours_source": f"{target}.ours"}, str(plain)
+    cases: tuple[tuple[str, dict[str, str], int, float | None], ...] = (
+        ("write", {"peer_source": two, "ours_source": two}, 1, 1.5),
+        ("read", one, 1, 4.0),
+        ("middle", one, 1, None),
+        ("append", {"peer_source": str(more), "ours_source": str(more)}, 4, 1.5),
+    )
+    for command, places, times, bar in cases:
+        case = {**job, **places, "command": command, "target": target}
+        theirs, ours = race(peer, case, times * options.rounds, array)
+        cells = [TITLES[command], f"{ours * 1e3:,.2f}", f"{theirs * 1e3:,.2f}"]
+        cells += [f"{theirs / ours:.2f}", "under 1 ms" if bar is None else f"{bar}"]
+        print(f"| {' | '.join(cells)} |", flush=True)
+        if command == "write" and not _holds(f"{target}.ours", array):
+            print("what was written is not what is read")
+            return 1
+    print()
+    return 0
+
+
+def _holds(path: str, array: NDArray[Any]) -> bool:
+    with _array(path, "r", Options()) as opened:
+        return bool(np.array_equal(opened[...], array))
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -1,5 +1,5 @@
-//! Files packed into runs of Blosc chunks, and unpacked again: read by position, coded and written by
-//! several threads at once.
+//! Files and memory packed into runs of Blosc chunks, and files unpacked again: read by position, coded
+//! and written by several threads at once.
 //!
 //! Each thread works on one chunk at a time in memory of its own, which it uses again, or on a run of
 //! chunks where their digests are computed faster together. Nothing else is held, so that the size of a
@@ -9,11 +9,11 @@
 use crate::checksum::{Checksum, Digest};
 use crate::chunk::decode::Decoder;
 use crate::chunk::encode::{Packer, Recipe, encode};
-use crate::chunk::header::{HEADER_BYTES, Header};
+use crate::chunk::header::{EXTENDED_BYTES, HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
-use crate::memory::{grow, out_of_memory, reserved};
+use crate::memory::{grow, out_of_memory, push, reserved};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -25,11 +25,44 @@ use std::time::Duration;
 /// How long a thread waits for its turn before it checks for an interrupt.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How a file is packed.
+/// What is packed.
+#[derive(Clone, Copy)]
+pub enum Plain<'a> {
+    /// The first bytes of a file.
+    File {
+        file: &'a File,
+        size: u64,
+    },
+    Memory(&'a [u8]),
+}
+
+impl<'a> Plain<'a> {
+    fn size(&self) -> u64 {
+        match self {
+            Self::File { size, .. } => *size,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// `size` bytes from `at` on, which lie inside; those of a file are read into `buffer`.
+    fn part<'b>(&self, at: u64, size: usize, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]>
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::File { file, .. } => {
+                let plain = grow(buffer, size)?;
+                read(file, plain, at, "the file that is packed")?;
+                Ok(plain)
+            }
+            Self::Memory(bytes) => Ok(&bytes[at as usize..at as usize + size]),
+        }
+    }
+}
+
+/// How it is packed.
 #[derive(Clone, Copy)]
 pub struct Packing {
-    /// The bytes of the file.
-    pub size: u64,
     /// The bytes of each chunk but the last.
     pub chunk_size: usize,
     pub recipe: Recipe,
@@ -39,9 +72,9 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// How many chunks there are: an empty file has one, which is empty.
-    fn count(&self) -> Outcome<usize> {
-        let count = self.size.div_ceil(self.chunk_size.max(1) as u64).max(1);
+    /// How many chunks there are for so many bytes: no bytes have one chunk, which is empty.
+    fn count(&self, size: u64) -> Outcome<usize> {
+        let count = size.div_ceil(self.chunk_size.max(1) as u64).max(1);
         usize::try_from(count).map_err(|_| Error::new(Kind::Limit, format!("{count} chunks are too many")))
     }
 }
@@ -80,18 +113,18 @@ impl Ends {
     }
 }
 
-/// Pack a file; return where its chunks start, and where the last one ends.
+/// Pack a file or memory; return where the chunks start, and where the last one ends.
 ///
-/// `done` counts the bytes of the file that are packed.
+/// `done` counts the bytes that are packed.
 pub fn pack(
-    source: &File,
+    source: Plain<'_>,
     target: &File,
     packing: &Packing,
     threads: usize,
     interrupt: &Interrupt,
     done: &AtomicU64,
 ) -> Outcome<Vec<u64>> {
-    let count = packing.count()?;
+    let (size, count) = (source.size(), packing.count(source.size())?);
     let mut known = reserved(count + 1)?;
     known.push(packing.start);
     let ends = Ends { known: Mutex::new(known), grown: Condvar::new() };
@@ -102,15 +135,14 @@ pub fn pack(
             return Ok(false);
         };
         let from = numbers.start as u64 * packing.chunk_size as u64;
-        let whole = (packing.size - from).min(numbers.len() as u64 * packing.chunk_size as u64);
+        let whole = (size - from).min(numbers.len() as u64 * packing.chunk_size as u64);
         let digest_bytes = packing.checksum.map_or(0, Checksum::size);
         own.stored.clear();
         own.ends.clear();
         for number in numbers.clone() {
             let at = number as u64 * packing.chunk_size as u64;
             let size = (from + whole - at).min(packing.chunk_size as u64) as usize;
-            let plain = grow(&mut own.plain, size)?;
-            read(source, plain, at, "the file that is packed")?;
+            let plain = source.part(at, size, &mut own.plain)?;
             encode(plain, packing.recipe, &mut own.packed, &mut own.scratch, 1, interrupt)?;
             own.packed.push(&[0; Checksum::MOST_BYTES][..digest_bytes])?;
             if run > 1 {
@@ -132,6 +164,35 @@ pub fn pack(
         Ok(true)
     })?;
     Ok(ends.known.into_inner().expect("no thread panics"))
+}
+
+/// The stored and the decoded bytes of chunks that follow each other from the start of `data` on, each
+/// with `gap` bytes behind it; `room` bytes lie from there to the end of their file.
+///
+/// Ends at the first header that is wrong, or that does not lie in `data` as a whole.
+pub fn walk(data: &[u8], room: u64, gap: u64, most: usize) -> Outcome<Vec<(usize, usize)>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while found.len() < most && at as u64 <= room {
+        let Some(raw) = data.get(at..at + EXTENDED_BYTES) else {
+            break;
+        };
+        let stored = (room - at as u64).min(claimed(raw)) as usize;
+        let Ok(header) = Header::parse(raw, stored, i32::MAX as usize) else {
+            break;
+        };
+        if header.cbytes as u64 + gap > room - at as u64 {
+            break;
+        }
+        push(&mut found, (header.cbytes, header.nbytes))?;
+        at += header.cbytes + gap as usize;
+    }
+    Ok(found)
+}
+
+/// The stored bytes that a header claims.
+fn claimed(raw: &[u8]) -> u64 {
+    u64::from(u32::from_le_bytes([raw[12], raw[13], raw[14], raw[15]]))
 }
 
 /// Where the chunks of a file lie, and where their bytes belong.
@@ -396,11 +457,16 @@ mod tests {
     fn packed(source: &[u8], checksum: Option<Checksum>, threads: usize) -> (File, Vec<u64>) {
         let recipe =
             Recipe { codec: Codec::Lz4, level: 5, filter: Filter::Shuffle, typesize: 4, blocksize: 0, gain: 0 };
-        let packing = Packing { size: source.len() as u64, chunk_size: CHUNK, recipe, checksum, start: 7 };
-        let target = file(b"");
-        let (read, done) = (file(source), AtomicU64::new(0));
-        let ends = pack(&read, &target, &packing, threads, &Interrupt::never(), &done).unwrap();
-        assert_eq!(done.into_inner(), source.len() as u64);
+        let packing = Packing { chunk_size: CHUNK, recipe, checksum, start: 7 };
+        let (stored, size) = (file(source), source.len() as u64);
+        let made = [Plain::File { file: &stored, size }, Plain::Memory(source)].map(|source| {
+            let (target, done) = (file(b""), AtomicU64::new(0));
+            let ends = pack(source, &target, &packing, threads, &Interrupt::never(), &done).unwrap();
+            assert_eq!(done.into_inner(), size);
+            (target, ends)
+        });
+        let [(target, ends), (other, same)] = made;
+        assert_eq!((content(&target), &ends), (content(&other), &same), "from a file and from memory");
         (target, ends)
     }
 
@@ -453,11 +519,34 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_finds_the_chunks_up_to_the_first_that_is_wrong() {
+        let (target, ends) = packed(&plain(5 * CHUNK + 3), Checksum::parse("crc32").unwrap(), 1);
+        let bytes = content(&target);
+        let (data, room) = (&bytes[7..], bytes.len() as u64 - 7);
+        let expected: Vec<_> = ends
+            .windows(2)
+            .enumerate()
+            .map(|(number, pair)| ((pair[1] - pair[0]) as usize - 4, if number < 5 { CHUNK } else { 3 }))
+            .collect();
+        // The last header has no room for an extension behind it, which it does not have.
+        assert_eq!(walk(data, room, 4, 100).unwrap(), expected[..5]);
+        assert_eq!(walk(&[data, &[0; 32]].concat(), room, 4, 100).unwrap(), expected);
+        assert_eq!(walk(data, room, 4, 2).unwrap(), expected[..2]);
+        let second = (ends[1] - 7) as usize;
+        assert_eq!(walk(data, second as u64 - 1, 4, 100).unwrap(), [], "without its checksum");
+        let mut damaged = data.to_vec();
+        damaged[second] = 0;
+        assert_eq!(walk(&damaged, room, 4, 100).unwrap(), expected[..1]);
+        assert_eq!(walk(&[], 0, 4, 100).unwrap(), []);
+    }
+
+    #[test]
     fn a_file_that_shrinks_while_it_is_packed_is_an_error() {
         let recipe = Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 0, gain: 0 };
-        let packing = Packing { size: 5000, chunk_size: CHUNK, recipe, checksum: None, start: 0 };
+        let packing = Packing { chunk_size: CHUNK, recipe, checksum: None, start: 0 };
         let (source, target) = (file(&plain(4999)), file(b""));
-        let error = pack(&source, &target, &packing, 3, &Interrupt::never(), &AtomicU64::new(0)).unwrap_err();
+        let source = Plain::File { file: &source, size: 5000 };
+        let error = pack(source, &target, &packing, 3, &Interrupt::never(), &AtomicU64::new(0)).unwrap_err();
         assert_eq!(error.kind, Kind::Corruption);
     }
 

@@ -273,6 +273,13 @@ class Layout(Protocol):
         With ``sparse``, a chunk that holds only the fill value has no bytes.
         """
 
+    def write_chunks(self, items: "NDArray[Any]", target: int, start: int, threads: int) -> bytes:
+        """Encode the Blosc chunks of a flat array from its items, and write them into a file.
+
+        ``target`` is an open file, the first chunk is written at ``start``. The result has 64-bit
+        integers: where the chunks start, and where the last one ends.
+        """
+
     def gather(
         self,
         out: "NDArray[Any]",
@@ -532,6 +539,17 @@ def unpack_file(
         return False
     compiled.unpack_file(source, target, stored, plain, checksum, threads, progress)
     return True
+
+
+def walk_chunks(data: "Buffer", room: int, gap: int, most: int) -> bytes:
+    """Return the stored and the decoded bytes of Blosc chunks that follow each other in `data`.
+
+    They are 64-bit integers, two for each of at most `most` chunks. Each chunk has `gap` bytes
+    behind it, `room` bytes lie from the start of `data` to the end of the file. The walk ends at
+    the first header that is wrong or does not lie in `data`. Nothing is found when the twin runs.
+    """
+    compiled = _compiled()
+    return b"" if compiled is None else cast(bytes, compiled.walk_chunks(data, room, gap, most))
 
 
 def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[[Buffer], int] | None":

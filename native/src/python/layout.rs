@@ -3,6 +3,7 @@
 use super::buffers::{self, Input};
 use super::call::detached;
 use super::chunk::parse_filter;
+use super::pack::{duplicate, packed_places};
 use crate::array::addresses::{Addresses, Keys, Table};
 use crate::array::chunks::{self, ToDecode, ToEncode};
 use crate::array::coding::{Coding, Compression};
@@ -23,14 +24,17 @@ use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
 use crate::files::verified::{Check, Verify};
 use crate::files::{Renamed, Root};
+use crate::pack::{self, Packing, Plain};
 use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Coordinates and key of each chunk; the key of its staged image, or `None` when it holds nothing
 /// but the fill value; the image's size and CRC-32.
@@ -526,6 +530,34 @@ impl PyLayout {
             chunks::encode(&self.0, &chunks, sparse, threads, &mut kept.workspace, interrupt)
         })?;
         Ok(made.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes).unbind())).collect())
+    }
+
+    /// Encode the chunks of a flat array from its items, `items`, and write them one behind the other
+    /// into the file `target`, from position `start` on. Return where they start and where the last one
+    /// ends, as 64-bit integers.
+    fn write_chunks<'py>(
+        &self,
+        py: Python<'py>,
+        items: &Bound<'py, PyAny>,
+        target: RawFd,
+        start: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let Layout { coding, grid, .. } = &self.0;
+        let Compression::Blosc(recipe) = coding.compression else {
+            return Err(PyValueError::new_err("only Blosc chunks are written from memory"));
+        };
+        if grid.chunk.len() != 1 || coding.framed {
+            return Err(PyValueError::new_err("only the chunks of flat arrays are written from memory"));
+        }
+        let buffer = PyUntypedBuffer::get(items)?;
+        let source = Plain::Memory(buffers::contiguous(&buffer)?);
+        let chunk_size = grid.chunk[0].saturating_mul(grid.itemsize);
+        let packing = Packing { chunk_size, recipe, checksum: coding.checksum, start };
+        let target = duplicate(target)?;
+        let ends =
+            detached(py, |_, interrupt| pack::pack(source, &target, &packing, threads, interrupt, &AtomicU64::new(0)))?;
+        Ok(packed_places(py, &ends))
     }
 }
 

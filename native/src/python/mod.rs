@@ -74,6 +74,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;
+    module.add_function(wrap_pyfunction!(pack::walk_chunks, module)?)?;
     module.add_function(wrap_pyfunction!(version_probe::read_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(checksums::crc32c, module)?)?;

@@ -1,12 +1,12 @@
 //! Files packed and unpacked, for Python.
 
-use super::buffers;
+use super::buffers::{self, Input};
 use super::call::{Report, detached_reporting};
 use super::chunk::parse_filter;
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::Codec;
 use crate::chunk::encode::Recipe;
-use crate::pack::{self, Packing, Places};
+use crate::pack::{self, Packing, Places, Plain};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -39,14 +39,20 @@ pub fn pack_file<'py>(
     if chunk_size == 0 && size > 0 {
         return Err(PyValueError::new_err("chunk_size is 0, at least 1 is needed"));
     }
-    let packing = Packing { size, chunk_size, recipe, checksum: Checksum::parse(checksum)?, start };
+    let packing = Packing { chunk_size, recipe, checksum: Checksum::parse(checksum)?, start };
     let (source, target) = (duplicate(source)?, duplicate(target)?);
     let done = AtomicU64::new(0);
     let ends = detached_reporting(py, reporter(report, &done).as_deref(), |_, interrupt| {
-        pack::pack(&source, &target, &packing, threads, interrupt, &done)
+        let source = Plain::File { file: &source, size };
+        pack::pack(source, &target, &packing, threads, interrupt, &done)
     })?;
-    let bytes: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
-    Ok(PyBytes::new(py, &bytes))
+    Ok(packed_places(py, &ends))
+}
+
+/// Places as 64-bit integers.
+pub fn packed_places<'py>(py: Python<'py>, places: &[u64]) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+    PyBytes::new(py, &bytes)
 }
 
 /// Unpack chunks of the file `source` into the file `target`, or only verify them. `stored` says where
@@ -75,6 +81,22 @@ pub fn unpack_file<'py>(
     })
 }
 
+/// Walk over chunks that follow each other in `data`; see `pack::walk`. Return the stored and the
+/// decoded bytes of each, as 64-bit integers.
+#[pyfunction]
+pub fn walk_chunks<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    room: u64,
+    gap: u64,
+    most: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let input = Input::of(data)?;
+    let found = pack::walk(input.bytes(), room, gap, most)?;
+    let sizes: Vec<u64> = found.iter().flat_map(|(stored, plain)| [*stored as u64, *plain as u64]).collect();
+    Ok(packed_places(py, &sizes))
+}
+
 /// What is called now and then: `report` with the number of bytes that are done.
 fn reporter<'a>(report: Option<&Bound<'_, PyAny>>, done: &'a AtomicU64) -> Option<Box<Report<'a>>> {
     let report = report?.clone().unbind();
@@ -82,7 +104,7 @@ fn reporter<'a>(report: Option<&Bound<'_, PyAny>>, done: &'a AtomicU64) -> Optio
 }
 
 /// A descriptor of the same open file, which this call closes.
-fn duplicate(descriptor: RawFd) -> PyResult<File> {
+pub fn duplicate(descriptor: RawFd) -> PyResult<File> {
     if descriptor < 0 {
         return Err(PyValueError::new_err("a descriptor is negative"));
     }

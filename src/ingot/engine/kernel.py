@@ -31,6 +31,7 @@ __all__ = [
     "fill_item",
     "filled_result",
     "gather_rows",
+    "is_blosc",
     "native_layout",
     "new_result",
     "plain_dtype",
@@ -174,6 +175,17 @@ def chunk_coder(schema: ArraySchema, options: Options) -> native.Layout | None:
     if isinstance(coding, str):
         return None
     return _make_layout(schema, schema, coding, {}, options.verify)
+
+
+def is_blosc(schema: ArraySchema) -> bool:
+    """Return whether the chunks of an array are Blosc chunks, with or without a checksum.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> is_blosc(ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0)))
+    False
+    """
+    coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype, schema.fill))
+    return coding is not None and coding.kind == "blosc" and not coding.framed
 
 
 def python_reason(schema: ArraySchema, options: Options) -> str | None:

@@ -10,6 +10,7 @@ particular store, format or codec.
 import math
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from operator import floordiv
 from types import EllipsisType
@@ -793,7 +794,19 @@ class Engine:
             item = np.array(values[(0,) * values.ndim], self._dtype)
             return inner.stage(inner._merged_runs(runs, item=item))
         units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
-        return inner.stage(inner._merged_runs(runs, units))
+        encoded = inner._encoded_chunks(inner._merged_runs(runs, units))
+        numbers, coder = inner._whole_chunks(runs), inner._chunk_coder()
+        if numbers is not None and coder is not None and kernel.is_blosc(inner.chunks.schema):
+            run = _MemoryRun(numbers, units.view(np.uint8), coder, self._thread_count(), encoded)
+            return inner._commit_of(run, None)
+        return inner._commit_of(encoded, None)
+
+    def _whole_chunks(self, runs: Runs) -> range | None:
+        """Return the numbers of the chunks of a payload that are one run; None for other runs."""
+        (size,), (step,), single = self.shape, self.chunks.schema.chunks, runs.single
+        if single is None or single.start % step or (single.stop % step and single.stop != size):
+            return None
+        return range(single.start // step, -(-single.stop // step))
 
     def _merged_runs(
         self, runs: Runs, values: NDArray[Any] | None = None, item: NDArray[Any] | None = None
@@ -947,6 +960,24 @@ class Engine:
             return None
         identity = self._before.store.identity(location.key)
         return None if identity is None else (identity, location.start, location.length)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MemoryRun:
+    """Chunks of a payload that follow each other, encoded from the memory of the caller."""
+
+    numbers: range
+    items: NDArray[np.uint8]
+    coder: native.Layout
+    threads: int
+    encoded: Iterable[tuple[Coords, bytes | None]]
+
+    def write_to(self, descriptor: int, start: int) -> NDArray[np.int64]:
+        places = self.coder.write_chunks(self.items, descriptor, start, self.threads)
+        return np.frombuffer(places, "<i8")
+
+    def __iter__(self) -> Iterator[tuple[Coords, bytes | None]]:
+        return iter(self.encoded)
 
 
 class _Fetched(NamedTuple):

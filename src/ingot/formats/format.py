@@ -35,6 +35,7 @@ __all__ = [
     "Addresses",
     "ArrayNode",
     "ChunkMap",
+    "ChunkRun",
     "ChunkTable",
     "Column",
     "ColumnSchema",
@@ -223,11 +224,35 @@ def addresses(chunks: ChunkMap) -> Addresses | None:
 
 
 @runtime_checkable
+class ChunkRun(Protocol):
+    """Chunks of a flat array that follow each other, and are encoded when they are stored."""
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the chunks."""
+        ...
+
+    def write_to(self, descriptor: int, start: int) -> NDArray[np.int64]:
+        """Encode the chunks into an open file, one behind the other.
+
+        Return where they start, and where the last one ends.
+        """
+        ...
+
+    def __iter__(self) -> Iterator[tuple[Coords, bytes | None]]:
+        """Yield the encoded chunks instead; only one of the two is called, once."""
+        ...
+
+
+@runtime_checkable
 class Streaming(Protocol):
     """A chunk map that stores chunks while they are encoded, so that not all are held in memory."""
 
     def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
-        """Return the commit that stores chunks, which come in ascending order; as `stage` does."""
+        """Return the commit that stores chunks, which come in ascending order; as `stage` does.
+
+        They may be a `ChunkRun`.
+        """
         ...
 
 

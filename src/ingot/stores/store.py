@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from ingot._lazy import deferred
@@ -44,6 +45,7 @@ __all__ = [
     "ExtendableStore",
     "Extent",
     "Feature",
+    "FilePiece",
     "Grown",
     "Inline",
     "Location",
@@ -52,6 +54,7 @@ __all__ = [
     "Patch",
     "Patches",
     "Phase",
+    "Piece",
     "PiecewiseStore",
     "Put",
     "Store",
@@ -67,6 +70,7 @@ __all__ = [
     "is_staged",
     "native_names",
     "native_root",
+    "parts_of",
     "patched",
     "put_pieces",
     "staged_key",
@@ -472,11 +476,28 @@ def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None 
 
 
 @runtime_checkable
+class FilePiece(Protocol):
+    """A piece of a value that writes itself into an open file, so that it is never in memory."""
+
+    def write_to(self, descriptor: int, start: int) -> int:
+        """Write the piece from a place of the file on, and return its length."""
+        ...
+
+    def __iter__(self) -> Iterator[Buffer]:
+        """Yield the same bytes, for a store without files; only one of the two is called, once."""
+        ...
+
+
+Piece: TypeAlias = Buffer | FilePiece
+"""A part of a value that is written piece by piece."""
+
+
+@runtime_checkable
 class PiecewiseStore(Protocol):
     """A store that stages a value piece by piece, so that it is never in memory as a whole."""
 
     def stage_pieces(
-        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+        self, key: str, pieces: Iterable[Piece], *, head: Callable[[], Buffer] | None = None
     ) -> Move:
         """Write a value under a staged name, and return the edit that makes it that of `key`.
 
@@ -488,7 +509,7 @@ class PiecewiseStore(Protocol):
 def put_pieces(
     store: Store,
     key: str,
-    pieces: Iterable[Buffer],
+    pieces: Iterable[Piece],
     *,
     head: Callable[[], Buffer] | None = None,
 ) -> Put | Move:
@@ -503,9 +524,18 @@ def put_pieces(
     """
     if Feature.RENAME in store.features and isinstance(store, PiecewiseStore):
         return store.stage_pieces(key, pieces, head=head)
-    value = b"".join(pieces)
+    value = b"".join(chain.from_iterable(map(parts_of, pieces)))
     first = b"" if head is None else bytes(head())
     return Put(key, first + value[len(first) :] if first else value)
+
+
+def parts_of(piece: Piece) -> Iterable[Buffer]:
+    """Return the bytes of a piece, in parts.
+
+    >>> list(parts_of(b"abc"))
+    [b'abc']
+    """
+    return (piece,) if isinstance(piece, Buffer) else piece
 
 
 def check_key(key: str) -> str:

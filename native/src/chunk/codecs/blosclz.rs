@@ -229,7 +229,7 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
             continue;
         }
         misses = 1 << effort.skip_shift;
-        sink.literals(&source[anchor..at - back])?;
+        sink.literals_of(source, anchor, at - back)?;
         sink.copy(length + back, distance)?;
         at += length;
         anchor = at;
@@ -240,14 +240,34 @@ fn encode_matches(source: &[u8], effort: &Effort, table: &mut Table, sink: &mut 
     Some(anchor)
 }
 
+#[inline(always)]
+fn eight(source: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*source[at..].first_chunk().expect("the caller leaves room"))
+}
+
 /// How many bytes from `a` and `b` on are equal, `b` staying below `limit`.
 #[inline(always)]
 fn common(source: &[u8], a: usize, b: usize, limit: usize) -> usize {
+    const STEP: usize = 16;
+    if b + STEP > limit {
+        return common_behind(source, a, b, limit, 0);
+    }
+    // Most matches end here, at a place that no branch predicts.
+    let first = |at: usize| u128::from_le_bytes(*source[at..].first_chunk().expect("`limit` leaves room"));
+    let differing = first(a) ^ first(b);
+    if differing != 0 {
+        return (differing.trailing_zeros() / 8) as usize;
+    }
+    common_behind(source, a, b, limit, STEP)
+}
+
+/// The same, where the first bytes are known to be equal.
+#[inline(always)]
+fn common_behind(source: &[u8], a: usize, b: usize, limit: usize, known: usize) -> usize {
     let (tail, head) = (&source[a..], &source[b..limit.max(b)]);
-    let mut length = 0;
-    for (x, y) in head.chunks_exact(8).zip(tail.chunks_exact(8)) {
-        let word = |bytes: &[u8]| u64::from_le_bytes(*bytes.first_chunk().expect("chunks of eight"));
-        let differing = word(x) ^ word(y);
+    let mut length = known;
+    for (x, y) in head[known..].chunks_exact(8).zip(tail[known..].chunks_exact(8)) {
+        let differing = eight(x, 0) ^ eight(y, 0);
         if differing != 0 {
             return length + (differing.trailing_zeros() / 8) as usize;
         }
@@ -259,6 +279,14 @@ fn common(source: &[u8], a: usize, b: usize, limit: usize) -> usize {
 /// How many bytes before `a` and `b` are equal, `b` not going below `anchor`.
 #[inline(always)]
 fn common_back(source: &[u8], a: usize, b: usize, anchor: usize) -> usize {
+    let most = a.min(b - anchor);
+    if a >= 8 {
+        // Mostly few bytes are equal, or few are left: one comparison instead of a loop.
+        let equal = ((eight(source, a - 8) ^ eight(source, b - 8)).leading_zeros() / 8) as usize;
+        if equal < 8 || most <= 8 {
+            return equal.min(most);
+        }
+    }
     let earlier = source[anchor..b].iter().rev();
     earlier.zip(source[..a].iter().rev()).take_while(|(x, y)| x == y).count()
 }
@@ -270,7 +298,25 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
+    /// Emit the literals of `source` from one place to another.
     #[inline(always)]
+    fn literals_of(&mut self, source: &[u8], from: usize, to: usize) -> Option<()> {
+        const STEP: usize = 16;
+        let run = to - from;
+        if run <= STEP
+            && let Some(bytes) = source.get(from..from + STEP)
+            && let Some(out) = self.out.get_mut(self.used..self.used + STEP + 1)
+        {
+            // Always a whole step; what is too much of it is overwritten.
+            out[0] = run.wrapping_sub(1) as u8;
+            out[1..].copy_from_slice(bytes);
+            self.used += run + usize::from(run > 0);
+            return Some(());
+        }
+        self.literals(&source[from..to])
+    }
+
+    #[inline(never)]
     fn literals(&mut self, mut run: &[u8]) -> Option<()> {
         while run.len() >= MAX_LITERALS {
             let to = self.out.get_mut(self.used..self.used + MAX_LITERALS + 1)?;
@@ -297,6 +343,29 @@ impl Sink<'_> {
 
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) -> Option<()> {
+        let far = distance >= NEAR;
+        let back = distance.min(NEAR) - 1;
+        let (high, low) = ((back >> 8) as u8, back as u8);
+        if length < 9 + 255
+            && let Some(out) = self.out.get_mut(self.used..self.used + 5)
+        {
+            // Which form it is, no branch predicts: all bytes are written, and some of them count.
+            let is_short = length < 9;
+            let rest = distance.wrapping_sub(NEAR) as u16;
+            out[0] = ((length - 2).min(7) << 5) as u8 | high;
+            out[1] = (length.wrapping_sub(9)) as u8;
+            let used = 2 - usize::from(is_short);
+            out[used] = low;
+            out[used + 1..used + 3].copy_from_slice(&rest.to_be_bytes());
+            self.used += used + 1 + 2 * usize::from(far);
+            return Some(());
+        }
+        self.long_copy(length, distance)
+    }
+
+    /// The same for any length, and where room is short.
+    #[inline(never)]
+    fn long_copy(&mut self, length: usize, distance: usize) -> Option<()> {
         let far = distance >= NEAR;
         let back = distance.min(NEAR) - 1;
         let (high, low) = ((back >> 8) as u8, back as u8);

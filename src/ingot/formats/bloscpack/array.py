@@ -41,7 +41,7 @@ from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, LARGEST_CHUNK, VERSION, Header
 from ingot.formats.bloscpack.metadata import DESCRIPTION, ArrayDescription
 from ingot.formats.bloscpack.offsets import ENTRY_BYTES
-from ingot.formats.format import ArrayNode, Coords, Documents, Locations, Request
+from ingot.formats.format import ArrayNode, ChunkRun, Coords, Documents, Locations, Request
 from ingot.grid import RectilinearAxis
 from ingot.schema import ArraySchema, Flat
 from ingot.stores.store import (
@@ -52,6 +52,7 @@ from ingot.stores.store import (
     Extent,
     Feature,
     Patch,
+    Piece,
     Put,
     Store,
     Truncate,
@@ -250,9 +251,13 @@ class BloscpackMap:
         begin = len(front) + header.table_bytes
         lengths: list[int] = []
 
-        def pieces() -> Iterator[Buffer]:
+        def pieces() -> Iterator[Piece]:
             yield bytes(begin)
-            yield from self._chunks(images, file, header.nchunks, lengths)
+            run = images.take_all(header.nchunks)
+            if run is not None:
+                yield _RunPiece(run, lengths)
+            else:
+                yield from self._chunks(images, file, header.nchunks, lengths)
 
         def head() -> bytes:
             starts = begin + np.cumsum([0, *lengths[:-1]])
@@ -369,34 +374,71 @@ class BloscpackMap:
         return Commit(prepare, tuple(publish), cut)
 
 
+class _RunPiece:
+    """All chunks of a new file, which note how long each of them is."""
+
+    __slots__ = ("_lengths", "_run")
+
+    def __init__(self, run: ChunkRun, lengths: list[int]) -> None:
+        self._run = run
+        self._lengths = lengths
+
+    def write_to(self, descriptor: int, start: int) -> int:
+        places = self._run.write_to(descriptor, start)
+        self._lengths += np.diff(places).tolist()
+        return int(places[-1]) - start
+
+    def __iter__(self) -> Iterator[Buffer]:
+        for coords, data in self._run:
+            if data is None:
+                raise _absent(coords)
+            self._lengths.append(len(data))
+            yield data
+
+
 class _Images:
     """New chunks in the order of their numbers, one ahead."""
 
-    __slots__ = ("_ahead", "_first", "_rest")
+    __slots__ = ("_ahead", "_first", "_rest", "_run")
 
     def __init__(self, encoded: Iterable[tuple[Coords, bytes | None]], first: int = 0) -> None:
-        self._rest = iter(encoded)
+        # A run is not begun before it is clear that its chunks are needed one by one.
+        self._run = encoded if isinstance(encoded, ChunkRun) else None
+        self._rest = iter(()) if self._run is not None else iter(encoded)
         self._ahead = next(self._rest, None)
         self._first = first
 
     @property
     def following(self) -> int | None:
         """The number of the next chunk."""
+        if self._run is not None:
+            return self._run.numbers.start - self._first
         return None if self._ahead is None else self._ahead[0][0] - self._first
 
     def numbered_from(self, first: int) -> "_Images":
         """Return the same chunks, counted from another one."""
         images = _Images((), first)
-        images._rest, images._ahead = self._rest, self._ahead
+        images._rest, images._ahead, images._run = self._rest, self._ahead, self._run
         return images
+
+    def take_all(self, count: int) -> ChunkRun | None:
+        """Return a run of so many chunks, if these are all of them."""
+        run = self._run
+        if run is None or run.numbers != range(count):
+            return None
+        self._run = None
+        return run
 
     def take(self, number: int) -> bytes | None:
         """Return the chunk with a number, if it is the next one."""
+        if self._run is not None:
+            self._rest, self._run = iter(self._run), None
+            self._ahead = next(self._rest, None)
         if self._ahead is None or self.following != number:
             return None
         coords, data = self._ahead
         if data is None:
-            raise UnsupportedError(f"chunk {coords}: in a Bloscpack file every chunk is stored")
+            raise _absent(coords)
         self._ahead = next(self._rest, None)
         return data
 
@@ -404,6 +446,10 @@ class _Images:
         """Raise an error for a chunk that the array does not have."""
         if self._ahead is not None:
             raise FormatError(f"chunk {self._ahead[0]}: the array has no such chunk")
+
+
+def _absent(coords: Coords) -> UnsupportedError:
+    return UnsupportedError(f"chunk {coords}: in a Bloscpack file every chunk is stored")
 
 
 def _appends(file: BloscpackFile, images: _Images) -> bool:

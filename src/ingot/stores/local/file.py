@@ -26,6 +26,7 @@ from ingot.stores.store import (
     Feature,
     Grown,
     Move,
+    Piece,
     Put,
     Store,
     check_commit,
@@ -136,7 +137,7 @@ class FileStore:
         return self.stage_pieces(key, (data,))
 
     def stage_pieces(
-        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+        self, key: str, pieces: Iterable[Piece], *, head: Callable[[], Buffer] | None = None
     ) -> Move:
         """Stage a value that is given in pieces, so that it is never in memory as a whole.
 

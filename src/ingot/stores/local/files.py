@@ -28,7 +28,7 @@ from ingot.stores.local import lock as lock_file
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.lock import ReaderLock, StagingLock, WriterLock
 from ingot.stores.local.steps import Op, Progress, Step
-from ingot.stores.store import Batch, Buffer, Extent, check_key
+from ingot.stores.store import Batch, Buffer, Extent, FilePiece, check_key
 from ingot.stores.versions import Version
 
 __all__ = [
@@ -448,6 +448,12 @@ class _LocalDirectory:
     def write(self, file: int, start: int, data: Buffer) -> None:
         try:
             write_at(file, start, data)
+        except OSError as error:
+            raise self._root.failure(self._keys[file], error) from error
+
+    def write_piece(self, file: int, start: int, piece: FilePiece) -> int:
+        try:
+            return piece.write_to(file, start)
         except OSError as error:
             raise self._root.failure(self._keys[file], error) from error
 
@@ -1019,6 +1025,17 @@ def _call() -> Callable[[int, bytes, int, bytes, int], int] | None:
 
 
 _PIECE: Final = 1 << 24
+
+
+def write_piece(directory: OpenDirectory, file: int, start: int, piece: FilePiece) -> int:
+    """Write a piece of a value, and return its length; in a file of the system it writes itself."""
+    if isinstance(directory, _LocalDirectory):
+        return directory.write_piece(file, start, piece)
+    end = start
+    for part in piece:
+        directory.write(file, end, part)
+        end += memoryview(part).nbytes
+    return end - start
 
 
 def stage_copy(directory: OpenDirectory, source: str, key: str, staged: str, where: str) -> None:

@@ -27,6 +27,7 @@ from ingot.stores.local.files import (
     OpenDirectory,
     ProbedFiles,
     stage_copy,
+    write_piece,
 )
 from ingot.stores.local.journal import checksum, read_journal
 from ingot.stores.local.lock import (
@@ -49,15 +50,18 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
+    FilePiece,
     Grown,
     Move,
     Patch,
+    Piece,
     Put,
     Store,
     Truncate,
     check_commit,
     check_key,
     is_staged,
+    parts_of,
     staged_key,
 )
 from ingot.stores.versions import StoreProbe, Version, VersionProbe
@@ -252,7 +256,7 @@ class LocalStore:
         return self.stage_pieces(key, (data,))
 
     def stage_pieces(
-        self, key: str, pieces: Iterable[Buffer], *, head: Callable[[], Buffer] | None = None
+        self, key: str, pieces: Iterable[Piece], *, head: Callable[[], Buffer] | None = None
     ) -> Move:
         """Stage a value that is given in pieces, so that it is never in memory as a whole.
 
@@ -270,11 +274,16 @@ class LocalStore:
                 file = directory.open_new(source)
                 try:
                     for piece in pieces:
-                        signals.check()
-                        directory.write(file, size, piece)
-                        size += memoryview(piece).nbytes
-                        if head is None:
-                            sum_of_all = checksum(piece, sum_of_all)
+                        # Where no checksum is needed, a piece may write itself.
+                        if head is not None and isinstance(piece, FilePiece):
+                            size += write_piece(directory, file, size, piece)
+                            continue
+                        for part in parts_of(piece):
+                            signals.check()
+                            directory.write(file, size, part)
+                            size += memoryview(part).nbytes
+                            if head is None:
+                                sum_of_all = checksum(part, sum_of_all)
                     if head is not None:
                         directory.write(file, 0, head())
                 finally:

@@ -1,6 +1,7 @@
 """The map of a Bloscpack file: what its commits write, without the engine."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,46 @@ def test_a_new_file(store: Store) -> None:
     assert (chunks.schema.shape, chunks.schema.chunks) == ((1000, 2), (300, 2))
     assert chunks.file.end == chunks.file.size
     assert table(chunks) == chunks.file.row.start.tolist() + [-1] * 40
+
+
+class Run:
+    """Encoded chunks that can write themselves; `ways` notes what was asked of them."""
+
+    def __init__(self, encoded: Iterable[tuple[Any, bytes]]) -> None:
+        self.encoded = list(encoded)
+        self.ways: list[str] = []
+
+    @property
+    def numbers(self) -> range:
+        (first,), (last,) = self.encoded[0][0], self.encoded[-1][0]
+        return range(first, last + 1)
+
+    def write_to(self, descriptor: int, start: int) -> NDArray[np.int64]:
+        self.ways.append("file")
+        data = b"".join(part for _, part in self.encoded)
+        assert os.pwrite(descriptor, data, start) == len(data)
+        lengths = [len(part) for _, part in self.encoded]
+        return np.cumsum([start, *lengths])
+
+    def __iter__(self) -> Iterator[tuple[Any, bytes]]:
+        self.ways.append("parts")
+        return iter(self.encoded)
+
+
+def test_a_run_of_all_chunks_writes_itself(store: Store) -> None:
+    values = noise(200_000)
+    chunks = created(store, values)
+    (before,) = store.read([Extent(KEY)])
+    run = Run(images(chunks, values.tobytes()))
+    with writing(store) as turn:
+        turn.commit(chunks.stage_each(run))
+    assert run.ways == ["file" if isinstance(store, FileStore) else "parts"]
+    assert store.read([Extent(KEY)]) == [before]
+    some = Run(run.encoded[1:3])
+    with writing(store) as turn:
+        turn.commit(open_array(store, KEY).stage_each(some))
+    assert some.ways == ["parts"]
+    assert store.read([Extent(KEY)]) == [before]
 
 
 def test_a_new_file_is_staged_in_pieces(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ingot.codecs.checksums import Digest
 from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS
-from ingot.stores import FileStore, MemoryStore
+from ingot.stores import Extent, FileStore, MemoryStore
 from tests.kernels import needs_native
 from tests.storage import use_kernel
 from tests.unit.formats.bloscpack.test_file import chunk_file, packed
@@ -225,6 +225,25 @@ def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     assert opened(path)[...].tolist() == [[1.0] * 3] * 5
     array.resize((0, 3))
     assert opened(path).shape == (0, 3)
+
+
+@pytest.mark.parametrize("checksum", ["none", "adler32", "sha256"])
+@pytest.mark.parametrize("size", [1000, 1001, 100_000])
+def test_chunks_written_from_memory_are_those_of_other_stores(
+    tmp_path: Path, checksum: str, size: int
+) -> None:
+    values = np.random.default_rng(5).integers(0, 99, (4000, 3), "<i8")
+    path, store = tmp_path / "a.blp", MemoryStore()
+    settings: dict[str, Any] = {"checksum": checksum, "chunk_bytes": size, "options": OPTIONS}
+    ingot.array(values, path, **settings)
+    ingot.array(values, store, format="bloscpack", **settings)
+    (key,) = store.names()
+    assert [path.read_bytes()] == store.read([Extent(key)])
+    with opened(path, "r+") as array:
+        array[...] = values[::-1]
+        array[1:] = values[1:]
+    values[0] = values[-1]
+    assert np.array_equal(opened(path)[...], values)
 
 
 def test_the_codec_of_an_array_is_one_for_another() -> None:

@@ -1,6 +1,9 @@
 """Single files: how they appear, when they get a lock file, and when it goes."""
 
+import errno
+import os
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,18 @@ import pytest
 
 import ingot
 from ingot.errors import ExistsError, LockedError, NotFoundError
-from ingot.stores import Commit, Delete, Edit, Extent, FileStore, Move, Patch, Put, ZipStore
+from ingot.stores import (
+    Commit,
+    Delete,
+    Edit,
+    Extent,
+    FileStore,
+    MemoryStore,
+    Move,
+    Patch,
+    Put,
+    ZipStore,
+)
 from ingot.stores.local import files
 from ingot.stores.local.file import FileTurn
 from ingot.stores.store import put_pieces
@@ -70,6 +84,49 @@ def test_the_head_of_a_staged_value_is_written_last(
         expected = b"\5\4\0\0alphabeta"
         assert store.read([Extent("a.bin")]) == [expected.replace(b"a", b"A", len(others))]
     assert [name for name in names(tmp_path) if name.startswith(".g-")] == []
+
+
+class Written:
+    """A piece that can write itself; `ways` notes how it was written."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.parts = parts
+        self.ways: list[str] = []
+
+    def write_to(self, descriptor: int, start: int) -> int:
+        self.ways.append("file")
+        return os.pwrite(descriptor, b"".join(self.parts), start)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.ways.append("parts")
+        return iter(self.parts)
+
+
+def test_a_piece_writes_itself_where_no_checksum_is_needed(store: FileStore) -> None:
+    piece = Written(b"alpha", b"beta")
+    for head, way in ((lambda: b"head", "file"), (None, "parts")):
+        edit = put_pieces(store, "a.bin", [b"....", piece, b"end"], head=head)
+        assert isinstance(edit, Move)
+        assert edit.size == 16
+        assert edit.checksum == (None if head else zlib.crc32(b"....alphabetaend"))
+        store.apply(Commit(publish=(edit,)))
+        assert store.read([Extent("a.bin")]) == [(b"head" if head else b"....") + b"alphabetaend"]
+        assert piece.ways.pop() == way
+    assert put_pieces(MemoryStore(), "a", [b"..", piece], head=lambda: b"A") == Put(
+        "a", b"A.alphabeta"
+    )
+    assert piece.ways == ["parts"]
+
+
+def test_a_piece_that_cannot_write_itself_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
+    class Full(Written):
+        def write_to(self, descriptor: int, start: int) -> int:
+            raise OSError(errno.ENOSPC, "writing")
+
+    with pytest.raises(OSError, match=r"writing.*a\.bin") as caught:
+        put_pieces(store, "a.bin", [b"....", Full()], head=lambda: b"head")
+    assert caught.value.errno == errno.ENOSPC
+    assert not list(tmp_path.glob("*.bin"))
 
 
 def test_a_head_that_fails_leaves_nothing(store: FileStore, tmp_path: Path) -> None:
