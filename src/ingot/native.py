@@ -552,15 +552,17 @@ def walk_chunks(data: "Buffer", room: int, gap: int, most: int) -> bytes:
     return b"" if compiled is None else cast(bytes, compiled.walk_chunks(data, room, gap, most))
 
 
-def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[[Buffer], int] | None":
+def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[..., int] | None":
     """Return the function of the native kernel that computes a checksum; None when the twin runs.
+
+    It takes the bytes; that of a CRC-32 also the checksum of the bytes before them.
 
     >>> crc32 = checksum("crc32")
     >>> crc32 is None or crc32(b"123456789") == 0xCBF43926
     True
     """
     compiled = _compiled()
-    return None if compiled is None else cast("Callable[[Buffer], int]", getattr(compiled, name))
+    return None if compiled is None else cast("Callable[..., int]", getattr(compiled, name))
 
 
 def digests() -> "Callable[[str, Sequence[Buffer], int], list[bytes]] | None":

@@ -168,9 +168,49 @@ impl Checksum {
     }
 }
 
+/// The CRC-32 of two parts one behind the other, given that of each and the length of the second.
+///
+/// A CRC is a polynomial over two elements, modulo another one: bytes behind it multiply it by a power
+/// of x, and add their own. The lowest power is the highest bit.
+pub fn joined_crc32(first: u32, second: u32, length: usize) -> u32 {
+    const ONE: u32 = 1 << 31;
+    let (mut power, mut product) = (ONE >> 1, first);
+    let mut exponent = 8 * length as u64;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            product = multiply_crc32(product, power);
+        }
+        power = multiply_crc32(power, power);
+        exponent >>= 1;
+    }
+    product ^ second
+}
+
+fn multiply_crc32(one: u32, mut other: u32) -> u32 {
+    const MODULUS: u32 = 0xedb8_8320;
+    let mut product = 0;
+    for bit in (0..32).rev() {
+        if one >> bit & 1 == 1 {
+            product ^= other;
+        }
+        other = other >> 1 ^ if other & 1 == 1 { MODULUS } else { 0 };
+    }
+    product
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_crc_of_two_parts_is_that_of_the_whole() {
+        let data: Vec<u8> = (0..100_000u32).map(|at| (at * at / 7) as u8).collect();
+        for cut in [0, 1, 2, 7, 255, 4096, 65_537, data.len() - 1, data.len()] {
+            let (first, second) = data.split_at(cut);
+            let joined = joined_crc32(libdeflater::crc32(first), libdeflater::crc32(second), second.len());
+            assert_eq!(joined, libdeflater::crc32(&data), "cut at {cut}");
+        }
+    }
 
     /// Values of RFC 1950, the catalogue of CRC algorithms, RFC 1321, FIPS 180-4.
     const OF_ABC: [(&str, &str); 9] = [

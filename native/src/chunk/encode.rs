@@ -183,6 +183,8 @@ pub fn encode(
 ) -> Outcome<()> {
     let recipe = recipe.settled(source.len(), HEADER_BYTES)?;
     out.clear();
+    // At once: memory that grows block by block is copied again and again.
+    out.space(source.len() + HEADER_BYTES)?;
     if recipe.level > 0 && source.len() >= MIN_COMPRESSED {
         let plan = Plan { head: HEADER_BYTES, blocksize: recipe.blocksize, behind_starts: &[] };
         let raw = AtomicU32::new(0);
@@ -201,7 +203,6 @@ pub fn encode(
         out.clear();
     }
     let cbytes = source.len() + HEADER_BYTES;
-    out.space(cbytes)?;
     out.push(&recipe.header(recipe.flags() | FLAG_MEMCPYED, source.len(), cbytes))?;
     out.push(source)
 }

@@ -2,7 +2,7 @@
 
 use super::buffers;
 use super::call::detached;
-use crate::checksum::{Checksum, Digest};
+use crate::checksum::{Checksum, Digest, joined_crc32};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,10 +19,13 @@ pub fn crc32c(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u32> {
     compute(py, data, ::crc32c::crc32c)
 }
 
-/// The CRC-32 of some bytes, as in zip and gzip.
+/// The CRC-32 of some bytes, as in zip and gzip, continued from that of the bytes before them.
 #[pyfunction]
-pub fn crc32(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u32> {
-    compute(py, data, libdeflater::crc32)
+#[pyo3(signature = (data, before=0))]
+pub fn crc32(py: Python<'_>, data: &Bound<'_, PyAny>, before: u32) -> PyResult<u32> {
+    let buffer = PyUntypedBuffer::get(data)?;
+    let behind = compute(py, data, libdeflater::crc32)?;
+    Ok(if before == 0 { behind } else { joined_crc32(before, behind, buffer.len_bytes()) })
 }
 
 /// The checksums of several buffers, as they are stored; the buffers are shared out over threads.

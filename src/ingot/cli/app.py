@@ -16,6 +16,7 @@ from ingot.cli.doctor import doctor
 from ingot.cli.info import info
 from ingot.cli.messages import with_notes
 from ingot.cli.pack import pack, unpack
+from ingot.cli.standard_streams import prepare
 from ingot.errors import IngotError
 
 __all__ = ["app", "main"]
@@ -32,6 +33,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command; an `IngotError` becomes a message on standard error and exit status 1."""
+    prepare()
     try:
         app()
     except IngotError as error:

@@ -339,9 +339,18 @@ class _Run:
     def append(self, source: str, target: Path) -> None:
         """Append a file or a pipe to a packed file, in one commit for each window of memory."""
         options = replace(self.options, durability="full" if self.sync else "process")
+        with _reading(source) as file, _without_new_lock(str(target)):
+            added = self._append_rows(file, source, target, options)
+        if self.remove and source != _PIPE:
+            os.unlink(source)
+        if self.verbose:
+            self._print(f"{source} -> {target}: {added:,} bytes are appended")
+
+    def _append_rows(self, file: int, source: str, target: Path, options: Options) -> int:
+        """Append an open file; return how many bytes it was."""
         array = ingot.open(target, "r+", format="bloscpack", options=options)
         assert isinstance(array, ingot.Array)
-        with array, _reading(source) as file:
+        with array:
             row = array.dtype.itemsize * math.prod(array.shape[1:]) if array.shape else 0
             if not row:
                 raise FormatError(f"{target}: nothing can be appended to shape {array.shape}")
@@ -362,11 +371,7 @@ class _Run:
                 if piece:
                     rows = np.frombuffer(piece, array.dtype).reshape(-1, *array.shape[1:])
                     array.append(rows)
-            added = (array.shape[0] - before) * row
-        if self.remove and source != _PIPE:
-            os.unlink(source)
-        if self.verbose:
-            self._print(f"{source} -> {target}: {added:,} bytes are appended")
+            return int((array.shape[0] - before) * row)
 
     def measure(self, source: str) -> dict[str, Any]:
         """Return the sizes of a packed file."""
@@ -422,6 +427,20 @@ def _replacing(target: str) -> Iterator[None]:
     with FileStore(path, writable=True).writing() as turn:
         yield
         turn.forget_lock()
+
+
+@contextmanager
+def _without_new_lock(path: str) -> Iterator[None]:
+    """Remove the lock file that the block makes beside a file; one that was there before stays."""
+    path = os.path.realpath(path)
+    *_, lock = "", *_control_files(path)
+    existed = os.path.lexists(lock)
+    try:
+        yield
+    finally:
+        if not existed and os.path.lexists(lock):
+            with FileStore(path, writable=True).writing() as turn:
+                turn.forget_lock()
 
 
 @contextmanager
@@ -485,7 +504,7 @@ def _is_stdout(path: str) -> bool:
     """Return whether a path leads to standard output, such as /dev/stdout."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, IngotError):
         return False
 
 

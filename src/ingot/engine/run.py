@@ -329,6 +329,11 @@ class Engine:
         if old is not None and old.shape == spec.shape:
             # What was decoded for this call alone needs no copy.
             return old if old.flags.writeable and self._cache is None else np.array(old)
+        if old is not None and len(spec.shape) == 1:
+            chunk = kernel.new_result(spec.shape, spec.dtype)
+            chunk[: len(old)] = old[: len(chunk)]
+            chunk[len(old) :] = kernel.fill_item(schema)
+            return chunk
         chunk = np.full(spec.shape, kernel.fill_item(schema), spec.dtype)
         if old is not None:
             # A chunk that is cut at the edge of the array changes its shape when the edge moves.

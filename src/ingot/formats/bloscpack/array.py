@@ -341,16 +341,17 @@ class BloscpackMap:
         assert first is not None
         begin = int(file.row.start[first]) if first < len(file.row) else file.end
         lengths: list[int] = []
-        tail = bytearray()
+        over: list[Buffer] = []
+        room = file.end - begin
         behind = self._chunks(images.numbered_from(first), None, count - first, lengths)
         # The first bytes lie over those of the old last chunk.
         rest: Buffer = b""
         for piece in behind:
-            room = file.end - begin - len(tail)
             view = memoryview(piece)
-            tail += view[:room]
-            if len(view) > room:
-                rest = view[room:]
+            over.append(view[:room])
+            rest = view[room:]
+            room -= len(over[-1])
+            if len(rest):
                 break
         prepare: tuple[Edit, ...] = ()
         if len(rest):
@@ -367,8 +368,9 @@ class BloscpackMap:
         place = header.header_bytes
         publish += [Patch(self.path, place + start, data) for start, data in changes]
         publish.append(Patch(self.path, entry, offsets.pack(starts[:-1])))
-        if tail:
-            publish.append(Patch(self.path, begin, bytes(tail)))
+        tail = over[0] if len(over) == 1 else b"".join(over)
+        if len(tail):
+            publish.append(Patch(self.path, begin, tail))
         end = int(starts[-1])
         cut = (Truncate(self.path, end),) if end < file.end else ()
         return Commit(prepare, tuple(publish), cut)

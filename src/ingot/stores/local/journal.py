@@ -12,6 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from ingot import native
 from ingot.errors import (
     CorruptionError,
     FormatError,
@@ -144,7 +145,7 @@ def checksum(data: Buffer, before: int = 0) -> int:
     >>> hex(checksum(b"123456789")), hex(checksum(b"6789", checksum(b"12345")))
     ('0xcbf43926', '0xcbf43926')
     """
-    return zlib.crc32(data, before)
+    return (native.checksum("crc32") or zlib.crc32)(data, before)
 
 
 def pack(journal: Journal) -> bytes:
