@@ -28,18 +28,19 @@ from ingot.cli.messages import with_notes
 from ingot.cli.progress import progress_bar
 from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError, UnsafeError
 from ingot.formats import json as document
+from ingot.formats.bloscpack.header import LARGEST_CHUNK
 from ingot.options import Options
 from ingot.pack import Packing, Sizes
+from ingot.sizes import parse_size
 from ingot.stores.local.file import FileStore
 from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file
 from ingot.stores.local.scope import Scope
 
-__all__ = ["pack", "parse_size", "unpack"]
+__all__ = ["pack", "unpack"]
 
 SUFFIX: Final = ".blp"
 _PIPE: Final = "-"
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LARGEST: Final = "max"
 _DEFAULT: Final = Packing()
 
@@ -132,7 +133,7 @@ def pack(
             level=level,
             filter=filter,
             typesize=typesize,
-            chunk_size=parse_size(chunk),
+            chunk_size=_chunk_size(chunk),
             checksum=checksum,
             offsets=offsets,
         )
@@ -221,19 +222,11 @@ def unpack(
             _save_metadata(files[0], meta, force)
 
 
-def parse_size(text: str) -> int:
-    """Return the number of bytes that a text such as ``512K`` or ``max`` stands for.
-
-    >>> parse_size("1M"), parse_size("1000"), parse_size("max")
-    (1048576, 1000, 2147483631)
-    """
-    if text == _LARGEST:
-        return 2**31 - 1 - 16
-    number = text.rstrip("KMGkmg")
-    unit = _UNITS.get(text[len(number) :].upper())
-    if unit is None or not number.isdecimal():
+def _chunk_size(text: str) -> int:
+    size = LARGEST_CHUNK if text == _LARGEST else parse_size(text)
+    if size is None:
         raise ValueError(f"chunk is {text!r}, not a number of bytes such as 512K or 8M, or max")
-    return int(number) * unit
+    return size
 
 
 class _LeftOut(Exception):

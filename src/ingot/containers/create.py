@@ -4,10 +4,9 @@ Where the array is created, and what it may replace, the caller decides (`Destin
 """
 
 import io
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -35,6 +34,7 @@ from ingot.options import Options
 from ingot.ragged import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
+from ingot.sizes import parse_size
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
 
@@ -53,8 +53,6 @@ __all__ = [
     "check_layout",
     "create_array",
 ]
-
-_SIZE: Final = re.compile(r"([1-9][0-9]{0,9}) ?([BKMG])(?:(?<=[KMG])i?B)?", re.A)
 
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
 """One codec or several, in the order of encoding; None is the format's default."""
@@ -246,13 +244,16 @@ def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[
 
 
 def _size(chunks: str) -> int:
-    """Return the bytes that a text like "1M" or "500 KiB" stands for."""
-    found = _SIZE.fullmatch(chunks)
-    if found is None:
+    """Return the bytes that a text like "1M" or "500 KiB" stands for.
+
+    A number alone is refused: it would be a number of rows.
+    """
+    size = None if chunks.isdecimal() else parse_size(chunks)
+    if size is None:
         raise ValueError(
             f"chunks is {chunks!r}, not a shape, a number of rows, a size like '1M' or 'auto'"
         )
-    return int(found[1]) << 10 * "BKMG".index(found[2])
+    return size
 
 
 def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 import ingot
 from ingot.cli import app as cli
 from ingot.cli import pack as module
-from ingot.cli.pack import parse_size
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
 from ingot.options import Limits, Options
 from ingot.stores.local.commit import CommitRun
@@ -118,12 +117,11 @@ def test_wrong_options_are_status_2_and_nothing_is_written(data, wrong):
     assert os.listdir() == ["data"]
 
 
-def test_sizes():
-    assert [parse_size(text) for text in ("7", "2k", "3M", "1G")] == [7, 2048, 3 << 20, 1 << 30]
-    assert parse_size("max") == 2147483631
-    for text in ("", "K", "1KB", "-1", "1.5M"):
-        with pytest.raises(ValueError):
-            parse_size(text)
+@pytest.mark.parametrize(("text", "size"), [("7", 7), ("2 KiB", 2048), ("max", 2147483631)])
+def test_the_size_of_chunks(data, tmp_path, text, size):
+    data.write_bytes(DATA[:20])
+    assert invoke("pack", "data", "-z", text).exit_code == 0
+    assert Header.parse((tmp_path / "data.blp").read_bytes()).chunk_size == size
 
 
 def test_an_existing_target_needs_force(data, tmp_path):
@@ -369,6 +367,25 @@ def test_append(data, tmp_path):
     assert (tmp_path / "back").read_bytes() == DATA * 3
     assert invoke("pack", "data", "--append", "missing.blp").exit_code == 1
     assert invoke("pack", "data", "--append", "data.blp", "-o", "x").exit_code == 1
+
+
+def test_an_append_leaves_no_lock_file_of_its_own(data, tmp_path):
+    invoke("pack", "data")
+    # One that succeeds, and one that fails when it has begun to write.
+    rows = np.zeros((3, 5), np.uint8)
+    ingot.array(rows, "rows.blp")
+    for source, target, status in (("data", "data.blp", 0), ("-", "rows.blp", 1)):
+        given = DATA[:11] if source == "-" else None
+        assert invoke("pack", source, "--append", target, data=given).exit_code == status
+    assert sorted(os.listdir()) == ["data", "data.blp", "rows.blp"]
+    with ingot.open("rows.blp", "r+") as array:
+        array.append(rows)
+    before = set(os.listdir())
+    assert len(before) == 4
+    data.write_bytes(rows.tobytes())
+    assert invoke("pack", "data", "--append", "rows.blp").exit_code == 0
+    assert set(os.listdir()) == before
+    assert np.array_equal(ingot.open("rows.blp")[...], np.zeros((9, 5)))
 
 
 def test_append_grows_arrays_by_whole_rows(tmp_path):

@@ -10,11 +10,12 @@ are no offsets, and where an interrupted writer left entries of -1.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
 from ingot.codecs.codec import Buffer
 from ingot.errors import CorruptionError, IngotError
@@ -28,6 +29,7 @@ ENTRY_BYTES: Final = 8
 _UNUSED: Final = -1
 # Most headers lie far apart; where chunks are small, one read has many of them.
 _WINDOW: Final = 4096
+_LONG_WINDOW: Final = 1 << 18
 
 Read = Callable[[int, int], Buffer]
 """Returns bytes of the file, given their start and their number; fewer at its end."""
@@ -163,25 +165,43 @@ def walk(read: Read, header: Header, begin: int, size: int) -> ChunkRow:
     Without a number of chunks in the header, they reach to the end of the file. Sizes that the
     header does have are compared with those of the chunks.
     """
-    found: list[tuple[int, int, int]] = []
-    at, window, origin = begin, memoryview(b""), begin
-    while len(found) < header.nchunks or (header.nchunks == UNKNOWN and at < size):
+    gap, at, window, origin = header.digest_bytes, begin, memoryview(b""), begin
+    # The stored and the decoded bytes of chunks: of many, and of single ones behind them.
+    parts, singles = [np.zeros((0, 2), np.int64)], list[tuple[int, int]]()
+    count, most = 0, size if header.nchunks == UNKNOWN else header.nchunks
+    while count < most and (header.nchunks != UNKNOWN or at < size):
         place = at - origin
         if place + EXTENDED_HEADER_BYTES > len(window) and origin + len(window) < size:
-            window, origin = memoryview(read(at, _WINDOW)), at
+            # Where chunks are small, the next window has more of them.
+            is_dense = count and at - origin <= len(window)
+            window, origin = memoryview(read(at, _LONG_WINDOW if is_dense else _WINDOW)), at
             place = 0
+        # The kernel walks as far as all is right. The first error is found below.
+        found = native.walk_chunks(window[place:], size - at, gap, most - count)
+        if found:
+            parts += [np.array(singles, np.int64).reshape(-1, 2), _sizes(found)]
+            singles.clear()
+            count += len(parts[-1])
+            at += int(parts[-1][:, 0].sum()) + gap * len(parts[-1])
+            continue
         try:
             first = window[place : place + EXTENDED_HEADER_BYTES]
-            chunk = chunk_header(first, size - at, header.digest_bytes)
+            chunk = chunk_header(first, size - at, gap)
         except IngotError as error:
-            error.add_note(f"in chunk {len(found)}, at byte {at}")
+            error.add_note(f"in chunk {count}, at byte {at}")
             raise
-        found.append((at, chunk.cbytes, chunk.nbytes))
-        at += chunk.cbytes + header.digest_bytes
-    columns: NDArray[Any] = np.array(found, np.int64).reshape(-1, 3).T
-    row = ChunkRow(*np.ascontiguousarray(columns))
+        singles.append((chunk.cbytes, chunk.nbytes))
+        count += 1
+        at += chunk.cbytes + gap
+    parts.append(np.array(singles, np.int64).reshape(-1, 2))
+    cbytes, nbytes = np.ascontiguousarray(np.concatenate(parts).T)
+    row = ChunkRow(begin + np.cumsum(cbytes + gap) - cbytes - gap, cbytes, nbytes)
     _compare(row, header)
     return row
+
+
+def _sizes(data: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(data, "<i8").reshape(-1, 2).astype(np.int64)
 
 
 def _compare(row: ChunkRow, header: Header) -> None:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from ingot.errors import CorruptionError, IngotError
 from ingot.formats.bloscpack import offsets
 from ingot.formats.bloscpack.header import UNKNOWN, Header
+from tests.kernels import needs_native
+from tests.storage import use_kernel
 
 SIZE = 100
 
@@ -142,3 +145,44 @@ def test_a_chunk_that_claims_to_decode_to_more_than_its_codec_can() -> None:
     struct.pack_into("<BBBBi", data, 32, 2, 1, 0x21, 1, 2**31 - 17)
     with pytest.raises(IngotError):
         walked(bytes(data), Header(chunk_size=10, last_chunk=5, nchunks=3))
+
+
+def outcome(data: bytes, header: Header) -> object:
+    """Return the chunks that a walk finds, or its error."""
+    try:
+        row = walked(data, header)
+    except IngotError as error:
+        return type(error), str(error), error.__notes__
+    return row.start.tolist(), row.cbytes.tolist(), row.nbytes.tolist()
+
+
+@needs_native
+def test_both_kernels_walk_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = file_of([40, 40, 0, 40, 7])
+    unknown = Header(has_offsets=False, chunk_size=UNKNOWN, last_chunk=UNKNOWN, nchunks=UNKNOWN)
+    cases = [whole[:length] for length in range(32, len(whole))]
+    for at in range(32, len(whole)):
+        for mask in (0x01, 0x04, 0x20, 0x80, 0xFF):
+            cases.append(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+    for header in (unknown, replace(unknown, nchunks=5)):
+        use_kernel("native", monkeypatch)
+        found = [outcome(case, header) for case in cases]
+        use_kernel("python", monkeypatch)
+        for case, each in zip(cases, found, strict=True):
+            assert each == outcome(case, header)
+
+
+@needs_native
+def test_very_many_chunks_are_walked_by_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_kernel("native", monkeypatch)
+    data, reads = file_of([0] * 100_000, digest=0), 0
+
+    def read(start: int, length: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return data[start : start + length]
+
+    header = Header(has_offsets=False, checksum="none", chunk_size=0, last_chunk=0, nchunks=100_000)
+    row = offsets.walk(read, header, 32, len(data))
+    assert (len(row), row.payload, int(row.start[-1])) == (100_000, 0, len(data) - 16)
+    assert reads < 20
