@@ -31,6 +31,7 @@ from ingot.formats.bloscpack import offsets
 from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, HEADER_BYTES, LARGEST_CHUNK, UNKNOWN, Header
 from ingot.formats.bloscpack.metadata import HEAD_BYTES, MetadataHead
+from ingot.formats.bloscpack.offsets import ENTRY_BYTES, UNUSED
 from ingot.options import Options
 from ingot.stores.local.files import read_at, write_at
 
@@ -56,9 +57,6 @@ Result = TypeVar("Result")
 
 _V1_BYTES: Final = 16
 _PIECE: Final = 1 << 20
-# Room in the offsets for appended chunks: as bloscpack has it, but no more than this.
-_SPARE: Final = 10
-_MOST_SPARE: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,21 +104,17 @@ class Packing:
 
     def head(self, starts: NDArray[np.int64], size: int) -> bytes:
         """Return all that stands before the chunks, whose places count from the first of them."""
-        count = len(starts)
-        spare = min(_SPARE * count, _MOST_SPARE)
-        header = Header(
-            has_offsets=self.offsets,
-            has_metadata=self.metadata is not None,
+        header = Header.of_payload(
+            size,
+            self.chunk_size,
             checksum=self.checksum,
             typesize=self.typesize,
-            chunk_size=self.chunk_size,
-            last_chunk=size - (count - 1) * self.chunk_size,
-            nchunks=count,
-            max_app_chunks=spare if self.offsets else 0,
+            has_metadata=self.metadata is not None,
+            has_offsets=self.offsets,
         )
         section = self._section()
         begin = HEADER_BYTES + len(section) + header.table_bytes
-        table = offsets.pack(starts + begin, spare) if self.offsets else b""
+        table = offsets.pack(starts + begin, header.max_app_chunks) if self.offsets else b""
         return header.pack() + section + table
 
     def stream_head(self) -> bytes:
@@ -378,13 +372,14 @@ def _unpack_through(
 ) -> Sizes:
     """Unpack what is read and written from the front to the end."""
     reader = _PipeReader(source)
-    header = _read_header(reader)
+    header, starts = _read_front(reader, options.limits.window_bytes)
     most = options.limits.chunk_bytes
     # What the header does not say, the chunks say one by one.
     is_known = header.version > 1 and header.chunk_size != UNKNOWN and header.nchunks > 1
     threads = _workers(options, header.chunk_size if is_known else min(most, LARGEST_CHUNK))
     plain_bytes = 0
-    for plain in _in_order(_Decode(header), _read_chunks(reader, header, most), threads):
+    chunks = _read_chunks(reader, header, starts, most)
+    for plain in _in_order(_Decode(header), chunks, threads):
         if target is not None:
             _write_all(target, plain)
         plain_bytes += len(plain)
@@ -434,8 +429,11 @@ class _Decode:
         return blosc.decompress(bytes(chunk))
 
 
-def _read_header(reader: "_PipeReader") -> Header:
-    """Return the header of a pipe, of which everything before the chunks is read and verified."""
+def _read_front(reader: "_PipeReader", most: int) -> tuple[Header, NDArray[np.int64]]:
+    """Return the header of a pipe and its offsets; all that lies before the chunks is verified.
+
+    Of the offsets, `most` bytes are kept to be compared with the chunks.
+    """
     first = reader.take(_V1_BYTES)
     if first[4:5] != b"\x01":
         first += reader.take(HEADER_BYTES - _V1_BYTES)
@@ -445,8 +443,9 @@ def _read_header(reader: "_PipeReader") -> Header:
         document = reader.take(section.stored)
         reader.skip(section.room - section.stored)
         section.decode(document, reader.take(section.digest_bytes))
-    reader.skip(header.table_bytes)
-    return header
+    kept = reader.take(min(max(header.nchunks, 0) * ENTRY_BYTES, header.table_bytes, most))
+    reader.skip(header.table_bytes - len(kept))
+    return header, offsets.parse(kept, len(kept) // ENTRY_BYTES)
 
 
 class _PipeReader:
@@ -483,14 +482,21 @@ class _PipeReader:
 
 
 def _read_chunks(
-    reader: _PipeReader, header: Header, most: int
+    reader: _PipeReader, header: Header, starts: NDArray[np.int64], most: int
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the chunks of a pipe with their digests: number, place, bytes."""
+    """Yield the chunks of a pipe with their digests: number, place, bytes.
+
+    `starts` are offsets that they have; -1 says nothing.
+    """
     nbytes = header.chunk_size
     for number in itertools.count():
         at = reader.at
         if number == header.nchunks:
             return
+        if number < len(starts) and starts[number] not in (UNUSED, at):
+            raise CorruptionError(
+                f"Bloscpack offsets: entry {number} is {starts[number]}, the chunk starts at {at}"
+            )
         first = reader.take(CHUNK_HEADER_BYTES)
         if not first and header.nchunks == UNKNOWN:
             return

@@ -17,9 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import LocalStore, Store
-from ingot.testing import Disk
-from tests.crash.arrays import ArrayScenario, append, assign, describe, numbered, resize, scenario
+from ingot.testing import Disk, Scenario
+from tests.crash import bloscpack_scenarios
+from tests.crash.arrays import append, assign, describe, numbered, resize, scenario
 
 Step = Callable[[Disk], object]
 
@@ -39,10 +41,20 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "zarr3": {"format": "zarr3", "chunks": 4},
     "shards": {"format": "zarr3", "chunks": 2, "shards": 4},
 }
+FILES = ("bloscpack",)
+"""Layouts that are single files."""
 
 
-def changes(layout: str) -> ArrayScenario:
+def changes(layout: str) -> Scenario:
     """Return one of every kind of change, one after the other."""
+    if layout in FILES:
+        return bloscpack_scenarios.changed(
+            bloscpack_scenarios.append(5),
+            bloscpack_scenarios.append(45),
+            bloscpack_scenarios.describe(n=1),
+            bloscpack_scenarios.assign(25),
+            bloscpack_scenarios.append(30),
+        )
     keywords = LAYOUTS[layout]
     inner = (1,) if isinstance(keywords["chunks"], tuple) else ()
     return scenario(
@@ -72,7 +84,7 @@ def record(layout: str, kernel: str, folder: Path) -> list[list[Step]]:
     return _split(_calls(log.read_text().splitlines()), str(folder))
 
 
-def replayed(layout: str, steps: Iterable[Iterable[Step]]) -> ArrayScenario:
+def replayed(layout: str, steps: Iterable[Iterable[Step]]) -> Scenario:
     """Return the scenario in which a log takes the place of the changes."""
 
     def repeat(series: Iterable[Step]) -> Callable[[Store], None]:
@@ -230,6 +242,8 @@ def _data(argument: str) -> bytes:
 
 
 if __name__ == "__main__":
+    # Short files grow in place, as long ones do.
+    bloscpack_array._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
     for number, take in enumerate(changes(sys.argv[1]).steps):
         take(LocalStore(sys.argv[2], writable=True))
         os.write(1, b"%d done\n" % number)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import Commit, Extent, FileStore, LocalStore, Patch, Put, Store, read_state
 from ingot.stores.store import extend
 from ingot.stores.versions import writing
@@ -165,6 +166,26 @@ def _change_for_ever(folder: Path, acknowledged: int, first: int) -> None:
     for number in range(first, first + 1_000_000):
         _change_once(array, number)
         os.write(acknowledged, b"%12d " % number)
+
+
+def test_kills_of_a_writer_of_bloscpack_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Short files grow in place, as long ones do: the journal takes part.
+    monkeypatch.setattr(bloscpack_array, "_SMALLEST_IN_PLACE", 0)
+    chance, path, kills = random.Random(4), tmp_path / "a.blp", KILLS // 4
+    ingot.array(np.zeros(12, "u8"), path, chunks=4, checksum="crc32")
+    last = 0
+    for _ in range(kills):
+        said = _kill_one(lambda pipe, first=last + 1: _change_for_ever(path, pipe, first), chance)
+        last = max(last, said)
+        items = ingot.open(path)[...].tolist()
+        assert items in (_items(last), _items(last + 1))
+        last += items == _items(last + 1)
+    assert last > kills // 5
+    FileStore(path, writable=True).recover()
+    assert sorted(os.listdir(tmp_path)) == [".a.blp.lock", "a.blp"]
+    assert ingot.open(path)[...].tolist() == _items(last)
 
 
 @pytest.mark.parametrize(("format", "kills"), [("zarr2", KILLS // 2), ("zarr3", KILLS // 2)])

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ingot.formats.bloscpack import array as bloscpack_array
 from ingot.stores import LocalStore
 from ingot.stores.store import is_staged
 from ingot.testing import Disk, prove
-from tests.crash.replay import LAYOUTS, record, replayed
+from tests.crash.replay import FILES, LAYOUTS, record, replayed
 from tests.kernels import needs_native
 
 
@@ -24,9 +25,16 @@ def _strace_works() -> bool:
 pytestmark = pytest.mark.skipif(not _strace_works(), reason="needs strace, and the right to use it")
 
 RUNS = [
-    *(pytest.param(layout, "native", marks=needs_native) for layout in LAYOUTS),
+    *(pytest.param(layout, "native", marks=needs_native) for layout in (*LAYOUTS, *FILES)),
     ("zarr2", "python"),
+    ("bloscpack", "python"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let short files grow in place, as long ones do."""
+    monkeypatch.setattr(bloscpack_array, "_SMALLEST_IN_PLACE", 0)
 
 
 @pytest.mark.parametrize(("layout", "kernel"), RUNS)

@@ -159,7 +159,10 @@ def main() -> int:
         )
         return 0
     return report(
-        "Bloscpack files", options, fuzz, lambda finding, seed: save(finding, "bloscpack", seed)
+        "Bloscpack files",
+        options,
+        fuzz,
+        lambda finding, seed: save(finding, "bloscpack", seed, ".blp"),
     )
 
 

@@ -273,10 +273,10 @@ def run_child(
     count_executions(attempt, executions, seconds, path)
 
 
-def save(finding: Finding, kernel: str, seed: int) -> Path:
+def save(finding: Finding, kernel: str, seed: int, suffix: str = ".chunk") -> Path:
     """Save a chunk that was found where the tests read it again."""
     CORPUS.mkdir(exist_ok=True)
-    path = CORPUS / f"{kernel}-{seed}-{finding.execution}.chunk"
+    path = CORPUS / f"{kernel}-{seed}-{finding.execution}{suffix}"
     path.write_bytes(finding.chunk)
     return path
 

@@ -1,8 +1,12 @@
 """A short run of the fuzzer of Bloscpack files."""
 
 import random
+from pathlib import Path
 
-from tests.fuzz import fuzz_bloscpack
+import pytest
+
+from tests.fuzz import fuzz_bloscpack, fuzz_chunks
+from tests.fuzz.driver import Finding
 
 EXECUTIONS = 1500
 SEED = 20_241
@@ -12,6 +16,20 @@ def test_damaged_files_end_with_data_or_an_error() -> None:
     executions, finding = fuzz_bloscpack.fuzz(SEED, executions=EXECUTIONS)
     assert finding is None, f"execution {finding.execution} of seed {SEED}: {finding.what}"
     assert executions == EXECUTIONS
+
+
+def test_findings_are_saved_as_files_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzz_chunks, "CORPUS", tmp_path)
+    found = fuzz_chunks.save(Finding(7, "what", b"blpk"), "bloscpack", SEED, ".blp")
+    assert (found.name, found.read_bytes()) == (f"bloscpack-{SEED}-7.blp", b"blpk")
+
+
+def test_the_corpus_holds_no_surprise_any_more() -> None:
+    for path in sorted(fuzz_chunks.CORPUS.glob("*.blp")):
+        for seed in range(20):
+            fuzz_bloscpack.execute(path.read_bytes(), random.Random(seed))
 
 
 def test_an_execution_follows_from_its_number() -> None:

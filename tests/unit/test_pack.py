@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,9 +253,17 @@ def test_offsets_that_are_wrong_are_noticed(tmp_path):
         bad = stored[:HEADER_BYTES] + entries.astype("<i8").tobytes() + stored[HEADER_BYTES + 32 :]
         with pytest.raises(IngotError):
             unpacked(tmp_path, bad)
+        with pytest.raises(CorruptionError, match=r"Bloscpack offsets: entry . is "):
+            through_pipes(bad, partial(pack.unpack_stream, options=OPTIONS))
     # Entries that say nothing are left by a writer that did not finish; the chunks tell.
     nothing = stored[:HEADER_BYTES] + b"\xff" * 32 + stored[HEADER_BYTES + 32 :]
     assert unpacked(tmp_path, nothing)[0] == data
+    for each in (nothing, stored):
+        assert through_pipes(each, partial(pack.unpack_stream, options=OPTIONS))[0] == data
+    # What does not fit into the memory window is not compared.
+    far = stored[:HEADER_BYTES] + swapped.astype("<i8").tobytes() + stored[HEADER_BYTES + 32 :]
+    few = Options(threads=1, limits=Limits(window_bytes=8))
+    assert through_pipes(far, partial(pack.unpack_stream, options=few))[0] == data
 
 
 def test_sizes_in_the_header_are_compared(tmp_path):

@@ -68,8 +68,6 @@ FILL: Final = "x_fill"
 _CHECKSUM: Final = "adler32"
 _CHUNK_BYTES: Final = 1 << 20
 _LARGEST_TYPESIZE: Final = 255
-_SPARE: Final = 10
-"""The spare offsets of a new file, for each chunk that it has."""
 # Below this size a new file costs less than the journal.
 _SMALLEST_IN_PLACE: Final = 1 << 20
 _COPIED: Final = 4 << 20
@@ -207,19 +205,14 @@ class BloscpackMap:
     def _header(self) -> Header:
         """Return the header of a new file."""
         schema = self.schema
-        count, chunk = _count(schema), _chunk_bytes(schema)
         stages = schema.chain.compressors
         blosc = next(each for each in stages if isinstance(each, Blosc))
-        return Header(
-            VERSION,
-            has_offsets=True,
-            has_metadata=self._value() is not None,
+        return Header.of_payload(
+            schema.nbytes,
+            _chunk_bytes(schema),
             checksum=next((each.kind for each in stages if isinstance(each, Digest)), "none"),
             typesize=blosc.typesize,
-            chunk_size=chunk,
-            last_chunk=schema.nbytes - (count - 1) * chunk if count else 0,
-            nchunks=max(count, 1),
-            max_app_chunks=_SPARE * max(count, 1),
+            has_metadata=self._value() is not None,
         )
 
     def _front(self, header: Header, file: BloscpackFile | None) -> bytes:

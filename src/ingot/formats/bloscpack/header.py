@@ -72,6 +72,10 @@ _THIRD_OPTION: Final = 0x04
 _OPTIONS: Final = {1: 0, 2: _OFFSETS, 3: _OFFSETS | _METADATA}
 _VARIABLE_LENGTH: Final = 4
 
+# Room in the offsets for appended chunks, for each chunk: as bloscpack has it, but not without end.
+_SPARE: Final = 10
+_MOST_SPARE: Final = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -113,6 +117,36 @@ class Header:
             raise FormatError(
                 "Bloscpack header: nchunks is -1, so the length of the offsets is unknown"
             )
+
+    @classmethod
+    def of_payload(
+        cls,
+        size: int,
+        chunk_size: int,
+        *,
+        checksum: str,
+        typesize: int,
+        has_metadata: bool,
+        has_offsets: bool = True,
+    ) -> "Header":
+        """Return the header of a new file of `size` decoded bytes, which has room to grow.
+
+        >>> header = Header.of_payload(2500, 1000, checksum="md5", typesize=8, has_metadata=False)
+        >>> header.nchunks, header.last_chunk, header.max_app_chunks
+        (3, 500, 30)
+        """
+        count = max(1, -(-size // chunk_size))
+        return cls(
+            VERSION,
+            has_offsets,
+            has_metadata,
+            checksum,
+            typesize,
+            chunk_size,
+            last_chunk=size - (count - 1) * chunk_size,
+            nchunks=count,
+            max_app_chunks=min(_SPARE * count, _MOST_SPARE) if has_offsets else 0,
+        )
 
     @classmethod
     def parse(cls, data: Buffer, size: int | None = None) -> "Header":

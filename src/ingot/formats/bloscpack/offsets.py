@@ -21,12 +21,13 @@ from ingot.codecs.codec import Buffer
 from ingot.errors import CorruptionError, IngotError
 from ingot.formats.bloscpack.header import LEAST_CHUNK, UNKNOWN, Header
 
-__all__ = ["ENTRY_BYTES", "ChunkRow", "check", "chunk_header", "pack", "parse", "walk"]
+__all__ = ["ENTRY_BYTES", "UNUSED", "ChunkRow", "check", "chunk_header", "pack", "parse", "walk"]
 
 ENTRY_BYTES: Final = 8
 """The bytes of an entry of the table."""
 
-_UNUSED: Final = -1
+UNUSED: Final = -1
+"""An entry that says nothing."""
 # Most headers lie far apart; where chunks are small, one read has many of them.
 _WINDOW: Final = 4096
 _LONG_WINDOW: Final = 1 << 18
@@ -93,7 +94,7 @@ def pack(starts: Sequence[int] | NDArray[np.int64], spare: int = 0) -> bytes:
     '2000000000000000ffffffffffffffff'
     """
     entries = np.asarray(starts, "<i8").tobytes()
-    return entries + _UNUSED.to_bytes(ENTRY_BYTES, "little", signed=True) * spare
+    return entries + UNUSED.to_bytes(ENTRY_BYTES, "little", signed=True) * spare
 
 
 def check(starts: NDArray[np.int64], begin: int, size: int, digest_bytes: int) -> bool:
@@ -113,13 +114,13 @@ def check(starts: NDArray[np.int64], begin: int, size: int, digest_bytes: int) -
         return True
     least = LEAST_CHUNK + digest_bytes
     # What a damaged entry is must not overflow when it is subtracted from another.
-    bad = (starts < _UNUSED) | (starts > size)
+    bad = (starts < UNUSED) | (starts > size)
     if bad.any():
         place = int(np.flatnonzero(bad)[0])
         raise CorruptionError(
             f"Bloscpack offsets: entry {place} is {starts[place]}, the file has {size} bytes"
         )
-    if (starts == _UNUSED).any():
+    if (starts == UNUSED).any():
         return False
     if starts[0] != begin:
         raise CorruptionError(
