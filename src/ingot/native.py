@@ -59,7 +59,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 22
+ABI = 23
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}

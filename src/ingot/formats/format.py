@@ -74,6 +74,7 @@ __all__ = [
     "Tabled",
     "ZoneMapped",
     "addresses",
+    "as_chunk_run",
     "as_sharded",
     "relocated",
     "stored_map",
@@ -242,6 +243,11 @@ class ChunkRun(Protocol):
     def __iter__(self) -> Iterator[tuple[Coords, bytes | None]]:
         """Yield the encoded chunks instead; only one of the two is called, once."""
         ...
+
+
+def as_chunk_run(encoded: Iterable[tuple[Coords, bytes | None]]) -> ChunkRun | None:
+    """Return encoded chunks as a run that can write itself; None when they are none."""
+    return cast(ChunkRun, encoded) if hasattr(type(encoded), "write_to") else None
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from ingot._lazy import deferred
 from ingot.errors import (
@@ -470,9 +470,10 @@ def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None 
 
     `UnsupportedError` for a store that cannot.
     """
-    if not isinstance(store, ExtendableStore):
+    # One attribute tells; comparing with the whole protocol takes long.
+    if not hasattr(store, "extend"):
         raise UnsupportedError(f"{store.location}: cannot write behind the end of {key!r}")
-    return store.extend(key, pieces, end=end)
+    return cast(ExtendableStore, store).extend(key, pieces, end=end)
 
 
 @runtime_checkable

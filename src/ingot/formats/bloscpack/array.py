@@ -41,7 +41,15 @@ from ingot.formats.bloscpack.file import BloscpackFile
 from ingot.formats.bloscpack.header import CHECKSUMS, LARGEST_CHUNK, VERSION, Header
 from ingot.formats.bloscpack.metadata import DESCRIPTION, ArrayDescription
 from ingot.formats.bloscpack.offsets import ENTRY_BYTES
-from ingot.formats.format import ArrayNode, ChunkRun, Coords, Documents, Locations, Request
+from ingot.formats.format import (
+    ArrayNode,
+    ChunkRun,
+    Coords,
+    Documents,
+    Locations,
+    Request,
+    as_chunk_run,
+)
 from ingot.grid import RectilinearAxis
 from ingot.schema import ArraySchema, Flat
 from ingot.stores.store import (
@@ -398,7 +406,7 @@ class _Images:
 
     def __init__(self, encoded: Iterable[tuple[Coords, bytes | None]], first: int = 0) -> None:
         # A run is not begun before it is clear that its chunks are needed one by one.
-        self._run = encoded if isinstance(encoded, ChunkRun) else None
+        self._run = as_chunk_run(encoded)
         self._rest = iter(()) if self._run is not None else iter(encoded)
         self._ahead = next(self._rest, None)
         self._first = first
