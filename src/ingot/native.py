@@ -273,6 +273,12 @@ class Layout(Protocol):
         With ``sparse``, a chunk that holds only the fill value has no bytes.
         """
 
+    def top_up(self, stored: "Buffer", added: "NDArray[Any]") -> bytes | None:
+        """Encode a chunk that holds what ``stored`` holds, and the items ``added`` behind it.
+
+        None where the whole chunk has to be encoded.
+        """
+
     def write_chunks(self, items: "NDArray[Any]", target: int, start: int, threads: int) -> bytes:
         """Encode the Blosc chunks of a flat array from its items, and write them into a file.
 

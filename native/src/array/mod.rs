@@ -20,6 +20,7 @@ pub mod selection;
 pub mod shards;
 pub mod staging;
 pub mod stored;
+pub mod top_up;
 mod trailer;
 pub mod workspace;
 pub mod zones;

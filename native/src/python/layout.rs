@@ -18,6 +18,7 @@ use crate::array::selection::Selection;
 use crate::array::shards::ShardFormat;
 use crate::array::staging::{self, Encoded, Staged};
 use crate::array::stored::{Held, HeldChunk};
+use crate::array::top_up;
 use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
@@ -530,6 +531,20 @@ impl PyLayout {
             chunks::encode(&self.0, &chunks, sparse, threads, &mut kept.workspace, interrupt)
         })?;
         Ok(made.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes).unbind())).collect())
+    }
+
+    /// The bytes to store for a chunk that holds what `stored` holds, and `added` behind it; `None` where
+    /// the whole chunk has to be encoded.
+    fn top_up<'py>(
+        &self,
+        py: Python<'py>,
+        stored: &Bound<'py, PyAny>,
+        added: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let (input, buffer) = (Input::of(stored)?, PyUntypedBuffer::get(added)?);
+        let (bytes, added) = (input.bytes(), buffers::contiguous(&buffer)?);
+        let made = detached(py, |kept, _| top_up::top_up(&self.0.coding, bytes, added, &mut kept.workspace))?;
+        Ok(made.map(|bytes| PyBytes::new(py, &bytes)))
     }
 
     /// Encode the chunks of a flat array from its items, `items`, and write them one behind the other

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import floordiv
 from types import EllipsisType
 from typing import Any, Final, NamedTuple
@@ -799,12 +799,41 @@ class Engine:
             item = np.array(values[(0,) * values.ndim], self._dtype)
             return inner.stage(inner._merged_runs(runs, item=item))
         units = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(inner._dtype)
+        topped = inner._topped_up(runs, units)
+        if topped is not None:
+            return inner._commit_of(topped, None)
         encoded = inner._encoded_chunks(inner._merged_runs(runs, units))
         numbers, coder = inner._whole_chunks(runs), inner._chunk_coder()
         if numbers is not None and coder is not None and kernel.is_blosc(inner.chunks.schema):
             run = _MemoryRun(numbers, units.view(np.uint8), coder, self._thread_count(), encoded)
             return inner._commit_of(run, None)
         return inner._commit_of(encoded, None)
+
+    def _topped_up(
+        self, runs: Runs, values: NDArray[Any]
+    ) -> Iterator[tuple[Coords, bytes | None]] | None:
+        """Return the chunks of a payload to which values are appended, encoded natively.
+
+        The last chunk keeps its full blocks. None where it has none, and where values are not
+        appended behind a part of a chunk.
+        """
+        (size,), (step,), (held,) = self.shape, self.chunks.schema.chunks, self._before.schema.shape
+        coder, number = self._chunk_coder(), held // step
+        if coder is None or self._cache is not None or runs.single != range(held, size):
+            return None
+        if not held % step or not kernel.is_blosc(self.chunks.schema):
+            return None
+        count = min(size, (number + 1) * step) - held
+        (fetched,) = self._fetch([(number,)])
+        if not isinstance(fetched.data, bytes):
+            return None
+        with _ChunkContext(self.chunks, (number,), fetched.location):
+            first = coder.top_up(fetched.data, _as_buffer(values[:count], self._plain))
+        if first is None:
+            return None
+        rest = Runs((), held + count, size - held - count)
+        behind = self._merged_runs(rest, values[count:]) if rest.length else ()
+        return chain([((number,), first)], self._encoded_chunks(behind))
 
     def _whole_chunks(self, runs: Runs) -> range | None:
         """Return the numbers of the chunks of a payload that are one run; None for other runs."""

@@ -216,6 +216,23 @@ def test_a_long_file_grows_in_place(tmp_path: Path) -> None:
     assert file.end == path.stat().st_size
 
 
+@pytest.mark.parametrize("added", [1, 40_000, 500_000])
+def test_the_last_chunk_is_verified_before_it_is_topped_up(tmp_path: Path, added: int) -> None:
+    values = np.random.default_rng(6).integers(0, 99, 900_000).astype("<i4")
+    path, count = tmp_path / "a.blp", 400_000 + added
+    ingot.array(values[:400_000], path, chunks="1M", codec="blosc:lz4:5", options=OPTIONS)
+    with opened(path, "r+") as array:
+        array.append(values[400_000:count])
+    assert np.array_equal(opened(path)[...], values[:count])
+    data, last = bytearray(path.read_bytes()), len(state(path).row) - 1
+    data[int(state(path).row.start[last]) + 5000] ^= 1
+    path.write_bytes(data)
+    with opened(path, "r+") as array, pytest.raises(CorruptionError, match="adler32") as caught:
+        array.append(values[:10])
+    assert any(f"chunk ({last},)" in note for note in caught.value.__notes__)
+    assert path.read_bytes() == data
+
+
 def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     data = packed([0], {"dtype": "'<f8'", "shape": [0, 3], "order": "C", "container": "numpy"})
     path = tmp_path / "a.blp"
