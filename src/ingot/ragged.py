@@ -470,7 +470,7 @@ def check_utf8(offsets: Offsets, data: Bytes, where: str) -> None:
     # Text as a whole, but an item may begin inside of a character. An item without bytes does not.
     begins = offsets[:-1][offsets[:-1] < offsets[1:]]
     inside = begins[(data[begins] & 0xC0) == 0x80]
-    if len(inside) and (wrong < 0 or int(inside[0]) <= wrong):
+    if len(inside) and (wrong < 0 or int(inside[0]) < wrong):
         # The character begins in the item before.
         wrong = int(inside[0]) - 1
     if wrong >= 0:

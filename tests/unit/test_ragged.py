@@ -145,6 +145,8 @@ HIGHEST = 2**63 - 1
         (UTF8, [0, 1, 2], b"a\xff", None, "item 1 is no text"),
         (UTF8, [0, 1, 2], "é".encode(), None, "item 0 is no text"),
         (UTF8, [0, 0, 1, 1, 2], "é".encode(), None, "item 1 is no text"),
+        (UTF8, [0, 1], b"\x80", None, "item 0 is no text"),
+        (UTF8, [0, 1, 2], b"a\x80", None, "item 1 is no text"),
         (UTF8, [0, 3, 6], b"\xed\xa0\x80abc", None, "item 0 is no text"),
         (JSON, [0, 1], b"\xff", None, "item 0 is no text"),
         (ItemKind.of(np.dtype("i4")), [0, 4, 9], b"123456789", None, "item 1 has 5 bytes"),
