@@ -83,6 +83,8 @@ class ItemKind:
             raise ValueError(f"kind {kind!r} is no type, and none of {', '.join(_PLAIN)}") from None
         if dtypes.is_variable(dtype) or not dtype.itemsize or dtype.subdtype is not None:
             raise ValueError(f"kind: rows of {dtype} have items of no fixed size")
+        if dtype.names is not None:
+            raise ValueError(f"kind: rows of structures are not kept, {dtype} is one")
         return cls("list", dtype)
 
     @classmethod
@@ -166,6 +168,7 @@ class RaggedArray:
         if validity is not None and len(validity) != len(offsets) - 1:
             raise CorruptionError(f"{where}: {len(validity)} marks for {len(offsets) - 1} items")
         items = cls(kind, offsets, data, validity)._without_hidden()
+        _check_longest(items.lengths, where)
         if kind.is_text:
             check_utf8(items.offsets, items.data, where)
         if kind.item is not None:
@@ -201,7 +204,7 @@ class RaggedArray:
             return items if wanted is None else items.cast(wanted, where)
         if isinstance(items, np.ndarray):
             if items.ndim == 1 and items.dtype.kind in "TU" and wanted in (None, UTF8):
-                return from_text(items)
+                return from_text(items, where)
             rows = items.ndim == 2 and wanted is not None and wanted.item is not None
             listed = list(items) if rows else items.tolist()
         else:
@@ -217,11 +220,7 @@ class RaggedArray:
         lengths = np.fromiter(
             (0 if each is None else len(each) for each in encoded), np.int64, len(encoded)
         )
-        if len(lengths) and int(lengths.max()) > LONGEST_ITEM:
-            number = int(lengths.argmax())
-            raise LimitError(
-                f"{where}: item {number} has {lengths[number]} bytes, the most is {LONGEST_ITEM}"
-            )
+        _check_longest(lengths, where)
         present = np.fromiter((each is not None for each in encoded), np.bool_, len(encoded))
         data = np.frombuffer(b"".join(each for each in encoded if each), np.uint8)
         return cls(kind, offsets_of(lengths), data, None if present.all() else present)
@@ -433,6 +432,14 @@ def gather(offsets: Offsets, data: Bytes, rows: Offsets) -> tuple[Offsets, Bytes
     return found, data[places]
 
 
+def _check_longest(lengths: Offsets, where: str) -> None:
+    if len(lengths) and int(lengths.max()) > LONGEST_ITEM:
+        number = int(lengths.argmax())
+        raise LimitError(
+            f"{where}: item {number} has {lengths[number]} bytes, the most is {LONGEST_ITEM}"
+        )
+
+
 def check_offsets(offsets: Offsets, size: int, where: str) -> None:
     """Raise `CorruptionError` for offsets that go down, or lie outside of the data."""
     if not len(offsets):
@@ -577,7 +584,7 @@ def _windows(
     if len(data) < width:
         data = np.concatenate([data, np.zeros(width - len(data), np.uint8)])
     last = len(data) - width
-    late = np.flatnonzero(starts > last)
+    late = np.flatnonzero((starts > last) & (lengths > 0))
     found = np.lib.stride_tricks.sliding_window_view(data, width)[np.minimum(starts, last)]
     for row in late.tolist():
         own = data[int(starts[row]) : int(starts[row]) + max(0, int(lengths[row]))][:width]
@@ -627,13 +634,21 @@ def to_fixed(items: RaggedArray) -> NDArray[Any]:
     return found.astype(f"U{width}") if items.kind == UTF8 else found
 
 
-def from_text(values: NDArray[Any]) -> RaggedArray:
+def from_text(values: NDArray[Any], where: str = "items") -> RaggedArray:
     """Return an array of NumPy's strings, of variable or fixed length, as items.
 
     >>> from_text(np.array(["a", "bé"])).to_list()
     ['a', 'bé']
     """
-    texts = values.astype(dtypes.NULLABLE_TEXT, copy=False) if values.dtype.kind != "T" else values
+    texts = values
+    if values.dtype.kind == "U":
+        try:
+            # NumPy reads the characters of another byte order as those of its own.
+            native = values.astype(values.dtype.newbyteorder("="), copy=False)
+            texts = native.astype(dtypes.NULLABLE_TEXT)
+        except TypeError:
+            # Half of a pair of surrogates, which is no text. The error names its place.
+            return RaggedArray._joined(UTF8, _encode_utf8(values.tolist(), UTF8, where), where)
     null = _null_texts(texts)
     if null is not None:
         texts = texts.copy()
@@ -655,6 +670,7 @@ def from_text(values: NDArray[Any]) -> RaggedArray:
             lengths[rows] = (sizes * held).sum(axis=1)
             encoded = points[held].astype("<u4").tobytes().decode("utf-32-le").encode()
         blocks.append((rows, encoded, lengths[rows]))
+    _check_longest(lengths, where)
     offsets = offsets_of(lengths)
     data = np.zeros(int(offsets[-1]), np.uint8)
     for rows, encoded, sizes in blocks:
@@ -766,6 +782,7 @@ def _inferred(items: Sequence[object], where: str) -> ItemKind:
     """Return the kind that all items have; raise with the position of the first other one."""
     first: tuple[int, str] | None = None
     types: set[DType] = set()
+    common: DType | None = None
     for number, item in enumerate(items):
         if item is None:
             continue
@@ -773,8 +790,9 @@ def _inferred(items: Sequence[object], where: str) -> ItemKind:
         if name is None:
             said = type(item).__name__
             raise ValueError(f"{where}: item {number} is {said}, not text, bytes, a row or JSON")
-        if dtype is not None:
+        if dtype is not None and dtype not in types:
             types.add(dtype)
+            common = _promoted(common, dtype, number, where)
         if name == "empty":
             continue
         if first is None:
@@ -783,11 +801,23 @@ def _inferred(items: Sequence[object], where: str) -> ItemKind:
             raise ValueError(
                 f"{where}: item {number} is {_LABELS[name]}, item {first[0]} is {_LABELS[first[1]]}"
             )
-    if first is None and not types and not any(item is not None for item in items):
+    if first is None and not any(item is not None for item in items):
         raise ValueError(f"{where}: all items are None, so their kind must be given")
     if first is None or first[1] == "list":
-        return ItemKind("list", np.result_type(*types) if types else np.dtype(np.float64))
+        return ItemKind("list", np.dtype(np.float64) if common is None else common)
     return ItemKind(first[1])
+
+
+def _promoted(common: DType | None, dtype: DType, number: int, where: str) -> DType:
+    """Return the type that holds the numbers of all rows up to a row of another type."""
+    if common is None:
+        return dtype
+    try:
+        return np.result_type(common, dtype)
+    except TypeError:
+        raise ValueError(
+            f"{where}: item {number} is a row of {dtype}, items before are rows of {common}"
+        ) from None
 
 
 def _kind_of(item: object) -> tuple[str | None, DType | None]:
@@ -873,6 +903,10 @@ def _held(values: NDArray[Any], dtype: DType) -> NDArray[Any] | None:
         return None
     try:
         with np.errstate(all="ignore"):
+            if values.dtype.kind == "c" and dtype.kind != "c":
+                if values.imag.any():
+                    return None
+                values = values.real
             cast = values.astype(dtype)
             if values.dtype.kind == "f" and dtype.kind in "fc":
                 return cast

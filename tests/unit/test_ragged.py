@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingot import ragged
 from ingot.errors import CorruptionError, FormatError, LimitError
@@ -63,9 +64,11 @@ def test_the_items_say_their_kind_and_come_back(items: list[Any], kind: str) -> 
         ([None, None], "all items are None"),
         ([], "all items are None"),
         (["a", "\ud800"], "item 1 is no text"),
+        (np.array(["a", "\ud800"]), "item 1 is no text"),
+        ([[1], [2.5], [np.datetime64(0, "s")]], "item 2 is a row of datetime64.* of float64"),
     ],
 )
-def test_a_mixed_list_is_refused_with_the_position(items: list[Any], message: str) -> None:
+def test_a_mixed_list_is_refused_with_the_position(items: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"column 'a': {message}"):
         RaggedArray.of(items, None, "column 'a'")
 
@@ -77,6 +80,7 @@ def test_a_mixed_list_is_refused_with_the_position(items: list[Any], message: st
         ([b"a", "b"], "bytes", "item 1 is 'b', not bytes"),
         ([[1], [300]], np.dtype("u1"), r"item 1 is \[300\], not a row of uint8"),
         ([[1.5]], np.dtype("i4"), "not a row of int32"),
+        ([[1], [2 + 1j]], np.dtype("f4"), "item 1 is .* not a row of float32"),
         ([[[1]]], np.dtype("i4"), "not a row of int32"),
         (["ab"], np.dtype("i4"), "not a row of int32"),
         ([[1], [[1], 2]], np.dtype("i4"), "item 1 is"),
@@ -91,7 +95,8 @@ def test_items_of_another_kind_are_refused(items: list[Any], kind: Any, message:
 
 
 def test_kinds_that_do_not_exist() -> None:
-    for wrong in ("text", "O", object, np.dtypes.StringDType(), "V0"):
+    structure = np.dtype([("a", "i4")])
+    for wrong in ("text", "O", object, np.dtypes.StringDType(), "V0", "2i4", structure):
         with pytest.raises(ValueError, match="kind"):
             ItemKind.of(wrong)  # type: ignore[arg-type]
     for spelling in ("text", "list<>", "list<i4>", "list<|O>", "list<<i4", 3, None):
@@ -217,7 +222,9 @@ def test_text_becomes_strings_of_numpy_and_back(monkeypatch: pytest.MonkeyPatch)
         assert from_text(np.array(words, dtype)).to_numpy().tolist() == words
     missing = np.array(["a", np.nan, ""], np.dtypes.StringDType(na_object=np.nan))
     assert from_text(missing).to_numpy().tolist() == ["a", None, ""]
-    assert from_text(np.array(["a", "bé", ""])).to_numpy().tolist() == ["a", "bé", ""]
+    for dtype in ("<U2", ">U2"):
+        fixed = np.array(["a", "bé", ""]).astype(dtype)
+        assert from_text(fixed).to_numpy().tolist() == ["a", "bé", ""]
     assert RaggedArray.nulls(UTF8, 3).to_numpy().tolist() == [None] * 3
 
 
@@ -272,5 +279,12 @@ def test_items_of_another_kind() -> None:
 def test_items_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "LONGEST_ITEM", 3)
     assert len(RaggedArray.of(["abc"])) == 1
-    with pytest.raises(LimitError, match="item 1 has 4 bytes, the most is 3"):
-        RaggedArray.of(["", "abcd"])
+    long: NDArray[Any] = np.array(["", "abcd"])
+    offsets, data = np.array([0, 0, 4]), np.frombuffer(b"abcd", np.uint8)
+    for make in (
+        lambda: RaggedArray.of(["", "abcd"]),
+        lambda: RaggedArray.of(long),
+        lambda: RaggedArray.checked(BYTES, offsets, data),
+    ):
+        with pytest.raises(LimitError, match="item 1 has 4 bytes, the most is 3"):
+            make()
