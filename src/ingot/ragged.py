@@ -7,8 +7,9 @@ where a caller asks for them.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
@@ -28,6 +29,7 @@ __all__ = [
     "UTF8",
     "ItemKind",
     "RaggedArray",
+    "as_json",
     "check_offsets",
     "check_utf8",
     "compare",
@@ -158,7 +160,8 @@ class RaggedArray:
     ) -> "RaggedArray":
         """Return the items in buffers that may be wrong; raise `CorruptionError` if they are.
 
-        JSON is parsed, within its limits, when an item is read.
+        JSON is parsed, within its limits, when an item is read; only the text `null` is a null at
+        once.
 
         >>> RaggedArray.checked(UTF8, np.array([0, 3, 2]), np.zeros(3, np.uint8))
         Traceback (most recent call last):
@@ -171,6 +174,8 @@ class RaggedArray:
         _check_longest(items.lengths, where)
         if kind.is_text:
             check_utf8(items.offsets, items.data, where)
+        if kind == JSON:
+            items = items._with_nulls(equals(items, b"null"))
         if kind.item is not None:
             wrong = np.flatnonzero(items.lengths % kind.item.itemsize)
             if len(wrong):
@@ -352,6 +357,12 @@ class RaggedArray:
         lengths = self.lengths // self.kind.item.itemsize * kind.item.itemsize
         data = np.frombuffer(kept.tobytes(), np.uint8)
         return RaggedArray(kind, offsets_of(lengths), data, self.validity)
+
+    def _with_nulls(self, null: Bools) -> "RaggedArray":
+        """Return the items of which more are null."""
+        if not null.any():
+            return self
+        return replace(self, validity=~(null | self.is_null))._without_hidden()
 
     def _without_hidden(self) -> "RaggedArray":
         """Return the items without bytes behind nulls, which some programs leave there."""
@@ -719,6 +730,20 @@ def _decoded(data: Bytes, kind: ItemKind, number: int) -> Any:
     return _parse_json(data.tobytes(), f"item {number}")
 
 
+def as_json(texts: RaggedArray, where: str) -> RaggedArray:
+    """Return texts as JSON values, a null where the value is null; raise if one is no JSON.
+
+    >>> as_json(RaggedArray.of(["[1]", " null"]), "items").to_list()
+    [[1], None]
+    """
+    items = RaggedArray(JSON, texts.offsets, texts.data, texts.validity)
+    null = [
+        item is not None and _parse_json(item.encode(), f"{where}: item {number}") is None
+        for number, item in enumerate(texts)
+    ]
+    return items._with_nulls(np.array(null, np.bool_))
+
+
 def _parse_json(data: bytes, where: str) -> Any:
     """Return a JSON value; its depth is limited, and NaN and infinities are refused."""
     try:
@@ -771,7 +796,14 @@ def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no number")
 
 
-_JSON_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+def _parse_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{shown(text)} is no number that 64 bits hold")
+    return value
+
+
+_JSON_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 _JSON_ENCODER: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 

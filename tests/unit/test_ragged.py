@@ -127,11 +127,20 @@ def test_json_is_limited_in_depth() -> None:
         RaggedArray.of([circle], "json")
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"NaN", b"[1] 2", b"'a'", b"9" * 10_000])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"NaN", b"[1] 2", b"'a'", b"9" * 10_000, b"1e999", b"[-1e400]"]
+)
 def test_text_that_is_no_json(text: bytes) -> None:
     items = RaggedArray.checked(JSON, np.array([0, len(text)]), np.frombuffer(text, np.uint8))
     with pytest.raises(CorruptionError, match="item 0 is no JSON"):
         items.to_list()
+
+
+def test_the_text_null_is_a_null_of_json() -> None:
+    text = b"null1null"
+    items = RaggedArray.checked(JSON, np.array([0, 4, 5, 9]), np.frombuffer(text, np.uint8))
+    assert (items.to_list(), items.is_null.tolist()) == ([None, 1, None], [True, False, True])
+    assert items == RaggedArray.of([None, 1, None], "json")
 
 
 HIGHEST = 2**63 - 1

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
-from ingot.ragged import BYTES, JSON, UTF8, ItemKind, RaggedArray, from_text, offsets_of
+from ingot.ragged import (
+    BYTES,
+    JSON,
+    UTF8,
+    ItemKind,
+    RaggedArray,
+    as_json,
+    check_offsets,
+    from_text,
+    offsets_of,
+)
 
 __all__ = ["array", "columns", "is_installed", "table", "values"]
 
@@ -115,10 +125,8 @@ def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
     """Return text, bytes, JSON and lists of numbers as items; None for other types."""
     types, kind = pyarrow.types, column.type
     if getattr(kind, "extension_name", "") == "arrow.json":
-        found = _items(pyarrow, name, column.storage)
-        return (
-            None if found is None else RaggedArray(JSON, found.offsets, found.data, found.validity)
-        )
+        texts = _values(name, column.storage)
+        return as_json(texts, f"column {name!r}") if isinstance(texts, RaggedArray) else None
     if types.is_string(kind) or types.is_large_string(kind):
         return _of_buffers(name, column, UTF8, column.buffers()[1:])
     if types.is_binary(kind) or types.is_large_binary(kind):
@@ -126,14 +134,18 @@ def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
     if not (types.is_list(kind) or types.is_large_list(kind)):
         return None
     inner = column.values
-    if inner.null_count or types.is_nested(inner.type):
+    if types.is_nested(inner.type):
+        raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
+    if inner.null_count:
         raise UnsupportedError(f"column {name!r}: lists of {inner.type} with missing values")
     numbers = _values(name, inner)
     if not isinstance(numbers, np.ndarray) or numbers.dtype.hasobject:
         raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
     data = np.ascontiguousarray(numbers)
-    width = data.dtype.itemsize
-    offsets = np.asarray(column.offsets).astype(np.int64) * width
+    offsets = np.asarray(column.offsets).astype(np.int64)
+    # Before they count bytes: a number of items times their size could overflow.
+    check_offsets(offsets, len(data), f"column {name!r}")
+    offsets *= data.dtype.itemsize
     return RaggedArray.checked(
         ItemKind("list", data.dtype), offsets, data.view(np.uint8), _validity(column), name
     )

@@ -323,6 +323,29 @@ def test_json_of_arrow() -> None:
     assert table["j"][-1] == "plain"
 
 
+def test_json_of_arrow_is_parsed_when_it_comes_in() -> None:
+    def json(*texts: str | None, kind: pyarrow.DataType) -> pyarrow.Array:
+        return pyarrow.array(texts, kind).cast(pyarrow.json_(kind))
+
+    for kind in (pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()):
+        table = made({"j": json("null", "1", None, " null ", '"null"', kind=kind)})
+        assert list(table["j"]) == [None, 1, None, None, "null"]
+        assert table.where("isnull(j)").rows().tolist() == [0, 2, 3]
+        for wrong in ("{", "NaN", "1e999"):
+            with pytest.raises(ingot.errors.CorruptionError, match="column 'j': item 1 is no JSON"):
+                table.append({"j": json("1", wrong, kind=kind)})
+        assert len(table) == 5
+
+
+def test_lists_of_arrow_with_wrong_offsets_are_refused() -> None:
+    # 2**61 numbers of 8 bytes have 2**64 bytes, which is 0 in 64 bits.
+    offsets = pyarrow.py_buffer(np.array([0, 2**61, 3]))
+    numbers, kind = pyarrow.array([1, 2, 3]), pyarrow.large_list(pyarrow.int64())
+    wrong = pyarrow.LargeListArray.from_buffers(kind, 2, [None, offsets], children=[numbers])
+    with pytest.raises(ingot.errors.CorruptionError, match="column 'a': item 1 ends at byte 3"):
+        made({"a": wrong})
+
+
 def test_wrong_text_of_arrow_is_refused() -> None:
     offsets, data = np.array([0, 1, 2], "<i4"), b"a\xff"
     buffers = [None, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data)]
