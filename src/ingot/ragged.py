@@ -335,10 +335,13 @@ class RaggedArray:
     def cast(self, kind: ItemKind, where: str = "items") -> "RaggedArray":
         """Return the same items as another kind; `ValueError` if the kind cannot hold them.
 
-        Text becomes JSON strings. Rows of numbers take another type where no value changes.
+        Text becomes JSON strings. Rows of numbers take another type where no value changes. Every
+        kind holds nulls.
         """
         if kind == self.kind:
             return self
+        if self.is_null.all():
+            return RaggedArray.nulls(kind, len(self))
         if kind == BYTES and self.kind == UTF8:
             return RaggedArray(kind, self.offsets, self.data, self.validity)
         if kind.item is not None and self.kind.item is not None:

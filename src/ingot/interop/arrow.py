@@ -124,6 +124,8 @@ def _values(name: str, column: Any) -> Any:
 def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
     """Return text, bytes, JSON and lists of numbers as items; None for other types."""
     types, kind = pyarrow.types, column.type
+    if types.is_null(kind):
+        return RaggedArray.nulls(UTF8, len(column))
     if getattr(kind, "extension_name", "") == "arrow.json":
         texts = _values(name, column.storage)
         return as_json(texts, f"column {name!r}") if isinstance(texts, RaggedArray) else None

@@ -5,7 +5,7 @@ pandas is optional, and imported on first use.
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,8 @@ def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
             assert isinstance(found_items, RaggedArray)
             return found_items
         return _objects(name, series.astype(object).to_numpy(), series)
+    if hasattr(kind, "pyarrow_dtype"):
+        return cast(NDArray[Any] | RaggedArray, arrow.values(name, series.array.__arrow_array__()))
     words = None
     if kind.name == "category":
         words = _objects(name, series.astype(object).to_numpy(), series)
@@ -94,20 +96,23 @@ def _has_null(kind: Any) -> bool:
 
 
 def _objects(name: str, objects: NDArray[Any], series: Any) -> NDArray[Any] | RaggedArray:
-    """Return objects as items of the one kind that all have, or in a type of NumPy."""
+    """Return objects as items of the one kind that all have, or in a type of NumPy.
+
+    Where all are missing, they are nulls, which a column of every kind of items takes.
+    """
     missing = np.asarray(series.isna())
     listed = [None if null else each for each, null in zip(objects, missing, strict=True)]
     first = next((each for each in listed if each is not None), None)
     if isinstance(first, str | bytes | bytearray | dict):
         return RaggedArray.of(listed, None, f"column {name!r}")
-    if not len(listed):
-        return RaggedArray.of([], UTF8)
     try:
         found = np.asarray(list(objects))
     except ValueError:
         found = np.empty(0, object)  # Rows of several lengths.
     if isinstance(first, list | tuple | np.ndarray) and found.dtype.kind in "OUS":
         return RaggedArray.of(listed, None, f"column {name!r}")
+    if first is None and (not len(listed) or found.dtype == np.dtype(object)):
+        return RaggedArray.nulls(UTF8, len(listed))
     if found.dtype == np.dtype(object) or found.dtype.kind in "US":
         raise ValueError(f"column {name!r} has objects of several kinds, or missing values")
     return found

@@ -381,6 +381,39 @@ def test_pandas_comes_in_and_goes_out(dtype: str) -> None:
     assert (view.index.tolist(), view["text"].tolist()) == ([2, 7], ["", ""])
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_columns_without_a_value_are_nulls_of_every_kind(count: int) -> None:
+    given: dict[str, list[Any]] = {"text": ["a"], "data": [b"b"], "rows": [[1]], "json": [{"c": 1}]}
+    columns = {name: RaggedArray.of(items) for name, items in given.items()}
+    table = made(columns)
+    missing = {name: [None] * count for name in columns}
+    table.append(pandas.DataFrame(missing, dtype=object))
+    table.append(pyarrow.table({name: pyarrow.nulls(count) for name in columns}))
+    table.append(missing)
+    for name in columns:
+        assert plain(table[name]) == given[name] + [None] * (3 * count)
+    if count:
+        with pytest.raises(ValueError, match="column 'n' of text has missing values"):
+            made({"n": [1]}).append(pyarrow.table({"n": pyarrow.nulls(count)}))
+
+
+def test_arrays_of_arrow_in_a_frame() -> None:
+    kinds = {"text": pyarrow.string(), "rows": pyarrow.list_(pyarrow.float32())}
+    frame = pandas.DataFrame(
+        {
+            name: pandas.Series(VALUES[name], dtype=pandas.ArrowDtype(kind))
+            for name, kind in kinds.items()
+        }
+    )
+    frame["n"] = pandas.Series([1, 2, 3, 4, 5], dtype=pandas.ArrowDtype(pyarrow.int16()))
+    table = made(frame)
+    assert [plain(table[name]) for name in kinds] == [VALUES[name] for name in kinds]
+    assert (table["n"].dtype, table["n"][:].tolist()) == (np.dtype("i2"), [1, 2, 3, 4, 5])
+    frame.loc[1, "n"] = None
+    with pytest.raises(ValueError, match="column 'n' of int16 has missing values"):
+        made(frame)
+
+
 def test_objects_and_categories_of_pandas() -> None:
     frame = pandas.DataFrame(
         {
