@@ -237,7 +237,7 @@ def _compared_pairs(
     if isinstance(others, np.ndarray):
         if others.ndim != 1 or others.dtype.kind not in "SUT":
             raise SelectionError(f"{items.kind} cannot be compared with {others.dtype}")
-        others = RaggedArray.of(others)
+        others = RaggedArray.of(others, BYTES if others.dtype.kind == "S" else UTF8)
     if items.kind != others.kind or items.kind not in (UTF8, BYTES):
         raise SelectionError(f"{items.kind} cannot be compared with {others.kind}")
     ordered = _PAIRS[comparison]

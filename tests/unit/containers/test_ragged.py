@@ -464,6 +464,9 @@ def test_text_beside_other_columns_in_expressions() -> None:
     assert table.where("fixed == word").rows().tolist() == [0, 2, 3]
     assert table.where("word < other").rows().tolist() == [2, 3]
     assert table.where("word != other").rows().tolist() == [2, 3]
+    data = made({"data": [b"a", None, b"c"], "fixed": np.array([b"a", b"b", b"d"])})
+    assert data.where("data == fixed").rows().tolist() == [0]
+    assert data.where("fixed > data").rows().tolist() == [2]
     assert table.where("isnull(fixed)").count() == 0
     assert table.update("isnull(word)", {"word": "found"}) == 1
     assert table.delete("startswith(word, 'b') or word == 'found'") == 2
