@@ -6,7 +6,7 @@ of text, bytes, JSON objects and rows of several lengths become columns of these
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,20 @@ Layout = Mapping[str, ColumnType]
 """The types of all columns; nested ones by "a.b"."""
 
 Values: TypeAlias = NDArray[Any] | RaggedArray
+
+
+@runtime_checkable
+class ItemColumn(Protocol):
+    """A column of variable-length items that hands them over in buffers."""
+
+    @property
+    def kind(self) -> str | DType:
+        """What an item is."""
+        ...
+
+    def items(self, key: Any = ...) -> RaggedArray:
+        """Return items in buffers."""
+        ...
 
 
 class RepeatedItem(NamedTuple):
@@ -156,6 +170,8 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     Traceback (most recent call last):
     ValueError: column 'a' of uint8 cannot hold 300
     """
+    if pandas.is_series(values):
+        values = pandas.values(name, values)
     if isinstance(values, RaggedArray):
         values = _fixed(values, name)
     if dtype == np.dtype(object):
@@ -185,7 +201,7 @@ def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     Traceback (most recent call last):
     ValueError: column 'a': item 1 is 1, not text
     """
-    values = _taken_over(values, name)
+    values = _taken_over(values, name, kind)
     single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
         isinstance(values, np.ndarray) and not values.ndim
     )
@@ -206,12 +222,15 @@ def fitted_values(
     for name, values in given.items():
         column = layout[name]
         if isinstance(column, ItemKind):
+            values = _taken_over(values, name, column)
             if _is_one(values, column):
                 found[name] = RepeatedItem(RaggedArray.of([values], column, f"column {name!r}"))
             else:
                 found[name] = fitted_items(values, column, name)
             continue
         dtype, shape = column
+        if pandas.is_series(values):
+            values = pandas.values(name, values)
         if isinstance(values, RaggedArray):
             values = _fixed(values, name)
         array = values if isinstance(values, np.ndarray) else np.asarray(values)
@@ -284,7 +303,7 @@ def _inner(values: Any) -> Any:
         return {_name(name): _inner(each) for name, each in values.items()}
     if isinstance(values, np.ndarray) and values.dtype.names is not None:
         return _of_structure(values)
-    return values
+    return values.items() if isinstance(values, ItemColumn) else values
 
 
 def _of_structure(array: NDArray[Any] | np.void) -> dict[str, Any]:
@@ -316,25 +335,43 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _made(values: object, name: str, ragged: bool) -> Values:
-    if ragged:
+    if ragged or pandas.is_series(values):
         values = _taken_over(values, name)
+    if ragged:
         found = values if isinstance(values, RaggedArray) else _variable(values, name)
         if found is not None:
             return found
     if isinstance(values, RaggedArray):
         return _fixed(values, name)
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
     except ValueError as error:
         if "inhomogeneous" in str(error):
             raise ValueError(f"column {name!r}: its items have different shapes") from None
         raise ValueError(f"column {name!r}: {error}") from None
+    if ragged and isinstance(values, list | tuple) and array.dtype.kind in "US":
+        _check_text(values, name)
+    return array
 
 
-def _taken_over(values: object, name: str) -> object:
-    """Return a column of another library as an array or as items, without an object for each."""
+def _check_text(values: Sequence[Any], name: str) -> None:
+    """Refuse text beside other values, which NumPy would spell as text."""
+    first = type(values[0]).__name__
+    for number, item in enumerate(values):
+        if isinstance(item, str | bytes) and not isinstance(values[0], str | bytes):
+            raise ValueError(
+                f"column {name!r}: item {number} is {type(item).__name__}, item 0 is {first}"
+            )
+
+
+def _taken_over(values: object, name: str, kind: ItemKind | None = None) -> object:
+    """Return a column of another library as an array or as items, without an object for each.
+
+    Objects for a column of JSON may be of several kinds.
+    """
     if pandas.is_series(values):
-        return pandas.values(name, values)
+        objects = kind == JSON and getattr(values, "dtype", None) == np.dtype(object)
+        return pandas.objects(values) if objects else pandas.values(name, values)
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return arrow.values(name, values)
     return values
@@ -357,11 +394,19 @@ def _variable(values: object, name: str) -> RaggedArray | None:
         return None
     try:
         rows = np.asarray(listed)
-        if rows.size and rows.dtype != np.dtype(object):
+        if rows.size and rows.dtype != np.dtype(object) and not _is_mixed(rows, listed):
             return None
     except ValueError:
         pass  # Rows of several lengths.
     return RaggedArray.of(listed, None, f"column {name!r}")
+
+
+def _is_mixed(rows: NDArray[Any], listed: Sequence[Any]) -> bool:
+    """Return whether rows have text beside other values, which NumPy spelled as text."""
+    wanted = {"U": str, "S": bytes}.get(rows.dtype.kind)
+    if wanted is None:
+        return False
+    return not all(isinstance(each, wanted) for each in np.asarray(listed, object).flat)
 
 
 def _fixed(items: RaggedArray, name: str) -> NDArray[Any]:
@@ -385,7 +430,7 @@ def _is_one(values: object, kind: ItemKind) -> bool:
         inner = (list, tuple, np.ndarray, type(None))
         return not any(isinstance(each, inner) for each in values)
     if kind == JSON:
-        return not isinstance(values, list | tuple | np.ndarray | RaggedArray)
+        return isinstance(values, str | Mapping) or not isinstance(values, Iterable)
     return isinstance(values, str | bytes | bytearray | memoryview)
 
 

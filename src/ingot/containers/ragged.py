@@ -96,15 +96,7 @@ class Ragged:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
-
-            def one(engine: RaggedEngine) -> Any:
-                count = engine.shape[0]
-                if not -count <= key < count:
-                    raise SelectionError(f"item {key} of {count} items")
-                number = int(key) % count
-                return engine.read(range(number, number + 1))[0]
-
-            return self._handle.read(one)
+            return self._handle.read(lambda engine: engine.read(_one(key, engine.shape[0]))[0])
         return self.items(key).to_numpy()
 
     def items(self, key: Any = ...) -> RaggedArray:
@@ -137,15 +129,21 @@ class Ragged:
         handle, rows = self._writable(), evaluated(key)
         kind = self._kind
         single = isinstance(rows, int | np.integer) and not isinstance(rows, bool)
-        given = {"items": [values] if single else values}
-        fitted = fitted_values(given, {"items": kind})["items"]
+
+        def fitted(kind: ItemKind) -> Any:
+            if single:
+                return RaggedArray.of([values], kind)
+            return fitted_values({"items": values}, {"items": kind})["items"]
+
+        given = fitted(kind)
         with handle.writing() as turn:
             engine = turn.value
             if engine.packs.schema.kind != kind:
                 kind = engine.packs.schema.kind
-                fitted = fitted_values(given, {"items": kind})["items"]
-            found = numbered(_as_slice(rows, engine.shape[0]) if single else rows, engine.shape[0])
-            items = spread(fitted, len(found), kind, "items")
+                given = fitted(kind)
+            count = engine.shape[0]
+            found = _one(rows, count) if single else numbered(rows, count)
+            items = spread(given, len(found), kind, "items")
             assert isinstance(items, RaggedArray)
             if len(found):
                 turn.commit(*ragged.assigned(engine, found, items))
@@ -202,8 +200,9 @@ class Ragged:
         return self._handle
 
 
-def _as_slice(key: Any, count: int) -> slice:
+def _one(key: Any, count: int) -> range:
+    """Return the number of one item as a range."""
     if not -count <= key < count:
         raise SelectionError(f"item {key} of {count} items")
     number = int(key) % count
-    return slice(number, number + 1)
+    return range(number, number + 1)

@@ -14,7 +14,7 @@ from ingot.errors import UnsupportedError
 from ingot.interop import arrow
 from ingot.ragged import UTF8, RaggedArray
 
-__all__ = ["columns", "frame", "is_frame", "is_series", "values"]
+__all__ = ["columns", "frame", "is_frame", "is_series", "objects", "values"]
 
 
 def is_frame(data: object) -> bool:
@@ -36,13 +36,20 @@ def is_series(data: object) -> bool:
 def columns(data: Any) -> dict[str, Any]:
     """Return the columns of a data frame; its index is not among them.
 
+    Columns of objects stay as they are: what they hold is decided where they go.
+
     >>> import pandas
     >>> columns(pandas.DataFrame({"a": [1, 2]}))
     {'a': array([1, 2])}
     """
     if len(set(data.columns)) != len(data.columns):
         raise ValueError("the data frame has several columns of one name")
-    return {str(name): values(str(name), data[name]) for name in data.columns}
+    return {
+        str(name): data[name]
+        if data[name].dtype == np.dtype(object)
+        else values(str(name), data[name])
+        for name in data.columns
+    }
 
 
 def frame(data: Mapping[str, NDArray[Any] | RaggedArray], count: int) -> Any:
@@ -61,12 +68,18 @@ def frame(data: Mapping[str, NDArray[Any] | RaggedArray], count: int) -> Any:
     return pandas.DataFrame(made, index=pandas.RangeIndex(count))
 
 
+def objects(series: Any) -> list[Any]:
+    """Return the objects of a column; a missing one is None."""
+    missing = np.asarray(series.isna())
+    return [None if null else each for each, null in zip(series, missing, strict=True)]
+
+
 def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
     """Return the values of a column; `name` is for errors. Missing text and objects are nulls."""
     kind = series.dtype
     if isinstance(kind, np.dtype):
         found: NDArray[Any] = series.to_numpy()
-        return _objects(name, found, series) if kind == np.dtype(object) else found
+        return _objects(name, series) if kind == np.dtype(object) else found
     if getattr(kind, "tz", None) is not None:
         # NumPy has no type for local times, so these become UTC.
         return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
@@ -75,12 +88,12 @@ def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
             found_items = arrow.values(name, series.array.__arrow_array__())
             assert isinstance(found_items, RaggedArray)
             return found_items
-        return _objects(name, series.astype(object).to_numpy(), series)
+        return _objects(name, series.astype(object))
     if hasattr(kind, "pyarrow_dtype"):
         return cast(NDArray[Any] | RaggedArray, arrow.values(name, series.array.__arrow_array__()))
     words = None
     if kind.name == "category":
-        words = _objects(name, series.astype(object).to_numpy(), series)
+        words = _objects(name, series.astype(object))
         if isinstance(words, RaggedArray):
             return words
     if series.isna().any() and not _has_null(kind):
@@ -95,18 +108,17 @@ def _has_null(kind: Any) -> bool:
     return own is not None and own.kind in "fmM"
 
 
-def _objects(name: str, objects: NDArray[Any], series: Any) -> NDArray[Any] | RaggedArray:
+def _objects(name: str, series: Any) -> NDArray[Any] | RaggedArray:
     """Return objects as items of the one kind that all have, or in a type of NumPy.
 
     Where all are missing, they are nulls, which a column of every kind of items takes.
     """
-    missing = np.asarray(series.isna())
-    listed = [None if null else each for each, null in zip(objects, missing, strict=True)]
+    listed = objects(series)
     first = next((each for each in listed if each is not None), None)
     if isinstance(first, str | bytes | bytearray | dict):
         return RaggedArray.of(listed, None, f"column {name!r}")
     try:
-        found = np.asarray(list(objects))
+        found = np.asarray(list(series))
     except ValueError:
         found = np.empty(0, object)  # Rows of several lengths.
     if isinstance(first, list | tuple | np.ndarray) and found.dtype.kind in "OUS":

@@ -95,11 +95,60 @@ def test_items_are_assigned() -> None:
         (word, 9, "x"),
         (rows, 0, [0.5]),
         (rows, 0, "a"),
+        (rows, 0, 5),
         (json, 0, object()),
     ):
         with pytest.raises((ValueError, IndexError)):
             column[key] = value
     assert content(table._handle.store) == before  # type: ignore[arg-type]
+
+
+def test_items_are_assigned_from_other_libraries() -> None:
+    table = made({"word": ["a", "b"], "rows": [[1], [2, 3]], "json": [{}, {}]})
+    given = {
+        "word": [None, "c"],
+        "rows": [[], [4]],
+        "json": [[1], None],
+    }
+    arrow = made({name: RaggedArray.of(given[name], table[name].kind) for name in given}).to_arrow()
+    for columns in (
+        arrow.to_pydict() | {"json": given["json"]},
+        {name: arrow[name] for name in given},
+        {name: pandas.Series(given[name], dtype=object) for name in given},
+        {name: iter(given[name]) for name in given},
+    ):
+        table.update(slice(None), {"word": "x", "rows": [0], "json": {"y": 1}})
+        table.update(slice(None), columns)
+        assert {name: plain(table[name]) for name in given} == given
+        for name, values in given.items():
+            table[name][:] = pandas.Series(values, dtype=object)
+            assert plain(table[name]) == values
+
+
+def test_a_column_becomes_a_column_of_another_table() -> None:
+    table = made({"word": WORDS, "json": RaggedArray.of(["text", None, 1, [], {}], "json")})
+    copy = made({"word": table["word"], "json": table["json"]})
+    copy.add_column("again", table["json"])
+    copy.append({"word": table["word"], "json": table["json"], "again": copy["json"]})
+    assert copy["again"].kind == copy["json"].kind == "json"
+    assert list(copy["word"]) == WORDS * 2
+    assert list(copy["again"]) == list(copy["json"]) == ["text", None, 1, [], {}] * 2
+    fixed = ingot.table({"word": made({"word": ["a", "bb"]})["word"]})
+    assert fixed["word"].dtype == np.dtype("U2")
+
+
+def test_numbers_beside_text_are_not_spelled_as_text() -> None:
+    nan = float("nan")
+    for mixed, message in (
+        ([1, "x"], "item 1 is str, item 0 is int"),
+        ([nan, nan, "x"], "item 2 is str, item 0 is float"),
+        ([True, b"x"], "item 1 is bytes, item 0 is bool"),
+        ([[1, 2], ["x", "y"]], "item 1 is JSON, item 0 is a row of numbers"),
+    ):
+        with pytest.raises(ValueError, match=f"column 'a': {message}"):
+            made({"a": mixed})
+    assert list(made({"a": [["x", 1], ["y", 2]]})["a"]) == [["x", 1], ["y", 2]]
+    assert made({"a": [["x", "1"], ["y", "2"]]})["a"].shape == (2, 2)
 
 
 def test_attributes_belong_to_the_column() -> None:
@@ -412,6 +461,20 @@ def test_arrays_of_arrow_in_a_frame() -> None:
     frame.loc[1, "n"] = None
     with pytest.raises(ValueError, match="column 'n' of int16 has missing values"):
         made(frame)
+
+
+def test_json_of_several_kinds_goes_to_pandas_and_back() -> None:
+    values = [{"a": 1}, "text", None, [1], 2, True]
+    table = made({"j": RaggedArray.of(values, "json")})
+    frame = table.to_pandas()
+    table.append(frame)
+    table.append(frame[3:4])
+    assert list(table["j"]) == [*values, *values, [1]]
+    assert table.update(slice(3), frame[3:]) == 3
+    assert list(table["j"][:3]) == [[1], 2, True]
+    for make in (made, ingot.table):
+        with pytest.raises(ValueError, match="column 'j': item 1 is text, item 0 is JSON"):
+            make(frame)
 
 
 def test_objects_and_categories_of_pandas() -> None:
