@@ -215,6 +215,17 @@ def test_a_length_that_is_only_claimed_costs_nothing() -> None:
     assert engine.stored_bytes() == len(content(store)["toy/pack-0"])
     with pytest.raises(CorruptionError, match="pack 1 of toy is not stored"):
         engine.read(range(2**62))
+    with pytest.raises(CorruptionError, match="pack 1 of toy is not stored"):
+        engine.read(range(0, 2**62, 3))
+    with pytest.raises(CorruptionError, match=r"pack [0-9]{19} of toy is not stored"):
+        engine.read(range(2**62)[::-1])
+
+
+def test_many_items_by_steps(engine: RaggedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ragged, "_ROWS", 2)
+    engine = applied(ragged.appended(engine, items(*"abcdefghijk")))
+    for step in (-1, 2, 3, -5, 11):
+        assert "".join(engine.read(range(11)[::step])) == "abcdefghijk"[::step]
 
 
 @pytest.mark.parametrize("kind", ["utf8", "bytes", "json", "<i2"])
