@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.engine import scan
+from ingot.errors import ColumnError
 from ingot.query.columns import ColumnSource
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
@@ -38,7 +39,8 @@ def check(table: ColumnSource, expression: Expression) -> None:
     """
     empty: dict[str, NDArray[Any] | RaggedArray] = {}
     for name in column_names(expression):
-        table.within(name)
+        if table.within(name) != (name,):
+            raise ColumnError(f"{name!r} is a nested table, and not a column")
         schema = table.schema(name)
         if isinstance(schema, RaggedSchema):
             empty[name] = RaggedArray.nulls(schema.kind, 0)

@@ -156,6 +156,13 @@ def test_what_a_nested_table_cannot_become_is_refused(
     assert table["p"]["y"].names == ("z",)
 
 
+def test_expressions_name_columns_and_not_nested_tables(place: Place) -> None:
+    table = make(place, nested())
+    for wrong in ("p == 1", "isnull(p.y)", "n == 1 and p"):
+        with pytest.raises(ColumnError, match="is a nested table, and not a column"):
+            table.where(wrong)
+
+
 def test_a_nested_table_that_is_gone_says_so(place: Place) -> None:
     table = make(place, nested())
     inner = table["p"]["y"]
