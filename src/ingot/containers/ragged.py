@@ -15,7 +15,7 @@ from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
 from ingot.engine import ragged
 from ingot.engine.ragged import RaggedEngine
-from ingot.errors import ReadOnlyError, SelectionError
+from ingot.errors import ReadOnlyError, SelectionError, UnsupportedError
 from ingot.formats.format import Format
 from ingot.interop import arrow
 from ingot.ragged import ItemKind, RaggedArray
@@ -118,8 +118,10 @@ class Ragged:
         return self.items().to_numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("an ingot.Ragged becomes a NumPy array only by a copy")
         values = self.to_numpy()
-        return values if dtype is None else values.astype(dtype)
+        return values if dtype is None else values.astype(dtype, copy=False)
 
     def to_arrow(self) -> Any:
         """Return all items as an array of pyarrow."""
@@ -172,6 +174,9 @@ class Ragged:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UnsupportedError("a column of items is pickled with the table that it is part of")
 
     def __repr__(self) -> str:
         try:

@@ -59,6 +59,8 @@ def test_a_column_is_read_by_keys_of_numpy() -> None:
     assert (len(column), column.shape, column.kind, column.dtype) == (5, (5,), "utf8", NULLABLE)
     assert list(column) == np.asarray(column).tolist() == WORDS
     assert np.asarray(column, object).tolist() == WORDS
+    with pytest.raises(ValueError, match="only by a copy"):
+        np.asarray(column, copy=False)
     assert repr(column) == "<ingot.Ragged of 5 utf8; toytable in memory, r+>"
     for wrong in (5, -6, [5], (0, 1), "x", 1.5):
         with pytest.raises((SelectionError, IndexError)):
@@ -543,3 +545,5 @@ def test_a_table_in_a_folder_is_pickled_by_its_path(tmp_path: Any) -> None:
     again = pickle.loads(pickle.dumps(table))
     assert again["word"][:].tolist() == WORDS
     assert again["word"].path == f"{tmp_path / 't'}/word"
+    with pytest.raises(UnsupportedError, match="pickled with the table"):
+        pickle.dumps(table["word"])
