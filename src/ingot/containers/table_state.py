@@ -558,11 +558,11 @@ def numbered(rows: object, count: int) -> range | NDArray[np.int64]:
     (range(3, -1, -2), array([0]))
     """
     selection = parse(rows, (count,))
+    if len(selection.shape) > 1:
+        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
     if isinstance(selection, BasicSelection):
         start, length, step = selection.starts[0], selection.counts[0], selection.steps[0]
         return range(start, start + length * step, step)
-    if len(selection.shape) != 1:
-        raise SelectionError(f"rows are selected by one axis, not by {len(selection.shape)}")
     axis = selection.axes[0]
     return axis if isinstance(axis, range) else np.asarray(axis)
 

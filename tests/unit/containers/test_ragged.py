@@ -62,7 +62,7 @@ def test_a_column_is_read_by_keys_of_numpy() -> None:
     with pytest.raises(ValueError, match="only by a copy"):
         np.asarray(column, copy=False)
     assert repr(column) == "<ingot.Ragged of 5 utf8; toytable in memory, r+>"
-    for wrong in (5, -6, [5], (0, 1), "x", 1.5):
+    for wrong in (5, -6, [5], [[0]], None, True, (0, 1), "x", 1.5):
         with pytest.raises((SelectionError, IndexError)):
             column[wrong]
     column.close()
