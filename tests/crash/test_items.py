@@ -34,7 +34,7 @@ CHANGES: dict[str, tuple[int, Change]] = {
     "add a column": (3, lambda found: found.add_column("j", [{}, None, {"a": 1}])),
     "drop a column": (3, lambda found: found.drop_column("t")),
     "rename": (2, lambda found: found.rename_column("t", "z")),
-    "transaction": (3, transact),
+    "transaction": (2, transact),
 }
 
 

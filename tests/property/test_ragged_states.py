@@ -245,5 +245,5 @@ def registered() -> Iterator[None]:
 def test_items_change_as_lists_do(place_name: str) -> None:
     machine = type("Life", (Life,), {"place_name": place_name})
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=20, stateful_step_count=20, deadline=None)
+        machine, settings=settings(max_examples=12, stateful_step_count=15, deadline=None)
     )
