@@ -442,8 +442,20 @@ def gather(offsets: Offsets, data: Bytes, rows: Offsets) -> tuple[Offsets, Bytes
     total = int(found[-1])
     if len(rows) and total and _is_run(rows):
         return found, data[int(starts[0]) : int(starts[0]) + total]
-    places = np.repeat(starts - found[:-1], np.diff(found)) + np.arange(total)
-    return found, data[places]
+    gathered = np.empty(total, np.uint8)
+    lengths = np.diff(found)
+    long = lengths > _PADDED
+    for row in np.flatnonzero(long).tolist():
+        size = int(lengths[row])
+        gathered[found[row] : found[row] + size] = data[starts[row] : starts[row] + size]
+    # Each byte of a short item has a number of 8 bytes meanwhile, so these are moved in blocks.
+    short = np.flatnonzero(~long & (lengths > 0))
+    for rows in np.array_split(short, -(-len(short) * _PADDED // _BLOCK) or 1):
+        own = offsets_of(lengths[rows])
+        each = np.arange(int(own[-1]))
+        places = np.repeat(found[:-1][rows] - own[:-1], lengths[rows]) + each
+        gathered[places] = data[np.repeat(starts[rows] - own[:-1], lengths[rows]) + each]
+    return found, gathered
 
 
 def _check_longest(lengths: Offsets, where: str) -> None:

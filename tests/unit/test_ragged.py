@@ -1,6 +1,7 @@
 """Variable-length items in memory, beside Python lists."""
 
 import random
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,20 @@ def test_parts_are_those_of_a_list() -> None:
         assert items[1:] == RaggedArray.of(words[1:], kind)
     assert RaggedArray.nulls(UTF8, 2).to_list() == [None, None]
     assert RaggedArray.of(["a"]) != RaggedArray.of([b"a"])
+
+
+@pytest.mark.parametrize(("count", "size"), [(40_000, 100), (400, 10_000)])
+def test_items_are_gathered_in_the_memory_of_their_bytes(count: int, size: int) -> None:
+    # Of several lengths, in another order, so that they are no run.
+    lengths = size - np.arange(count) % 7
+    data = (np.arange(lengths.sum()) % 251).astype(np.uint8)
+    items = RaggedArray(BYTES, ragged.offsets_of(lengths), data)
+    tracemalloc.start()
+    found = items.take(np.arange(count)[::-1])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 * data.nbytes
+    assert found.to_list() == items.to_list()[::-1]
 
 
 def test_text_becomes_strings_of_numpy_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
