@@ -16,7 +16,7 @@ from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import LARGEST_ITEM, DType
 from ingot.errors import LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
-from ingot.ragged import ItemKind, RaggedArray
+from ingot.ragged_array import ItemKind, RaggedArray
 
 __all__ = ["ArraySchema", "Flat", "PackCodec", "RaggedSchema"]
 

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 import ingot
 from ingot.formats.registry import register, unregister
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.stores import MemoryStore
 from tests.contracts.toy.table import ENTRY
 from tests.storage import Place

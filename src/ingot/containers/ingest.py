@@ -15,7 +15,7 @@ from ingot import dtypes
 from ingot.dtypes import DType
 from ingot.errors import SelectionError, UnsupportedError
 from ingot.interop import arrow, pandas
-from ingot.ragged import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
+from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
 
 __all__ = [
     "ColumnType",

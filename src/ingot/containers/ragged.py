@@ -18,7 +18,7 @@ from ingot.engine.ragged import RaggedEngine
 from ingot.errors import ReadOnlyError, SelectionError, UnsupportedError
 from ingot.formats.format import Format
 from ingot.interop import arrow
-from ingot.ragged import ItemKind, RaggedArray
+from ingot.ragged_array import ItemKind, RaggedArray
 from ingot.selection import evaluated
 from ingot.stores.store import Commit
 

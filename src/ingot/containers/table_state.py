@@ -31,7 +31,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.options import Options
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import BasicSelection, parse
 from ingot.stores.buffered import BufferedStore

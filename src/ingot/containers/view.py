@@ -19,7 +19,7 @@ from ingot.query import search
 from ingot.query.expr import Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import evaluated as evaluated_key
 

@@ -15,7 +15,7 @@ from ingot.engine.stored_size import location_bytes
 from ingot.errors import CorruptionError, IngotError, LimitError
 from ingot.formats.format import Pack, RaggedMap, Splice
 from ingot.options import Options
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.stores.store import Commit, Extent, Inline
 from ingot.stores.versions import discard

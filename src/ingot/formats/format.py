@@ -26,7 +26,7 @@ from ingot.formats.addresses import (
     Locations,
 )
 from ingot.formats.shard_index import IndexForm
-from ingot.ragged import ItemKind
+from ingot.ragged_array import ItemKind
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import Documents
 from ingot.stores.store import Batch, Commit, Store

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
-from ingot.ragged import (
+from ingot.ragged_array import (
     BYTES,
     JSON,
     UTF8,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
 from ingot.interop import arrow
-from ingot.ragged import UTF8, RaggedArray
+from ingot.ragged_array import UTF8, RaggedArray
 
 __all__ = ["columns", "frame", "is_frame", "is_series", "objects", "values"]
 

@@ -25,7 +25,16 @@ from ingot.query.expr import (
     spelled,
 )
 from ingot.query.literals import MIRRORED, adapt, adapted_values
-from ingot.ragged import BYTES, UTF8, RaggedArray, compare, contains, endswith, equals, startswith
+from ingot.ragged_array import (
+    BYTES,
+    UTF8,
+    RaggedArray,
+    compare,
+    contains,
+    endswith,
+    equals,
+    startswith,
+)
 
 __all__ = ["COMPARISONS", "evaluate", "matches"]
 

@@ -18,7 +18,7 @@ from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.pruning import ColumnZoneMaps, Span, prune
 from ingot.query.pushdown import compared, conditions
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import parse
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ingot.formats.format import RaggedRequest, Splice, TableNode
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.stores.store import Commit, Delete, Store
 from tests.contracts.toy import table

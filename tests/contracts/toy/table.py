@@ -39,7 +39,7 @@ from ingot.formats.format import (
 from ingot.formats.paths import prefix
 from ingot.formats.registry import FormatEntry
 from ingot.grid import auto_chunks
-from ingot.ragged import ItemKind, RaggedArray, offsets_of
+from ingot.ragged_array import ItemKind, RaggedArray, offsets_of
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 

@@ -16,7 +16,7 @@ from ingot.containers.ragged import Ragged
 from ingot.engine import ragged as engine
 from ingot.errors import ReadOnlyError, SelectionError, UnsupportedError
 from ingot.formats.registry import register, unregister
-from ingot.ragged import RaggedArray
+from ingot.ragged_array import RaggedArray
 from ingot.stores import MemoryStore
 from tests.contracts.toy.table import ENTRY
 from tests.storage import content

@@ -15,7 +15,7 @@ from ingot.engine.ragged import RaggedEngine
 from ingot.errors import CorruptionError, LimitError
 from ingot.formats.format import Documents, Locations, RaggedMap, Splice
 from ingot.options import Limits, Options
-from ingot.ragged import UTF8, RaggedArray
+from ingot.ragged_array import UTF8, RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.stores import MemoryStore
 from ingot.stores.store import Commit, Delete, Inline, Put, Store
@@ -232,7 +232,7 @@ def test_many_items_by_steps(engine: RaggedEngine, monkeypatch: pytest.MonkeyPat
 def test_every_flipped_bit_and_every_truncation_of_a_pack(kind: str) -> None:
     code = """
 sys.path.insert(0, sys.argv[2])
-from ingot.ragged import ItemKind, RaggedArray
+from ingot.ragged_array import ItemKind, RaggedArray
 from tests.contracts.toy.table import ToyPacks
 kind = ItemKind.of(sys.argv[1])
 values = {

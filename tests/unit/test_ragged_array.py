@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingot import ragged
+from ingot import ragged_array
 from ingot.errors import CorruptionError, FormatError, LimitError
-from ingot.ragged import BYTES, DEEPEST, JSON, UTF8, ItemKind, RaggedArray, from_text, to_fixed
+from ingot.ragged_array import (
+    BYTES,
+    DEEPEST,
+    JSON,
+    UTF8,
+    ItemKind,
+    RaggedArray,
+    from_text,
+    to_fixed,
+)
 
 WORDS: list[Any] = [
     *("", "a", "ape", None, "ä", "äb", "日本", "𝄞x", "a\0", "\0", "a\0b", "é" * 40, "é" * 41),
@@ -219,7 +228,7 @@ def test_items_are_gathered_in_the_memory_of_their_bytes(count: int, size: int) 
     # Of several lengths, in another order, so that they are no run.
     lengths = size - np.arange(count) % 7
     data = (np.arange(lengths.sum()) % 251).astype(np.uint8)
-    items = RaggedArray(BYTES, ragged.offsets_of(lengths), data)
+    items = RaggedArray(BYTES, ragged_array.offsets_of(lengths), data)
     tracemalloc.start()
     found = items.take(np.arange(count)[::-1])
     _, most = tracemalloc.get_traced_memory()
@@ -270,19 +279,23 @@ def test_comparisons_are_those_of_python() -> None:
     values = {b"", b"a", b"x" * 32, b"x" * 33, b"zzz", b"\0", *(each for each in own if each)}
     values |= {each[:-1] for each in own if each} | {each[1:5] for each in own if each}
     for value in sorted(values):
-        signs = ragged.compare(items, value).tolist()
+        signs = ragged_array.compare(items, value).tolist()
         for word, sign in zip(own, signs, strict=True):
             assert sign == (((word or b"") > value) - ((word or b"") < value)), (word, value)
 
         def expected(test: Any, value: bytes = value) -> list[bool]:
             return [word is not None and bool(test(word, value)) for word in own]
 
-        assert ragged.equals(items, value).tolist() == expected(bytes.__eq__)
-        assert ragged.startswith(items, value).tolist() == expected(bytes.startswith)
-        assert ragged.endswith(items, value).tolist() == expected(bytes.endswith)
-        assert ragged.contains(items, value).tolist() == expected(lambda word, v: v in word)
+        assert ragged_array.equals(items, value).tolist() == expected(bytes.__eq__)
+        assert ragged_array.startswith(items, value).tolist() == expected(bytes.startswith)
+        assert ragged_array.endswith(items, value).tolist() == expected(bytes.endswith)
+        assert ragged_array.contains(items, value).tolist() == expected(lambda word, v: v in word)
     empty = RaggedArray.nulls(UTF8, 0)
-    assert ragged.compare(empty, b"a").tolist() == ragged.contains(empty, b"a").tolist() == []
+    assert (
+        ragged_array.compare(empty, b"a").tolist()
+        == ragged_array.contains(empty, b"a").tolist()
+        == []
+    )
 
 
 def test_items_of_another_kind() -> None:
@@ -301,7 +314,7 @@ def test_items_of_another_kind() -> None:
 
 
 def test_items_that_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ragged, "LONGEST_ITEM", 3)
+    monkeypatch.setattr(ragged_array, "LONGEST_ITEM", 3)
     assert len(RaggedArray.of(["abc"])) == 1
     long: NDArray[Any] = np.array(["", "abcd"])
     offsets, data = np.array([0, 0, 4]), np.frombuffer(b"abcd", np.uint8)
