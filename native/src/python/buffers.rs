@@ -3,9 +3,9 @@
 //! `unsafe`: Python hands out raw pointers. Input that Python cannot change (`bytes`) is
 //! borrowed; other compressed input is copied, because another thread may write to it
 //! while the decoder, which must see each byte once, runs without the GIL. Data to be
-//! compressed is borrowed too: it is only ever moved, never interpreted. Output is the memory of an
-//! object that the caller passed to be written: no other thread may use it during the call, which is
-//! the caller's promise.
+//! compressed is borrowed too, and may change meanwhile: what has to see the same bytes twice copies
+//! them. Output is the memory of an object that the caller passed to be written: no other thread may
+//! use it during the call, which is the caller's promise.
 
 use crate::array::scatter::{Destination, SourceMemory};
 use crate::array::selection::Strided;

@@ -5,7 +5,7 @@ use crate::chunk::codecs::blosclz;
 use crate::chunk::codecs::lz4::{self, lookup};
 use crate::chunk::header::{MAX_DICTIONARY, StreamFormat};
 use crate::error::{Error, Kind, Outcome, corrupt, unsupported};
-use crate::memory::out_of_memory;
+use crate::memory::{grow, out_of_memory};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use lzzzz::lz4::Compressor as Lz4Encoder;
 use std::sync::Mutex;
@@ -20,6 +20,8 @@ pub struct Codecs {
     lz4_encoder: Option<Box<Lz4Encoder<'static>>>,
     inflate: Option<Decompress>,
     deflate: Option<(u8, libdeflater::Compressor)>,
+    /// A copy of what is deflated.
+    steady: Vec<u8>,
     blosclz: blosclz::Table,
     lz4_marks: Vec<lookup::Mark>,
 }
@@ -193,7 +195,7 @@ impl Codecs {
 
     /// Memory that would be kept for the next call.
     pub fn kept_bytes(&self) -> usize {
-        self.lz4_marks.capacity() * size_of::<lookup::Mark>()
+        self.lz4_marks.capacity() * size_of::<lookup::Mark>() + self.steady.capacity()
     }
 
     /// Write the bytes of an LZ4 stream at `positions`, which ascend, to `out`; return false when
@@ -435,7 +437,11 @@ impl Codecs {
             self.deflate = Some((level, libdeflater::Compressor::new(grade)));
         }
         let (_, deflate) = self.deflate.as_mut()?;
-        deflate.zlib_compress(source, out).ok()
+        // Read more than once: where another thread writes to the caller's memory meanwhile, the stream
+        // would not decode, and might be longer than `out`.
+        let steady = grow(&mut self.steady, source.len()).ok()?;
+        steady.copy_from_slice(source);
+        deflate.zlib_compress(steady, out).ok()
     }
 }
 
