@@ -11,6 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import ingot
+from ingot.codecs.zone_maps import zone_map_of
+from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
 from tests.storage import use_kernel
 
@@ -53,3 +55,16 @@ def test_chunks_of_memory_that_changes_decode(codec: str, tmp_path: Path) -> Non
             path = tmp_path / f"{number}.blp"
             array = ingot.array(values, path, format="bloscpack", codec=f"blosc:{codec}:5")
             assert array[...].shape == values.shape
+
+
+def test_zone_maps_of_memory_that_changes_fit_the_chunks(tmp_path: Path) -> None:
+    numbers = np.arange(1 << 16)
+    values = numbers.copy()
+    with changing(values, numbers[::-1].copy(), numbers * -1, numbers + 1000, numbers):
+        for number in range(20):
+            array = ingot.array(values, tmp_path / f"{number}", format="bcolz", chunks=len(values))
+            (cost,) = array.explain().costs
+            stored = (tmp_path / f"{number}" / cost.key).read_bytes()
+            zone = zone_map_of(array[...])
+            assert zone is not None
+            assert zone_in(stored, 0) == zone.pack(values.dtype)

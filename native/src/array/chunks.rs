@@ -130,9 +130,10 @@ fn encode_one(
     let Workspace { scratch, chunk: gathered, packer, framed, .. } = workspace;
     let axes = axes(layout, chunk.shape, chunk.bytes)?;
     let source = Source::new(Geometry::new(&axes, grid.itemsize, 0, chunk.bytes)?, chunk.items);
+    // A zone map must fit what is encoded, and another thread may write to the caller's memory.
     let items = match source.as_slice() {
-        Some(items) => items,
-        None => {
+        Some(items) if grid.items.is_none() => items,
+        _ => {
             let memory = grow(gathered, chunk.bytes)?;
             source.gather(memory);
             memory

@@ -112,8 +112,12 @@ pub fn encode<'f, T>(
         return keep(&workspace.framed);
     }
     let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
-    // Rows that lie together are encoded in place.
-    if whole && let Some(plain) = source.as_slice().filter(|plain| plain.len() == size) {
+    // Rows that lie together are encoded in place, but not those with a zone map: another thread may write
+    // to the caller's memory before it is made, and it must fit what is encoded.
+    if whole
+        && grid.items.is_none()
+        && let Some(plain) = source.as_slice().filter(|plain| plain.len() == size)
+    {
         pack(recipe, grid, plain, number, scratch, packer, framed)?;
         return keep(framed);
     }
@@ -208,7 +212,7 @@ fn append(
             Some(items) => {
                 // An item may have started in the block before.
                 let last = before.len().checked_sub(items.size).map(|start| &before[start..]);
-                let zone = last.and_then(|last| items.zone_behind(trailer.zone(), held / items.size, last, added));
+                let zone = last.and_then(|last| items.zone_behind(trailer.zone(), held / items.size, last, behind));
                 let Some(zone) = zone else { return Ok(false) };
                 zone
             }
