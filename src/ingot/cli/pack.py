@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -26,7 +26,14 @@ from ingot.cli.arguments import Json
 from ingot.cli.columns import align
 from ingot.cli.messages import with_notes
 from ingot.cli.progress import progress_bar
-from ingot.errors import CorruptionError, ExistsError, FormatError, IngotError, UnsafeError
+from ingot.errors import (
+    CorruptionError,
+    ExistsError,
+    FormatError,
+    IngotError,
+    LockedError,
+    UnsafeError,
+)
 from ingot.formats import json as document
 from ingot.formats.bloscpack.header import LARGEST_CHUNK
 from ingot.options import Options
@@ -432,7 +439,8 @@ def _without_new_lock(path: str) -> Iterator[None]:
         yield
     finally:
         if not existed and os.path.lexists(lock):
-            with FileStore(path, writable=True).writing() as turn:
+            # A writer that holds it by now still needs it.
+            with suppress(LockedError), FileStore(path, writable=True, wait=0).writing() as turn:
                 turn.forget_lock()
 
 

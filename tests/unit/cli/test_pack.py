@@ -21,6 +21,7 @@ from ingot.cli import app as cli
 from ingot.cli import pack as module
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
 from ingot.options import Limits, Options
+from ingot.stores import FileStore
 from ingot.stores.local.commit import CommitRun
 from tests.storage import die_decided
 
@@ -386,6 +387,27 @@ def test_an_append_leaves_no_lock_file_of_its_own(data, tmp_path):
     assert invoke("pack", "data", "--append", "rows.blp").exit_code == 0
     assert set(os.listdir()) == before
     assert np.array_equal(ingot.open("rows.blp")[...], np.zeros((9, 5)))
+
+
+def test_an_append_succeeds_though_another_writer_has_the_file_by_now(data, tmp_path, monkeypatch):
+    invoke("pack", "data")
+    turn = FileStore("data.blp", writable=True).writing()
+    real = module._Run._append_rows
+
+    def append(*arguments):
+        added = real(*arguments)
+        turn.__enter__()
+        return added
+
+    monkeypatch.setattr(module._Run, "_append_rows", append)
+    try:
+        said = invoke("pack", "data", "--append", "data.blp", "--verbose")
+    finally:
+        turn.__exit__(None, None, None)
+    assert (said.exit_code, said.stderr.count("are appended")) == (0, 1)
+    assert len(ingot.open("data.blp")) == 2 * len(DATA)
+    # The lock file belongs to both writers.
+    assert len(os.listdir()) == 3
 
 
 def test_append_grows_arrays_by_whole_rows(tmp_path):
