@@ -277,6 +277,7 @@ class RaggedArray:
             and self.payload.tobytes() == other.payload.tobytes()
         )
 
+    # Equal by value, with buffers that can change: like NumPy's arrays, it is no key of a mapping.
     __hash__ = None  # type: ignore[assignment]
 
     # Parts
@@ -711,6 +712,7 @@ def _null_texts(texts: NDArray[Any]) -> Bools | None:
     missing = getattr(texts.dtype, "na_object", "")
     if isinstance(missing, str):
         return None
+    # NumPy compares every string with None; `is` would compare the array.
     null = np.isnan(texts) if missing is not None else np.asarray(texts == None)  # noqa: E711
     return null if null.any() else None
 

@@ -244,7 +244,7 @@ impl PyLayout {
     /// Find out which bytes `read_outer` needs of chunks beside their first ones: for each of the files of
     /// the numbers `only`, whose first bytes are in `heads`, how many bytes the chunk has in front of its
     /// checksum, and ranges of them; `None` where all are needed. Nothing is written to `out`.
-    #[allow(clippy::too_many_arguments, reason = "as of its neighbours")]
+    #[allow(clippy::too_many_arguments, reason = "a flat call is what keeps it in microseconds")]
     fn needed(
         &self,
         py: Python<'_>,

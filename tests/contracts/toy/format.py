@@ -35,22 +35,22 @@ __all__ = ["ToyFormat"]
 DOCUMENT: Final = "toy.json"
 
 
-def parse(data: bytes) -> ArraySchema:
-    """Return what a document says."""
-    fields = FieldReader(DOCUMENT, json.parse_object(data, DOCUMENT))
+def parse(data: bytes, where: str = DOCUMENT) -> ArraySchema:
+    """Return what a document says; `where` names it in errors."""
+    fields = FieldReader(where, json.parse_object(data, where))
     shape, chunks = fields.integers("shape", low=0), fields.integers("chunks", low=1)
-    dtype = dtypes.parse(fields.value("dtype"), f"{DOCUMENT}: dtype")
+    dtype = dtypes.parse(fields.value("dtype"), f"{where}: dtype")
     fill = bytes.fromhex(fields.text("fill"))
     if len(shape) != len(chunks) or len(fill) != dtype.itemsize or dtype.hasobject:
-        raise FormatError(f"{DOCUMENT}: shape, chunks, dtype and fill do not fit together")
+        raise FormatError(f"{where}: shape, chunks, dtype and fill do not fit together")
     if math.prod((*shape, dtype.itemsize)) > INT64:
-        raise FormatError(f"{DOCUMENT}: shape {list(shape)} has more bytes than 64 bits count")
+        raise FormatError(f"{where}: shape {list(shape)} has more bytes than 64 bits count")
     attrs = fields.mapping("attrs") or {}
     item = np.frombuffer(fill, dtype)[0]
     return ArraySchema(shape, dtype, chunks, CodecChain(), item, attrs=attrs)
 
 
-def pack(schema: ArraySchema) -> bytes:
+def pack(schema: ArraySchema, where: str = DOCUMENT) -> bytes:
     """Return the document that `parse` reads."""
     values = {
         "shape": list(schema.shape),
@@ -59,7 +59,7 @@ def pack(schema: ArraySchema) -> bytes:
         "fill": np.asarray(schema.fill, schema.dtype).tobytes().hex(),
         "attrs": dict(schema.attrs),
     }
-    return json.pack(values, DOCUMENT)
+    return json.pack(values, where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ and packs, or it is a table. A pack is the number of its items, the length of ea
 for a null), and the bytes of all of them.
 """
 
-import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +41,7 @@ from ingot.grid import auto_chunks
 from ingot.ragged_array import ItemKind, RaggedArray, offsets_of
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from tests.contracts.toy import format as toy
 
 __all__ = ["ENTRY", "TableToyFormat", "ToyPacks"]
 
@@ -102,7 +102,7 @@ class ToyColumnMap:
     @classmethod
     def of(cls, store: Store, schema: ArraySchema, path: str) -> "ToyColumnMap":
         """Return the map of a column, with the document that says what it is."""
-        return cls(store, schema, path, _pack_array(schema))
+        return cls(store, schema, path, toy.pack(schema, ARRAY))
 
     @property
     def template(self) -> KeyTemplate:
@@ -418,28 +418,10 @@ def _names(values: Mapping[str, Any]) -> list[str]:
 
 
 def _parse_array(data: bytes, folder: str) -> ArraySchema:
-    fields = FieldReader(f"{folder}/{ARRAY}", json.parse_object(data, f"{folder}/{ARRAY}"))
-    shape, chunks = fields.integers("shape", low=0), fields.integers("chunks", low=1)
-    dtype = dtypes.parse(fields.value("dtype"), f"{ARRAY}: dtype")
-    fill = bytes.fromhex(fields.text("fill"))
-    if len(shape) != len(chunks) or not shape or len(fill) != dtype.itemsize or dtype.hasobject:
-        raise FormatError(f"{ARRAY}: shape, chunks, dtype and fill do not fit together")
-    if math.prod((*shape, dtype.itemsize)) > INT64:
-        raise FormatError(f"{ARRAY}: shape {list(shape)} has more bytes than 64 bits count")
-    item = np.frombuffer(fill, dtype)[0]
-    attrs = fields.mapping("attrs") or {}
-    return ArraySchema(shape, dtype, chunks, CodecChain(), item, attrs=attrs)
-
-
-def _pack_array(schema: ArraySchema) -> bytes:
-    values = {
-        "shape": list(schema.shape),
-        "chunks": list(schema.chunks),
-        "dtype": dtypes.pack(schema.dtype),
-        "fill": np.asarray(schema.fill, schema.dtype).tobytes().hex(),
-        "attrs": dict(schema.attrs),
-    }
-    return json.pack(values, ARRAY)
+    schema = toy.parse(data, f"{folder}/{ARRAY}")
+    if not schema.shape:
+        raise FormatError(f"{folder}/{ARRAY}: a column has rows")
+    return schema
 
 
 def _parse_items(data: bytes, folder: str) -> RaggedSchema:

@@ -49,7 +49,7 @@ def small(tmp_path: Path) -> list[str]:
     command = ["unshare", "--mount", "--map-root-user", "sh", "-c", MOUNTED, "sh", str(tmp_path)]
     command.append(sys.executable)
     if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
+        pytest.skip("needs the command unshare, which mounts a file system for one process")
     if subprocess.run([*command, ""], capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system in a namespace")
     return command
