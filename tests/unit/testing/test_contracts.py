@@ -1,7 +1,9 @@
 """The contract fails for stores that break it: each of its tests has something to catch."""
 
+import threading
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -196,10 +198,17 @@ class ClaimsToBeNative(MemoryStore):
 
 
 class LosesRacingWrites(EditByEdit):
+    def __init__(self) -> None:
+        super().__init__()
+        self._two_writers = threading.Barrier(2)
+
     def _perform(self, edit: Edit) -> None:
         if isinstance(edit, Put):
             values = {**self._values, edit.key: bytes(edit.data)}
-            time.sleep(0.0001)
+            # The first two writers meet here, each with its own copy of the same state.
+            with suppress(threading.BrokenBarrierError):
+                self._two_writers.wait(60)
+                self._two_writers.abort()
             self._values = values
 
     def apply(self, commit: Commit) -> None:
