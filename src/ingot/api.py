@@ -11,9 +11,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from ingot._lazy import deferred
 from ingot.containers import create as creation
-from ingot.containers.array import Array, Mode, array_handle
+from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
+from ingot.containers.dataset import Mode
 from ingot.containers.group import Group, GroupState
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.resolve import (

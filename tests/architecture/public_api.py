@@ -14,6 +14,7 @@ import ingot.blosc
 import ingot.errors
 import ingot.stores
 import ingot.testing
+from ingot.containers.dataset import Dataset
 
 MODULES: tuple[ModuleType, ...] = (
     ingot,
@@ -36,7 +37,7 @@ def lines() -> Iterator[str]:
 
 def _described(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
-        bases = ", ".join(base.__name__ for base in value.__bases__)
+        bases = ", ".join(base.__name__ for base in _public_bases(value))
         yield f"class {name}({bases})"
         if not issubclass(value, BaseException):
             yield from _members(name, value)
@@ -49,7 +50,8 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _members(name: str, kind: type) -> Iterator[str]:
-    for member in sorted(vars(kind)):
+    inherited = Dataset if issubclass(kind, Dataset) else kind
+    for member in sorted({*vars(kind), *vars(inherited)}):
         if member.startswith("_") and member not in ("__init__", "__getitem__", "__setitem__"):
             continue
         if (member == "__init__" and kind in CONTAINERS) or member.startswith("test_"):
@@ -59,6 +61,12 @@ def _members(name: str, kind: type) -> Iterator[str]:
             yield f"  {name}.{member}"
         elif inspect.isfunction(value) or isinstance(value, classmethod | staticmethod):
             yield f"  {name}.{member}{_signature(getattr(kind, member))}"
+
+
+def _public_bases(kind: type) -> Iterator[type]:
+    """Yield the bases of a class; `Dataset` is not public, and its members count as the class's."""
+    bases = [base for base in kind.__bases__ if base is not Dataset]
+    yield from bases or [object]
 
 
 def _signature(value: Any) -> str:

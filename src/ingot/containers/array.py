@@ -6,8 +6,8 @@ state; this module is what a user calls.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,6 +16,7 @@ from ingot._lazy import deferred
 from ingot.codecs.codec import Stage
 from ingot.containers import reductions
 from ingot.containers.attributes import Attributes
+from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, array_info
 from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
 from ingot.containers.member import MemberHandle
@@ -27,7 +28,7 @@ from ingot.engine.explain import Explanation
 from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
-from ingot.errors import FormatError, NotFoundError, ReadOnlyError
+from ingot.errors import FormatError, NotFoundError
 from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 else:
     sharding = deferred("ingot.containers.sharding")
 
-__all__ = ["Array", "Mode", "OrthogonalIndex", "array_handle"]
+__all__ = ["Array", "OrthogonalIndex", "array_handle"]
 
 
 class OrthogonalIndex:
@@ -68,15 +69,13 @@ class OrthogonalIndex:
         self._assign(key, value)
 
 
-Mode: TypeAlias = Literal["r", "r+"]
-
 # Listing the chunks of a larger grid takes too long for a display.
 _MOST_COUNTED: Final = 10_000
 # Above this many bytes, chunks that are not stored are left out of a reduction.
 _MUCH: Final = 64 << 20
 
 
-class Array:
+class Array(Dataset[Engine]):
     """A NumPy-like array that is stored in compressed chunks.
 
     Made by `ingot.open`, `ingot.create` and `ingot.array`. Reading gives NumPy arrays, by NumPy's
@@ -93,15 +92,9 @@ class Array:
     <ingot.Array (4, 6) int32, zarr3 in memory, r+>
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
+    __slots__ = ()
 
-    def __init__(
-        self, format: Format, handle: HandleProtocol[Engine], *, path: str | None, mode: Mode
-    ) -> None:
-        self._format = format
-        self._handle = handle
-        self._path = path
-        self._mode: Mode = mode
+    _WORD = "array"
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -171,21 +164,6 @@ class Array:
         {'units': 'm', 'scale': 0.5}
         """
         return Attributes(lambda: self._schema.attrs, self._describing)
-
-    @property
-    def format(self) -> str:
-        """The name of the format in which the array is stored."""
-        return self._format.name
-
-    @property
-    def path(self) -> str | None:
-        """Where the array is stored; None in memory."""
-        return self._path
-
-    @property
-    def mode(self) -> Mode:
-        """Whether the array may only be read, "r", or changed as well, "r+"."""
-        return self._mode
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -386,11 +364,6 @@ class Array:
             yield attrs
             turn.commit(*changes.described(turn.value, attrs))
 
-    def _writable(self) -> HandleProtocol[Engine]:
-        if self._mode == "r":
-            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
-        return self._handle
-
     # Reducing ------------------------------------------------------------------------------------
     # The signatures are those of NumPy's own methods: np.sum(array) calls array.sum.
 
@@ -473,52 +446,6 @@ class Array:
         """The properties of the array, as a table to print."""
         return self._info(counted=True)
 
-    def flush(self) -> None:
-        """Do nothing: every change was stored when its call returned."""
-        _ = self._chunks  # A closed array raises an error.
-
-    def refresh(self) -> None:
-        """Read the metadata again; other calls do that when they have to."""
-        self._handle.refresh()
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the array while a block runs; writers wait until it ends.
-
-        >>> import ingot
-        >>> array = ingot.array([1, 2, 3])
-        >>> with array.snapshot():
-        ...     mean = array[...] / array.sum()
-        """
-        return self._handle.snapshot()
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make one commit of all changes of a block; an exception discards all of them.
-
-        Reads in the block see the changes, other handles see them after it. If another writer
-        commits meanwhile, the transaction fails and changes nothing. The transaction of a member of
-        a group, or of a column, is one of the group or table that it was taken from.
-
-        >>> import ingot
-        >>> array = ingot.array([1, 2, 3])
-        >>> with array.transaction():
-        ...     array.append([4])
-        ...     array[0] = 10
-        ...     array.attrs["units"] = "m"
-        >>> array[...], dict(array.attrs)
-        (array([10,  2,  3,  4]), {'units': 'm'})
-        """
-        return self._writable().transaction()
-
-    def close(self) -> None:
-        """Close the array; after that it cannot be used."""
-        self._handle.close(f"the array {'in memory' if self._path is None else self._path}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         engine = self._handle.value
         place = self._handle.store, engine.chunks.path
@@ -529,8 +456,8 @@ class Array:
             schema = self._schema
         except ValueError:
             return "<ingot.Array, closed>"
-        where = "in memory" if self._path is None else f"at {self._path!r}"
-        return f"<ingot.Array {schema.shape} {schema.dtype}, {self.format} {where}, {self._mode}>"
+        kind = f"{schema.shape} {schema.dtype}"
+        return f"<ingot.Array {kind}, {self.format} {self._where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
         return self._info(counted=self._schema.chunk_count <= _MOST_COUNTED)._repr_html_()

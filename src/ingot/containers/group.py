@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from ingot.containers.array import Array, Mode, array_handle
+from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import Attributes, converted
 from ingot.containers.create import ArraySpec, Destination, create_array
+from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
 from ingot.containers.member import MemberHandle, tree_transactions
@@ -23,7 +24,6 @@ from ingot.errors import (
     FormatError,
     MemberError,
     NotFoundError,
-    ReadOnlyError,
     UnsupportedError,
 )
 from ingot.formats.format import (
@@ -63,7 +63,7 @@ class GroupState:
         return self._children
 
 
-class Group(Mapping[str, "Array | Group"]):
+class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
     """Arrays and groups by their names, stored together.
 
     Made by `ingot.open` and `ingot.group`. A name may be a path, such as ``"day/temperature"``.
@@ -83,16 +83,11 @@ class Group(Mapping[str, "Array | Group"]):
     0
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_format",
-        "_handle",
-        "_inner",
-        "_mode",
-        "_options",
-        "_path",
-        "_tree",
-    )
+    __slots__ = ("_inner", "_options", "_tree")
+
+    _WORD = "group"
+
+    _format: GroupFormat
 
     def __init__(
         self,
@@ -105,12 +100,9 @@ class Group(Mapping[str, "Array | Group"]):
         mode: Mode,
         options: Options,
     ) -> None:
-        self._format = format
+        super().__init__(format, handle, path=path, mode=mode)
         self._tree = tree
-        self._handle = handle
         self._inner = inner
-        self._path = path
-        self._mode: Mode = mode
         self._options = options
 
     @classmethod
@@ -144,21 +136,6 @@ class Group(Mapping[str, "Array | Group"]):
         return Attributes(lambda: self._handle.value.node.attrs, self._describing)
 
     @property
-    def format(self) -> str:
-        """The name of the format in which the group is stored."""
-        return self._format.name
-
-    @property
-    def path(self) -> str | None:
-        """Where the group is stored; None in memory."""
-        return self._path
-
-    @property
-    def mode(self) -> Mode:
-        """Whether the group may only be read, "r", or changed as well, "r+"."""
-        return self._mode
-
-    @property
     def consolidated(self) -> bool | None:
         """Whether the consolidated metadata of the group is up to date; None when it has none.
 
@@ -177,12 +154,12 @@ class Group(Mapping[str, "Array | Group"]):
         try:
             node, number = read_versioned(store, lambda view: self._format.open(view, inner))
         except NotFoundError:
-            raise MemberError(f"{self._where()}: no member {name!r}") from None
+            raise MemberError(f"{self._location}: no member {name!r}") from None
         if isinstance(node, ArrayNode):
             handle = self._array_handle(inner, Engine(node.chunks, self._options), number)
             return Array(self._format, handle, path=self._path_of(name), mode=self._mode)
         if not isinstance(node, GroupNode):
-            raise UnsupportedError(f"{self._where()}: {name!r} is a {type(node).__name__}")
+            raise UnsupportedError(f"{self._location}: {name!r} is a {type(node).__name__}")
         return self._group(name, inner, (GroupState(self._format, store, node), number))
 
     def __contains__(self, name: object) -> bool:
@@ -253,7 +230,7 @@ class Group(Mapping[str, "Array | Group"]):
         inner = self._place(name)
         with self._writing() as turn:
             if self._found(turn.store, inner) is None:
-                raise MemberError(f"{self._where()}: no member {name!r}")
+                raise MemberError(f"{self._location}: no member {name!r}")
             turn.commit(self._format.removed(turn.store, inner))
 
     def consolidate(self) -> None:
@@ -274,8 +251,10 @@ class Group(Mapping[str, "Array | Group"]):
 
     def _created(self, name: str, spec: ArraySpec, items: Any) -> Array:
         if spec.format not in (None, self.format):
-            raise UnsupportedError(f"{self._where()}: a {self.format} group holds no {spec.format}")
-        self._check_writable()
+            raise UnsupportedError(
+                f"{self._location}: a {self.format} group holds no {spec.format}"
+            )
+        self._writable()
         if spec.options is None:
             spec = dataclasses.replace(spec, options=self._options)
         place = Destination(
@@ -293,15 +272,14 @@ class Group(Mapping[str, "Array | Group"]):
         if node is None:
             return None
         if not overwrite:
-            raise ExistsError(f"{self._where()}: the member {name!r} exists already")
+            raise ExistsError(f"{self._location}: the member {name!r} exists already")
         if not isinstance(node, ArrayNode):
-            raise ExistsError(f"{self._where()}: only arrays are replaced, {name!r} is a group")
+            raise ExistsError(f"{self._location}: only arrays are replaced, {name!r} is a group")
         return self._format.removed(store, inner)
 
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:
-        self._check_writable()
-        with self._handle.writing() as turn:
+        with self._writable().writing() as turn:
             now = turn.value
             attrs = dict(now.node.attrs)
             yield attrs
@@ -311,12 +289,7 @@ class Group(Mapping[str, "Array | Group"]):
             turn.commit(GroupState(self._format, now.store, node), commit)
 
     def _writing(self) -> AbstractContextManager[WriteTurn]:
-        self._check_writable()
-        return writing(self._handle.store, durability=self._options.durability)
-
-    def _check_writable(self) -> None:
-        if self._mode == "r":
-            raise ReadOnlyError(f"{self._where()}: opened with mode 'r'")
+        return writing(self._writable().store, durability=self._options.durability)
 
     # State and display ---------------------------------------------------------------------------
 
@@ -325,14 +298,6 @@ class Group(Mapping[str, "Array | Group"]):
         """The properties of the group, as a table to print."""
         names, attrs = self._handle.read(lambda now: (now.children(), now.node.attrs))
         return group_info(names, attrs, self.format, self._path, self._mode)
-
-    def refresh(self) -> None:
-        """Read the group again; commits of other processes are seen without that."""
-        self._handle.refresh()
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the group while a block runs; writers wait until it ends."""
-        return self._handle.snapshot()
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes of a block; an exception discards all of them.
@@ -359,22 +324,7 @@ class Group(Mapping[str, "Array | Group"]):
         >>> list(root)
         ['day', 'sums']
         """
-        self._check_writable()
-        return self._handle.transaction()
-
-    def flush(self) -> None:
-        """Do nothing: every change was stored when its call returned."""
-        _ = self._handle.value  # A closed group raises an error.
-
-    def close(self) -> None:
-        """Close the group; after that it cannot be used, its members can."""
-        self._handle.close(f"the group {self._where()}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        return self._writable().transaction()
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -391,23 +341,24 @@ class Group(Mapping[str, "Array | Group"]):
             names = list(self)
         except ValueError:
             return "<ingot.Group, closed>"
-        where = "in memory" if self._path is None else f"at {self._path!r}"
         members = f"{len(names)} member" if len(names) == 1 else f"{len(names)} members"
-        return f"<ingot.Group of {members}, {self.format} {where}, {self._mode}>"
+        return f"<ingot.Group of {members}, {self.format} {self._where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_() + self.tree()._repr_html_()
 
     # Internals -----------------------------------------------------------------------------------
 
-    def _where(self) -> str:
+    @property
+    def _location(self) -> str:
+        """The place, as an error names it."""
         return "in memory" if self._path is None else self._path
 
     def _place(self, name: str) -> str:
         if not isinstance(name, str):
             raise TypeError(f"the name of a member is text, not {type(name).__name__}")
         if not normalised(name):
-            raise MemberError(f"{self._where()}: no member {name!r}")
+            raise MemberError(f"{self._location}: no member {name!r}")
         return joined(self._inner, normalised(name))
 
     def _path_of(self, name: str) -> str | None:

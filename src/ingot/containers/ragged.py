@@ -1,22 +1,20 @@
 """Variable-length items as a user sees them: text, bytes, rows and JSON values by their numbers."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self
+from contextlib import contextmanager
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.containers.array import Mode
 from ingot.containers.attributes import Attributes
-from ingot.containers.handle import HandleProtocol
+from ingot.containers.dataset import Dataset
 from ingot.containers.ingest import fitted_values, spread
 from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
 from ingot.engine import ragged
 from ingot.engine.ragged import RaggedEngine
-from ingot.errors import ReadOnlyError, SelectionError, UnsupportedError
-from ingot.formats.format import Format
+from ingot.errors import SelectionError, UnsupportedError
 from ingot.interop import arrow
 from ingot.ragged_array import ItemKind, RaggedArray
 from ingot.selection import evaluated
@@ -27,7 +25,7 @@ __all__ = ["Ragged"]
 _BLOCK_ITEMS: Final = 65_536
 
 
-class Ragged:
+class Ragged(Dataset[RaggedEngine]):
     """Items of variable length: a column of a table whose format holds such items.
 
     A missing item is None. Slices, index arrays and masks give arrays: of NumPy's strings for text,
@@ -35,20 +33,9 @@ class Ragged:
     change when it returns; rows are added and removed by the table.
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
+    __slots__ = ()
 
-    def __init__(
-        self,
-        format: Format,
-        handle: HandleProtocol[RaggedEngine],
-        *,
-        path: str | None,
-        mode: Mode,
-    ) -> None:
-        self._format = format
-        self._handle = handle
-        self._path = path
-        self._mode: Mode = mode
+    _WORD = "items"
 
     @property
     def kind(self) -> str | DType:
@@ -75,21 +62,6 @@ class Ragged:
     def attrs(self) -> Attributes:
         """Names and values that describe the items; setting one stores it."""
         return Attributes(lambda: self._handle.value.packs.schema.attrs, self._describing)
-
-    @property
-    def format(self) -> str:
-        """The name of the format in which the items are stored."""
-        return self._format.name
-
-    @property
-    def path(self) -> str | None:
-        """Where the items are stored; None in memory."""
-        return self._path
-
-    @property
-    def mode(self) -> Mode:
-        """Whether the items may only be read, "r", or changed as well, "r+"."""
-        return self._mode
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -152,29 +124,6 @@ class Ragged:
             else:
                 turn.commit(engine, Commit())
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state while a block runs; writers wait until it ends."""
-        return self._handle.snapshot()
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """Make one commit of all changes in a block."""
-        self._writable()
-        return self._handle.transaction()
-
-    def refresh(self) -> None:
-        """Read the metadata again; other calls do that when they have to."""
-        self._handle.refresh()
-
-    def close(self) -> None:
-        """Close the items; after that they cannot be used."""
-        self._handle.close(f"the items {'in memory' if self._path is None else self._path}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError("a column of items is pickled with the table that it is part of")
 
@@ -183,10 +132,8 @@ class Ragged:
             schema = self._handle.value.packs.schema
         except ValueError:
             return "<ingot.Ragged, closed>"
-        where = "in memory" if self._path is None else f"at {self._path!r}"
-        return (
-            f"<ingot.Ragged of {schema.length} {schema.kind}; {self.format} {where}, {self._mode}>"
-        )
+        kind = f"{schema.length} {schema.kind}"
+        return f"<ingot.Ragged of {kind}; {self.format} {self._where}, {self._mode}>"
 
     @property
     def _kind(self) -> ItemKind:
@@ -198,11 +145,6 @@ class Ragged:
             attrs = dict(turn.value.packs.schema.attrs)
             yield attrs
             turn.commit(*ragged.described(turn.value, attrs))
-
-    def _writable(self) -> HandleProtocol[RaggedEngine]:
-        if self._mode == "r":
-            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
-        return self._handle
 
 
 def _one(key: Any, count: int) -> range:

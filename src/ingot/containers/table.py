@@ -7,16 +7,17 @@ state; this module is what a user calls.
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
-from ingot.containers.array import Array, Mode
+from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
 from ingot.containers.create import Codec, ColumnSpec
+from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info
 from ingot.containers.handle import HandleProtocol, TransactionalHandle
 from ingot.containers.ingest import (
@@ -34,7 +35,7 @@ from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, ReadOnlyError, UnsafeError, UnsupportedError
+from ingot.errors import ColumnError, UnsafeError, UnsupportedError
 from ingot.formats.format import Format, Kind, TableNode
 from ingot.interop import pandas
 from ingot.options import Options
@@ -45,7 +46,7 @@ from ingot.stores.store import Commit, Store
 __all__ = ["Table"]
 
 
-class Table:
+class Table(Dataset[TableState]):
     """Named columns of one length, each stored in compressed chunks.
 
     Made by `ingot.open` and `ingot.table`. Every call that changes the table has stored the change
@@ -63,7 +64,9 @@ class Table:
     <ingot.Table of 5 rows: day, price; bcolz in memory, r+>
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path", "_whole")
+    __slots__ = ("_whole",)
+
+    _WORD = "table"
 
     def __init__(
         self,
@@ -74,11 +77,8 @@ class Table:
         mode: Mode,
         part: HandleProtocol[TableState] | None = None,
     ) -> None:
-        self._format = format
+        super().__init__(format, whole if part is None else part, path=path, mode=mode)
         self._whole = whole
-        self._handle: HandleProtocol[TableState] = whole if part is None else part
-        self._path = path
-        self._mode: Mode = mode
 
     # What it is ----------------------------------------------------------------------------------
 
@@ -124,21 +124,6 @@ class Table:
         {'source': 'survey', 'year': 2024}
         """
         return Attributes(lambda: self._state.table.attrs, self._describing)
-
-    @property
-    def format(self) -> str:
-        """The name of the format in which the table is stored."""
-        return self._format.name
-
-    @property
-    def path(self) -> str | None:
-        """Where the table is stored; None in memory."""
-        return self._path
-
-    @property
-    def mode(self) -> Mode:
-        """Whether the table may only be read, "r", or changed as well, "r+"."""
-        return self._mode
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -428,28 +413,6 @@ class Table:
         self._writable()
         return self._whole.transaction()
 
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Stay on one state of the table while a block runs; writers wait until it ends."""
-        return self._handle.snapshot()
-
-    def refresh(self) -> None:
-        """Read the metadata again; other calls do that when they have to."""
-        self._handle.refresh()
-
-    def flush(self) -> None:
-        """Do nothing: every change was stored when its call returned."""
-        _ = self._state  # A closed table raises an error.
-
-    def close(self) -> None:
-        """Close the table; after that it cannot be used."""
-        self._handle.close(f"the table {'in memory' if self._path is None else self._path}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     @property
     def info(self) -> Info:
         """The properties of the table, as a table to print."""
@@ -461,10 +424,9 @@ class Table:
             state = self._state
         except ValueError:
             return "<ingot.Table, closed>"
-        where = "in memory" if self._path is None else f"at {self._path!r}"
         names = ", ".join(state.names) or "no columns"
         rows = f"{state.rows} row{'' if state.rows == 1 else 's'}"
-        return f"<ingot.Table of {rows}: {names}; {self.format} {where}, {self._mode}>"
+        return f"<ingot.Table of {rows}: {names}; {self.format} {self._where}, {self._mode}>"
 
     def _repr_html_(self) -> str:
         return self.info._repr_html_()
@@ -512,11 +474,6 @@ class Table:
             attrs = dict(turn.value.table.attrs)
             yield attrs
             turn.commit(*table_state.described(turn.value, attrs))
-
-    def _writable(self) -> HandleProtocol[TableState]:
-        if self._mode == "r":
-            raise ReadOnlyError(f"{self._handle.store.location}: opened with mode 'r'")
-        return self._handle
 
 
 def _reopened(
