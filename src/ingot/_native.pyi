@@ -13,7 +13,8 @@ from ingot.native import Description
 Coords = tuple[int, ...]
 Trouble = tuple[Coords, str, BaseException]
 Staged = tuple[Coords, str, str | None, int, int]
-HeldChunk = Buffer | tuple[bytes] | None
+FileRange = tuple[OpenFile, int, int]
+HeldChunk = Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | FileRange | None
 Held = dict[int, HeldChunk]
 Offsets = tuple[int, int, int] | NDArray[np.int64]
 
@@ -55,6 +56,13 @@ def train_dictionary(
     split: str = "auto",
 ) -> bytes: ...
 def describe() -> Description: ...
+
+class OpenFile:
+    def __init__(self, descriptor: int) -> None: ...
+    @property
+    def settled(self) -> bool: ...
+    def crc32(self, ranges: Sequence[tuple[int, int]], threads: int) -> list[int]: ...
+
 def digests(kind: str, buffers: Sequence[Buffer], threads: int) -> list[bytes]: ...
 def begin_turn(
     root: str | PathLike[str],

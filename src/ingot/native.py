@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     Ran: TypeAlias = tuple[
         int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None
     ]
-    HeldChunk: TypeAlias = Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | None
+    FileRange: TypeAlias = tuple["OpenFile", int, int]
+    HeldChunk: TypeAlias = (
+        Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | FileRange | None
+    )
     Held: TypeAlias = dict[int, HeldChunk]
     Report: TypeAlias = tuple[int, list[Trouble]]
     Offsets: TypeAlias = tuple[int, int, int] | NDArray[np.int64]
@@ -52,14 +55,16 @@ __all__ = [
     "Kernel",
     "KernelWarning",
     "Layout",
+    "OpenFile",
     "choice",
     "choose",
     "kernel",
     "make_layout",
+    "open_file",
     "reason",
 ]
 
-ABI = 23
+ABI = 24
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -569,6 +574,28 @@ def checksum(name: Literal["crc32", "crc32c"]) -> "Callable[..., int] | None":
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., int]", getattr(compiled, name))
+
+
+class OpenFile(Protocol):
+    """An open file of the native kernel: `(file, start, length)` stands for bytes of it."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether a change of the file from now on would show in its time of change."""
+        ...
+
+    def crc32(self, ranges: "Sequence[tuple[int, int]]", threads: int) -> list[int]:
+        """Return the CRC-32 of ranges, each a start and a length."""
+        ...
+
+
+def open_file(descriptor: int) -> OpenFile | None:
+    """Return an open file, whose ranges the native kernel takes for bytes; None when the twin runs.
+
+    It has a descriptor of its own.
+    """
+    compiled = _compiled()
+    return None if compiled is None else compiled.OpenFile(descriptor)
 
 
 def digests() -> "Callable[[str, Sequence[Buffer], int], list[bytes]] | None":

@@ -69,28 +69,32 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
     let memory = out.into_slice();
     let expected = memory.len();
     let mut region = Region::new(&axes(layout, shape, expected)?, grid.itemsize, 0, memory)?;
-    match stored {
-        HeldChunk::Stored(bytes) if coding.framed => {
-            let rows = Expected {
-                number: grid.stated_number(number),
-                row_bytes: grid.row_bytes(),
-                least: expected / grid.row_bytes(),
-                most: grid.chunk[0],
-            };
-            let extent = Extent::held("", bytes);
-            chunk_file::decode(&extent, &rows, expected, |_| Ok(&mut region), scratch, buffers)?;
-        }
-        HeldChunk::Stored(bytes) => {
-            let extent = Extent::held("", bytes);
-            coding.read_verified(&layout.verified, &extent, expected, &mut region, scratch, buffers, chunk)?;
-        }
+    let extent = match stored {
+        HeldChunk::Stored(bytes) => Extent::held("", bytes),
+        HeldChunk::File(extent) => extent,
         HeldChunk::Pieces(..) => return Err(Error::new(Kind::Argument, "whole chunks do not come in pieces")),
         HeldChunk::Absent if coding.framed => return corrupt!("the chunk is missing"),
-        HeldChunk::Absent => region.fill(&grid.fill),
-        HeldChunk::Constant(item) if item.len() == grid.itemsize => region.fill(item),
+        HeldChunk::Absent => {
+            region.fill(&grid.fill);
+            return Ok(());
+        }
+        HeldChunk::Constant(item) if item.len() == grid.itemsize => {
+            region.fill(item);
+            return Ok(());
+        }
         HeldChunk::Constant(_) => return Err(Error::new(Kind::Argument, "a constant of another size than an item")),
+    };
+    if coding.framed {
+        let rows = Expected {
+            number: grid.stated_number(number),
+            row_bytes: grid.row_bytes(),
+            least: expected / grid.row_bytes(),
+            most: grid.chunk[0],
+        };
+        chunk_file::decode(&extent, &rows, expected, |_| Ok(&mut region), scratch, buffers)?;
+        return Ok(());
     }
-    Ok(())
+    coding.read_verified(&layout.verified, &extent, expected, &mut region, scratch, buffers, chunk)
 }
 
 /// Encode chunks, in their order. With `sparse`, there are no bytes for one that holds nothing but the

@@ -9,7 +9,7 @@ use crate::files::{Extent, Root};
 use std::collections::HashMap;
 
 /// A chunk that the caller hands over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum HeldChunk<'a> {
     Stored(&'a [u8]),
     Absent,
@@ -18,6 +18,8 @@ pub enum HeldChunk<'a> {
     /// Some bytes of so many in front of the checksum, which the caller knows to be right or does not want
     /// to be compared; each with the place where it starts.
     Pieces(usize, Vec<(usize, &'a [u8])>),
+    /// Bytes of an open file.
+    File(Extent<'a>),
 }
 
 /// Chunks that the caller hands over, by their numbers in C order over the grid.
@@ -77,6 +79,7 @@ impl<'a> Stored<'a> {
                 return match held.get(&grid.number(coords)) {
                     Some(HeldChunk::Stored(bytes)) => Ok(Chunk::Stored(Extent::held(key, bytes))),
                     Some(HeldChunk::Pieces(length, pieces)) => Ok(Chunk::Stored(Extent::pieces(key, *length, pieces))),
+                    Some(HeldChunk::File(extent)) => Ok(Chunk::Stored(Extent { key, ..extent.clone() })),
                     Some(HeldChunk::Absent) => Ok(Chunk::Absent),
                     Some(HeldChunk::Constant(item)) if item.len() == grid.itemsize => Ok(Chunk::Constant(item)),
                     _ => Err(Error::new(Kind::Argument, format!("chunk {coords:?} is not handed over"))),

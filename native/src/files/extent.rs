@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+#[derive(Clone)]
 pub struct Extent<'a> {
     pub key: &'a str,
     pub bytes: Bytes<'a>,

@@ -3,6 +3,7 @@
 use super::buffers::{self, Input};
 use super::call::detached;
 use super::chunk::parse_filter;
+use super::open_file::PyOpenFile;
 use super::pack::{duplicate, packed_places};
 use crate::array::addresses::{Addresses, Keys, Table};
 use crate::array::chunks::{self, ToDecode, ToEncode};
@@ -582,6 +583,7 @@ enum HeldInput<'py> {
     Absent,
     Constant(Vec<u8>),
     Pieces(usize, Vec<(usize, Input<'py>)>),
+    File(Bound<'py, PyOpenFile>, u64, usize),
 }
 
 impl<'py> HeldInput<'py> {
@@ -591,6 +593,10 @@ impl<'py> HeldInput<'py> {
             Some(object) if object.is_none() => Ok(Self::Absent),
             Some(object) => match object.cast::<PyTuple>() {
                 Ok(item) if item.len() == 1 => Ok(Self::Constant(item.extract::<(Vec<u8>,)>()?.0)),
+                Ok(range) if range.len() == 3 => {
+                    let (file, start, length) = range.extract()?;
+                    Ok(Self::File(file, start, length))
+                }
                 Ok(parts) => {
                     let (length, pieces) = parts.extract::<(usize, Vec<(usize, Bound<'py, PyAny>)>)>()?;
                     let inputs = pieces.iter().map(|(start, bytes)| Ok((*start, Input::of(bytes)?)));
@@ -609,6 +615,7 @@ impl<'py> HeldInput<'py> {
             Self::Pieces(length, pieces) => {
                 HeldChunk::Pieces(*length, pieces.iter().map(|(start, input)| (*start, input.bytes())).collect())
             }
+            Self::File(file, start, length) => HeldChunk::File(file.get().extent("", *start, *length)),
         }
     }
 }

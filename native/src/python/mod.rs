@@ -7,6 +7,7 @@ mod checksums;
 mod chunk;
 mod commit;
 mod layout;
+mod open_file;
 mod pack;
 mod version_probe;
 
@@ -56,11 +57,12 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 23)?;
+    module.add("ABI", 24)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
+    module.add_class::<open_file::PyOpenFile>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;
     module.add_class::<version_probe::PyDocuments>()?;

@@ -2,9 +2,10 @@
 
 `HandedLayout` has the calls of a native layout. Each of them finds the chunks that it touches,
 reads their bytes from the store in one batch for each memory window, and hands the batch to the
-kernel, which verifies, decodes and scatters on several threads. Of chunks that are wanted in small
-part, only that is read, in two batches (`ingot.engine.parts`). Where chunks lie is the format's
-answer; this module only asks and passes on.
+kernel, which verifies, decodes and scatters on several threads. An archive hands over places in its
+file instead of bytes, and the kernel reads them. Of chunks that are wanted in small part, only that
+is read, in two batches (`ingot.engine.parts`). Where chunks lie is the format's answer; this module
+only asks and passes on.
 """
 
 import math
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from ingot import native
 from ingot.engine.parts import Ask, Checked, Needed, PartReader, locate, settle
 from ingot.formats.format import ChunkMap, Coords
+from ingot.options import Options
+from ingot.stores.store import read_or_locate
 
 __all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
 
@@ -32,10 +35,11 @@ Ints: TypeAlias = NDArray[np.int64]
 _CHUNK_BYTES: Final = 512
 
 
-def fetch(chunks: ChunkMap, coords: Ints) -> list["native.HeldChunk"]:
+def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list["native.HeldChunk"]:
     """Return what is stored of chunks, as the kernel takes it: one read of the store."""
     held, wanted = locate(chunks, coords)
-    found = chunks.store.read([extent for _, extent in wanted])
+    extents = [extent for _, extent in wanted]
+    found = read_or_locate(chunks.store, extents, threads=threads, verify=verify)
     for (number, extent), data in zip(wanted, found, strict=True):
         held[number] = settle(chunks, coords[number], extent, data)
     return held
@@ -91,27 +95,29 @@ class HandedLayout:
     """An array whose chunks reach the kernel as bytes; has the calls of `native.Layout`.
 
     `chunks` is the map of the array, and `before` that of the committed state, from which chunks
-    are read. `window` is about how many bytes of decoded chunks one call into the kernel covers.
-    `parts` reads parts of chunks for selections that want little of them, where that is possible.
+    are read. `parts` reads parts of chunks for selections that want little of them, where that is
+    possible.
     """
 
-    __slots__ = ("_before", "_grid", "_layout", "_schema", "_window", "parts")
+    __slots__ = ("_before", "_fetch", "_grid", "_layout", "_schema", "_window", "parts")
 
     def __init__(
         self,
         layout: native.Layout,
         chunks: ChunkMap,
         before: ChunkMap,
-        window: int,
+        options: Options,
         parts: PartReader | None = None,
     ) -> None:
         self.parts = parts
         self._layout = layout
         self._before = before
+        self._fetch = partial(fetch, before, threads=options.thread_count(), verify=options.verify)
         self._schema = chunks.schema
         self._grid = chunks.schema.grid
         size = math.prod(self._schema.chunks) * self._schema.dtype.itemsize
-        self._window = max(1, window // max(size, _CHUNK_BYTES))
+        # About how many bytes of decoded chunks one call into the kernel covers.
+        self._window = max(1, options.limits.window_bytes // max(size, _CHUNK_BYTES))
 
     def read(
         self,
@@ -173,7 +179,7 @@ class HandedLayout:
                 [axis.whole(place) for axis, place in zip(touched, places, strict=True)]
             )
             coords = _coords(places, touched)[~whole]
-            held = dict(zip(self._numbers(coords), fetch(self._before, coords), strict=True))
+            held = dict(zip(self._numbers(coords), self._fetch(coords), strict=True))
             yield self._layout.encode(values, starts, steps, first, last, threads, held)
 
     def gather(self, out: NDArray[Any], rows: NDArray[Any], threads: int) -> list[Trouble] | None:
@@ -259,7 +265,7 @@ class HandedLayout:
             coords = _coords(_places(np.array(window, np.int64), touched), touched)
             checked: Sequence[Checked] = ()
             if parts is None:
-                found = fetch(self._before, coords)
+                found = self._fetch(coords)
             else:
                 chosen = partial(_asked, ask, window)
                 found, checked = parts.fetch(coords, chosen)
@@ -291,7 +297,7 @@ class HandedLayout:
         """Return the chunks of an array that is cut along its first axis only."""
         coords = np.zeros((len(numbers), len(self._schema.shape)), np.int64)
         coords[:, 0] = numbers
-        return dict(zip(numbers.tolist(), fetch(self._before, coords), strict=True))
+        return dict(zip(numbers.tolist(), self._fetch(coords), strict=True))
 
     def _held_spans(self, spans: Sequence[tuple[int, int]]) -> "native.Held":
         numbers = [self._chunks_of(begin, end) for begin, end in spans if begin < end]

@@ -148,7 +148,7 @@ def native_layout(
     parts = None
     if PartReader.serves(before, coding):
         parts = PartReader(before, coding, options.verify)
-    return HandedLayout(layout, chunks, before, options.limits.window_bytes, parts)
+    return HandedLayout(layout, chunks, before, options, parts)
 
 
 def run_layout(chunks: PayloadMap, options: Options) -> tuple[native.Layout, bool] | None:

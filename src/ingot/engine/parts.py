@@ -267,9 +267,9 @@ def locate(
 
 
 def settle(
-    chunks: ChunkMap, coords: Ints, extent: Extent, data: bytes | None
+    chunks: ChunkMap, coords: Ints, extent: Extent, data: "bytes | native.FileRange | None"
 ) -> "native.HeldChunk":
-    """Return the bytes of a chunk, or None for an absent one where chunks may be absent."""
+    """Return what is stored of a chunk, or None for an absent one where chunks may be absent."""
     if data is None and not chunks.schema.sparse:
         error = CorruptionError("the chunk is missing")
         where = tuple(coords.tolist())

@@ -768,7 +768,9 @@ class Engine:
         held = None
         if numbers is not None:
             coords = np.array(numbers, np.int64)[:, None]
-            held = dict(zip(numbers, fetch(self._before, coords), strict=True))
+            verify, threads = self.options.verify, self._thread_count()
+            found = fetch(self._before, coords, threads=threads, verify=verify)
+            held = dict(zip(numbers, found, strict=True))
         axes, threads = runs.native_axes(), self._thread_count()
         report = layout.read_runs(out, axes, runs.start, runs.length, threads, numbers, held)
         if report is not None:

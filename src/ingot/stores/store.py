@@ -29,6 +29,8 @@ from ingot.errors import (
 
 if TYPE_CHECKING:
     import hashlib
+
+    from ingot import native
 else:
     hashlib = deferred("hashlib")
 
@@ -474,6 +476,31 @@ def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None 
     if not hasattr(store, "extend"):
         raise UnsupportedError(f"{store.location}: cannot write behind the end of {key!r}")
     return cast(ExtendableStore, store).extend(key, pieces, end=end)
+
+
+@runtime_checkable
+class FileBackedStore(Protocol):
+    """A store whose values are bytes of a file, though a key is no file: an archive."""
+
+    def locate_bytes(
+        self, extents: Sequence[Extent], *, threads: int, verify: str
+    ) -> "list[bytes | native.FileRange | None]":
+        """Return what `read` does, but ranges of an open file instead of bytes where it can.
+
+        Whole values are compared with the checksums that the store itself has of them: `verify` is
+        "first", "always" or "never", as in `Options`.
+        """
+        ...
+
+
+def read_or_locate(
+    store: Store, extents: Sequence[Extent], *, threads: int, verify: str
+) -> "list[bytes | native.FileRange | None]":
+    """Return the bytes of extents, or ranges of files that hold them, for the native kernel."""
+    if hasattr(store, "locate_bytes"):
+        located = cast(FileBackedStore, store)
+        return located.locate_bytes(extents, threads=threads, verify=verify)
+    return [*store.read(extents)]
 
 
 @runtime_checkable

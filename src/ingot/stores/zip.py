@@ -106,6 +106,20 @@ class ZipStore:
         with self._opened() as opened:
             return [None] * len(extents) if opened is None else opened.read(extents, self._most)
 
+    def locate_bytes(
+        self, extents: Sequence[Extent], *, threads: int, verify: str
+    ) -> "list[bytes | native.FileRange | None]":
+        """Return ranges of the archive instead of bytes, where members are not compressed."""
+        for extent in extents:
+            check_key(extent.key)
+        with self._opened() as opened:
+            if opened is None:
+                return [None] * len(extents)
+            file = native.open_file(opened.file.descriptor)
+            if file is None:
+                return [*opened.read(extents, self._most)]
+            return opened.locate(extents, file, self._most, threads=threads, verify=verify)
+
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
         check_key(key)
@@ -259,12 +273,14 @@ class ZipTurn:
 class _Contents:
     """The members of one state of the archive, with what was parsed of them."""
 
-    __slots__ = ("_by_length", "_folders", "directory", "identity", "lost", "starts")
+    __slots__ = ("_by_length", "_folders", "directory", "identity", "lost", "starts", "verified")
 
     def __init__(self, identity: _Identity, directory: Directory) -> None:
         self.identity = identity
         self.directory = directory
         self.starts: dict[str, int] = {}
+        # The names of members that agreed with their checksum.
+        self.verified: set[str] = set()
         self.lost: frozenset[str] | None = None if directory.gaps else frozenset()
         self._folders: Mapping[str, Sequence[str]] | None = None
         self._by_length: dict[int, list[Member]] | None = None
@@ -386,6 +402,39 @@ class _Opened:
                     ends = [_end(other, member) for other in extents if other.key == extent.key]
                     inflated[extent.key] = self._inflated(member, max(ends), most)
                 found.append(inflated[extent.key][extent.start : _end(extent, member)])
+        return found
+
+    def locate(
+        self,
+        extents: Sequence[Extent],
+        file: native.OpenFile,
+        most: int,
+        *,
+        threads: int,
+        verify: str,
+    ) -> "list[bytes | native.FileRange | None]":
+        """Return ranges of the archive, and the bytes of what is compressed."""
+        found: list[bytes | native.FileRange | None] = []
+        doubtful: dict[str, Member] = {}
+        for extent in extents:
+            member = self.member(extent.key)
+            if member is None or member.method != zip_format.STORED:
+                found += self.read([extent], most)
+                continue
+            start = self._start(member) + extent.start
+            length = max(0, _end(extent, member) - extent.start)
+            found.append((file, start, length))
+            if length == member.size and verify != "never":
+                doubtful[member.name] = member
+        if verify == "first":
+            doubtful = {k: v for k, v in doubtful.items() if k not in self.contents.verified}
+        if doubtful:
+            ranges = [(self._start(member), member.size) for member in doubtful.values()]
+            for member, crc in zip(doubtful.values(), file.crc32(ranges, threads), strict=True):
+                if crc != member.crc:
+                    raise CorruptionError(f"{self._name(member)}: the checksum is wrong")
+            if file.settled:
+                self.contents.verified.update(doubtful)
         return found
 
     def value(self, member: Member, most: int) -> bytes:

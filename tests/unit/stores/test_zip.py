@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ingot
+from ingot import native
 from ingot.errors import (
     CorruptionError,
     FormatError,
@@ -720,3 +721,129 @@ def test_a_patch_does_not_hide_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"brown", b"green", 1))
     with pytest.raises(CorruptionError, match="'a': the checksum is wrong"):
         store.apply(Commit(publish=(Patch("a", 0, b"THE"),)))
+
+
+# Places in the archive, for the native kernel ----------------------------------------------------
+
+
+on_the_native_kernel = pytest.mark.skipif(
+    native.choice().name != "native", reason="the Python kernel takes bytes only"
+)
+
+
+def natively(store: ZipStore, extents: list[Extent], verify: str = "first") -> list[bytes | None]:
+    """Return the bytes at the places that the store hands over; fail where it hands over bytes."""
+    data = Path(store.location).read_bytes()
+    found: list[bytes | None] = []
+    for each in store.locate_bytes(extents, threads=2, verify=verify):
+        assert not isinstance(each, bytes)
+        found.append(None if each is None else data[each[1] : each[1] + each[2]])
+    return found
+
+
+@on_the_native_kernel
+def test_places_are_those_of_the_bytes(path: Path) -> None:
+    content = {"a": TEXT, "b/c": bytes(range(256)) * 5000, "empty": b""}
+    store = stored(path, packed(content))
+    extents = [
+        Extent("b/c"),
+        Extent("a", 3, 20),
+        Extent("absent"),
+        Extent("a", 990, 2**40),
+        Extent("a", 2**40, 5),
+        Extent("empty"),
+    ]
+    assert natively(store, extents) == store.read(extents)
+
+
+@on_the_native_kernel
+def test_compressed_members_come_as_bytes(path: Path) -> None:
+    store = stored(path, packed({"a": TEXT}, zipfile.ZIP_DEFLATED))
+    assert store.locate_bytes([Extent("a", 4, 5)], threads=2, verify="first") == [TEXT[4:9]]
+
+
+class CountingFile:
+    """An open file that counts the ranges whose checksums are asked for."""
+
+    count = 0
+
+    def __init__(self, file: native.OpenFile) -> None:
+        self.file = file
+        self.settled = file.settled
+
+    def crc32(self, ranges: list[tuple[int, int]], threads: int) -> list[int]:
+        CountingFile.count += len(ranges)
+        return self.file.crc32(ranges, threads)
+
+
+@on_the_native_kernel
+@pytest.mark.parametrize(
+    ("verify", "young", "counts"),
+    [
+        ("first", False, [1, 2, 2, 2]),
+        ("first", True, [1, 3, 5, 5]),
+        ("always", False, [1, 3, 5, 5]),
+        ("never", False, [0, 0, 0, 0]),
+    ],
+)
+def test_a_checksum_is_compared_as_often_as_asked(
+    path: Path, monkeypatch: pytest.MonkeyPatch, verify: str, young: bool, counts: list[int]
+) -> None:
+    store = stored(path, packed({"a": TEXT, "b": TEXT[::-1]}))
+    # A file that was changed now may change again without another time of change.
+    time = 4_000_000_000 if young else 1_000_000_000
+    os.utime(path, (time, time))
+    opened = native.open_file
+
+    def counting(descriptor: int) -> CountingFile:
+        file = opened(descriptor)
+        assert file is not None
+        return CountingFile(file)
+
+    monkeypatch.setattr(native, "open_file", counting)
+    monkeypatch.setattr(CountingFile, "count", 0)
+    both = [Extent("a"), Extent("b")]
+    found = []
+    for extents in ([Extent("a")], both, both, [Extent("a", 1), Extent("b", 0, 3)]):
+        natively(store, extents, verify)
+        found.append(CountingFile.count)
+    assert found == counts
+
+
+@on_the_native_kernel
+@pytest.mark.parametrize("verify", ["first", "always"])
+def test_a_wrong_checksum_is_found_before_a_place_is_handed_over(path: Path, verify: str) -> None:
+    data = bytearray(packed({"a": TEXT, "b": TEXT[::-1]}))
+    data[data.index(TEXT) + 7] ^= 1
+    store = stored(path, bytes(data))
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match="member 'a': the checksum is wrong"):
+            store.locate_bytes([Extent("b"), Extent("a")], threads=2, verify=verify)
+    # A part of a member has no checksum.
+    assert natively(store, [Extent("a", 0, 3), Extent("b")], verify) == [TEXT[:3], TEXT[::-1]]
+
+
+@on_the_native_kernel
+@pytest.mark.parametrize("format", ["zarr2", "zarr3", "bcolz"])
+def test_arrays_in_an_archive_are_read_natively_from_its_file(path: Path, format: str) -> None:
+    values = np.random.default_rng(3).integers(0, 2**31, 60_000).reshape(-1, 10)
+    if format == "bcolz":
+        values = values.ravel()
+    store = ZipStore(path, writable=True)
+    ingot.array(values, store, chunks=(1000, *values.shape[1:]), format=format)
+    array = ingot.open(path)
+    assert isinstance(array, ingot.Array)
+    rows = np.array([5, 700, 5999])
+    for _ in range(2):
+        assert np.array_equal(array[...], values)
+        assert np.array_equal(array[rows], values[rows])
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    # The bytes of a chunk that the archive says are wrong are never used, by any read of it whole.
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        chunks = [info for info in archive.infolist() if info.file_size > 1000]
+    header = chunks[2].header_offset
+    data[header + 30 + len(chunks[2].filename) + chunks[2].file_size // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(CorruptionError, match="the checksum is wrong"):
+        ingot.open(path)[...]
