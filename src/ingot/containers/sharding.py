@@ -1,6 +1,7 @@
 """Storing an array or a table as shards: datasets of some rows each, which open as one."""
 
 import os
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
@@ -9,7 +10,8 @@ from ingot.errors import ExistsError, UnsupportedError
 from ingot.formats.format import Column, Format, SplitFormat
 from ingot.formats.registry import FORMATS
 from ingot.options import Options
-from ingot.stores import LocalStore, Store
+from ingot.stores import Commit, LocalStore, Put, Store
+from ingot.stores.store import Edit
 
 __all__ = ["Target", "split"]
 
@@ -33,5 +35,26 @@ def split(format: Format, node: Column, count: int, path: Target, options: Optio
     target = path if isinstance(path, Store) else LocalStore(path, writable=True)
     if any(True for _ in target.names()):
         raise ExistsError(f"{target.location}: the target is not empty")
-    for commit in format.split(node, count, target, partial(recoded, options=options)):
+    commits = format.split(node, count, target, partial(recoded, options=options))
+    for commit in _joined(commits, options.limits.window_bytes):
         target.apply(commit, durability=options.durability)
+
+
+def _joined(commits: Iterable[Commit], most: int) -> Iterator[Commit]:
+    """Yield commits of about `most` bytes: in some stores, a commit rewrites all that is stored.
+
+    >>> one = Commit(prepare=(Put("a", b"12"),))
+    >>> [len(commit.edits) for commit in _joined([one, one, one], most=4)]
+    [2, 1]
+    """
+    edits: dict[str, list[Edit]] = {}
+    held = 0
+    for commit in commits:
+        for phase, added in commit.phases:
+            edits.setdefault(phase, []).extend(added)
+        held += sum(memoryview(edit.data).nbytes for edit in commit.edits if isinstance(edit, Put))
+        if held >= most:
+            yield Commit(**{phase: tuple(found) for phase, found in edits.items()})
+            edits, held = {}, 0
+    if edits:
+        yield Commit(**{phase: tuple(found) for phase, found in edits.items()})

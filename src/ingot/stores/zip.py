@@ -452,7 +452,7 @@ class _Opened:
         """Compare the checksum of a member that is stored without compression."""
         crc = 0
         for piece in self.stored(member):
-            crc = zlib.crc32(piece, crc)
+            crc = _crc32(piece, crc)
         if crc != member.crc:
             raise CorruptionError(f"{self._name(member)}: the checksum is wrong")
 
@@ -513,8 +513,8 @@ class _Opened:
         return f"{self.where}: member {member.name!r}"
 
 
-def _crc32(data: bytes) -> int:
-    return (native.checksum("crc32") or zlib.crc32)(data)
+def _crc32(data: bytes, before: int = 0) -> int:
+    return (native.checksum("crc32") or zlib.crc32)(data, before)
 
 
 def _end(extent: Extent, member: Member) -> int:
@@ -626,7 +626,7 @@ def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:
             crc = 0
             # The header of a member has its checksum, so the pieces are made twice.
             for piece in _pieces(value, opened):
-                crc = zlib.crc32(piece, crc)
+                crc = _crc32(piece, crc)
             member = Member(name, value.size, value.size, crc, offset=end)
             content = _pieces(value, opened)
         head = zip_format.pack_header(member)
