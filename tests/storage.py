@@ -1,5 +1,6 @@
 """The places where the tests of containers put data: memory and disk, in the same words."""
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,12 @@ def content(place: Place) -> dict[str, bytes]:
     keys = list(_keys(store, ""))
     found = store.read([Extent(key) for key in keys])
     return {key: data for key, data in zip(keys, found, strict=True) if data is not None}
+
+
+def identity_of(place: Place, column: str = "") -> int:
+    """Return the identity of an array of bcolz, or of a column of a table."""
+    start = f"{column}/" if column else ""
+    return int(json.loads(content(place)[f"{start}meta/storage"])["x_id"], 16)
 
 
 def put(place: Place, values: dict[str, bytes]) -> None:

@@ -131,7 +131,7 @@ class Grid:
         kind: str | None = None,
         big_endian: bool = False,
         short: tuple[int, int] | None = None,
-        firsts: Sequence[int] = (),
+        parts: Sequence[tuple[int, int | None]] = (),
     ) -> Self: ...
 
 class Layout:

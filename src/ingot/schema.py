@@ -193,12 +193,22 @@ class ArraySchema:
 
     def described(self, attrs: Mapping[str, Any]) -> Self:
         """Return the schema with other attributes."""
-        # The attributes do not change the grid, which `replace` would make and check again.
-        described = object.__new__(type(self))
+        return self._with("attrs", attrs)
+
+    def coded(self, chain: CodecChain) -> Self:
+        """Return the schema with another codec chain."""
+        return self._with("chain", chain)
+
+    def _with(self, changed: str, value: object) -> Self:
+        """Return the schema with another value of a field that does not change the grid.
+
+        `replace` would make and check the grid again.
+        """
+        copy = object.__new__(type(self))
         for name in self.__slots__:
-            object.__setattr__(described, name, getattr(self, name))
-        object.__setattr__(described, "attrs", attrs)
-        return described
+            object.__setattr__(copy, name, getattr(self, name))
+        object.__setattr__(copy, changed, value)
+        return copy
 
 
 class PackCodec(Protocol):

@@ -148,10 +148,10 @@ def test_a_sealed_trailer_of_another_number_of_blocks_is_corrupt(
     fields = list(struct.unpack_from("<4sBBHIQI", old))
     assert fields[4] == blocks
     fields[4] = blocks + change
-    head = struct.pack("<4sBBHIQI", *fields)
-    sums = (old[28 : 28 + 4 * blocks] + bytes(4))[: 4 * (blocks + change)]
+    head = struct.pack("<4sBBHIQI", *fields) + old[24:32]
+    sums = (old[36 : 36 + 4 * blocks] + bytes(4))[: 4 * (blocks + change)]
     front = crc32c(chunk[: 16 + 4 * blocks] + head)
-    body = head + struct.pack("<I", front) + sums + old[28 + 4 * blocks : -8]
+    body = head + struct.pack("<I", front) + sums + old[36 + 4 * blocks : -8]
     body += struct.pack("<I", len(body) + 8)
     path.write_bytes(data[: 16 + size] + body + struct.pack("<I", crc32c(body)))
     message = f"checksums of {blocks + change} blocks, the chunk has {blocks}"

@@ -15,7 +15,7 @@ from ingot.codecs.zone_maps import ZoneMap, zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
-from tests.storage import use_kernel
+from tests.storage import identity_of, use_kernel
 
 CHUNK = 20_000
 CODECS = ["blosc:lz4:5:shuffle:4096", "blosc:zstd:1:bitshuffle:4096", "blosc:lz4:0:noshuffle"]
@@ -60,15 +60,17 @@ def test_pieces_make_the_chunks_of_the_whole(
     for start, stop in [(8191, 8192), (8192, 9000), (9000, 16_384), (16_384, 25_000)]:
         grown.append(data[start:stop])
     np.testing.assert_array_equal(grown[:], data, strict=True)
+    identity = identity_of(tmp_path / "grown")
     for number, file in enumerate(chunk_files(tmp_path / "grown")):
         zone = zone_map_of(data[number * CHUNK : (number + 1) * CHUNK])
-        assert zone_in(file, number) == (b"" if zone is None else zone.pack(data.dtype))
+        packed = b"" if zone is None else zone.pack(data.dtype)
+        assert zone_in(file, number, identity) == packed
 
 
 def zone_of(folder: Path, dtype: Any) -> ZoneMap:
     """Return the zone map of the one chunk of an array."""
     (file,) = chunk_files(folder)
-    zone = ZoneMap.parse(zone_in(file, 0), np.dtype(dtype))
+    zone = ZoneMap.parse(zone_in(file, 0, identity_of(folder)), np.dtype(dtype))
     assert zone is not None
     return zone
 
@@ -120,7 +122,10 @@ def test_full_blocks_keep_their_bytes(tmp_path: Path) -> None:
     (fast,), (small,) = chunk_files(tmp_path / "1"), chunk_files(tmp_path / "9")
     # Encoding all of it again would leave blocks of another level.
     assert _blocks(fast)[:19] != _blocks(small)[:19]
-    (tmp_path / "9" / "data" / "__0.blp").write_bytes(fast)
+    identity = identity_of(tmp_path / "1").to_bytes(8, "little")
+    assert fast.count(identity) == 1
+    for name in ("data/__0.blp", "meta/storage"):
+        (tmp_path / "9" / name).write_bytes((tmp_path / "1" / name).read_bytes())
     grown = ingot.open(tmp_path / "9", "r+")
     grown.append(data[20_000:])
     (after,) = chunk_files(tmp_path / "9")

@@ -14,7 +14,7 @@ import ingot
 from ingot.codecs.zone_maps import zone_map_of
 from ingot.formats.bcolz.chunk_file import zone_in
 from tests.kernels import needs_native
-from tests.storage import use_kernel
+from tests.storage import identity_of, use_kernel
 
 pytestmark = needs_native
 
@@ -67,4 +67,6 @@ def test_zone_maps_of_memory_that_changes_fit_the_chunks(tmp_path: Path) -> None
             stored = (tmp_path / f"{number}" / cost.key).read_bytes()
             zone = zone_map_of(array[...])
             assert zone is not None
-            assert zone_in(stored, 0) == zone.pack(values.dtype)
+            assert zone_in(stored, 0, identity_of(tmp_path / f"{number}")) == zone.pack(
+                values.dtype
+            )

@@ -19,7 +19,7 @@ from ingot.errors import CorruptionError
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, zone_in
 from ingot.stores import Commit, Extent, MemoryStore, Put, Store, ZipStore
 from tests.kernels import KERNELS, needs_native
-from tests.storage import content, use_kernel
+from tests.storage import content, identity_of, use_kernel
 
 CODECS = ["blosclz", "lz4", "lz4hc", "zlib", "zstd"]
 # Ten blocks of 64 items of eight bytes, the last of them short.
@@ -126,7 +126,7 @@ def test_blocks_of_a_chunk_file_keep_their_bytes_and_the_trailer_is_new() -> Non
     assert np.array_equal(array[...], values)
     zone = zone_map_of(values)
     assert zone is not None
-    assert zone_in(chunk_of(store, key), 0) == zone.pack(values.dtype)
+    assert zone_in(chunk_of(store, key), 0, identity_of(store)) == zone.pack(values.dtype)
 
 
 @needs_native
@@ -152,7 +152,7 @@ def test_zone_maps_follow_small_assignments(dtype: str, data: st.DataObject) -> 
         assert array[...].tobytes() == values.tobytes()
         zone = zone_map_of(values)
         assert zone is not None
-        assert zone_in(chunk_of(store, key), 0) == zone.pack(values.dtype)
+        assert zone_in(chunk_of(store, key), 0, identity_of(store)) == zone.pack(values.dtype)
 
 
 @st.composite

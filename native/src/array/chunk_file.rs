@@ -4,7 +4,7 @@
 
 use crate::array::partial_read::{self, FIRST_READ, SMALL};
 use crate::array::scatter::{Geometry, Region};
-use crate::array::trailer::{self, Spans, Trailer};
+use crate::array::trailer::{self, Spans, Stated, Trailer};
 use crate::array::workspace::Buffers;
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::header::{HEADER_BYTES, Header};
@@ -20,7 +20,7 @@ const FRAME: [u8; FRAME_BYTES] = *b"blpk\x01\0\0\0\x01\0\0\0\0\0\0\0";
 /// What a file must hold: which chunk it is, and how many rows.
 #[derive(Clone, Copy)]
 pub struct Expected {
-    pub number: usize,
+    pub stated: Stated,
     pub row_bytes: usize,
     pub least: usize,
     pub most: usize,
@@ -175,7 +175,7 @@ pub fn open<T>(
         extent.view(behind..behind + trailer_bytes(&header, extent.length - behind)?, tail)?
     };
     let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
-    let checks = Checks::new(&decoder, head, tail, expected.number, rows)?;
+    let checks = Checks::new(&decoder, head, tail, expected.stated, rows)?;
     // A trailer has a checksum for every block.
     let decoder = decoder.trust(!tail.is_empty());
     let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
@@ -202,7 +202,7 @@ pub fn zone(extent: &Extent<'_>, expected: &Expected, buffers: &mut Buffers) -> 
     let head = &head[FRAME_BYTES..front];
     let spans = Spans::of(&header, &head[HEADER_BYTES..])?;
     let found = Trailer::parse(tail)?;
-    found.check(head, spans.count(), expected.number as u64, rows)?;
+    found.check(head, spans.count(), expected.stated, rows)?;
     Ok(found.zone().to_vec())
 }
 
@@ -220,14 +220,14 @@ struct Checks<'a>(Option<(Trailer<'a>, Spans)>);
 
 impl<'a> Checks<'a> {
     /// Parse the trailer, and compare everything but the blocks.
-    fn new(decoder: &Decoder<'_>, head: &[u8], tail: &'a [u8], number: usize, rows: usize) -> Outcome<Self> {
+    fn new(decoder: &Decoder<'_>, head: &[u8], tail: &'a [u8], stated: Stated, rows: usize) -> Outcome<Self> {
         if tail.is_empty() {
             return Ok(Self(None));
         }
         let front = trailer::front(decoder.header);
         let spans = Spans::of(decoder.header, decoder.starts)?;
         let found = Trailer::parse(tail)?;
-        found.check(&head[FRAME_BYTES..FRAME_BYTES + front], spans.count(), number as u64, rows)?;
+        found.check(&head[FRAME_BYTES..FRAME_BYTES + front], spans.count(), stated, rows)?;
         Ok(Self(Some((found, spans))))
     }
 
@@ -268,9 +268,9 @@ impl<'a> Checks<'a> {
 }
 
 /// Write the file of `chunk` to `out`: head, chunk, trailer.
-pub fn pack(chunk: &[u8], zone: &[u8], number: usize, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
+pub fn pack(chunk: &[u8], zone: &[u8], stated: Stated, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
     out.clear();
     out.extend_from_slice(&FRAME);
     out.extend_from_slice(chunk);
-    trailer::pack(chunk, number as u64, rows, zone, out)
+    trailer::pack(chunk, stated, rows, zone, out)
 }

@@ -86,7 +86,7 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
     };
     if coding.framed {
         let rows = Expected {
-            number: grid.stated_number(number),
+            stated: grid.stated(number),
             row_bytes: grid.row_bytes(),
             least: expected / grid.row_bytes(),
             most: grid.chunk[0],

@@ -1,5 +1,6 @@
 //! Which items an array has: its shape, how it is cut into chunks, and what an item is.
 
+use crate::array::trailer::Stated;
 use crate::array::zones::Items;
 use crate::error::{Error, Kind, Outcome};
 
@@ -19,8 +20,9 @@ pub struct Grid {
     pub chunk_bytes: usize,
     /// While an array of rows grows: the chunk that was its last, and the rows that it is stored with.
     pub short: Option<(usize, usize)>,
-    /// Where rows lie in parts that count their chunks from 0: the number of each part's first chunk.
-    pub firsts: Vec<usize>,
+    /// Of rows in chunk files: the number of the first chunk and the identity of each array that they
+    /// are in, which counts its chunks from 0.
+    pub parts: Vec<(usize, Option<u64>)>,
 }
 
 impl Grid {
@@ -31,7 +33,7 @@ impl Grid {
         fill: Vec<u8>,
         items: Option<Items>,
         short: Option<(usize, usize)>,
-        firsts: Vec<usize>,
+        parts: Vec<(usize, Option<u64>)>,
     ) -> Outcome<Self> {
         let wrong = |text: &str| Err(Error::new(Kind::Argument, text));
         let mut sorted = order.clone();
@@ -44,10 +46,10 @@ impl Grid {
         let Some(chunk_bytes) = chunk_bytes.filter(|size| *size <= isize::MAX as usize && itemsize > 0) else {
             return wrong("a chunk of this shape is too large, or its items have no bytes");
         };
-        if !firsts.is_sorted() || firsts.first().is_some_and(|first| *first != 0) {
+        if !parts.is_sorted_by_key(|part| part.0) || parts.first().is_some_and(|part| part.0 != 0) {
             return wrong("the first chunks of the parts do not ascend from 0");
         }
-        Ok(Self { shape, chunk, order, itemsize, items, fill, chunk_bytes, short, firsts })
+        Ok(Self { shape, chunk, order, itemsize, items, fill, chunk_bytes, short, parts })
     }
 
     /// The same array in another shape; `None` for another number of axes.
@@ -61,10 +63,11 @@ impl Grid {
         coords.iter().zip(counts).fold(0, |number: usize, (coord, count)| number.saturating_mul(count) + coord)
     }
 
-    /// The number that a chunk of rows states of itself: the one in its part.
-    pub fn stated_number(&self, number: usize) -> usize {
-        let part = self.firsts.partition_point(|first| *first <= number);
-        number - part.checked_sub(1).map_or(0, |part| self.firsts[part])
+    /// What the trailer of a chunk of rows states: its number in its part, and whose part that is.
+    pub fn stated(&self, number: usize) -> Stated {
+        let part = self.parts.partition_point(|part| part.0 <= number);
+        let (first, identity) = part.checked_sub(1).map_or((0, None), |part| self.parts[part]);
+        Stated { number: (number - first) as u64, identity }
     }
 
     /// Whether chunks hold their items in C order.

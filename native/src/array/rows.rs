@@ -21,8 +21,8 @@ use crate::memory::{grow, repeat, reserved};
 
 /// What the file of chunk `number` must hold.
 pub fn expected(grid: &Grid, number: usize) -> Expected {
-    let stated = grid.stated_number(number);
-    Expected { number: stated, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
+    let stated = grid.stated(number);
+    Expected { stated, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
 }
 
 /// What it must hold before it is written: of an array that grows, the last chunk has fewer rows.
@@ -146,7 +146,7 @@ pub fn pack(
     encode::encode(plain, recipe, packer, scratch, 1, &Interrupt::never())?;
     let zone = grid.items.map_or_else(Vec::new, |items| items.zone(plain));
     let rows = plain.len() / grid.row_bytes();
-    chunk_file::pack(packer.bytes(), &zone, number, rows, framed)
+    chunk_file::pack(packer.bytes(), &zone, grid.stated(number), rows, framed)
 }
 
 /// Decode the rows of a chunk as it is stored into `out`; the fill value follows where there are
@@ -223,7 +223,7 @@ fn append(
         if !encode::encode_mixed(size, &blocks, &recipe, packer, scratch)? {
             return Ok(false);
         }
-        chunk_file::pack(packer.bytes(), &zone, number, rows, framed)?;
+        chunk_file::pack(packer.bytes(), &zone, grid.stated(number), rows, framed)?;
         Ok(true)
     })
 }
@@ -274,7 +274,7 @@ fn overwrite(
         if !plan.encode(decoder, bytes, chunk, packer, scratch)? {
             return Ok(false);
         }
-        chunk_file::pack(packer.bytes(), &zone, number, rows, framed)?;
+        chunk_file::pack(packer.bytes(), &zone, grid.stated(number), rows, framed)?;
         Ok(true)
     })
 }

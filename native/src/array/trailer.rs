@@ -6,15 +6,24 @@ use crate::error::{Outcome, corrupt, unsupported};
 use std::ops::Range;
 
 const MAGIC: &[u8; 4] = b"igt1";
-const VERSION: u8 = 1;
-/// Up to the checksum of the front.
+/// Up to the identity, which version 1 does not have.
 const HEAD: usize = 24;
+const IDENTITY: usize = 8;
 const FOOT: usize = 8;
 const LEAST: usize = HEAD + 4 + FOOT;
+
+/// Which chunk of which array this is. An array of another program has no identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    pub number: u64,
+    pub identity: Option<u64>,
+}
 
 /// A trailer that agrees with its own checksum.
 pub struct Trailer<'a> {
     bytes: &'a [u8],
+    /// Up to the checksum of the front.
+    head: usize,
     blocks: usize,
 }
 
@@ -65,6 +74,10 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+fn double_word(bytes: &[u8], at: usize) -> u64 {
+    u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
+}
+
 fn compare(what: &str, fact: u32, claim: u32) -> Outcome<()> {
     if fact != claim {
         return corrupt!("chunk trailer: the CRC-32C of the {what} is {fact:#010x}, {claim:#010x} is stored");
@@ -85,21 +98,27 @@ impl<'a> Trailer<'a> {
         }
         compare("trailer", crc32c::crc32c(&bytes[..foot + 4]), word(bytes, foot + 4))?;
         let (version, flags) = (bytes[4], bytes[5]);
-        if version != VERSION || flags != 0 {
+        if !matches!(version, 1 | 2) || flags != 0 {
             return unsupported!("chunk trailer: version {version} with flags {flags} is unknown");
         }
+        let head = if version == 1 { HEAD } else { HEAD + IDENTITY };
         let (zone, blocks) = (usize::from(bytes[6]) | usize::from(bytes[7]) << 8, word(bytes, 8) as usize);
-        if blocks.checked_mul(4).and_then(|size| size.checked_add(LEAST + zone)) != Some(bytes.len()) {
+        if blocks.checked_mul(4).and_then(|size| size.checked_add(LEAST - HEAD + head + zone)) != Some(bytes.len()) {
             return corrupt!(
                 "chunk trailer: {blocks} blocks and a zone map of {zone} bytes do not fill {} bytes",
                 bytes.len()
             );
         }
-        Ok(Self { bytes, blocks })
+        Ok(Self { bytes, head, blocks })
     }
 
     pub fn number(&self) -> u64 {
-        u64::from(word(self.bytes, 12)) | u64::from(word(self.bytes, 16)) << 32
+        double_word(self.bytes, 12)
+    }
+
+    /// The array that the chunk belongs to; `None` in version 1.
+    pub fn identity(&self) -> Option<u64> {
+        (self.head > HEAD).then(|| double_word(self.bytes, HEAD))
     }
 
     pub fn rows(&self) -> usize {
@@ -107,14 +126,23 @@ impl<'a> Trailer<'a> {
     }
 
     pub fn zone(&self) -> &'a [u8] {
-        let start = HEAD + 4 + 4 * self.blocks;
+        let start = self.head + 4 + 4 * self.blocks;
         &self.bytes[start..self.bytes.len() - FOOT]
     }
 
-    /// Compare everything but the blocks; `front` is the header and the block starts.
-    pub fn check(&self, front: &[u8], blocks: usize, number: u64, rows: usize) -> Outcome<()> {
-        if self.number() != number {
-            return corrupt!("chunk trailer: this is chunk {}, not {number}", self.number());
+    /// Compare everything but the blocks; `front` is the header and the block starts. A trailer of
+    /// version 1 belongs to any array.
+    pub fn check(&self, front: &[u8], blocks: usize, due: Stated, rows: usize) -> Outcome<()> {
+        if let Some(found) = self.identity().filter(|found| due.identity != Some(*found)) {
+            return match due.identity {
+                None => corrupt!("chunk trailer: its identity is {found:016x}, the array has no x_id"),
+                Some(due) => {
+                    corrupt!("chunk trailer: its identity is {found:016x}, the x_id of the array is {due:016x}")
+                }
+            };
+        }
+        if self.number() != due.number {
+            return corrupt!("chunk trailer: this is chunk {}, not {}", self.number(), due.number);
         }
         if self.blocks != blocks {
             return corrupt!("chunk trailer: checksums of {} blocks, the chunk has {blocks}", self.blocks);
@@ -122,13 +150,13 @@ impl<'a> Trailer<'a> {
         if self.rows() != rows {
             return corrupt!("chunk trailer: {} rows are claimed, the chunk holds {rows}", self.rows());
         }
-        let fact = crc32c::crc32c_append(crc32c::crc32c(front), &self.bytes[..HEAD]);
-        compare("header", fact, word(self.bytes, HEAD))
+        let fact = crc32c::crc32c_append(crc32c::crc32c(front), &self.bytes[..self.head]);
+        compare("header", fact, word(self.bytes, self.head))
     }
 
     /// Compare block `index`, whose bytes are `block`.
     pub fn check_block(&self, index: usize, block: &[u8]) -> Outcome<()> {
-        let claim = word(self.bytes, HEAD + 4 + 4 * index);
+        let claim = word(self.bytes, self.head + 4 + 4 * index);
         let fact = crc32c::crc32c(block);
         if fact != claim { compare(&format!("block {index}"), fact, claim) } else { Ok(()) }
     }
@@ -139,18 +167,21 @@ pub fn front(header: &Header) -> usize {
     if header.memcpyed() { HEADER_BYTES } else { header.blocks_start() }
 }
 
-/// Append the trailer of `chunk` to `out`.
-pub fn pack(chunk: &[u8], number: u64, rows: usize, zone: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
+/// Append the trailer of `chunk` to `out`: of version 2, or of version 1 without an identity.
+pub fn pack(chunk: &[u8], stated: Stated, rows: usize, zone: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
     let header = Header::parse(chunk, chunk.len(), usize::MAX)?;
     let front = front(&header);
     let spans = Spans::of(&header, &chunk[HEADER_BYTES..front])?;
     let start = out.len();
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&[if stated.identity.is_some() { 2 } else { 1 }, 0]);
     out.extend_from_slice(&(zone.len() as u16).to_le_bytes());
     out.extend_from_slice(&(spans.count() as u32).to_le_bytes());
-    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&stated.number.to_le_bytes());
     out.extend_from_slice(&(rows as u32).to_le_bytes());
+    if let Some(identity) = stated.identity {
+        out.extend_from_slice(&identity.to_le_bytes());
+    }
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
     for index in 0..spans.count() {
@@ -181,20 +212,30 @@ mod tests {
         packer.bytes().to_vec()
     }
 
+    const SEVENTH: Stated = Stated { number: 7, identity: None };
+
     #[test]
     fn a_trailer_agrees_with_its_chunk_and_with_no_other() {
-        for level in [0, 5] {
+        for (level, identity) in [(0, None), (5, None), (0, Some(u64::MAX)), (5, Some(0))] {
             let mut chunk = packed(level);
             let mut bytes = Vec::new();
-            pack(&chunk, 7, 10_000, b"zonezone", &mut bytes).unwrap();
+            let stated = Stated { identity, ..SEVENTH };
+            pack(&chunk, stated, 10_000, b"zonezone", &mut bytes).unwrap();
             let trailer = Trailer::parse(&bytes).unwrap();
             assert_eq!((trailer.number(), trailer.rows(), trailer.zone()), (7, 10_000, &b"zonezone"[..]));
+            assert_eq!(trailer.identity(), identity);
             let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
             let end = front(&header);
             let spans = Spans::of(&header, &chunk[HEADER_BYTES..end]).unwrap();
-            trailer.check(&chunk[..end], spans.count(), 7, 10_000).unwrap();
-            assert!(trailer.check(&chunk[..end], spans.count(), 8, 10_000).is_err());
-            assert!(trailer.check(&chunk[..end], spans.count(), 7, 9_999).is_err());
+            trailer.check(&chunk[..end], spans.count(), stated, 10_000).unwrap();
+            let eighth = Stated { number: 8, ..stated };
+            assert!(trailer.check(&chunk[..end], spans.count(), eighth, 10_000).is_err());
+            assert!(trailer.check(&chunk[..end], spans.count(), stated, 9_999).is_err());
+            // A trailer without an identity belongs to any array.
+            for other in [None, Some(1), Some(1 << 63)] {
+                let outcome = trailer.check(&chunk[..end], spans.count(), Stated { identity: other, ..stated }, 10_000);
+                assert_eq!(outcome.is_ok(), identity.is_none(), "{identity:?} in an array of {other:?}");
+            }
             for index in 0..spans.count() {
                 trailer.check_block(index, &chunk[spans.span(index)]).unwrap();
             }
@@ -207,7 +248,7 @@ mod tests {
     /// A trailer of `blocks` blocks for a chunk that may have another number, with checksums that fit.
     fn sealed(chunk: &[u8], blocks: usize) -> Vec<u8> {
         let front = front(&Header::parse(chunk, chunk.len(), usize::MAX).unwrap());
-        let mut bytes = [&MAGIC[..], &[VERSION, 0, 0, 0], &(blocks as u32).to_le_bytes()].concat();
+        let mut bytes = [&MAGIC[..], &[1, 0, 0, 0], &(blocks as u32).to_le_bytes()].concat();
         bytes.extend(7_u64.to_le_bytes());
         bytes.extend(10_000_u32.to_le_bytes());
         bytes.extend(crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &bytes).to_le_bytes());
@@ -225,7 +266,7 @@ mod tests {
             let front = &chunk[..front(&header)];
             for blocks in [0, 3, 4, 5, 100] {
                 let bytes = sealed(&chunk, blocks);
-                let outcome = Trailer::parse(&bytes).unwrap().check(front, 4, 7, 10_000);
+                let outcome = Trailer::parse(&bytes).unwrap().check(front, 4, SEVENTH, 10_000);
                 assert_eq!(outcome.is_ok(), blocks == 4, "{blocks} blocks");
             }
         }
@@ -233,12 +274,31 @@ mod tests {
 
     #[test]
     fn no_flipped_bit_of_a_trailer_passes() {
-        let mut bytes = Vec::new();
-        pack(&packed(5), 7, 10_000, b"", &mut bytes).unwrap();
-        for bit in 0..8 * bytes.len() {
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(Trailer::parse(&bytes).is_err(), "bit {bit}");
-            bytes[bit / 8] ^= 1 << (bit % 8);
+        for identity in [None, Some(5)] {
+            let mut bytes = Vec::new();
+            pack(&packed(5), Stated { identity, ..SEVENTH }, 10_000, b"", &mut bytes).unwrap();
+            for bit in 0..8 * bytes.len() {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(Trailer::parse(&bytes).is_err(), "bit {bit}");
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    /// The length of a trailer follows from its version.
+    #[test]
+    fn a_sealed_trailer_of_another_version_is_refused() {
+        for identity in [None, Some(5)] {
+            let mut bytes = Vec::new();
+            pack(&packed(5), Stated { identity, ..SEVENTH }, 10_000, b"zone", &mut bytes).unwrap();
+            for version in 0..=u8::MAX {
+                bytes[4] = version;
+                let end = bytes.len() - 4;
+                let checksum = crc32c::crc32c(&bytes[..end]);
+                bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+                let known = version == if identity.is_none() { 1 } else { 2 };
+                assert_eq!(Trailer::parse(&bytes).is_ok(), known, "version {version}");
+            }
         }
     }
 }

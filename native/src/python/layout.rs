@@ -159,15 +159,15 @@ impl PyCoding {
 /// Which items an array has: shape, chunks, the order in which a chunk's axes are stored, and the fill
 /// value, which is one item. `kind` is NumPy's letter for the type of the items, of which zone maps
 /// and comparisons are made. `short` is the chunk, with its rows, that is still as short as it was
-/// before the array grew. `firsts`, for rows in parts that count their chunks from 0: the number of
-/// each part's first chunk.
+/// before the array grew. `parts`, for rows in chunk files: the number of the first chunk and the
+/// identity of each array that they are in, which the trailers state.
 #[pyclass(frozen, name = "Grid")]
 pub struct PyGrid(Grid);
 
 #[pymethods]
 impl PyGrid {
     #[new]
-    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None, firsts=Vec::new()))]
+    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None, parts=Vec::new()))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         shape: Vec<usize>,
@@ -177,10 +177,10 @@ impl PyGrid {
         kind: Option<char>,
         big_endian: bool,
         short: Option<(usize, usize)>,
-        firsts: Vec<usize>,
+        parts: Vec<(usize, Option<u64>)>,
     ) -> PyResult<Self> {
         let items = kind.and_then(|kind| Items::parse(kind, fill.len(), big_endian));
-        Ok(Self(Grid::new(shape, chunk, order, fill, items, short, firsts)?))
+        Ok(Self(Grid::new(shape, chunk, order, fill, items, short, parts)?))
     }
 }
 

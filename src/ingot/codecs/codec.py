@@ -91,8 +91,8 @@ class NativeCoding:
     `kind` is "raw" or the one compressor of the chain; `axes` is the order in which the axes are
     stored, slowest first. `digest` is the kind of checksum of all bytes of the chunk that follows
     them (`ingot.codecs.checksums`). `framed` chunks of rows lie in files with a header and a
-    trailer; where rows lie in parts that count their chunks from 0, `firsts` has the number of the
-    first chunk of each part. The other fields are for encoding only.
+    trailer; `parts` has the number of the first chunk and the identity of each array that they are
+    in, which the trailers state. The other fields are for encoding only.
 
     >>> NativeCoding("raw", digest="crc32c").level
     0
@@ -108,7 +108,7 @@ class NativeCoding:
     checksum: bool = False
     digest: str = "none"
     framed: bool = False
-    firsts: tuple[int, ...] = ()
+    parts: tuple[tuple[int, int | None], ...] = ()
 
 
 class Stage(ABC):

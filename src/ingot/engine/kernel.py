@@ -279,7 +279,7 @@ def _make_layout(
             "kind": schema.dtype.kind,
             "big_endian": schema.dtype.str.startswith(">"),
             "short": _short(schema, before) if coding.framed and schema.shape else None,
-            "firsts": coding.firsts,
+            "parts": coding.parts,
         },
     )
 

@@ -6,12 +6,15 @@ is present must match its chunk.
 
 All integers are little-endian::
 
-    0   magic "igt1"            20  rows that the chunk holds, u32
-    4   version, u8: 1          24  CRC-32C of the chunk's header and block starts, and of the
-    5   flags, u8: 0                24 bytes before this field, u32
-    6   zone map's length, u16  28  CRC-32C of each block, u32
+    0   magic "igt1"            24  identity of the array, u64
+    4   version, u8: 1 or 2     32  CRC-32C of the chunk's header and block starts, and of the
+    5   flags, u8: 0                32 bytes before this field, u32
+    6   zone map's length, u16  36  CRC-32C of each block, u32
     8   number of blocks, u32   ..  zone map
-    12  chunk number, u64       -8  length of the trailer, u32;  -4  CRC-32C of all before, u32
+    12  chunk number, u64       -8  length of the trailer, u32
+    20  rows of the chunk, u32  -4  CRC-32C of all before, u32
+
+Version 1 has no identity: what follows lies 8 bytes earlier, the first checksum covers 24 bytes.
 """
 
 import struct
@@ -30,13 +33,13 @@ __all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "block_spans", "pack", "parse"]
 
 MAGIC: Final = b"igt1"
 
-_VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sBBHIQI")
+_IDENTITY: Final = struct.Struct("<Q")
 _WORD: Final = struct.Struct("<I")
 _FOOT: Final = struct.Struct("<II")
 
 LEAST_BYTES: Final = _HEAD.size + _WORD.size + _FOOT.size
-"""The bytes of a trailer without blocks and zone map."""
+"""The bytes of a trailer of version 1 without blocks and zone map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,21 @@ class Trailer:
     blocks: NDArray[np.uint32]
     """The checksum of each block."""
     zone: bytes
+    identity: int | None = None
+    """The array that the chunk belongs to; None in version 1."""
 
-    def check(self, chunk: Buffer, header: ChunkHeader, number: int) -> None:
-        """Raise `CorruptionError` unless the trailer matches its chunk, `number` and all bytes."""
+    def check(
+        self, chunk: Buffer, header: ChunkHeader, number: int, identity: int | None = None
+    ) -> None:
+        """Raise `CorruptionError` unless the trailer matches its chunk, `number` and all bytes.
+
+        `identity` is that of the array. A trailer of version 1 has none, and belongs to any array.
+        """
+        if self.identity is not None and self.identity != identity:
+            due = "the array has no x_id"
+            if identity is not None:
+                due = f"the x_id of the array is {identity:016x}"
+            raise CorruptionError(f"chunk trailer: its identity is {self.identity:016x}, {due}")
         if self.number != number:
             raise CorruptionError(f"chunk trailer: this is chunk {self.number}, not {number}")
         view = memoryview(chunk)
@@ -68,11 +83,13 @@ class Trailer:
 
     def _packed_head(self) -> bytes:
         sizes = len(self.zone), len(self.blocks)
-        return _HEAD.pack(MAGIC, _VERSION, 0, *sizes, self.number, self.rows)
+        return _pack_head(*sizes, self.number, self.rows, self.identity)
 
 
-def pack(chunk: Buffer, number: int, rows: int, zone: bytes = b"") -> bytes:
-    """Return the trailer of a chunk.
+def pack(
+    chunk: Buffer, number: int, rows: int, zone: bytes = b"", identity: int | None = None
+) -> bytes:
+    """Return the trailer of a chunk: of version 2, or of version 1 without an identity.
 
     >>> from ingot import blosc
     >>> chunk = blosc.compress(bytes(4000))
@@ -83,7 +100,7 @@ def pack(chunk: Buffer, number: int, rows: int, zone: bytes = b"") -> bytes:
     view = memoryview(chunk)
     header = ChunkHeader.parse(chunk)
     spans = block_spans(header, view)
-    head = _HEAD.pack(MAGIC, _VERSION, 0, len(zone), len(spans), number, rows)
+    head = _pack_head(len(zone), len(spans), number, rows, identity)
     begin = bytes(view[: _begin(header, len(spans))])
     blocks = [_WORD.pack(crc32c(view[start:stop])) for start, stop in spans]
     parts = [head, _WORD.pack(crc32c(begin + head)), *blocks, zone]
@@ -109,18 +126,21 @@ def parse(data: Buffer) -> Trailer:
         )
     _compare("trailer", crc32c(view[: -_WORD.size]), checksum)
     _, version, flags, zone, count, number, rows = _HEAD.unpack_from(view)
-    if version != _VERSION or flags:
+    if version not in (1, 2) or flags:
         raise UnsupportedError(f"chunk trailer: version {version} with flags {flags} is unknown")
-    start = _HEAD.size + _WORD.size
-    if len(view) != LEAST_BYTES + _WORD.size * count + zone:
+    more = 0 if version == 1 else _IDENTITY.size
+    if len(view) != LEAST_BYTES + more + _WORD.size * count + zone:
         raise CorruptionError(
             f"chunk trailer: {count} blocks and a zone map of {zone} bytes do not fill "
             f"{len(view)} bytes"
         )
+    identity = _IDENTITY.unpack_from(view, _HEAD.size)[0] if more else None
+    end = _HEAD.size + more
+    head = _WORD.unpack_from(view, end)[0]
+    start = end + _WORD.size
     blocks = np.frombuffer(view, "<u4", count, start)
     behind = start + _WORD.size * count
-    head = _WORD.unpack_from(view, _HEAD.size)[0]
-    return Trailer(number, rows, head, blocks, bytes(view[behind : behind + zone]))
+    return Trailer(number, rows, head, blocks, bytes(view[behind : behind + zone]), identity)
 
 
 def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]:
@@ -147,6 +167,12 @@ def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]
     edges = np.append(np.unique(offsets), header.cbytes)
     ends = edges[np.searchsorted(edges, offsets, side="right").clip(max=len(edges) - 1)]
     return list(zip(offsets.tolist(), ends.tolist(), strict=True))
+
+
+def _pack_head(zone: int, blocks: int, number: int, rows: int, identity: int | None) -> bytes:
+    version = 1 if identity is None else 2
+    head = _HEAD.pack(MAGIC, version, 0, zone, blocks, number, rows)
+    return head if identity is None else head + _IDENTITY.pack(identity)
 
 
 def _begin(header: ChunkHeader, blocks: int) -> int:

@@ -1,5 +1,6 @@
 """The trailer behind a chunk: its bytes, what it covers, and the zone map in it."""
 
+import os
 import struct
 from typing import Any
 
@@ -18,13 +19,17 @@ from ingot.stores import LocalStore, MemoryStore
 from tests.storage import Place, content, store_at
 
 
-def test_the_bytes_are_as_the_format_page_draws_them() -> None:
+@pytest.mark.parametrize("identity", [None, 0, 2**64 - 2])
+def test_the_bytes_are_as_the_format_page_draws_them(identity: int | None) -> None:
     chunk = blosc.compress(bytes(range(200)) * 50, blocksize=4000)
-    packed = trailer.pack(chunk, number=5, rows=10_000, zone=b"z" * 32)
+    packed = trailer.pack(chunk, number=5, rows=10_000, zone=b"z" * 32, identity=identity)
     count = -(-10_000 // 4000)
     starts = np.frombuffer(chunk, "<i4", count, 16).tolist()
     ends = [*starts[1:], len(chunk)]
-    head = struct.pack("<4sBBHIQI", b"igt1", 1, 0, 32, count, 5, 10_000)
+    version = 1 if identity is None else 2
+    head = struct.pack("<4sBBHIQI", b"igt1", version, 0, 32, count, 5, 10_000)
+    if identity is not None:
+        head += struct.pack("<Q", identity)
     expected = head + struct.pack("<I", crc32c(chunk[: 16 + 4 * count] + head))
     for start, end in zip(starts, ends, strict=True):
         expected += struct.pack("<I", crc32c(chunk[start:end]))
@@ -32,6 +37,7 @@ def test_the_bytes_are_as_the_format_page_draws_them() -> None:
     expected += struct.pack("<I", len(expected) + 8)
     expected += struct.pack("<I", crc32c(expected))
     assert packed == expected
+    assert trailer.parse(packed).identity == identity
 
 
 def test_a_trailer_holds_for_its_chunk_only() -> None:
@@ -46,14 +52,30 @@ def test_a_trailer_holds_for_its_chunk_only() -> None:
         found.check(other, ChunkHeader.parse(other), 3)
 
 
+def test_a_trailer_holds_for_its_array_only() -> None:
+    chunk = blosc.compress(bytes(5000))
+    header = ChunkHeader.parse(chunk)
+    old, new = trailer.pack(chunk, 3, 5000), trailer.pack(chunk, 3, 5000, identity=10)
+    for identity in (None, 0, 10, 11):
+        trailer.parse(old).check(chunk, header, 3, identity)
+    trailer.parse(new).check(chunk, header, 3, 10)
+    text = "its identity is 000000000000000a, the x_id of the array is 000000000000000b"
+    with pytest.raises(CorruptionError, match=text):
+        trailer.parse(new).check(chunk, header, 3, 11)
+    with pytest.raises(CorruptionError, match="000000000000000a, the array has no x_id"):
+        trailer.parse(new).check(chunk, header, 3)
+
+
 @pytest.mark.parametrize("wrong", [b"", b"igt1", b"x" * 36, b"igt1" + bytes(4096)])
 def test_what_is_no_trailer(wrong: bytes) -> None:
     with pytest.raises(CorruptionError):
         trailer.parse(wrong)
 
 
-def test_no_flipped_bit_of_a_trailer_passes() -> None:
-    packed = trailer.pack(blosc.compress(bytes(range(200)) * 50, blocksize=4000), 3, 10_000, b"zz")
+@pytest.mark.parametrize("identity", [None, 5])
+def test_no_flipped_bit_of_a_trailer_passes(identity: int | None) -> None:
+    chunk = blosc.compress(bytes(range(200)) * 50, blocksize=4000)
+    packed = trailer.pack(chunk, 3, 10_000, b"zz", identity)
     for bit in range(8 * len(packed)):
         damaged = bytearray(packed)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -131,9 +153,10 @@ def test_types_without_order_have_no_zone_map(dtype: str) -> None:
 
 
 def test_both_kernels_write_the_same_trailer(
-    tmp_path_factory: pytest.TempPathFactory, kernel: str
+    tmp_path_factory: pytest.TempPathFactory, kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that do not get smaller are stored as they are, the same by both."""
+    monkeypatch.setattr(os, "urandom", lambda size: bytes(range(1, size + 1)))
     noise = np.frombuffer(np.random.default_rng(1).bytes(40_000), "<i8")
     store = MemoryStore()
     ingot.array(noise, store, format="bcolz", chunks=1000, codec="none")

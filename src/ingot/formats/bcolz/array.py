@@ -36,7 +36,9 @@ from ingot.formats.bcolz.metadata import (
     Storage,
     check_stages,
     default_chunk,
+    draw_identity,
     row_bytes,
+    with_identity,
 )
 from ingot.formats.format import (
     ArrayNode,
@@ -134,10 +136,11 @@ class BcolzMap:
         """Return the zone maps of chunks, b"" for chunks without one."""
         keys = [self.template.key((number,)) for number in numbers]
         found = self.store.read([Extent(key) for key in keys])
+        identity = self.metadata.storage.identity
         zones = []
         for number, key, data in zip(numbers, keys, found, strict=True):
             try:
-                zones.append(b"" if data is None else zone_in(data, number))
+                zones.append(b"" if data is None else zone_in(data, number, identity))
             except IngotError as error:
                 error.add_note(f"in {key!r} of {self.store.location}")
                 raise
@@ -412,12 +415,15 @@ def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[Arr
     """Return a new array, and the commit that creates it, without any chunks.
 
     The array is the one that opening will return: its metadata is parsed from the new documents.
+    Its identity is new, whatever array the schema comes from.
     """
     storage = Storage.of(schema).pack()
     fresh = BcolzMetadata.of(Storage.parse(storage), schema.shape, schema.attrs)
     sizes = fresh.pack_sizes()
     attrs = pack_attrs(schema.attrs)
     metadata = BcolzMetadata.parse(storage, sizes, parse_attrs(attrs))
+    identity = draw_identity()
+    storage, metadata = with_identity(storage, identity), metadata.identified(identity)
     start = prefix(path)
     publish = (Put(start + STORAGE, storage), Put(start + ATTRS, attrs), Put(start + SIZES, sizes))
     # Stores have no empty folders, and bcolz opens no array without a folder for its chunks.

@@ -75,7 +75,7 @@ def check_head(data: Buffer) -> None:
         raise UnsupportedError(f"chunk file: nchunks is {count}, only 1 is known")
 
 
-def zone_in(data: Buffer, number: int) -> bytes:
+def zone_in(data: Buffer, number: int, identity: int | None) -> bytes:
     """Return the zone map of a whole chunk file, after checking its trailer; b"" without one."""
     view = memoryview(data)
     check_head(view)
@@ -84,7 +84,7 @@ def zone_in(data: Buffer, number: int) -> bytes:
     if not rest:
         return b""
     found = trailer.parse(rest)
-    found.check(chunk, header, number)
+    found.check(chunk, header, number, identity)
     return found.zone
 
 
@@ -92,7 +92,8 @@ def zone_in(data: Buffer, number: int) -> bytes:
 class ChunkFileChain(CodecChain):
     """The codec chain of an array in chunk files, with rows along the first axis.
 
-    `rows` is the number of rows of a full chunk; `auto` says that the format chose it.
+    `rows` is the number of rows of a full chunk; `auto` says that the format chose it. `identity`
+    is that of the array, which the trailers repeat; None where the array has none.
 
     >>> chain = ChunkFileChain(rows=4)
     >>> chain.rows
@@ -101,6 +102,7 @@ class ChunkFileChain(CodecChain):
 
     rows: int = 1
     auto: bool = False
+    identity: int | None = None
 
     def encode(self, array: Array, number: int = 0) -> bytes:
         """Return a chunk file."""
@@ -110,7 +112,7 @@ class ChunkFileChain(CodecChain):
         zone = zone_map_of(array)
         packed = b"" if zone is None else zone.pack(array.dtype)
         rows = array.shape[0] if array.ndim else 1
-        return pack_head() + chunk + trailer.pack(chunk, number, rows, packed)
+        return pack_head() + chunk + trailer.pack(chunk, number, rows, packed, self.identity)
 
     def decode(
         self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
@@ -123,7 +125,7 @@ class ChunkFileChain(CodecChain):
         rows = self._stored_rows(header, spec)
         if rest:
             found = trailer.parse(rest)
-            found.check(chunk, header, spec.number)
+            found.check(chunk, header, *self.stated(spec.number))
             if found.rows != rows:
                 raise CorruptionError(
                     f"chunk trailer: {found.rows} rows are claimed, the chunk holds {rows}"
@@ -140,7 +142,16 @@ class ChunkFileChain(CodecChain):
         coding = CodecChain.native_coding(self, spec)
         if coding is None or self.filters:
             return None
-        return replace(coding, framed=True)
+        return replace(coding, framed=True, parts=((0, self.identity),))
+
+    def identified(self, identity: int) -> "ChunkFileChain":
+        """Return the same chain for an array with an identity."""
+        stages = self.filters, self.serializer, self.compressors
+        return ChunkFileChain(*stages, self.rows, self.auto, identity)
+
+    def stated(self, number: int) -> tuple[int, int | None]:
+        """Return the number and the identity that the trailer of a chunk states."""
+        return number, self.identity
 
     @property
     def head_bytes(self) -> int:

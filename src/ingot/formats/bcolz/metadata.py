@@ -9,6 +9,8 @@ of any version; they are written as estimates.
 """
 
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -37,8 +39,11 @@ __all__ = [
     "Storage",
     "check_stages",
     "default_chunk",
+    "draw_identity",
     "parse_sizes",
     "row_bytes",
+    "with_identity",
+    "without_identity",
 ]
 
 STORAGE: Final = "meta/storage"
@@ -49,6 +54,11 @@ _OBJECT: Final = np.dtype(object)
 _AUTO: Final = "x_chunklen"
 _FILL: Final = "x_fill"
 _BLOCKSIZE: Final = "x_blocksize"
+_IDENTITY: Final = "x_id"
+_IDENTITY_DIGITS: Final = re.compile("[0-9a-f]{16}")
+# How Ingot ends a document: the identity is the last field.
+_IDENTITY_END: Final = re.compile(rb', "x_id": "([0-9a-f]{16})"}\n\Z')
+_IDENTITY_END_BYTES: Final = 30
 _MOST_DIGITS: Final = 300
 
 # Sizes of chunks in bytes. Large arrays get larger chunks, up to the maximum, for fewer files.
@@ -74,6 +84,9 @@ class Storage:
     chunklen: int
     fill: Any
     document: Mapping[str, Any]
+    """All fields but the identity."""
+    identity: int | None = None
+    """What the trailers of the array's chunks repeat; None where the document has none."""
 
     @classmethod
     def parse(cls, data: bytes, where: str = STORAGE) -> "Storage":
@@ -111,9 +124,17 @@ class Storage:
         """Whether the format chose the length of chunks."""
         return self.document.get(_AUTO) == "auto"
 
+    def identified(self, identity: int) -> "Storage":
+        """Return the same storage with an identity."""
+        own = self.dtype, self.blosc, self.quantize, self.chunklen, self.fill, self.document
+        return Storage(*own, identity)
+
     def pack(self) -> bytes:
         """Return the document that `parse` reads back, unknown fields included."""
-        return json.pack_line(dict(self.document), STORAGE, allow_nan=True)
+        values = dict(self.document)
+        if self.identity is not None:
+            values[_IDENTITY] = f"{self.identity:016x}"
+        return json.pack_line(values, STORAGE, allow_nan=True)
 
     def with_chunklen(self, chunklen: int) -> "Storage":
         """Return the same storage with chunks of another length."""
@@ -123,11 +144,12 @@ class Storage:
         """Return the codec chain of the chunks."""
         blosc = replace(self.blosc, typesize=bcolz_types.typesize(self.dtype))
         if self.dtype == _OBJECT:
-            return ChunkFileChain((), PickledObject(), (blosc,))
+            return ChunkFileChain((), PickledObject(), (blosc,), identity=self.identity)
         filters: tuple[Filter, ...] = ()
         if self.quantize and self.dtype.kind == "f":
             filters = (Quantize(self.quantize, self.dtype, self.dtype),)
-        return ChunkFileChain(filters, Raw(), (blosc,), self.chunklen, self.auto)
+        stages = filters, Raw(), (blosc,)
+        return ChunkFileChain(*stages, self.chunklen, self.auto, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +216,13 @@ class BcolzMetadata:
         """Return the metadata with other attributes."""
         return replace(self, schema=self.schema.described(attrs))
 
+    def identified(self, identity: int) -> "BcolzMetadata":
+        """Return the metadata of the same array with an identity."""
+        chain = self.schema.chain
+        assert isinstance(chain, ChunkFileChain)
+        schema = self.schema.coded(chain.identified(identity))
+        return BcolzMetadata(self.storage.identified(identity), self.sizes, schema)
+
     def pack_sizes(self) -> bytes:
         """Return the ``meta/sizes`` of the array."""
         fields = tuple(self.sizes.items())
@@ -204,6 +233,43 @@ class BcolzMetadata:
                 text = f'{{"shape": {list(shape)}, "nbytes": {nbytes}, "cbytes": {cbytes}}}\n'
                 return text.encode("ascii")
         return json.pack_line(dict(self.sizes), SIZES)
+
+
+def draw_identity() -> int:
+    """Return the identity of a new array.
+
+    >>> 0 <= draw_identity() < 2**64
+    True
+    """
+    return int.from_bytes(os.urandom(8), "little")
+
+
+def with_identity(storage: bytes, identity: int) -> bytes:
+    """Return a ``meta/storage`` that `Storage.pack` made without an identity, with one.
+
+    >>> with_identity(b'{"chunklen": 4}\\n', 255)
+    b'{"chunklen": 4, "x_id": "00000000000000ff"}\\n'
+    """
+    return b'%b, "x_id": "%016x"}\n' % (storage[:-2], identity)
+
+
+def without_identity(storage: bytes) -> tuple[bytes, int | None]:
+    """Return a ``meta/storage`` without the identity at its end, and the identity.
+
+    Arrays that differ only by their identities share what is parsed of the rest. A document whose
+    identity stands elsewhere, or may stand there once more, is returned as it is, with None.
+
+    >>> without_identity(b'{"chunklen": 4, "x_id": "00000000000000ff"}\\n')
+    (b'{"chunklen": 4}\\n', 255)
+    """
+    found = _IDENTITY_END.match(storage, max(0, len(storage) - _IDENTITY_END_BYTES))
+    if found is None:
+        return storage, None
+    rest = storage[: found.start()] + b"}\n"
+    # A backslash may spell a letter of the key.
+    if b"x_id" in rest or b"\\" in rest:
+        return storage, None
+    return rest, int(found[1], 16)
 
 
 def parse_sizes(data: bytes, where: str = SIZES) -> tuple[tuple[int, ...], dict[str, Any]]:
@@ -242,9 +308,17 @@ def default_chunk(rows: int, size: int) -> int:
     return max(1, best // size)
 
 
-# Programs open the same array repeatedly, and columns of one table often have equal documents.
+# Programs open the same array repeatedly.
 @lru_cache(maxsize=1024)
 def _parse_metadata(storage: bytes, sizes: bytes, where: tuple[str, str]) -> BcolzMetadata:
+    rest, identity = without_identity(storage)
+    metadata = _parse_rest(rest, sizes, where)
+    return metadata if identity is None else metadata.identified(identity)
+
+
+# Arrays often have equal documents but for their identities.
+@lru_cache(maxsize=1024)
+def _parse_rest(storage: bytes, sizes: bytes, where: tuple[str, str]) -> BcolzMetadata:
     kept = Storage.parse(storage, where[0])
     shape, counts = parse_sizes(sizes, where[1])
     if math.prod(shape) * kept.dtype.itemsize > INT64:
@@ -268,7 +342,14 @@ def _parse_storage(data: bytes, where: str) -> Storage:
     chunklen = fields.integer("chunklen", low=1)
     blosc, quantize = _parse_parameters(fields)
     fill = _parse_fill(fields, dtype)
-    return Storage(dtype, blosc, quantize, chunklen, fill, values)
+    identity = fields.value(_IDENTITY, None)
+    if identity is not None and not (
+        isinstance(identity, str) and _IDENTITY_DIGITS.fullmatch(identity)
+    ):
+        raise fields.wrong(_IDENTITY, identity, "16 hexadecimal digits")
+    rest = {name: value for name, value in values.items() if name != _IDENTITY}
+    number = None if identity is None else int(identity, 16)
+    return Storage(dtype, blosc, quantize, chunklen, fill, rest, number)
 
 
 def _parse_parameters(fields: FieldReader) -> tuple[Blosc, int]:

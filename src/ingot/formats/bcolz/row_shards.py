@@ -90,19 +90,24 @@ class RowShards:
 
 @dataclass(frozen=True, slots=True)
 class RowShardChain(ChunkFileChain):
-    """The codec chain of all shards; the trailer of a chunk has its number in its own shard."""
+    """The codec chain of all shards; trailers have the number of a chunk in its own shard.
+
+    `identities` are those of the shards, each of which is an array by itself.
+    """
 
     firsts: tuple[int, ...] = (0,)
-
-    def decode(self, data: Any, spec: Any, out: Any = None, **options: Any) -> Any:
-        """Return the rows of a chunk file."""
-        local = spec.number - self.firsts[bisect_right(self.firsts, spec.number) - 1]
-        return ChunkFileChain.decode(self, data, replace(spec, number=local), out, **options)
+    identities: tuple[int | None, ...] = (None,)
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it, with the first chunk of each shard."""
         coding = ChunkFileChain.native_coding(self, spec)
-        return None if coding is None else replace(coding, firsts=self.firsts)
+        parts = tuple(zip(self.firsts, self.identities, strict=True))
+        return None if coding is None else replace(coding, parts=parts)
+
+    def stated(self, number: int) -> tuple[int, int | None]:
+        """Return the number and the identity that the trailer of a chunk states."""
+        shard = bisect_right(self.firsts, number) - 1
+        return number - self.firsts[shard], self.identities[shard]
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +351,8 @@ def _joined(parts: Sequence[BcolzMap], firsts: tuple[int, ...], where: str) -> A
     chain = first.chain
     assert isinstance(chain, ChunkFileChain)
     stages = chain.filters, chain.serializer, chain.compressors
-    joined = RowShardChain(*stages, chain.rows, chain.auto, firsts)
+    identities = tuple(part.metadata.storage.identity for part in parts)
+    joined = RowShardChain(*stages, chain.rows, chain.auto, firsts=firsts, identities=identities)
     return replace(first, shape=(rows, *first.shape[1:]), chain=joined)
 
 

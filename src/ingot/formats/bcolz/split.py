@@ -1,8 +1,8 @@
 """Splits a bcolz dataset by rows into shards, each a dataset by itself.
 
-Where a shard begins at the beginning of a chunk, chunks are copied; only the number in the trailer
-is rewritten. Elsewhere the rows are encoded again, by a function that the caller passes: formats
-move no array data. `row_shards` reads the shards as one dataset.
+Where a shard begins at the beginning of a chunk, chunks are copied; only the number and the
+identity in the trailer are rewritten. Elsewhere the rows are encoded again, by a function that the
+caller passes: formats move no array data. `row_shards` reads the shards as one dataset.
 """
 
 import math
@@ -100,17 +100,23 @@ def _shard(
     recode: Recode,
 ) -> Iterator[Commit]:
     """Yield the commits that store one shard: first its chunks, then its documents."""
-    made: dict[str, ArraySchema] = {}
-    for path, chunks in leaves(node):
-        schema = _cut(chunks, length, fitting_chunk(chunks.schema.chunks[0], parts))
-        made[path] = schema
-        yield from _chunks(chunks, schema, store, f"{folder}/{path}".rstrip("/"), start, recode)
+    made = {
+        path: _cut(chunks, length, fitting_chunk(chunks.schema.chunks[0], parts))
+        for path, chunks in leaves(node)
+    }
+    shard: Column
     if isinstance(node, TableNode):
         assert isinstance(node.table, BcolzTableMap)
-        _, commit = create_table(store, _schemas(node, made, ""), node.attrs, folder)
-        yield Commit(prepare=(*commit.edits, *_attrs(node, folder)))
+        shard, commit = create_table(store, _schemas(node, made, ""), node.attrs, folder)
+        documents = (*commit.edits, *_attrs(node, folder))
     else:
-        yield Commit(prepare=create_array(store, made[""], folder)[1].edits)
+        shard, commit = create_array(store, made[""], folder)
+        documents = commit.edits
+    # The chunks state the identities that are in the documents.
+    targets = dict(leaves(shard))
+    for path, chunks in leaves(node):
+        yield from _chunks(chunks, targets[path], start, recode)
+    yield Commit(prepare=documents)
 
 
 def _attrs(node: TableNode, folder: str) -> Iterator[Edit]:
@@ -138,14 +144,9 @@ def _cut(chunks: BcolzMap, length: int, rows: int) -> ArraySchema:
     )
 
 
-def _chunks(
-    chunks: BcolzMap, schema: ArraySchema, store: Store, folder: str, start: int, recode: Recode
-) -> Iterator[Commit]:
+def _chunks(chunks: BcolzMap, target: BcolzMap, start: int, recode: Recode) -> Iterator[Commit]:
     """Yield the commits that store the chunks of one column of one shard, some at a time."""
-    node, _ = create_array(store, schema, folder)
-    target = node.chunks
-    assert isinstance(target, BcolzMap)
-    length, rows = schema.shape[0], schema.chunks[0]
+    length, rows = target.schema.shape[0], target.schema.chunks[0]
     untouched = rows == chunks.schema.chunks[0] and start % rows == 0
     for first in range(0, target.schema.grid.counts[0], _WINDOW):
         numbers = range(first, min(first + _WINDOW, target.schema.grid.counts[0]))
@@ -163,14 +164,16 @@ def _moved(
     """Yield the edits that copy chunks under their numbers in the shard."""
     keys = [chunks.template.key((number + offset,)) for number in numbers]
     found = chunks.store.read([Extent(key) for key in keys])
+    old, new = (each.metadata.storage.identity for each in (chunks, target))
     for number, key, data in zip(numbers, keys, found, strict=True):
         if data is None:
             raise CorruptionError(f"{chunks.store.location}: {key} is missing")
-        yield Put(target.template.key((number,)), _renumbered(data, number + offset, number))
+        moved = _renamed(data, (number + offset, old), (number, new))
+        yield Put(target.template.key((number,)), moved)
 
 
-def _renumbered(data: bytes, old: int, new: int) -> bytes:
-    """Return a chunk file with another number in its trailer, after checking the file."""
+def _renamed(data: bytes, old: tuple[int, int | None], new: tuple[int, int | None]) -> bytes:
+    """Return a chunk file with another number and identity in its trailer, after checking it."""
     check_head(data)
     end = HEAD_BYTES + int.from_bytes(data[HEAD_BYTES + 12 : HEAD_BYTES + 16], "little")
     chunk, rest = data[HEAD_BYTES:end], data[end:]
@@ -178,5 +181,6 @@ def _renumbered(data: bytes, old: int, new: int) -> bytes:
     if not rest:
         return data
     found = trailer.parse(rest)
-    found.check(chunk, header, old)
-    return pack_head() + chunk + trailer.pack(chunk, new, found.rows, found.zone)
+    found.check(chunk, header, *old)
+    number, identity = new
+    return pack_head() + chunk + trailer.pack(chunk, number, found.rows, found.zone, identity)

@@ -34,7 +34,7 @@ from ingot.formats.bcolz.array import (
     parse_attrs,
     read_documents,
 )
-from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata
+from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata, without_identity
 from ingot.formats.folder_table import (
     FolderLayout,
     FolderTableMap,
@@ -402,6 +402,19 @@ def _parse_list(fields: FieldReader, key: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
+def _parse_identified(
+    places: tuple[str, ...], found: tuple[bytes | None, ...]
+) -> tuple[tuple[BcolzMetadata, ...] | None, tuple[int | None, ...]]:
+    """Return the metadata of columns without their identities, as `_parse_arrays`, and these."""
+    shared = list(found)
+    identities: list[int | None] = [None] * len(places)
+    for number, storage in enumerate(found[::2]):
+        if storage is not None:
+            shared[2 * number], identities[number] = without_identity(storage)
+    return _parse_arrays(places, tuple(shared)), tuple(identities)
+
+
+@lru_cache(maxsize=256)
 def _parse_arrays(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
 ) -> tuple[BcolzMetadata, ...] | None:
@@ -485,9 +498,12 @@ def _made_plan(values: Mapping[str, Any], names: tuple[str, ...], path: str) -> 
 
 
 class ArrayColumns(Mapping[str, Column]):
-    """The columns of a table in which every column is an array; each is made on first use."""
+    """The columns of a table in which every column is an array; each is made on first use.
 
-    __slots__ = ("_found", "_made", "_parsed", "_plan", "_store")
+    `parsed` is without the identities of the arrays, so that tables with equal columns share it.
+    """
+
+    __slots__ = ("_found", "_identities", "_made", "_parsed", "_plan", "_store")
 
     def __init__(
         self,
@@ -495,11 +511,13 @@ class ArrayColumns(Mapping[str, Column]):
         plan: _TablePlan,
         found: Sequence[bytes | None],
         parsed: Sequence[BcolzMetadata],
+        identities: Sequence[int | None],
     ) -> None:
         self._store = store
         self._plan = plan
         self._found = found
         self._parsed = parsed
+        self._identities = identities
         self._made: dict[str, ArrayNode] = {}
 
     @classmethod
@@ -508,8 +526,8 @@ class ArrayColumns(Mapping[str, Column]):
     ) -> "ArrayColumns | None":
         """Return the columns of a plan by their documents; None if they are not all arrays."""
         documents = tuple(found[: 2 * len(plan.places)])
-        parsed = _parse_arrays(plan.places, documents)
-        return None if parsed is None else cls(store, plan, documents, parsed)
+        parsed, identities = _parse_identified(plan.places, documents)
+        return None if parsed is None else cls(store, plan, documents, parsed, identities)
 
     def __getitem__(self, name: str) -> ArrayNode:
         made = self._made.get(name)
@@ -518,7 +536,10 @@ class ArrayColumns(Mapping[str, Column]):
             place = self._plan.places[number]
             documents = ArrayDocuments(*self._found[2 * number : 2 * number + 2])
             attrs = StoredAttributes(self._store, place)
-            metadata = self._parsed[number].described(attrs)
+            metadata, identity = self._parsed[number], self._identities[number]
+            if identity is not None:
+                metadata = metadata.identified(identity)
+            metadata = metadata.described(attrs)
             node = ArrayNode(BcolzMap(self._store, metadata, place, documents))
             # Another thread may have made it meanwhile; the first one is kept.
             made = self._made.setdefault(name, node)

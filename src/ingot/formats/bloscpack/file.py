@@ -213,7 +213,7 @@ class _FileReader:
             return
         found = trailer.parse(self._bytes(end, self._size - end))
         chunk = self._bytes(start, end - start)
-        found.check(chunk, ChunkHeader.parse(chunk), found.number)
+        found.check(chunk, ChunkHeader.parse(chunk), found.number, found.identity)
 
     def _bytes(self, start: int, length: int) -> memoryview:
         """Return bytes of the file; fewer where it ends earlier."""

@@ -1,6 +1,7 @@
 """bcolz arrays: what can be made, and every change of them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ def test_new_arrays_have_the_documents_that_bcolz_writes(place: Place) -> None:
     ingot.array(np.arange(10, dtype="<i4"), place, format="bcolz", chunks=4, attrs={"a": 1})
     found = content(place)
     storage = json.loads(found["meta/storage"])
-    # The only thing that bcolz does not write, and does not look at.
+    # What bcolz does not write, and does not look at.
     assert storage.pop("x_blocksize") == 16 << 10
+    assert re.fullmatch("[0-9a-f]{16}", storage.pop("x_id"))
     assert storage == {
         "dtype": "int32",
         "cparams": {"clevel": 5, "shuffle": 1, "cname": "lz4", "quantize": 0},

@@ -8,17 +8,18 @@ from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats.bcolz.chunk_file import PickledObject, zone_in
 from ingot.stores import MemoryStore
 from tests.kernels import KERNELS
-from tests.storage import content, put, use_kernel
+from tests.storage import content, identity_of, put, use_kernel
 
 
 def test_zone_maps_are_not_taken_from_chunks_that_cannot_be_decoded() -> None:
     store = MemoryStore()
     ingot.array(np.arange(10), store, format="bcolz", chunks=10)
     data = bytearray(content(store)["data/__0.blp"])
-    assert len(zone_in(bytes(data), 0)) == 32
+    identity = identity_of(store)
+    assert len(zone_in(bytes(data), 0, identity)) == 32
     data[16 + 2] |= 7 << 5  # A codec that Blosc does not have.
     with pytest.raises(UnsupportedError):
-        zone_in(bytes(data), 0)
+        zone_in(bytes(data), 0, identity)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -29,6 +29,7 @@ from ingot.errors import (
     UnsafeError,
     UnsupportedError,
 )
+from ingot.formats import trailer
 from ingot.formats.bcolz.chunk_file import pack_head
 from ingot.formats.bcolz.format import BcolzFormat
 from ingot.formats.format import ArrayNode, TableNode
@@ -313,12 +314,117 @@ def test_swapped_chunks(place: Place) -> None:  # 34
     refuses(place, files, CorruptionError)
 
 
-def test_a_trailer_of_another_version(place: Place) -> None:
+@pytest.mark.parametrize("version", [0, 3, 255])
+def test_a_trailer_of_another_version(place: Place, version: int) -> None:
     files = ours()
     chunk = bytearray(files["data/__0.blp"])
-    chunk[16 + int.from_bytes(chunk[28:32], "little") + 4] = 2
+    chunk[16 + int.from_bytes(chunk[28:32], "little") + 4] = version
     chunk[-4:] = _crc32c(chunk[16 + int.from_bytes(chunk[28:32], "little") : -4])
     refuses(place, files | {"data/__0.blp": bytes(chunk)}, UnsupportedError)
+
+
+def uses(array: ingot.Array) -> list[Callable[[], Any]]:
+    """Return all ways to use the last chunk of an array."""
+    return [
+        lambda: array[...],
+        lambda: array[-1],
+        lambda: array[[3, 9]],
+        lambda: array[::3],
+        lambda: array.append([1]),
+        lambda: array.__setitem__(9, 5),
+        lambda: array.__setitem__([1, 9], 5),
+    ]
+
+
+@pytest.mark.parametrize("use", range(7))
+def test_a_chunk_of_another_array(place: Place, use: int) -> None:  # 44
+    """It has the same type, length and number, and its checksums are right."""
+    files, others = ours(), ours()
+    name = "data/__2.blp"
+    put(place, files | {name: others[name]})
+    claim, fact = (json.loads(each["meta/storage"])["x_id"] for each in (others, files))
+    message = f"chunk trailer: its identity is {claim}, the x_id of the array is {fact}"
+    array = ingot.open(place, "r+")
+    with pytest.raises(CorruptionError, match=message) as caught:
+        uses(array)[use]()
+    assert any(name in note for note in caught.value.__notes__)
+    np.testing.assert_array_equal(array[:8], DATA[:8])
+    assert content(place)[name] == others[name]
+
+
+def test_a_chunk_of_another_column(place: Place) -> None:  # 44
+    columns = {"a": DATA, "b": DATA + 100}
+    table = ingot.table(columns, place, format="bcolz", chunks=CHUNK)
+    name = "data/__1.blp"
+    put(place, {f"a/{name}": content(place)[f"b/{name}"]})
+    table = ingot.open(place)
+    calls: list[Callable[[], Any]] = [
+        lambda: table["a"][...],
+        lambda: table[4],
+        lambda: table.where("a > 2").read(),
+        lambda: table.where("a == 105").count(),
+    ]
+    for call in calls:
+        with pytest.raises(CorruptionError, match="chunk trailer: its identity is"):
+            call()
+    np.testing.assert_array_equal(table["b"][...], DATA + 100)
+
+
+@pytest.mark.parametrize("use", range(7))
+def test_an_identity_that_is_gone(place: Place, use: int) -> None:  # 45
+    files = ours()
+    storage = json.loads(files["meta/storage"])
+    claim = storage.pop("x_id")
+    put(place, files | {"meta/storage": json.dumps(storage).encode()})
+    array = ingot.open(place, "r+")
+    with pytest.raises(CorruptionError, match=f"identity is {claim}, the array has no x_id"):
+        uses(array)[use]()
+    assert content(place)["data/__2.blp"] == files["data/__2.blp"]
+
+
+WRONG: tuple[Any, ...] = ("", "1234", "0" * 15, "0" * 17, "0x12345678abcdef", "G" * 16, "A" * 16)
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, "0" * 15 + "\u0663", 7, 0, True, [], {}, ["0" * 16]])
+def test_identities_that_are_none(place: Place, wrong: Any) -> None:  # 46
+    put(place, ours())
+    storage = json.loads(content(place)["meta/storage"]) | {"x_id": wrong}
+    put(place, {"meta/storage": json.dumps(storage).encode()})
+    with pytest.raises(FormatError, match=r"meta/storage: x_id is .*, not 16 hexadecimal digits"):
+        ingot.open(place)
+
+
+def version_1(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Return a dataset with trailers of version 1, which have no identity."""
+    old = dict(files)
+    for key, data in files.items():
+        if key.endswith(".blp"):
+            end = 16 + int.from_bytes(data[28:32], "little")
+            found = trailer.parse(data[end:])
+            packed = trailer.pack(data[16:end], found.number, found.rows, found.zone)
+            assert packed[4] == 1
+            old[key] = data[:end] + packed
+    return old
+
+
+@pytest.mark.parametrize("identified", [True, False])
+def test_trailers_without_an_identity_are_read(place: Place, identified: bool) -> None:
+    files = version_1(ours())
+    if not identified:
+        storage = json.loads(files["meta/storage"])
+        del storage["x_id"]
+        files["meta/storage"] = json.dumps(storage).encode()
+    put(place, files)
+    array = ingot.open(place, "r+")
+    np.testing.assert_array_equal(array[...], DATA)
+    array.append([1, 2, 3])
+    array[0] = 7
+    np.testing.assert_array_equal(ingot.open(place)[...], [7, *range(1, 10), 1, 2, 3])
+    versions = []
+    for number in range(4):
+        data = content(place)[f"data/__{number}.blp"]
+        versions.append(data[16 + int.from_bytes(data[28:32], "little") + 4])
+    assert versions == ([2, 1, 2, 2] if identified else [1, 1, 1, 1])
 
 
 def _crc32c(data: bytearray) -> bytes:
@@ -524,6 +630,9 @@ PROOFS: dict[Callable[..., None], Sequence[int]] = {
     test_columns_of_different_length: (40,),
     test_attributes_without_end: (41, 42),
     test_journals_that_are_none: (43,),
+    test_a_chunk_of_another_array: (44,),
+    test_an_identity_that_is_gone: (45,),
+    test_identities_that_are_none: (46,),
 }
 
 
@@ -533,4 +642,4 @@ def test_every_bad_input_of_the_page_is_proved() -> None:
     listed = re.findall(r"^\| (\d+)(?: to (\d+))? \|", refused, re.MULTILINE)
     numbers = [n for low, high in listed for n in range(int(low), int(high or low) + 1)]
     assert numbers == sorted(n for proved in PROOFS.values() for n in proved)
-    assert numbers == list(range(1, 44))
+    assert numbers == list(range(1, 47))

@@ -21,7 +21,7 @@ from ingot.options import Options
 from ingot.selection import parse
 from ingot.stores import Commit, MemoryStore, Store
 from ingot.stores.local.commit import CommitRun
-from tests.storage import content, die_decided, put
+from tests.storage import content, die_decided, identity_of, put
 
 
 def shard(source: Path | Store, count: int, path: Path | Store) -> None:
@@ -211,6 +211,39 @@ def test_a_swapped_shard_chunk_is_noticed() -> None:
     put(target, {"shard-00001/data/__0.blp": found["shard-00001/data/__1.blp"]})
     with pytest.raises(CorruptionError):
         ingot.open(target)[...]
+
+
+def test_a_chunk_of_another_shard_is_noticed(kernel: str, tmp_path: Path) -> None:
+    """It has the same type, length and number in its shard."""
+    ingot.array(np.arange(40), tmp_path / "a", format="bcolz", chunks=5)
+    shard(tmp_path / "a", 4, tmp_path / "shards")
+    arrays = [tmp_path / "a", *(tmp_path / "shards" / RowShards.folder(n) for n in range(4))]
+    assert len({identity_of(each) for each in arrays}) == 5
+    left, right = (each / "data/__1.blp" for each in arrays[2:4])
+    left.write_bytes(right.read_bytes())
+    whole = ingot.open(tmp_path / "shards")
+    with pytest.raises(CorruptionError, match="chunk trailer: its identity is"):
+        whole[17]
+    with pytest.raises(CorruptionError, match="chunk trailer: its identity is"):
+        ingot.open(arrays[2])[7]
+    assert whole[[2, 12, 27, 39]].tolist() == [2, 12, 27, 39]
+
+
+def test_shards_without_an_identity_are_read_beside_others(kernel: str, tmp_path: Path) -> None:
+    ingot.array(np.arange(40), tmp_path / "a", format="bcolz", chunks=5)
+    shard(tmp_path / "a", 4, tmp_path / "shards")
+    part = tmp_path / "shards" / RowShards.folder(1)
+    storage = json.loads((part / "meta/storage").read_bytes())
+    del storage["x_id"]
+    (part / "meta/storage").write_text(json.dumps(storage))
+    whole = ingot.open(tmp_path / "shards")
+    with pytest.raises(CorruptionError, match="the array has no x_id"):
+        whole[...]
+    for path in part.glob("data/*.blp"):
+        data = path.read_bytes()
+        path.write_bytes(data[: 16 + int.from_bytes(data[28:32], "little")])
+    assert whole[...].tolist() == list(range(40))
+    assert whole[[2, 12, 27, 39]].tolist() == [2, 12, 27, 39]
 
 
 def test_bcolz_opens_a_shard(tmp_path: Path) -> None:
