@@ -176,11 +176,11 @@ def _renamed(data: bytes, old: tuple[int, int | None], new: tuple[int, int | Non
     """Return a chunk file with another number and identity in its trailer, after checking it."""
     check_head(data)
     end = HEAD_BYTES + int.from_bytes(data[HEAD_BYTES + 12 : HEAD_BYTES + 16], "little")
-    chunk, rest = data[HEAD_BYTES:end], data[end:]
+    chunk, rest = memoryview(data)[HEAD_BYTES:end], data[end:]
     header = ChunkHeader.parse(chunk)
     if not rest:
         return data
     found = trailer.parse(rest)
     found.check(chunk, header, *old)
     number, identity = new
-    return pack_head() + chunk + trailer.pack(chunk, number, found.rows, found.zone, identity)
+    return b"".join((pack_head(), chunk, found.moved(chunk, number, identity)))
