@@ -99,14 +99,14 @@ fn sha2_64(kind: Checksum) -> &'static Rule {
 }
 
 /// A buffer and the blocks that end it: what is left of it, a bit, zeros, and the number of bits.
-struct Lane<'a, const BLOCK: usize> {
+pub struct Lane<'a, const BLOCK: usize> {
     whole: &'a [[u8; BLOCK]],
     end: [[u8; BLOCK]; 2],
-    blocks: usize,
+    pub blocks: usize,
 }
 
 impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
-    fn new(buffer: &'a [u8], little_endian: bool) -> Self {
+    pub fn new(buffer: &'a [u8], little_endian: bool) -> Self {
         let (whole, rest) = buffer.as_chunks::<BLOCK>();
         let mut end = [[0; BLOCK]; 2];
         end[0][..rest.len()].copy_from_slice(rest);
@@ -119,7 +119,7 @@ impl<'a, const BLOCK: usize> Lane<'a, BLOCK> {
         Self { whole, end, blocks: whole.len() + used }
     }
 
-    fn block(&self, number: usize) -> &[u8; BLOCK] {
+    pub fn block(&self, number: usize) -> &[u8; BLOCK] {
         self.whole.get(number).unwrap_or_else(|| &self.end[(number - self.whole.len()).min(1)])
     }
 }

@@ -6,6 +6,8 @@ mod early;
 mod lanes;
 mod md5;
 #[cfg(target_arch = "x86_64")]
+mod pairs;
+#[cfg(target_arch = "x86_64")]
 mod sha512;
 
 use crate::error::{Error, Kind, Outcome, corrupt};
@@ -127,7 +129,7 @@ impl Checksum {
     pub fn digests(self, buffers: &[&[u8]]) -> Vec<Digest> {
         let together = |some: &[&[u8]]| {
             #[cfg(target_arch = "x86_64")]
-            if let Some(found) = lanes::digests(self, some) {
+            if let Some(found) = pairs::digests(self, some).or_else(|| lanes::digests(self, some)) {
                 return found;
             }
             some.iter().map(|buffer| self.digest(buffer)).collect()
@@ -140,6 +142,10 @@ impl Checksum {
 
     /// How many buffers are worth being handed to `digests` together; 1 where that gains nothing.
     pub fn together(self) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        if pairs::serves(self) {
+            return 2;
+        }
         #[cfg(target_arch = "x86_64")]
         if lanes::fewest(self).is_some() {
             return if self.size() > 32 { Self::TOGETHER / 2 } else { Self::TOGETHER };

@@ -118,6 +118,17 @@ def test_several_buffers_are_digested_in_their_order(kind: str) -> None:
     assert found == [expected_digest(kind, each) for each in buffers]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [1, 2, 40])
+def test_buffers_of_other_lengths_are_digested_together(kind: str, threads: int) -> None:
+    lengths = [40_000, 0, 40_063, 39_999, 64, 1, 40_000, 119, 120, 40_055, 3, 40_056, 128, 8, 90, 5]
+    buffers = [bytes(n * (n + at) % 253 for n in range(each)) for at, each in enumerate(lengths)]
+    for count in (1, 2, 3, len(buffers)):
+        some = buffers[:count]
+        found = digests(kind, some, threads=threads)
+        assert found == [expected_digest(kind, each) for each in some]
+
+
 def test_no_checksum_takes_no_bytes() -> None:
     assert (digest("none", NINE), digests("none", [NINE, NINE])) == (b"", [b"", b""])
     assert digests("sha1", []) == []
