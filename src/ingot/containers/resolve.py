@@ -99,7 +99,8 @@ class DatasetPath(NamedTuple):
         if facts is None or stat.S_ISDIR(facts.st_mode):
             local = LocalStore(path, writable=writable)
             return cls(local, local.root)
-        return cls._of_store(FileStore(path, writable=writable))
+        file = FileStore(path, writable=writable)
+        return cls(file, file.location, file.key, file.key)
 
     @classmethod
     def _of_store(cls, store: Store) -> "DatasetPath":
@@ -153,6 +154,8 @@ def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset
     if format is not None and format not in FORMATS.entries:
         return None
     plan = _probe_plan(FORMATS.revision, format)
+    if os.fspath(path).endswith(plan.single):
+        return None
     store = LocalStore(path, writable=writable)
     read = store.read_settled(plan.probe)
     if read is None:
@@ -211,6 +214,8 @@ class _ProbePlan(NamedTuple):
 
     probe: FolderProbe
     groups: tuple[tuple[FormatEntry | None, tuple[str, ...]], ...]
+    single: tuple[str, ...]
+    """The suffixes of single files."""
 
 
 @lru_cache(maxsize=64)
@@ -223,7 +228,8 @@ def _probe_plan(revision: int, format: str | None) -> _ProbePlan:
     files = [[Extent(name, 0, json.LARGEST + 1) for name in names] for _, names in groups]
     above = [mark for entry in entries.values() for mark in entry.encloses]
     resolved = [number for number, (entry, _) in enumerate(groups) if entry and entry.between]
-    return _ProbePlan(FolderProbe(files, above, resolved), groups)
+    single = tuple(suffix for entry in chosen if entry.is_file for suffix in entry.suffixes)
+    return _ProbePlan(FolderProbe(files, above, resolved), groups, single)
 
 
 def _probe_groups(entry: FormatEntry) -> Iterator[tuple[FormatEntry | None, tuple[str, ...]]]:
@@ -437,7 +443,7 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return os.fspath(path).endswith(".zip")
     if not stat.S_ISREG(facts.st_mode):
         return False
-    with builtins.open(path, "rb") as file:
+    with builtins.open(path, "rb", buffering=0) as file:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 

@@ -417,6 +417,8 @@ def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> F
     if begin is None or end is None:
         return None
     for entry in entries:
+        if not entry.is_file:
+            continue
         first, last = begin[: entry.head], end[max(0, len(end) - entry.tail) :]
         if entry.matches_file(first, last):
             return entry

@@ -114,6 +114,10 @@ def check(starts: NDArray[np.int64], begin: int, size: int, digest_bytes: int) -
         return True
     least = LEAST_CHUNK + digest_bytes
     # What a damaged entry is must not overflow when it is subtracted from another.
+    inside = starts.min() >= 0 and starts.max() <= size - least
+    if inside and starts[0] == begin and not (starts[1:] - starts[:-1] < least).any():
+        return True
+    # Something is wrong, or an entry says nothing.
     bad = (starts < UNUSED) | (starts > size)
     if bad.any():
         place = int(np.flatnonzero(bad)[0])

@@ -66,6 +66,7 @@ class FileStore:
     ) -> None:
         folder, name = os.path.split(os.path.realpath(path))
         self.key: Final = check_key(name)
+        self._location: Final = os.path.join(folder, name)
         self._folder: Final = LocalStore(
             folder,
             writable=writable,
@@ -87,10 +88,12 @@ class FileStore:
     @property
     def location(self) -> str:
         """The absolute path of the file, for messages."""
-        return os.path.join(self._folder.root, self.key)
+        return self._location
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for every key but the file's."""
+        if all(extent.key == self.key for extent in extents):
+            return self._folder.read(extents)
         own = [extent for extent in extents if self._owns(check_key(extent.key))]
         found = iter(self._folder.read(own))
         return [next(found) if self._owns(extent.key) else None for extent in extents]
@@ -171,7 +174,7 @@ class FileStore:
     def _version_of_file(self) -> Version | None:
         """Return the version while there is no lock file; None without the file."""
         try:
-            facts = os.stat(self.location)
+            facts = os.stat(self._location)
         except OSError:
             return None
         times = facts.st_mtime_ns, facts.st_ctime_ns

@@ -293,6 +293,16 @@ class LocalFileSystem:
         finally:
             os.close(folder)
 
+    def plain_size(self, key: str) -> int | None:
+        """Return the size of a plain file directly in the folder; None where it takes more."""
+        if "/" in key:
+            return None  # A folder on the way may be a link that leads elsewhere.
+        try:
+            facts = os.stat(f"{self._root.path}/{key}", follow_symlinks=False)
+        except OSError:
+            return None
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
     def journal_identity(self, name: str) -> Hashable | None:
         """Return facts of a file that another file of its name does not share; None if absent.
 

@@ -179,6 +179,9 @@ class LocalStore:
     def size(self, key: str) -> int | None:
         """Return the number of bytes `key` holds, or None when it is absent."""
         check_key(key)
+        size = None if self._local is None else self._local.plain_size(key)
+        if size is not None:
+            return size
         with self._opened() as directory:
             return directory.size(key) if directory else None
 
