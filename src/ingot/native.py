@@ -278,10 +278,13 @@ class Layout(Protocol):
         With ``sparse``, a chunk that holds only the fill value has no bytes.
         """
 
-    def top_up(self, stored: "Buffer", added: "NDArray[Any]") -> bytes | None:
-        """Encode a chunk that holds what ``stored`` holds, and the items ``added`` behind it.
+    def top_up(
+        self, stored: "Buffer", held: int, added: "NDArray[Any]", threads: int
+    ) -> "tuple[EncodedBytes, list[int]] | None":
+        """Encode the last chunk of a flat array and those behind it, when items are appended.
 
-        None where the whole chunk has to be encoded.
+        The last chunk holds ``held`` items, fewer than a whole chunk, and is ``stored``. Returns
+        the chunks one behind the other, and the length of each. None where chunks are not Blosc's.
         """
 
     def write_chunks(self, items: "NDArray[Any]", target: int, start: int, threads: int) -> bytes:
@@ -327,6 +330,16 @@ class Layout(Protocol):
 
     def zones(self, numbers: "Sequence[int]", held: "Held | None" = None) -> list[bytes]:
         """Return the zone maps of chunks with trailers; empty bytes for a chunk without one."""
+
+
+class EncodedBytes(Protocol):
+    """Encoded bytes in memory that is used again when nothing refers to them any more."""
+
+    def __len__(self) -> int:
+        """The number of bytes."""
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return a view of the bytes, which nothing changes."""
 
 
 class NativeVersionProbe(Protocol):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingot
-from ingot.errors import UnsafeError
+from ingot.errors import CorruptionError, UnsafeError
 from ingot.native import Layout
 from tests.kernels import load, needs_native
 
@@ -150,3 +150,45 @@ def test_runs_outside_of_the_payload_or_the_memory_are_refused(
     out = np.zeros(60, np.uint8)
     with pytest.raises(ValueError, match="runs"):
         layout.read_runs(out, axes, start, length, 1, None, {})
+
+
+def test_a_flat_array_is_topped_up_in_memory_that_is_used_again(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path, shape=(5000,), chunk=(1000,), order=(0,))
+    values = np.arange(5000, dtype="<i4")
+
+    def encoded(first: int, end: int) -> bytes:
+        (data,) = layout.encode_chunks([(values[first:end], first // 1000)], False, 1)
+        assert data is not None
+        return data
+
+    views: dict[int, memoryview] = {}
+    for end in (1000, 2500, 5000):
+        made = layout.top_up(encoded(0, 300), 300, values[300:end], 2)
+        assert made is not None
+        data, sizes = made
+        assert len(data) == sum(sizes)
+        # The memory is not used again while it is still looked at.
+        views[end] = memoryview(data)
+        assert views[end].readonly
+        del data, made
+    for end, view in views.items():
+        parts = [encoded(at, min(at + 1000, end)) for at in range(0, end, 1000)]
+        assert view == b"".join(parts)
+
+
+def test_what_cannot_be_topped_up(tmp_path: Path) -> None:
+    values = np.arange(100, dtype="<i4")
+    layout = make_layout(tmp_path, shape=(5000,), chunk=(1000,), order=(0,))
+    (stored,) = layout.encode_chunks([(values, 0)], False, 1)
+    assert stored is not None
+    with pytest.raises(CorruptionError, match="holds 400 bytes, the array needs 396"):
+        layout.top_up(stored, 99, values, 1)
+    with pytest.raises(CorruptionError):
+        layout.top_up(stored[:-1], 100, values, 1)
+    for held, added in ((1000, values), (100, values[:0])):
+        with pytest.raises(ValueError, match="nothing is added"):
+            layout.top_up(stored, held, added, 1)
+    with pytest.raises(ValueError, match="only flat arrays"):
+        make_layout(tmp_path).top_up(stored, 100, values, 1)
+    other = make_layout(tmp_path, shape=(5000,), chunk=(1000,), order=(0,), kind="zlib")
+    assert other.top_up(stored, 100, values, 1) is None

@@ -78,6 +78,11 @@ impl Recipe {
         size - size.checked_div(self.gain).unwrap_or(0).max(1)
     }
 
+    /// The most bytes that an encoded block of `size` bytes has: its streams as they are, and their sizes.
+    pub fn room(&self, size: usize) -> usize {
+        size + 4 * self.typesize
+    }
+
     /// Whether there is one stream per byte of the item: fast codecs gain from it, and partial reads
     /// can stop early. Readers of every version agree on it within these bounds.
     fn splits(&self) -> bool {
@@ -200,11 +205,12 @@ pub fn encode(
             out.patch(0, &recipe.header(recipe.flags(), source.len(), out.used));
             return Ok(());
         }
-        out.clear();
     }
-    let cbytes = source.len() + HEADER_BYTES;
-    out.push(&recipe.header(recipe.flags() | FLAG_MEMCPYED, source.len(), cbytes))?;
-    out.push(source)
+    out.clear();
+    out.fill(source.len() + HEADER_BYTES, |space| {
+        store(&recipe, space).copy_from_slice(source);
+        space.len()
+    })
 }
 
 /// How the blocks of a chunk lie.
@@ -336,9 +342,44 @@ pub fn encode_mixed(
     Ok(true)
 }
 
+/// The bytes of a chunk of `nbytes` bytes that is made of encoded blocks, by one recipe, which is settled.
+/// `None` when the chunk is better stored uncompressed.
+pub fn joined_size<'b>(nbytes: usize, blocks: impl Iterator<Item = &'b [u8]>, recipe: &Recipe) -> Option<usize> {
+    let head = HEADER_BYTES + 4 * nbytes.div_ceil(recipe.blocksize);
+    let (count, size) = blocks.fold((0, head), |(count, sum), block| (count + 1, sum.saturating_add(block.len())));
+    // A chunk that is not compressed has no blocks.
+    (count > 0 && size < nbytes + HEADER_BYTES).then_some(size)
+}
+
+/// Write a chunk that is made of encoded blocks to `out`, which has the size of it.
+pub fn join<'b>(nbytes: usize, blocks: impl Iterator<Item = &'b [u8]> + Clone, recipe: &Recipe, out: &mut [u8]) {
+    let mut start = HEADER_BYTES + 4 * nbytes.div_ceil(recipe.blocksize);
+    let header = recipe.header(recipe.flags(), nbytes, out.len());
+    out[..HEADER_BYTES].copy_from_slice(&header);
+    for (index, block) in blocks.enumerate() {
+        out[HEADER_BYTES + 4 * index..][..4].copy_from_slice(&(start as u32).to_le_bytes());
+        out[start..start + block.len()].copy_from_slice(block);
+        start += block.len();
+    }
+}
+
+/// Write the header of a chunk that is not compressed to `out`, and return where its bytes belong.
+pub fn store<'o>(recipe: &Recipe, out: &'o mut [u8]) -> &'o mut [u8] {
+    let cbytes = out.len();
+    let (head, plain) = out.split_at_mut(HEADER_BYTES);
+    head.copy_from_slice(&recipe.header(recipe.flags() | FLAG_MEMCPYED, plain.len(), cbytes));
+    plain
+}
+
 /// Filter and compress one block. `raw` has a bit for each stream of the block before that did not
 /// shrink.
-fn encode_block(plain: &[u8], recipe: &Recipe, out: &mut Packer, scratch: &mut Scratch, raw: &mut u32) -> Outcome<()> {
+pub fn encode_block(
+    plain: &[u8],
+    recipe: &Recipe,
+    out: &mut Packer,
+    scratch: &mut Scratch,
+    raw: &mut u32,
+) -> Outcome<()> {
     let Scratch { codecs, filtered, planes, .. } = scratch;
     let filtered = filter_block(plain, recipe, filtered, planes)?;
     pack_streams(filtered, recipe, out, codecs, raw)

@@ -3,6 +3,7 @@
 use super::buffers::{self, Input};
 use super::call::detached;
 use super::chunk::parse_filter;
+use super::encoded::PyEncodedBytes;
 use super::open_file::PyOpenFile;
 use super::pack::{duplicate, packed_places};
 use crate::array::addresses::{Addresses, Keys, Table};
@@ -19,7 +20,7 @@ use crate::array::selection::Selection;
 use crate::array::shards::ShardFormat;
 use crate::array::staging::{self, Encoded, Staged};
 use crate::array::stored::{Held, HeldChunk};
-use crate::array::top_up;
+use crate::array::top_up::{self, Growth};
 use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
@@ -534,18 +535,43 @@ impl PyLayout {
         Ok(made.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes).unbind())).collect())
     }
 
-    /// The bytes to store for a chunk that holds what `stored` holds, and `added` behind it; `None` where
-    /// the whole chunk has to be encoded.
-    fn top_up<'py>(
+    /// The bytes to store for the last chunk of a flat array, which holds `held` items and is stored as
+    /// `stored`, and for those behind it, when `added` is appended, and how many bytes each chunk has.
+    /// `None` where chunks are not Blosc's.
+    fn top_up(
         &self,
-        py: Python<'py>,
-        stored: &Bound<'py, PyAny>,
-        added: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        py: Python<'_>,
+        stored: &Bound<'_, PyAny>,
+        held: usize,
+        added: &Bound<'_, PyAny>,
+        threads: usize,
+    ) -> PyResult<Option<(PyEncodedBytes, Vec<usize>)>> {
+        let Layout { coding, grid, .. } = &self.0;
+        if grid.chunk.len() != 1 {
+            return Err(PyValueError::new_err("only flat arrays are topped up"));
+        }
         let (input, buffer) = (Input::of(stored)?, PyUntypedBuffer::get(added)?);
-        let (bytes, added) = (input.bytes(), buffers::contiguous(&buffer)?);
-        let made = detached(py, |kept, _| top_up::top_up(&self.0.coding, bytes, added, &mut kept.workspace))?;
-        Ok(made.map(|bytes| PyBytes::new(py, &bytes)))
+        let (stored, added) = (input.bytes(), buffers::contiguous(&buffer)?);
+        let held = held.saturating_mul(grid.itemsize);
+        let growth = Growth { stored, held, added, chunk: grid.chunk[0].saturating_mul(grid.itemsize) };
+        detached(py, |kept, interrupt| {
+            let workspace = &mut kept.workspace;
+            let memory = std::mem::take(&mut workspace.framed);
+            let Some(topped) = top_up::top_up(coding, &growth, memory, threads, workspace, interrupt)? else {
+                return Ok(None);
+            };
+            let sizes = topped.sizes(coding);
+            let made = PyEncodedBytes::new(sizes.iter().sum(), |mut out| {
+                for (number, size) in sizes.iter().enumerate() {
+                    let (chunk, rest) = out.split_at_mut(*size);
+                    topped.write(coding, number, chunk, &mut workspace.scratch)?;
+                    out = rest;
+                }
+                Ok(())
+            })?;
+            workspace.framed = topped.into_memory();
+            Ok(Some((made, sizes)))
+        })
     }
 
     /// Encode the chunks of a flat array from its items, `items`, and write them one behind the other

@@ -6,6 +6,7 @@ mod call;
 mod checksums;
 mod chunk;
 mod commit;
+mod encoded;
 mod layout;
 mod open_file;
 mod pack;
@@ -62,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
     module.add_class::<layout::PyLayout>()?;
+    module.add_class::<encoded::PyEncodedBytes>()?;
     module.add_class::<open_file::PyOpenFile>()?;
     module.add_class::<version_probe::PyVersionProbe>()?;
     module.add_class::<version_probe::PySmallFiles>()?;

@@ -29,7 +29,7 @@ from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import FormatError, NotFoundError
-from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format
+from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format, is_current
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -511,10 +511,21 @@ def array_handle(
             raise FormatError(f"{store.location}: no longer an array")
         return Engine(node.chunks, options)
 
-    handle = Handle(store, load, documents=_documents, durability=options.durability, first=first)
+    handle = Handle(
+        store,
+        load,
+        documents=_documents,
+        is_current=_is_current,
+        durability=options.durability,
+        first=first,
+    )
     if tree is None:
         return TransactionalHandle(handle, load)
     return MemberHandle(tree, handle, load)
+
+
+def _is_current(engine: Engine, store: Store) -> bool:
+    return is_current(engine.chunks, store)
 
 
 def _documents(engine: Engine) -> Documents:

@@ -75,6 +75,7 @@ class Handle(Generic[Value]):
         "_closed",
         "_documents",
         "_forks",
+        "_is_current",
         "_load",
         "_loaded",
         "_pinned",
@@ -95,6 +96,7 @@ class Handle(Generic[Value]):
         load: Callable[[Store], Value],
         *,
         documents: Callable[[Value], Documents] | None = None,
+        is_current: Callable[[Value, Store], bool] | None = None,
         durability: Durability = "full",
         first: tuple[Value | None, int | None] = (None, NO_VERSION),
     ) -> None:
@@ -102,6 +104,8 @@ class Handle(Generic[Value]):
         self.durability: Final = durability
         self._load = load
         self._documents = documents
+        # Tells of a value without documents whether a store still has the state that it is of.
+        self._is_current = is_current
         self._check: DocumentCheck[Value] | None = None
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
@@ -358,6 +362,8 @@ class Handle(Generic[Value]):
             return self._load(store)
         # Read again when it was only written again: what was kept of the data may be old.
         if value is not None and self.describes(value, strict=True):
+            return value
+        if value is not None and self._is_current is not None and self._is_current(value, store):
             return value
         self._check_open()
         try:

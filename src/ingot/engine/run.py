@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from operator import floordiv
 from types import EllipsisType
 from typing import Any, Final, NamedTuple
@@ -49,6 +49,7 @@ from ingot.selection import (
 )
 from ingot.stores.documents import DocumentCheck
 from ingot.stores.store import (
+    Buffer,
     Commit,
     Constant,
     Delete,
@@ -354,7 +355,7 @@ class Engine:
         return self._commit_of(self._encoded_chunks(chunks), unit)
 
     def _commit_of(
-        self, encoded: Iterable[tuple[Coords, bytes | None]], unit: tuple[int, ...] | None
+        self, encoded: Iterable[tuple[Coords, Buffer | None]], unit: tuple[int, ...] | None
     ) -> Commit:
         """Return the commit that stores encoded chunks; `unit` as in `stage`.
 
@@ -379,7 +380,7 @@ class Engine:
                 if held > most and block != before:
                     staged += _stage_edits(store, self.chunks.stage(waiting))
                     waiting, held = {}, 0
-                waiting[coords] = data
+                waiting[coords] = None if data is None else bytes(data)
                 held += 0 if data is None else len(data)
         except BaseException:
             discard(store, staged)
@@ -813,29 +814,37 @@ class Engine:
 
     def _topped_up(
         self, runs: Runs, values: NDArray[Any]
-    ) -> Iterator[tuple[Coords, bytes | None]] | None:
+    ) -> Iterator[tuple[Coords, Buffer | None]] | None:
         """Return the chunks of a payload to which values are appended, encoded natively.
 
-        The last chunk keeps its full blocks. None where it has none, and where values are not
-        appended behind a part of a chunk.
+        The full blocks of the last chunk keep their bytes, and the others are shared out over
+        threads. None where values are not appended, and where chunks are not Blosc's.
         """
         (size,), (step,), (held,) = self.shape, self.chunks.schema.chunks, self._before.schema.shape
         coder, number = self._chunk_coder(), held // step
         if coder is None or self._cache is not None or runs.single != range(held, size):
             return None
-        if not held % step or not kernel.is_blosc(self.chunks.schema):
+        if not held or not kernel.is_blosc(self.chunks.schema):
             return None
-        count = min(size, (number + 1) * step) - held
-        (fetched,) = self._fetch([(number,)])
-        if not isinstance(fetched.data, bytes):
-            return None
+        fetched, stored = _ABSENT, b""
+        if held % step:
+            (fetched,) = self._fetch([(number,)])
+            if not isinstance(fetched.data, bytes):
+                return None
+            stored = fetched.data
+        until = min(size, (number + self._batch()) * step)
         with _ChunkContext(self.chunks, (number,), fetched.location):
-            first = coder.top_up(fetched.data, _as_buffer(values[:count], self._plain))
-        if first is None:
+            added = _as_buffer(values[: until - held], self._plain)
+            made = coder.top_up(stored, held % step, added, self._thread_count())
+        if made is None:
             return None
-        rest = Runs((), held + count, size - held - count)
-        behind = self._merged_runs(rest, values[count:]) if rest.length else ()
-        return chain([((number,), first)], self._encoded_chunks(behind))
+        # What is read of them is a part of the same memory, which is used again afterwards.
+        data, ends = memoryview(made[0]), list(accumulate(made[1], initial=0))
+        parts = (data[begin:end] for begin, end in pairwise(ends))
+        first = (((number + place,), part) for place, part in enumerate(parts))
+        rest = Runs((), until, size - until)
+        behind = self._merged_runs(rest, values[until - held :]) if rest.length else ()
+        return chain(first, self._encoded_chunks(behind))
 
     def _whole_chunks(self, runs: Runs) -> range | None:
         """Return the numbers of the chunks of a payload that are one run; None for other runs."""

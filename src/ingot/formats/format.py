@@ -29,7 +29,7 @@ from ingot.formats.shard_index import IndexForm
 from ingot.ragged_array import ItemKind
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import Documents
-from ingot.stores.store import Batch, Commit, Store
+from ingot.stores.store import Batch, Buffer, Commit, Store
 
 __all__ = [
     "Addresses",
@@ -39,6 +39,7 @@ __all__ = [
     "ChunkTable",
     "Column",
     "ColumnSchema",
+    "Comparable",
     "ConsolidatedMetadata",
     "Coords",
     "DocumentFormat",
@@ -76,6 +77,7 @@ __all__ = [
     "addresses",
     "as_chunk_run",
     "as_sharded",
+    "is_current",
     "relocated",
     "stored_map",
     "streaming",
@@ -245,7 +247,7 @@ class ChunkRun(Protocol):
         ...
 
 
-def as_chunk_run(encoded: Iterable[tuple[Coords, bytes | None]]) -> ChunkRun | None:
+def as_chunk_run(encoded: Iterable[tuple[Coords, Buffer | None]]) -> ChunkRun | None:
     """Return encoded chunks as a run that can write itself; None when they are none."""
     return cast(ChunkRun, encoded) if hasattr(type(encoded), "write_to") else None
 
@@ -254,7 +256,7 @@ def as_chunk_run(encoded: Iterable[tuple[Coords, bytes | None]]) -> ChunkRun | N
 class Streaming(Protocol):
     """A chunk map that stores chunks while they are encoded, so that not all are held in memory."""
 
-    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+    def stage_each(self, encoded: Iterable[tuple[Coords, Buffer | None]]) -> Commit:
         """Return the commit that stores chunks, which come in ascending order; as `stage` does.
 
         They may be a `ChunkRun`.
@@ -265,6 +267,25 @@ class Streaming(Protocol):
 def streaming(chunks: ChunkMap) -> Streaming | None:
     """Return a map as one that stores chunks while they are encoded; None when it does not."""
     return cast(Streaming, chunks) if hasattr(type(chunks), "stage_each") else None
+
+
+@runtime_checkable
+class Comparable(Protocol):
+    """A chunk map without documents that compares what it was read from with a store."""
+
+    def is_current(self, store: Store) -> bool:
+        """Return whether `store` has the state that the map was read from.
+
+        False says nothing: the map is then read again.
+        """
+        ...
+
+
+def is_current(chunks: ChunkMap, store: Store) -> bool:
+    """Return whether a map is known to be that of the state in `store`."""
+    if not hasattr(type(chunks), "is_current"):
+        return False
+    return cast(Comparable, chunks).is_current(store)
 
 
 @runtime_checkable

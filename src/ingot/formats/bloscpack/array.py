@@ -138,9 +138,16 @@ class BloscpackMap:
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the start and the length of each chunk that holds a part of the array."""
         file = self.file
-        filled = np.flatnonzero(file.row.nbytes)
         lengths = file.row.cbytes + file.header.digest_bytes
+        if file.row.nbytes.all():
+            return file.row.start, lengths
+        filled = np.flatnonzero(file.row.nbytes)
         return file.row.start[filled], lengths[filled]
+
+    def is_current(self, store: Store) -> bool:
+        """Return whether `store` has the file in the state that the map was read from."""
+        file = self.kept.file
+        return file is not None and not self.fresh and file.is_current(store, self.path)
 
     def reopened(self, store: Store) -> "BloscpackMap":
         """Return the map of the same array in its current state in `store`."""
@@ -154,7 +161,7 @@ class BloscpackMap:
         """Return the commit that stores chunks."""
         return self.stage_each(sorted(encoded.items()))
 
-    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+    def stage_each(self, encoded: Iterable[tuple[Coords, Buffer | None]]) -> Commit:
         """Return the commit that stores chunks, which are given in the order of their numbers.
 
         It also stores the shape of the array, where that is another one than in the file.
@@ -404,9 +411,10 @@ class _Images:
 
     __slots__ = ("_ahead", "_first", "_rest", "_run")
 
-    def __init__(self, encoded: Iterable[tuple[Coords, bytes | None]], first: int = 0) -> None:
+    def __init__(self, encoded: Iterable[tuple[Coords, Buffer | None]], first: int = 0) -> None:
         # A run is not begun before it is clear that its chunks are needed one by one.
         self._run = as_chunk_run(encoded)
+        self._rest: Iterator[tuple[Coords, Buffer | None]]
         self._rest = iter(()) if self._run is not None else iter(encoded)
         self._ahead = next(self._rest, None)
         self._first = first
@@ -432,7 +440,7 @@ class _Images:
         self._run = None
         return run
 
-    def take(self, number: int) -> bytes | None:
+    def take(self, number: int) -> Buffer | None:
         """Return the chunk with a number, if it is the next one."""
         if self._run is not None:
             self._rest, self._run = iter(self._run), None

@@ -55,6 +55,8 @@ class BloscpackFile:
     """The bytes of the whole file."""
     last: ChunkHeader | None = field(default=None, repr=False)
     """The header of the last chunk: how it is compressed. None without chunks."""
+    evidence: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
+    """The bytes that say all of this, with their places; none where chunks were walked over."""
 
     @property
     def begin(self) -> int:
@@ -92,6 +94,17 @@ class BloscpackFile:
             error.add_note(f"in {key!r} of {store.location}")
             raise
 
+    def is_current(self, store: Store, key: str) -> bool:
+        """Return whether the file with that key still says the same, byte for byte.
+
+        False says nothing where there is no evidence.
+        """
+        if not self.evidence or store.size(key) != self.size:
+            return False
+        return all(
+            store.read([Extent(key, start, len(data))]) == [data] for start, data in self.evidence
+        )
+
     @classmethod
     def parse(cls, read: offsets.Read, size: int, head: bytes | None = None) -> "BloscpackFile":
         """Return what a file of `size` bytes holds; `head` are its first bytes, if known."""
@@ -101,12 +114,14 @@ class BloscpackFile:
 class _FileReader:
     """Reads one file; what lies in its first bytes is read once."""
 
-    __slots__ = ("_head", "_read", "_size")
+    __slots__ = ("_head", "_last", "_read", "_size")
 
     def __init__(self, read: offsets.Read, head: Buffer, size: int) -> None:
         self._read = read
         self._head = memoryview(head)
         self._size = size
+        # The first bytes of the last chunk, and where they are.
+        self._last: tuple[int, bytes] | None = None
 
     def file(self) -> BloscpackFile:
         header = Header.parse(self._head[:HEADER_BYTES], self._size)
@@ -120,9 +135,13 @@ class _FileReader:
             header.check(self._size, section.section_bytes)
             behind += section.section_bytes
         row, last = self._row(header, behind)
+        evidence: tuple[tuple[int, bytes], ...] = ()
+        front = behind + header.nchunks * offsets.ENTRY_BYTES
+        if self._last is not None and front <= len(self._head):
+            evidence = (0, bytes(self._head[:front])), self._last
         if last is None and len(row):
             last = self._header_at(int(row.start[-1]), len(row) - 1, header)
-        found = BloscpackFile(header, section, value, row, self._size, last)
+        found = BloscpackFile(header, section, value, row, self._size, last, evidence)
         if header.version == 1 and len(row) == 1:
             self._check_trailer(found)
         return found
@@ -154,15 +173,18 @@ class _FileReader:
         last = None
         count = len(starts)
         nbytes = np.full(count, header.chunk_size, np.int64)
-        ends = np.append(starts[1:], starts[-1:])
-        cbytes = ends - starts - header.digest_bytes
+        cbytes = np.empty(count, np.int64)
         if count:
+            place = int(starts[-1])
+            first = self._bytes(place, min(EXTENDED_HEADER_BYTES, self._size - place))
+            self._last = place, bytes(first)
+            np.subtract(starts[1:], starts[:-1] + header.digest_bytes, out=cbytes[:-1])
             nbytes[-1] = header.last_chunk
             try:
-                last = self._header_at(int(starts[-1]), count - 1, header)
+                last = self._header_of(first, place, count - 1, header)
             except (FormatError, UnsupportedError) as error:
                 raise CorruptionError(
-                    f"Bloscpack offsets: entry {count - 1} is {starts[-1]}, no chunk starts there: "
+                    f"Bloscpack offsets: entry {count - 1} is {place}, no chunk starts there: "
                     f"{error}"
                 ) from None
             cbytes[-1] = last.cbytes
@@ -171,23 +193,32 @@ class _FileReader:
                     f"Bloscpack header: last_chunk claims {header.last_chunk} bytes, "
                     f"the last chunk holds {last.nbytes}"
                 )
+        if count and max(header.chunk_size, header.last_chunk) > cbytes.min() * _MOST_DECODED:
+            self._check_claims(nbytes, cbytes, header)
+        row = ChunkRow(starts, cbytes, nbytes)
+        self._compare_near(row)
+        return row, last
+
+    def _check_claims(
+        self, nbytes: NDArray[np.int64], cbytes: NDArray[np.int64], header: Header
+    ) -> None:
+        """Raise `CorruptionError` where the stored bytes of a chunk cannot hold what it claims."""
         short = np.flatnonzero(nbytes > cbytes * _MOST_DECODED)
         if len(short):
             raise CorruptionError(
                 f"Bloscpack header: chunk_size claims {header.chunk_size} bytes, "
                 f"the {cbytes[short[0]]} bytes of chunk {short[0]} cannot hold them"
             )
-        row = ChunkRow(starts, cbytes, nbytes)
-        self._compare_near(row)
-        return row, last
 
     def _compare_near(self, row: ChunkRow) -> None:
         """Compare a table with the headers of those chunks that were read with the front.
 
         What the others say is compared when they are decoded.
         """
+        near = row.start[: int(row.start.searchsorted(len(self._head) - LEAST_CHUNK, "right"))]
+        if not len(near):
+            return
         head = np.frombuffer(self._head, np.uint8)
-        near = row.start[row.start <= len(head) - LEAST_CHUNK]
         fields = head[near[:, None] + np.arange(4, LEAST_CHUNK)].view("<i4")
         for name, column, due in (("nbytes", 0, row.nbytes), ("cbytes", 2, row.cbytes)):
             other = np.flatnonzero(fields[:, column] != due[: len(near)])
@@ -199,8 +230,11 @@ class _FileReader:
                 )
 
     def _header_at(self, start: int, number: int, header: Header) -> ChunkHeader:
+        first = self._bytes(start, min(EXTENDED_HEADER_BYTES, self._size - start))
+        return self._header_of(first, start, number, header)
+
+    def _header_of(self, first: Buffer, start: int, number: int, header: Header) -> ChunkHeader:
         try:
-            first = self._bytes(start, min(EXTENDED_HEADER_BYTES, self._size - start))
             return offsets.chunk_header(first, self._size - start, header.digest_bytes)
         except IngotError as error:
             error.add_note(f"in chunk {number}, at byte {start}")

@@ -140,6 +140,30 @@ def test_every_truncation_of_a_file_without_offsets_is_noticed() -> None:
             read(data[:length])
 
 
+def test_a_file_is_current_as_long_as_it_says_the_same() -> None:
+    data = packed([100, 100, 30], {"a": 1})
+    store = MemoryStore({"a.blp": data})
+    file = BloscpackFile.read(store, "a.blp")
+    assert file.is_current(store, "a.blp")
+    # Header, metadata, offsets, and the header of the last chunk.
+    last = int(file.row.start[-1])
+    told = [*range(file.begin - 8 * 5), *range(last, last + 16)]
+    for at in told:
+        changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        assert not file.is_current(MemoryStore({"a.blp": changed}), "a.blp"), at
+    assert not file.is_current(MemoryStore({"a.blp": data + b"x"}), "a.blp")
+    assert not file.is_current(MemoryStore(), "a.blp")
+    # What chunks hold is read when it is needed.
+    at = int(file.row.start[0]) + 20
+    other = MemoryStore({"a.blp": data[:at] + b"?" + data[at + 1 :]})
+    assert file.is_current(other, "a.blp")
+
+
+def test_a_file_whose_chunks_were_walked_over_is_not_known_to_be_current() -> None:
+    store = MemoryStore({"a.blp": packed([100, 30], has_offsets=False, max_app_chunks=0)})
+    assert not BloscpackFile.read(store, "a.blp").is_current(store, "a.blp")
+
+
 def test_an_absent_file() -> None:
     for key in ("", "b.blp"):
         with pytest.raises(NotFoundError):

@@ -233,6 +233,54 @@ def test_the_last_chunk_is_verified_before_it_is_topped_up(tmp_path: Path, added
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize("held", [150_000, 1 << 17, 5000])
+@pytest.mark.parametrize("codec", ["blosclz:7", "zlib:1", "lz4:0", "zstd:1:noshuffle"])
+def test_rows_are_appended_to_any_part_of_a_chunk(tmp_path: Path, codec: str, held: int) -> None:
+    values = np.arange(400_000, dtype="<i4") * 7919 % 4001
+    path, options = tmp_path / "a.blp", ingot.Options(durability="process", threads=3)
+    first = (1 << 17) + held
+    ingot.array(values[:first], path, chunks="512K", codec=f"blosc:{codec}", options=options)
+    with ingot.open(path, "r+", options=options) as array:
+        assert isinstance(array, ingot.Array)
+        array.append(values[first:])
+    assert np.array_equal(opened(path)[...], values)
+    assert state(path).row.nbytes.tolist() == [1 << 19] * 3 + [4 * 400_000 - 3 * (1 << 19)]
+
+
+def test_an_append_goes_behind_what_another_program_wrote(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.blp", tmp_path / "b.blp"
+    settings: dict[str, Any] = {"chunks": "1M", "codec": "blosc:lz4:0", "options": OPTIONS}
+    values = np.arange(400_000, dtype="<i4")
+    ingot.array(values, path, **settings)
+    for changed in (values[::-1], values[:300_000], np.concatenate([values, values])):
+        ingot.array(changed, other, overwrite=True, **settings)
+        with opened(path, "r+") as array:
+            assert len(array)
+            # Another program has no lock, and may write into the same file.
+            path.write_bytes(other.read_bytes())
+            array.append(values[:1000])
+        assert np.array_equal(opened(path)[...], np.concatenate([changed, values[:1000]]))
+
+
+def test_an_append_reads_an_unchanged_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, values = tmp_path / "a.blp", np.arange(600_000, dtype="<i4")
+    ingot.array(values, path, chunks="1M", codec="blosc:lz4:0", options=OPTIONS)
+    opened(path, "r+").append(values[:5])
+    parsed = 0
+    parse = BloscpackFile.parse
+
+    def counted(*arguments: Any) -> BloscpackFile:
+        nonlocal parsed
+        parsed += 1
+        return parse(*arguments)
+
+    monkeypatch.setattr(BloscpackFile, "parse", counted)
+    opened(path, "r+").append(values[:5])
+    assert parsed == 1
+
+
 def test_an_array_without_rows_grows(tmp_path: Path) -> None:
     data = packed([0], {"dtype": "'<f8'", "shape": [0, 3], "order": "C", "container": "numpy"})
     path = tmp_path / "a.blp"
