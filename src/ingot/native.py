@@ -64,7 +64,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 25
+ABI = 26
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -279,12 +279,13 @@ class Layout(Protocol):
         """
 
     def top_up(
-        self, stored: "Buffer", held: int, added: "NDArray[Any]", threads: int
+        self, stored: "Buffer | None", held: int, added: "NDArray[Any]", threads: int
     ) -> "tuple[EncodedBytes, list[int]] | None":
         """Encode the last chunk of a flat array and those behind it, when items are appended.
 
-        The last chunk holds ``held`` items, fewer than a whole chunk, and is ``stored``. Returns
-        the chunks one behind the other, and the length of each. None where chunks are not Blosc's.
+        The last chunk holds ``held`` items, fewer than a whole chunk, and is ``stored``; without
+        that it is read from its file. Returns the chunks one behind the other, and the length of
+        each. None where chunks are not Blosc's.
         """
 
     def write_chunks(self, items: "NDArray[Any]", target: int, start: int, threads: int) -> bytes:

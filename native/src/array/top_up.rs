@@ -5,6 +5,8 @@
 //! appended is often one chunk, or less.
 
 use crate::array::coding::{Coding, Compression};
+use crate::array::layout::Layout;
+use crate::array::stored::{Chunk, Stored};
 use crate::array::workspace::Workspace;
 use crate::checksum::Checksum;
 use crate::chunk::decode::{Decoder, Window};
@@ -28,6 +30,23 @@ pub struct Growth<'a> {
     pub held: usize,
     pub added: &'a [u8],
     pub chunk: usize,
+}
+
+/// The stored bytes of the last chunk of an array, which holds `held` bytes; they are read into `buffer`.
+pub fn read_last<'b>(layout: &Layout, held: usize, buffer: &'b mut Vec<u8>) -> Outcome<&'b [u8]> {
+    let grid = &layout.grid;
+    let coords = [grid.shape[0] / grid.chunk[0]];
+    let stored = Stored::open(layout, None, true)?;
+    let key = stored.key(grid, &coords);
+    match stored.chunk(grid, &coords, &key)? {
+        Chunk::Stored(extent) => {
+            layout.coding.check_stored(extent.length, held)?;
+            let bytes = grow(buffer, extent.length)?;
+            extent.read(0, bytes)?;
+            Ok(bytes)
+        }
+        _ => corrupt!("the chunk is missing"),
+    }
 }
 
 /// What is appended as it is stored: the blocks of the last chunk and of those behind it.

@@ -537,11 +537,11 @@ impl PyLayout {
 
     /// The bytes to store for the last chunk of a flat array, which holds `held` items and is stored as
     /// `stored`, and for those behind it, when `added` is appended, and how many bytes each chunk has.
-    /// `None` where chunks are not Blosc's.
+    /// Without `stored` the last chunk is read from its file. `None` where chunks are not Blosc's.
     fn top_up(
         &self,
         py: Python<'_>,
-        stored: &Bound<'_, PyAny>,
+        stored: Option<&Bound<'_, PyAny>>,
         held: usize,
         added: &Bound<'_, PyAny>,
         threads: usize,
@@ -550,13 +550,18 @@ impl PyLayout {
         if grid.chunk.len() != 1 {
             return Err(PyValueError::new_err("only flat arrays are topped up"));
         }
-        let (input, buffer) = (Input::of(stored)?, PyUntypedBuffer::get(added)?);
-        let (stored, added) = (input.bytes(), buffers::contiguous(&buffer)?);
-        let held = held.saturating_mul(grid.itemsize);
-        let growth = Growth { stored, held, added, chunk: grid.chunk[0].saturating_mul(grid.itemsize) };
+        let (input, buffer) = (stored.map(Input::of).transpose()?, PyUntypedBuffer::get(added)?);
+        let (stored, added) = (input.as_ref().map(Input::bytes), buffers::contiguous(&buffer)?);
+        let (held, chunk) = (held.saturating_mul(grid.itemsize), grid.chunk[0].saturating_mul(grid.itemsize));
         detached(py, |kept, interrupt| {
             let workspace = &mut kept.workspace;
-            let memory = std::mem::take(&mut workspace.framed);
+            let (mut body, memory) =
+                (std::mem::take(&mut workspace.buffers.body), std::mem::take(&mut workspace.framed));
+            let stored = match stored {
+                Some(stored) => stored,
+                None => top_up::read_last(&self.0, held, &mut body)?,
+            };
+            let growth = Growth { stored, held, added, chunk };
             let Some(topped) = top_up::top_up(coding, &growth, memory, threads, workspace, interrupt)? else {
                 return Ok(None);
             };
@@ -570,6 +575,7 @@ impl PyLayout {
                 Ok(())
             })?;
             workspace.framed = topped.into_memory();
+            workspace.buffers.body = body;
             Ok(Some((made, sizes)))
         })
     }

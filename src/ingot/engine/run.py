@@ -826,16 +826,25 @@ class Engine:
             return None
         if not held or not kernel.is_blosc(self.chunks.schema):
             return None
-        fetched, stored = _ABSENT, b""
+        stored: bytes | None = b""
         if held % step:
-            (fetched,) = self._fetch([(number,)])
-            if not isinstance(fetched.data, bytes):
-                return None
-            stored = fetched.data
+            files = self._native_runs()
+            if files is not None and not files[1]:
+                coder, stored = files[0], None
+            else:
+                (fetched,) = self._fetch([(number,)])
+                if not isinstance(fetched.data, bytes):
+                    return None
+                stored = fetched.data
         until = min(size, (number + self._batch()) * step)
-        with _ChunkContext(self.chunks, (number,), fetched.location):
-            added = _as_buffer(values[: until - held], self._plain)
+        added = _as_buffer(values[: until - held], self._plain)
+        try:
             made = coder.top_up(stored, held % step, added, self._thread_count())
+        except IngotError as error:
+            if held % step:
+                key = _key_of(self._before, (number,))
+                error.add_note(_chunk_note(self.chunks, (number,), key))
+            raise
         if made is None:
             return None
         # What is read of them is a part of the same memory, which is used again afterwards.
