@@ -132,6 +132,7 @@ class Grid:
         big_endian: bool = False,
         short: tuple[int, int] | None = None,
         parts: Sequence[tuple[int, int | None]] = (),
+        bounds: Sequence[NDArray[np.int64] | None] = (),
     ) -> Self: ...
 
 class Layout:

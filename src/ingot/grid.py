@@ -120,6 +120,22 @@ class RectilinearAxis:
         """
         return np.searchsorted(self.bounds, points, side="right").astype(np.int64) - 1
 
+    def touched(self, positions: range) -> IntArray:
+        """Return the ascending numbers of the chunks that positions lie in; there is one at least.
+
+        >>> RectilinearAxis([2, 1, 3, 1, 9]).touched(range(8, 0, -3)).tolist()
+        [2, 4]
+        """
+        ascending = positions if positions.step > 0 else positions[::-1]
+        low, high, step = ascending[0], ascending[-1], ascending.step
+        first, last = self.numbers(np.array([low, high], np.int64)).tolist()
+        numbers = np.arange(first, last + 1)
+        # The first position from the start of each chunk on.
+        offsets = np.maximum(self.bounds[numbers], low) - low
+        found = low - (-offsets // step) * step
+        chosen: IntArray = numbers[found < self.bounds[numbers + 1]]
+        return chosen
+
     def cut(self, start: int, count: int, step: int) -> list[tuple[int, int, int, int]]:
         """Cut a range by chunks, as `cut_range` does.
 
@@ -372,7 +388,7 @@ def count_parts(start: int, count: int, step: int, chunk: int | RectilinearAxis)
     3
     """
     if not isinstance(chunk, int):
-        return len(chunk.cut(start, count, step))
+        return len(chunk.touched(range(start, start + count * step, step))) if count else 0
     if abs(step) >= chunk or count == 0:
         return count
     return abs((start + (count - 1) * step) // chunk - start // chunk) + 1

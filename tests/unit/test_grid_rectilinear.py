@@ -99,3 +99,16 @@ def test_an_axis_longer_than_its_chunks_is_refused() -> None:
         RectilinearAxis(np.ones(MOST_RECTILINEAR_CHUNKS + 1, np.int64))
     with pytest.raises(ValueError, match="more than"):
         RectilinearAxis([1]).covering(2**40)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 11, -1, -4])
+def test_chunks_are_touched_as_by_single_positions(step: int) -> None:
+    axis = RectilinearAxis([3, 1, 5, 1, 10])
+    for first in range(20):
+        for last in range(first, 20):
+            positions = range(first, last + 1, step) if step > 0 else range(last, first - 1, step)
+            wanted = sorted({int(number) for number in axis.numbers(np.array(positions))})
+            assert axis.touched(positions).tolist() == wanted
+            start, count = positions[0], len(positions)
+            assert count_parts(start, count, step, axis) == len(axis.cut(start, count, step))
+    assert count_parts(3, 0, step, axis) == 0

@@ -3,12 +3,62 @@
 use crate::array::trailer::Stated;
 use crate::array::zones::Items;
 use crate::error::{Error, Kind, Outcome};
+use crate::memory::push;
+use std::sync::Arc;
+
+/// How an axis is cut into chunks.
+#[derive(Clone, Copy, Debug)]
+pub enum Cut<'a> {
+    /// Into chunks of one length.
+    Regular(usize),
+    /// Into chunks of several lengths: where each of them starts, and where the last one ends.
+    Rectilinear(&'a [usize]),
+}
+
+impl Cut<'_> {
+    /// The chunk that an index lies in, and its place there.
+    pub fn locate(&self, index: usize) -> (usize, usize) {
+        match self {
+            Self::Regular(length) => (index / length, index % length),
+            Self::Rectilinear(bounds) => {
+                let chunk = bounds.partition_point(|bound| *bound <= index) - 1;
+                (chunk, index - bounds[chunk])
+            }
+        }
+    }
+
+    pub fn start(&self, chunk: usize) -> usize {
+        match self {
+            Self::Regular(length) => chunk * length,
+            Self::Rectilinear(bounds) => bounds[chunk],
+        }
+    }
+
+    pub fn length(&self, chunk: usize) -> usize {
+        match self {
+            Self::Regular(length) => *length,
+            Self::Rectilinear(bounds) => bounds[chunk + 1] - bounds[chunk],
+        }
+    }
+
+    /// How many chunks `length` items need.
+    fn count(&self, length: usize) -> usize {
+        match self {
+            Self::Regular(chunk) => length.div_ceil(*chunk),
+            Self::Rectilinear(bounds) => bounds.partition_point(|bound| *bound < length),
+        }
+    }
+}
 
 /// Shape and chunks of an array, and its items.
 #[derive(Clone, Debug)]
 pub struct Grid {
     pub shape: Vec<usize>,
+    /// The longest chunk along each axis.
     pub chunk: Vec<usize>,
+    /// Where the chunks of rectilinear axes start, and where the last one ends; empty if all axes are
+    /// regular.
+    bounds: Vec<Option<Arc<[usize]>>>,
     /// The order in which a chunk's axes are stored, slowest first.
     pub order: Vec<usize>,
     pub itemsize: usize,
@@ -16,7 +66,7 @@ pub struct Grid {
     pub items: Option<Items>,
     /// One item.
     pub fill: Vec<u8>,
-    /// The size of a decoded chunk.
+    /// The size of a decoded chunk, of the largest where there are several.
     pub chunk_bytes: usize,
     /// While an array of rows grows: the chunk that was its last, and the rows that it is stored with.
     pub short: Option<(usize, usize)>,
@@ -49,17 +99,49 @@ impl Grid {
         if !parts.is_sorted_by_key(|part| part.0) || parts.first().is_some_and(|part| part.0 != 0) {
             return wrong("the first chunks of the parts do not ascend from 0");
         }
-        Ok(Self { shape, chunk, order, itemsize, items, fill, chunk_bytes, short, parts })
+        let bounds = Vec::new();
+        Ok(Self { shape, chunk, bounds, order, itemsize, items, fill, chunk_bytes, short, parts })
     }
 
-    /// The same array in another shape; `None` for another number of axes.
+    /// The same array with some axes cut into chunks of several lengths: where these start, and where the
+    /// last one ends.
+    pub fn cut_at(self, bounds: Vec<Option<Arc<[usize]>>>) -> Outcome<Self> {
+        let fits = |(axis, bounds): (usize, &Option<Arc<[usize]>>)| {
+            let Some(bounds) = bounds else { return true };
+            let longest = bounds.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max();
+            bounds.first() == Some(&0)
+                && bounds.is_sorted_by(|one, other| one < other)
+                && bounds.last().is_some_and(|last| *last >= self.shape[axis])
+                && longest == Some(self.chunk[axis])
+        };
+        if bounds.len() != self.shape.len() || !bounds.iter().enumerate().all(fits) {
+            return Err(Error::new(Kind::Argument, "the chunks of an axis do not ascend from 0 to its end"));
+        }
+        Ok(Self { bounds, ..self })
+    }
+
+    /// The same array in another shape; `None` for another number of axes, and for axes with chunks of
+    /// several lengths.
     pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
-        (shape.len() == self.shape.len()).then(|| Self { shape, short, ..self.clone() })
+        (shape.len() == self.shape.len() && !self.is_rectilinear()).then(|| Self { shape, short, ..self.clone() })
+    }
+
+    /// Whether chunks have several lengths along some axis.
+    pub fn is_rectilinear(&self) -> bool {
+        !self.bounds.is_empty()
+    }
+
+    /// How an axis is cut.
+    pub fn cut(&self, axis: usize) -> Cut<'_> {
+        match self.bounds.get(axis) {
+            Some(Some(bounds)) => Cut::Rectilinear(bounds),
+            _ => Cut::Regular(self.chunk[axis]),
+        }
     }
 
     /// The number of a chunk, in C order over the grid.
     pub fn number(&self, coords: &[usize]) -> usize {
-        let counts = self.shape.iter().zip(&self.chunk).map(|(length, chunk)| length.div_ceil(*chunk));
+        let counts = self.shape.iter().enumerate().map(|(axis, length)| self.cut(axis).count(*length));
         coords.iter().zip(counts).fold(0, |number: usize, (coord, count)| number.saturating_mul(count) + coord)
     }
 
@@ -152,11 +234,28 @@ impl RangeParts {
     }
 }
 
+/// Cut `count` indices from `start` on, `step` apart, by chunks of several lengths. None of the numbers is
+/// 0, and the last index lies before the last bound.
+pub fn bounded_parts(start: usize, count: usize, step: usize, bounds: &[usize]) -> Outcome<Vec<Part>> {
+    let mut parts = Vec::new();
+    let (mut position, mut chunk) = (0, 0);
+    while position < count {
+        let index = start + position * step;
+        chunk += bounds[chunk + 1..].partition_point(|bound| *bound <= index);
+        let inside = (bounds[chunk + 1] - 1 - index) / step + 1;
+        let items = inside.min(count - position);
+        push(&mut parts, Part { chunk, start: index - bounds[chunk], count: items, position, list: None })?;
+        position += items;
+    }
+    Ok(parts)
+}
+
 /// The parts of an axis that is a range, or of one with an index array.
 pub enum AxisParts {
     Range(RangeParts),
     /// The same, with a list of all parts: looking one up takes no division.
     ListedRange(RangeParts, Vec<Part>),
+    /// Of an index array, or of chunks of several lengths.
     Listed(Vec<Part>),
 }
 
@@ -171,7 +270,7 @@ impl AxisParts {
         }
     }
 
-    /// The range that was cut, if the axis is one.
+    /// The range that was cut, if the axis is one with chunks of one length.
     pub fn range(&self) -> Option<RangeParts> {
         match self {
             Self::Range(parts) | Self::ListedRange(parts, _) => Some(*parts),
@@ -222,6 +321,48 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn parts_of_several_lengths_are_those_of_cutting_step_by_step() {
+        let bounds = [0, 3, 4, 9, 10, 20];
+        let cut = Cut::Rectilinear(&bounds);
+        for start in 0..20 {
+            for step in 1..12 {
+                for count in 1..=(19 - start) / step + 1 {
+                    let parts = bounded_parts(start, count, step, &bounds).unwrap();
+                    let listed = parts.iter().flat_map(|part| (0..part.count).map(move |place| (part, place)));
+                    let found: Vec<_> = listed
+                        .map(|(part, place)| {
+                            assert!(part.start + place * step < cut.length(part.chunk));
+                            (part.position + place, cut.start(part.chunk) + part.start + place * step)
+                        })
+                        .collect();
+                    let wanted: Vec<_> = (0..count).map(|position| (position, start + position * step)).collect();
+                    assert_eq!(found, wanted, "{start} {count} {step}");
+                    assert!(parts.windows(2).all(|pair| pair[0].chunk < pair[1].chunk));
+                }
+            }
+        }
+        for index in 0..20 {
+            let (chunk, place) = cut.locate(index);
+            assert!(cut.start(chunk) + place == index && place < cut.length(chunk));
+        }
+    }
+
+    #[test]
+    fn bounds_that_do_not_fit_are_refused() {
+        let grid = || Grid::new(vec![10, 4], vec![5, 4], vec![0, 1], vec![0], None, None, Vec::new()).unwrap();
+        let cut = |bounds: &[usize]| grid().cut_at(vec![Some(bounds.into()), None]);
+        let made = cut(&[0, 5, 6, 11]).unwrap();
+        assert_eq!((made.number(&[2, 0]), made.is_rectilinear()), (2, true));
+        assert!(made.resized(vec![11, 4], None).is_none() && grid().resized(vec![11, 4], None).is_some());
+        for wrong in
+            [&[][..], &[0], &[1, 5, 11], &[0, 5, 5, 11], &[0, 5, 9], &[0, 4, 8, 12], &[0, 5, 11], &[0, 6, 5, 10]]
+        {
+            assert!(cut(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(grid().cut_at(vec![None]).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! are copied from there to their places. Indices that are neighbours on both sides are a range and
 //! are decoded in place.
 
-use crate::array::grid::Part;
+use crate::array::grid::{Cut, Part};
 use crate::array::scatter::Destination;
 use crate::error::{Error, Kind, Outcome};
 use crate::memory::{push, reserved};
@@ -18,14 +18,14 @@ pub struct IndexList {
 
 /// Cut an index array by the chunks of an axis that is `length` long. `Part::list` of those
 /// that are no ranges is the number of a list.
-pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, Vec<IndexList>)> {
+pub fn cut(indices: &[i64], length: usize, chunks: Cut<'_>) -> Outcome<(Vec<Part>, Vec<IndexList>)> {
     if indices.is_empty() {
         return Err(Error::new(Kind::Selection, "an axis without items"));
     }
     if let Some(bad) = indices.iter().find(|index| **index < 0 || **index as usize >= length) {
         return Err(Error::new(Kind::Selection, format!("index {bad} of an axis of {length} items")));
     }
-    let number = |position: usize| indices[position] as usize / chunk;
+    let number = |position: usize| chunks.locate(indices[position] as usize).0;
     let mut order: Vec<usize> = reserved(indices.len())?;
     order.extend(0..indices.len());
     if !order.is_sorted_by_key(|position| number(*position)) {
@@ -33,7 +33,8 @@ pub fn cut(indices: &[i64], length: usize, chunk: usize) -> Outcome<(Vec<Part>, 
     }
     let (mut parts, mut lists) = (Vec::new(), Vec::new());
     for group in order.chunk_by(|a, b| number(*a) == number(*b)) {
-        let offset = |position: &usize| indices[*position] as usize % chunk;
+        let start = chunks.start(number(group[0]));
+        let offset = |position: &usize| indices[*position] as usize - start;
         let start = group.iter().map(offset).min().unwrap_or(0);
         let end = group.iter().map(offset).max().unwrap_or(0) + 1;
         let neighbours = |pair: &[usize]| pair[1] == pair[0] + 1 && offset(&pair[1]) == offset(&pair[0]) + 1;
@@ -127,8 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn chunks_of_several_lengths_are_told_apart() {
+        let (parts, lists) = cut(&[0, 2, 3, 4, 9, 8], 12, Cut::Rectilinear(&[0, 3, 4, 8, 13])).unwrap();
+        let found: Vec<_> = parts.iter().map(|part| (part.chunk, part.start, part.count, part.position)).collect();
+        assert_eq!(found, [(0, 0, 3, 0), (1, 0, 1, 2), (2, 0, 1, 3), (3, 0, 2, 4)]);
+        assert_eq!((lists.len(), parts[1].list, parts[2].list), (2, None, None));
+        assert_eq!((&lists[0].sources[..], &lists[1].targets[..]), (&[0, 2][..], &[4, 5][..]));
+    }
+
+    #[test]
     fn neighbours_are_ranges_and_others_are_picked() {
-        let (parts, lists) = cut(&[3, 4, 5, 9, 8, 21, 21], 30, 4).unwrap();
+        let (parts, lists) = cut(&[3, 4, 5, 9, 8, 21, 21], 30, Cut::Regular(4)).unwrap();
         let found: Vec<_> = parts.iter().map(|part| (part.chunk, part.start, part.count, part.list)).collect();
         assert_eq!(found, [(0, 3, 1, None), (1, 0, 2, None), (2, 0, 2, Some(0)), (5, 1, 1, Some(1))]);
         assert_eq!((&lists[0].sources, &lists[0].targets), (&vec![1, 0], &vec![3, 4]));
@@ -137,15 +147,15 @@ mod tests {
 
     #[test]
     fn chunks_come_in_order() {
-        let (parts, lists) = cut(&[9, 1, 5, 2], 12, 4).unwrap();
+        let (parts, lists) = cut(&[9, 1, 5, 2], 12, Cut::Regular(4)).unwrap();
         assert_eq!(parts.iter().map(|part| part.chunk).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!((&lists[0].sources, &lists[0].targets), (&vec![0, 1], &vec![1, 3]));
     }
 
     #[test]
     fn positions_outside_are_refused() {
-        assert!(cut(&[0, 12], 12, 4).is_err());
-        assert!(cut(&[-1], 12, 4).is_err());
-        assert!(cut(&[], 12, 4).is_err());
+        assert!(cut(&[0, 12], 12, Cut::Regular(4)).is_err());
+        assert!(cut(&[-1], 12, Cut::Regular(4)).is_err());
+        assert!(cut(&[], 12, Cut::Regular(4)).is_err());
     }
 }

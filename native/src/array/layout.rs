@@ -63,8 +63,11 @@ impl Layout {
         if coding.framed && (!grid.is_c_order() || grid.shape.is_empty() || !blosc) {
             return wrong("rows are stored one after the other, in Blosc chunks");
         }
+        if coding.framed && grid.is_rectilinear() {
+            return wrong("chunks of rows have one length");
+        }
         if let Addresses::Indexed(_, format) = &*addresses
-            && format.axes() != grid.shape.len()
+            && (format.axes() != grid.shape.len() || grid.is_rectilinear())
         {
             return wrong("shape and sharding do not fit together");
         }

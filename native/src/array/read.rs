@@ -6,7 +6,7 @@
 
 use crate::array::addresses::Addresses;
 use crate::array::coding::Compression;
-use crate::array::layout::{Failure, Failures, Layout};
+use crate::array::layout::{Failure, Failures};
 use crate::array::partial_read;
 use crate::array::scatter::Destination;
 use crate::array::selection::{ChunkPart, Files, Selection};
@@ -81,7 +81,7 @@ pub fn needed(
     heads: &[&[u8]],
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Needed>> {
-    let Layout { coding, grid, .. } = selection.layout;
+    let coding = &selection.layout.coding;
     let files = Files::new(Some(only), selection.count(), 0..usize::MAX)?;
     let blosc = matches!(coding.compression, Compression::Blosc(_)) && !coding.framed;
     let mut found = reserved(files.len())?;
@@ -91,8 +91,8 @@ pub fn needed(
             found.push(None);
             continue;
         };
-        let wanted = selection.chunk(number).enclosing()?;
-        found.push(partial_read::needed(head, grid.chunk_bytes, &wanted));
+        let part = selection.chunk(number);
+        found.push(partial_read::needed(head, part.bytes(), &part.enclosing()?));
     }
     Ok(found)
 }
@@ -113,7 +113,7 @@ fn read_chunk(
             rows::read(grid, extent, number, region, scratch, buffers)
         }
         Chunk::Stored(extent) => {
-            coding.read_verified(&layout.verified, extent, grid.chunk_bytes, region, scratch, buffers, chunk)
+            coding.read_verified(&layout.verified, extent, part.bytes(), region, scratch, buffers, chunk)
         }
         Chunk::Absent if coding.framed => corrupt!("the chunk is missing"),
         Chunk::Absent => {

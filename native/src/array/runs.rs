@@ -266,7 +266,7 @@ pub fn read(
     interrupt: &Interrupt,
 ) -> Outcome<Report> {
     let grid = &layout.grid;
-    if grid.shape.len() != 1 || layout.coding.framed {
+    if grid.shape.len() != 1 || layout.coding.framed || grid.is_rectilinear() {
         return Err(Error::new(Kind::Argument, "runs are read from flat arrays"));
     }
     let step = grid.chunk[0];

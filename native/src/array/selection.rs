@@ -5,7 +5,7 @@
 //! the parts of two chunks are disjoint, and each part can be claimed by one region at a time;
 //! otherwise (memory that was broadcast) there is one claim for all of the destination.
 
-use crate::array::grid::{AxisParts, Part, RangeParts};
+use crate::array::grid::{AxisParts, Cut, Part, RangeParts, bounded_parts};
 use crate::array::index_arrays::{self, IndexList};
 use crate::array::layout::Layout;
 use crate::array::scatter::{Axis, Destination, Geometry, Memory, Region, Source, SourceMemory};
@@ -71,9 +71,9 @@ impl<'a, M: Memory> Selection<'a, M> {
         lists.resize_with(indices.len(), Vec::new);
         let mut count = 1usize;
         for axis in 0..dimensions {
-            let (length, chunk) = (grid.shape[axis], grid.chunk[axis]);
+            let (length, chunks) = (grid.shape[axis], grid.cut(axis));
             let cut = if let Some(Some(indices)) = indices.get(axis) {
-                let (cut, cut_lists) = index_arrays::cut(indices, length, chunk)?;
+                let (cut, cut_lists) = index_arrays::cut(indices, length, chunks)?;
                 lists[axis] = cut_lists;
                 absolute_steps.push(1);
                 AxisParts::Listed(cut)
@@ -90,8 +90,12 @@ impl<'a, M: Memory> Selection<'a, M> {
                     strides[axis] = -strides[axis];
                     start = last as usize;
                 }
-                absolute_steps.push(step.unsigned_abs());
-                AxisParts::of_range(RangeParts::new(start, count, step.unsigned_abs(), chunk))
+                let step = step.unsigned_abs();
+                absolute_steps.push(step);
+                match chunks {
+                    Cut::Regular(chunk) => AxisParts::of_range(RangeParts::new(start, count, step, chunk)),
+                    Cut::Rectilinear(bounds) => AxisParts::Listed(bounded_parts(start, count, step, bounds)?),
+                }
             };
             count = count.saturating_mul(cut.len());
             parts.push(cut);
@@ -200,6 +204,16 @@ impl<M: Memory> ChunkPart<'_, M> {
         self.parts.iter().map(|part| part.chunk).collect()
     }
 
+    /// The size of the decoded chunk.
+    pub fn bytes(&self) -> usize {
+        let grid = &self.selection.layout.grid;
+        if !grid.is_rectilinear() {
+            return grid.chunk_bytes;
+        }
+        let lengths = self.parts.iter().enumerate().map(|(axis, part)| grid.cut(axis).length(part.chunk));
+        lengths.product::<usize>() * grid.itemsize
+    }
+
     /// The box around all wanted items of the chunk, in a memory of its own.
     pub fn enclosing(&self) -> Outcome<Geometry> {
         let order = &self.selection.layout.grid.order;
@@ -220,9 +234,9 @@ impl<M: Memory> ChunkPart<'_, M> {
     }
 
     fn axis(&self, axis: usize, stride: isize) -> Axis {
-        let Part { start, count, list, .. } = self.parts[axis];
+        let Part { chunk, start, count, list, .. } = self.parts[axis];
         let step = if list.is_some() { 1 } else { self.selection.steps[axis] };
-        Axis { size: self.selection.layout.grid.chunk[axis], start, count, step, stride }
+        Axis { size: self.selection.layout.grid.cut(axis).length(chunk), start, count, step, stride }
     }
 }
 

@@ -151,9 +151,11 @@ pub fn encode_chunk<'f, T>(
     let mut whole = true;
     let mut padded = false;
     for (axis, part) in part.parts().iter().enumerate() {
-        let valid = grid.chunk[axis].min(grid.shape[axis] - part.chunk * grid.chunk[axis]);
+        let chunks = grid.cut(axis);
+        let length = chunks.length(part.chunk);
+        let valid = length.min(grid.shape[axis] - chunks.start(part.chunk));
         whole &= selection.steps()[axis] == 1 && part.count == valid;
-        padded |= valid < grid.chunk[axis];
+        padded |= valid < length;
     }
     if coding.framed {
         let number = part.parts()[0].chunk;
@@ -168,11 +170,11 @@ pub fn encode_chunk<'f, T>(
             return Ok(None);
         }
         let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&source, start, planes);
-        if encode::encode_shuffled(grid.chunk_bytes, recipe, packer, scratch, shuffle)? {
+        if encode::encode_shuffled(part.bytes(), recipe, packer, scratch, shuffle)? {
             return coding.finish(packer, keep).map(Some);
         }
     }
-    let chunk = grow(chunk, grid.chunk_bytes)?;
+    let chunk = grow(chunk, part.bytes())?;
     let old = if whole { Chunk::Absent } else { old()? };
     match old {
         Chunk::Stored(extent) => {

@@ -161,16 +161,19 @@ impl PyCoding {
 /// value, which is one item. `kind` is NumPy's letter for the type of the items, of which zone maps
 /// and comparisons are made. `short` is the chunk, with its rows, that is still as short as it was
 /// before the array grew. `parts`, for rows in chunk files: the number of the first chunk and the
-/// identity of each array that they are in, which the trailers state.
+/// identity of each array that they are in, which the trailers state. `bounds`, for axes with chunks of
+/// several lengths: where these start, and where the last one ends.
 #[pyclass(frozen, name = "Grid")]
 pub struct PyGrid(Grid);
 
 #[pymethods]
 impl PyGrid {
     #[new]
-    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None, parts=Vec::new()))]
+    #[pyo3(signature = (*, shape, chunk, order, fill, kind=None, big_endian=false, short=None, parts=Vec::new(),
+                        bounds=Vec::new()))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
+        py: Python<'_>,
         shape: Vec<usize>,
         chunk: Vec<usize>,
         order: Vec<usize>,
@@ -179,9 +182,15 @@ impl PyGrid {
         big_endian: bool,
         short: Option<(usize, usize)>,
         parts: Vec<(usize, Option<u64>)>,
+        bounds: Vec<Option<PyBuffer<i64>>>,
     ) -> PyResult<Self> {
         let items = kind.and_then(|kind| Items::parse(kind, fill.len(), big_endian));
-        Ok(Self(Grid::new(shape, chunk, order, fill, items, short, parts)?))
+        let grid = Grid::new(shape, chunk, order, fill, items, short, parts)?;
+        if bounds.is_empty() {
+            return Ok(Self(grid));
+        }
+        let bounds = bounds.iter().map(|axis| axis.as_ref().map(|axis| parse_bounds(py, axis)).transpose());
+        Ok(Self(grid.cut_at(bounds.collect::<PyResult<_>>()?)?))
     }
 }
 
@@ -722,6 +731,11 @@ impl PyOffsets {
             Self::List(offsets) => Offsets::List(offsets.to_vec(py)?),
         })
     }
+}
+
+/// The bounds of chunks; a negative one becomes so large that they do not ascend to it.
+fn parse_bounds(py: Python<'_>, axis: &PyBuffer<i64>) -> PyResult<Arc<[usize]>> {
+    Ok(axis.to_vec(py)?.into_iter().map(|bound| usize::try_from(bound).unwrap_or(usize::MAX)).collect())
 }
 
 fn parse_tests(comparisons: Comparisons) -> PyResult<Vec<Test>> {

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ingot import native
 from ingot.engine.parts import Ask, Checked, Needed, PartReader, locate, settle
 from ingot.formats.format import ChunkMap, Coords
+from ingot.grid import RectilinearAxis
 from ingot.options import Options
 from ingot.stores.store import read_or_locate
 
@@ -51,23 +52,31 @@ class AxisChunks:
     >>> touched = AxisChunks(range(9, 3, -2), 4, 12)
     >>> len(touched), touched.numbers(np.arange(2)), touched.whole(np.arange(2))
     (2, array([1, 2]), array([False, False]))
+    >>> touched = AxisChunks(range(2, 12), RectilinearAxis([2, 1, 8, 9]), 12)
+    >>> touched.numbers(np.arange(3)), touched.whole(np.arange(3))
+    (array([1, 2, 3]), array([ True,  True,  True]))
     """
 
     __slots__ = ("_chunk", "_length", "_listed", "_range", "count")
 
-    def __init__(self, axis: range | Ints, chunk: int, length: int) -> None:
+    def __init__(self, axis: range | Ints, chunk: int | RectilinearAxis, length: int) -> None:
         self._chunk = chunk
         self._length = length
         self._range: range | None = None
         self._listed: Ints | None = None
-        if isinstance(axis, range):
-            self._range = axis if axis.step > 0 else axis[::-1]
-            low, high = self._range[0], self._range[-1]
-            dense = self._range.step < chunk
-            self.count = high // chunk - low // chunk + 1 if dense else len(self._range)
-        else:
-            self._listed = np.unique(axis // chunk)
+        if not isinstance(axis, range):
+            found = axis // chunk if isinstance(chunk, int) else chunk.numbers(axis)
+            self._listed = np.unique(found)
             self.count = len(self._listed)
+            return
+        self._range = axis if axis.step > 0 else axis[::-1]
+        if isinstance(chunk, RectilinearAxis):
+            self._listed = chunk.touched(axis)
+            self.count = len(self._listed)
+            return
+        low, high = self._range[0], self._range[-1]
+        dense = self._range.step < chunk
+        self.count = high // chunk - low // chunk + 1 if dense else len(self._range)
 
     def __len__(self) -> int:
         return self.count
@@ -77,6 +86,7 @@ class AxisChunks:
         if self._listed is not None:
             return self._listed[indices]
         assert self._range is not None
+        assert isinstance(self._chunk, int)
         low, step = self._range[0], self._range.step
         if step < self._chunk:
             return indices + low // self._chunk
@@ -86,8 +96,13 @@ class AxisChunks:
         """Return whether the positions are all of each chunk that lies inside the array."""
         if self._range is None or self._range.step != 1:
             return np.zeros(len(indices), np.bool_)
-        first = self.numbers(indices) * self._chunk
-        last = np.minimum(first + self._chunk, self._length)
+        numbers, chunk = self.numbers(indices), self._chunk
+        if isinstance(chunk, RectilinearAxis):
+            first, end = chunk.bounds[numbers], chunk.bounds[numbers + 1]
+        else:
+            first = numbers * chunk
+            end = first + chunk
+        last = np.minimum(end, self._length)
         return (first >= self._range[0]) & (last <= self._range[-1] + 1)
 
 
@@ -278,7 +293,7 @@ class HandedLayout:
         return (absent, troubles) if absent or troubles else None
 
     def _touched(self, axes: Sequence[range | Ints]) -> list[AxisChunks]:
-        lengths = zip(axes, self._schema.chunks, self._schema.shape, strict=True)
+        lengths = zip(axes, self._grid.axes, self._schema.shape, strict=True)
         return [AxisChunks(*each) for each in lengths]
 
     def _numbers(self, coords: Ints) -> list[int]:

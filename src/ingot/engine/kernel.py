@@ -136,10 +136,12 @@ def native_layout(
     """
     schema = chunks.schema
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
-    if not schema.shape or schema.rectilinear or schema.flat is not None:
+    if not schema.shape or schema.flat is not None:
         return None
     coding = _native_coding(schema, options.limits.chunk_bytes)
-    if isinstance(coding, str) or schema.padded is coding.framed:
+    if isinstance(coding, str) or (schema.padded and coding.framed):
+        return None
+    if not (schema.padded or coding.framed or _ends_exactly(schema)):
         return None
     places = _places(chunks)
     layout = _make_layout(schema, before.schema, coding, places or {}, options.verify)
@@ -280,8 +282,21 @@ def _make_layout(
             "big_endian": schema.dtype.str.startswith(">"),
             "short": _short(schema, before) if coding.framed and schema.shape else None,
             "parts": coding.parts,
+            "bounds": _bounds(schema),
         },
     )
+
+
+def _bounds(schema: ArraySchema) -> list[NDArray[np.int64] | None]:
+    """Return where chunks of several lengths start and the last one ends, for each axis."""
+    if not any(schema.rectilinear):
+        return []
+    return [None if isinstance(axis, int) else axis.bounds for axis in schema.grid.axes]
+
+
+def _ends_exactly(schema: ArraySchema) -> bool:
+    """Return whether chunks of several lengths end where the array does, so that none is cut."""
+    return any(schema.rectilinear) and schema.grid.reach == schema.shape
 
 
 def resized_layout(

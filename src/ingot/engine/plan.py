@@ -229,6 +229,9 @@ def axis_chunks(axis: range | NDArray[np.int64], chunk: int | RectilinearAxis) -
     >>> axis_chunks(np.array([9, 1, 8]), 4)
     [0, 2]
     """
+    if isinstance(axis, range) and isinstance(chunk, RectilinearAxis):
+        found: list[int] = chunk.touched(axis).tolist() if axis else []
+        return found
     if isinstance(axis, range):
         return sorted(part.chunk for part in _range_parts(axis, chunk))
     return [number for (number,) in group_points([axis], [chunk]).chunks.tolist()]

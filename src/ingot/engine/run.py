@@ -554,7 +554,7 @@ class Engine:
         if isinstance(selection, CoordinateSelection):
             return "native", "chunk by chunk: the key selects points"
         if layout is None:
-            return "native", "chunk by chunk: the grid is not regular, or has no axes"
+            return "native", "chunk by chunk: the array has no axes, or chunks end at its edge"
         if isinstance(layout, HandedLayout):
             return "native", "in one call: the store hands over the chunks"
         return "native", "in one call: the kernel reads the files"
