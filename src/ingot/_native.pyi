@@ -102,6 +102,7 @@ class Addresses:
             Sequence[str], Sequence[int], Sequence[int], Sequence[int], bytes, dict[int, bytes]
         ]
         | None = None,
+        parts: Sequence[tuple[int, str]] = (),
     ) -> Self: ...
 
 class Coding:

@@ -98,6 +98,9 @@ pub struct Keys {
     pub leading: usize,
     /// Keys that a journal changes.
     pub renamed: Option<Arc<Renamed>>,
+    /// Where chunks along the first axis lie in parts that count them from 0: the number of the first
+    /// chunk of each part, and the prefix of its keys.
+    pub parts: Vec<(usize, String)>,
 }
 
 impl Addresses {
@@ -113,17 +116,27 @@ impl Addresses {
 
 impl Keys {
     pub fn key(&self, coords: &[usize]) -> String {
-        let mut key = self.prefix.clone();
+        let (skipped, prefix) = self.part(coords);
+        let mut key = prefix.to_owned();
         for (axis, coord) in coords.iter().take(self.leading).enumerate() {
             if axis > 0 {
                 key.push_str(&self.separator);
             }
-            key.push_str(itoa(*coord, &mut [0; 20]));
+            let number = if axis > 0 { *coord } else { coord - skipped };
+            key.push_str(itoa(number, &mut [0; 20]));
         }
         if coords.is_empty() {
             key.push_str(&self.scalar);
         }
         key + &self.suffix
+    }
+
+    /// The first chunk along the first axis of the part that has a chunk, and the prefix of its keys.
+    fn part(&self, coords: &[usize]) -> (usize, &str) {
+        let Some(number) = coords.first().filter(|_| !self.parts.is_empty()) else { return (0, &self.prefix) };
+        // Of parts with one first chunk all but the last are empty.
+        let behind = self.parts.partition_point(|(first, _)| first <= number);
+        behind.checked_sub(1).map_or((0, &self.prefix), |part| (self.parts[part].0, &self.parts[part].1))
     }
 
     /// The key of the staged image of a chunk: in the folder of the chunk, under a name that no
@@ -190,12 +203,17 @@ mod tests {
             scalar: text("0"),
             leading: 2,
             renamed: None,
+            parts: Vec::new(),
         };
         assert_eq!(keys.key(&[0, 1234567890, 5]), "c/0/1234567890");
         assert_eq!(keys.key(&[]), "c/0");
         assert_eq!(keys.staged_key(&[3, 4], "ab"), "c/3/.g-ab-4");
         let flat = Keys { prefix: text("__"), separator: text("."), suffix: text(".blp"), leading: 1, ..keys };
         assert_eq!(flat.staged_key(&[12], "ab"), ".g-ab-__12.blp");
+        let parts = vec![(0, text("a/__")), (3, text("b/__")), (3, text("c/__")), (7, text("d/__"))];
+        let parts = Keys { parts, ..flat };
+        let found = [[0], [2], [3], [6], [7], [19]].map(|coords| parts.key(&coords));
+        assert_eq!(found, ["a/__0.blp", "a/__2.blp", "c/__0.blp", "c/__3.blp", "d/__0.blp", "d/__12.blp"]);
     }
 
     #[test]

@@ -65,7 +65,9 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 /// coordinates. `names` are the prefix, the separator, the suffix and the key of a scalar; `leading`
 /// is how many of the first axes are in a key, all by default.
 ///
-/// `renamed` has keys that are read under another name, while that exists, or are absent.
+/// `renamed` has keys that are read under another name, while that exists, or are absent. `parts`, where
+/// chunks along the first axis lie in parts that count them from 0: the number of the first chunk of each
+/// part, and the prefix of its keys.
 ///
 /// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
 /// start, is big-endian, has a checksum.
@@ -83,7 +85,9 @@ pub struct PyAddresses(Arc<Addresses>);
 #[pymethods]
 impl PyAddresses {
     #[new]
-    #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None))]
+    #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None,
+                        parts=Vec::new()))]
+    #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         py: Python<'_>,
         root: Option<PathBuf>,
@@ -92,7 +96,11 @@ impl PyAddresses {
         shards: Option<(Vec<usize>, bool, bool, bool)>,
         renamed: Option<Renamed>,
         table: Option<TableColumns>,
+        parts: Vec<(usize, String)>,
     ) -> PyResult<Self> {
+        if !parts.is_sorted_by_key(|part| part.0) {
+            return Err(PyValueError::new_err("the first chunks of the parts do not ascend"));
+        }
         if let (Some(root), Some((files, file, start, length, state, constants))) = (&root, table) {
             // Copied once, as they are: no number becomes an object.
             let columns = (file.to_vec(py)?, start.to_vec(py)?, length.to_vec(py)?, state.to_vec(py)?);
@@ -102,7 +110,7 @@ impl PyAddresses {
             return Ok(Self(Arc::new(Addresses::Handed)));
         };
         let leading = leading.unwrap_or(usize::MAX);
-        let keys = Keys { root, prefix, separator, suffix, scalar, leading, renamed: renamed.map(Arc::new) };
+        let keys = Keys { root, prefix, separator, suffix, scalar, leading, renamed: renamed.map(Arc::new), parts };
         let addresses = match shards {
             None => Addresses::Keyed(keys),
             Some((counts, at_start, big_endian, checksum)) => {

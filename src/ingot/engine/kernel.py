@@ -18,7 +18,7 @@ from ingot.engine.flat import PayloadMap
 from ingot.engine.handed import HandedLayout
 from ingot.engine.parts import PartReader
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, ChunkTable, Indexed, addresses, as_sharded
+from ingot.formats.format import ChunkMap, ChunkTable, Indexed, Keyed, addresses, as_sharded
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names, native_root
@@ -234,7 +234,8 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
         return {"root": root, "table": _columns(found)}
     template = found.template
     ndim = len(chunks.schema.shape)
-    renamed = native_names(chunks.store, lambda key: template.parse(key, ndim) is not None)
+    keyed = found if isinstance(found, Keyed) else Keyed(template)
+    renamed = native_names(chunks.store, keyed.holds(ndim))
     if renamed is None:
         return None
     return {
@@ -243,6 +244,7 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
         "leading": template.leading,
         "shards": found.index if isinstance(found, Indexed) else None,
         "renamed": renamed or None,
+        "parts": keyed.parts,
     }
 
 

@@ -9,8 +9,10 @@ against the sizes of their files. What a key holds is not its concern.
 
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -112,11 +114,44 @@ class KeyTemplate:
 class Keyed:
     """Chunks that are the values of keys.
 
-    >>> Keyed(KeyTemplate("c/", "/")).template.key((1, 2))
+    Where chunks along the first axis lie in parts that count them from 0, `parts` has the number of
+    the first chunk of each part and the prefix of its keys.
+
+    >>> Keyed(KeyTemplate("c/", "/")).key((1, 2))
     'c/1/2'
+    >>> Keyed(KeyTemplate(), ((0, "a/"), (5, "b/"))).key((7,))
+    'b/2'
     """
 
     template: KeyTemplate
+    parts: tuple[tuple[int, str], ...] = ()
+
+    def key(self, coords: Sequence[int]) -> str:
+        """Return the key of one chunk."""
+        if not self.parts:
+            return self.template.key(coords)
+        # Of parts with one first chunk all but the last are empty.
+        part = bisect_right(self.parts, coords[0], key=itemgetter(0)) - 1
+        first, prefix = self.parts[part]
+        return replace(self.template, prefix=prefix).key((coords[0] - first, *coords[1:]))
+
+    def holds(self, ndim: int) -> Callable[[str], bool]:
+        """Return the function that says whether a key may be that of a chunk.
+
+        >>> holds = Keyed(KeyTemplate(suffix=".blp"), ((0, "a/__"), (5, "b/__"))).holds(1)
+        >>> holds("b/__12.blp"), holds("c/__12.blp"), holds("b/__12")
+        (True, False, False)
+        """
+        template, prefixes = self.template, frozenset(prefix for _, prefix in self.parts)
+        if not prefixes:
+            return lambda key: template.parse(key, ndim) is not None
+
+        def is_chunk(key: str) -> bool:
+            stem = key.removesuffix(template.suffix)
+            numbers = "0123456789" + template.separator
+            return key.endswith(template.suffix) and stem.rstrip(numbers) in prefixes
+
+        return is_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +248,6 @@ class ChunkTable:
         types = {"file": np.uint32, "start": np.uint64, "length": np.uint64, "state": np.uint8}
         for name, dtype in types.items():
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype))
-
-    @classmethod
-    def of_keys(cls, keys: Sequence[str]) -> "ChunkTable":
-        """Return the table of chunks that are the values of keys, one each."""
-        count = len(keys)
-        whole = np.full(count, cls.END, np.uint64)
-        return cls(tuple(keys), np.arange(count), np.zeros(count), whole, np.zeros(count))
 
     def __len__(self) -> int:
         return len(self.file)

@@ -32,6 +32,7 @@ from ingot.stores.documents import Documents
 from ingot.stores.store import Batch, Buffer, Commit, Store
 
 __all__ = [
+    "Addressed",
     "Addresses",
     "ArrayNode",
     "ChunkMap",
@@ -72,8 +73,8 @@ __all__ = [
     "TableMap",
     "TableNode",
     "TableSchema",
-    "Tabled",
     "ZoneMapped",
+    "addressed",
     "addresses",
     "as_chunk_run",
     "as_sharded",
@@ -81,7 +82,6 @@ __all__ = [
     "relocated",
     "stored_map",
     "streaming",
-    "tabled",
     "zone_mapped",
 ]
 
@@ -199,17 +199,17 @@ class Sharded(Protocol):
 
 
 @runtime_checkable
-class Tabled(Protocol):
-    """A chunk map that has the places of all its chunks in a table, for the native kernel."""
+class Addressed(Protocol):
+    """A chunk map that says itself where all of its chunks lie, for the native kernel."""
 
-    def addresses(self) -> ChunkTable:
+    def addresses(self) -> Addresses:
         """Return where all chunks lie."""
         ...
 
 
-def tabled(chunks: ChunkMap) -> Tabled | None:
-    """Return a map as one that has a table of its chunks; None when it has none."""
-    return cast(Tabled, chunks) if hasattr(type(chunks), "addresses") else None
+def addressed(chunks: ChunkMap) -> Addressed | None:
+    """Return a map as one that says where all of its chunks lie; None when it does not."""
+    return cast(Addressed, chunks) if hasattr(type(chunks), "addresses") else None
 
 
 def addresses(chunks: ChunkMap) -> Addresses | None:
@@ -220,9 +220,9 @@ def addresses(chunks: ChunkMap) -> Addresses | None:
         index = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
         template = sharded.shards.template
         return None if index is None or template is None else Indexed(template, index)
-    table = tabled(chunks)
-    if table is not None:
-        return table.addresses()
+    stated = addressed(chunks)
+    if stated is not None:
+        return stated.addresses()
     return None if chunks.template is None else Keyed(chunks.template)
 
 

@@ -113,7 +113,7 @@ def test_columns_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 def test_sound_places_pass() -> None:
     table().check([13, 4])
-    ChunkTable.of_keys(["a", "b"]).check([1, 2])
+    ChunkTable(("a", "b"), [0, 1], [0, 0], [ChunkTable.END] * 2, [0, 0]).check([1, 2])
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,16 @@ def test_addresses_have_three_forms(tmp_path: Path) -> None:
     assert len(table) == 1
     ingot.array(np.arange(10), chunks=2, format="bcolz").shard(3, tmp_path / "shards")
     rows = addresses(map_of(ingot.open(tmp_path / "shards")))
-    assert isinstance(rows, ChunkTable)
-    assert len(rows) == len(rows.files) == 5
+    prefixes = [f"shard-{number:05d}/data/__" for number in range(3)]
+    assert rows == Keyed(
+        KeyTemplate(prefixes[0], suffix=".blp", leading=1),
+        tuple(zip((0, 2, 4), prefixes, strict=True)),
+    )
+    assert [rows.key((number,)) for number in (0, 3, 4)] == [
+        "shard-00000/data/__0.blp",
+        "shard-00001/data/__1.blp",
+        "shard-00002/data/__0.blp",
+    ]
 
 
 def test_a_table_of_100_000_chunks_takes_less_than_3_mb() -> None:

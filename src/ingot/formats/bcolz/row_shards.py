@@ -19,7 +19,7 @@ from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import json
-from ingot.formats.addresses import ChunkTable
+from ingot.formats.addresses import Keyed
 from ingot.formats.bcolz.array import ArrayDocuments, BcolzMap, document_extents, open_array
 from ingot.formats.bcolz.chunk_file import ChunkFileChain
 from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, TableDocuments, open_tables
@@ -143,11 +143,10 @@ class RowShardMap:
         """Return where chunks lie."""
         return Locations(tuple(self._key(number) for number in coords[:, 0].tolist()))
 
-    def addresses(self) -> ChunkTable:
+    def addresses(self) -> Keyed:
         """Return where all chunks lie: each is a whole file of its shard."""
-        return ChunkTable.of_keys(
-            [self._key(number) for number in range(self.schema.grid.chunk_count)]
-        )
+        prefixes = (part.template.prefix for part in self.parts)
+        return Keyed(self.parts[0].template, tuple(zip(self.firsts, prefixes, strict=True)))
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks."""
