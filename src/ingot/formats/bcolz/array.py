@@ -180,6 +180,9 @@ class BcolzMap:
             storage = metadata.storage.pack()
             prepare = (Put(self._key(STORAGE), storage),)
             documents = documents._replace(storage=storage)
+        if not shape[0] and self.schema.shape[0]:
+            # The folder of the chunks stays, also where the array is moved or copied.
+            prepare = (*prepare, Put(self._key(f"data/{_KEEP}"), b""))
         publish = (Put(self._key(SIZES), sizes),)
         template = self.template
         found = stored_difference(

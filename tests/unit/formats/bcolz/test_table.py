@@ -1,6 +1,7 @@
 """bcolz tables: their columns, and the layouts of twelve years."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -205,3 +206,18 @@ def test_attributes_of_a_column_are_those_that_are_stored_now(place: Place) -> N
     assert table["b"][...].tolist() == [1, 2, 3]
     with pytest.raises(CorruptionError, match="b/__attrs__"):
         dict(ingot.open(place)["b"].attrs)  # type: ignore[index]
+
+
+def test_a_column_without_rows_keeps_its_folder_under_another_name(tmp_path: Path) -> None:
+    """bcolz opens no array without a folder for its chunks."""
+    columns = {"a": np.arange(3), "b": np.ones(3, "?")}
+    table = ingot.table(columns, tmp_path / "t", format="bcolz", chunks=1)
+    table.resize(0)
+    table.rename_column("a", "c")
+    found = sorted(path.name for path in (tmp_path / "t").rglob("data/*"))
+    assert found == [".keep", ".keep"]
+    bcolz = pytest.importorskip("bcolz")
+    opened = bcolz.ctable(rootdir=str(tmp_path / "t"), mode="r")
+    assert (opened.names, len(opened)) == (["c", "b"], 0)
+    table.append({"c": [5], "b": [True]})
+    assert bcolz.ctable(rootdir=str(tmp_path / "t"), mode="r")["c"][:].tolist() == [5]
