@@ -20,7 +20,6 @@ TESTED_ELSEWHERE = {
     "containers/appender": "unit/containers/test_table_changes.py",
     "containers/create": "unit/test_api.py",
     "containers/ingest": "unit/containers/test_table_changes.py",
-    "containers/sharding": "unit/formats/bcolz/test_split.py",
     "containers/view": "unit/containers/test_table.py",
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",
