@@ -155,6 +155,7 @@ pub fn open<T>(
 ) -> Outcome<T> {
     let most_bytes = expected.most * expected.row_bytes;
     let at_once = extent.length <= SMALL || wanted.saturating_mul(3) >= expected.least * expected.row_bytes;
+    let at_once = at_once && !extent.is_in_pieces();
     // The size that a file may have is checked before any memory is taken for it.
     let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
     let Buffers { head: buffer, body, tail } = buffers;
@@ -180,6 +181,33 @@ pub fn open<T>(
     let decoder = decoder.trust(!tail.is_empty());
     let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
     then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, body, rows })
+}
+
+/// Which bytes of a chunk file are needed to decode `wanted` of it, given its first bytes: how many lie in
+/// front of the trailer, which is always needed, and ranges of them. `None` where most of them are, or
+/// where the first bytes do not say.
+pub fn needed(head: &[u8], wanted: &Geometry) -> Option<(usize, Vec<Range<usize>>)> {
+    check_head(head).ok()?;
+    let chunk = &head[FRAME_BYTES..];
+    let claim = chunk.get(12..16)?.first_chunk().copied().map(u32::from_le_bytes)? as usize;
+    let header = Header::parse(chunk, claim, usize::MAX).ok()?;
+    let (size, (first, end)) = (wanted.itemsize(), wanted.span());
+    if claim <= SMALL || header.extended() || wanted.count() * size * 3 >= header.nbytes || end * size > header.nbytes {
+        return None;
+    }
+    let front = header.data_start();
+    let decoder = Decoder::new(&header, chunk.get(HEADER_BYTES..front).filter(|_| front < claim)?);
+    let spans: Vec<Range<usize>> = if header.memcpyed() {
+        // A trailer has the checksums of whole blocks.
+        let (start, stop) = (first * size / header.blocksize, (end * size).div_ceil(header.blocksize));
+        let span = HEADER_BYTES + start * header.blocksize..claim.min(HEADER_BYTES + stop * header.blocksize);
+        std::iter::once(span).collect()
+    } else {
+        let reads = partial_read::reads(&decoder, decoder.blocks_of(wanted), wanted).ok()?;
+        reads.into_iter().map(|(_, span)| span).collect()
+    };
+    let bytes: usize = spans.iter().map(ExactSizeIterator::len).sum();
+    (bytes < claim / 4 * 3).then(|| (FRAME_BYTES + claim, spans.iter().map(shifted).collect()))
 }
 
 /// Read the zone map of the chunk in a file, empty without a trailer; the checksums of the trailer

@@ -12,7 +12,7 @@ use crate::array::scatter::Destination;
 use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
-use crate::array::{rows, shards};
+use crate::array::{chunk_file, rows, shards};
 use crate::error::{Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
@@ -70,7 +70,7 @@ pub fn read(
 }
 
 /// The bytes of a chunk that a read needs beside its first ones: how many bytes the chunk has in front of
-/// its checksum, and the ranges. `None` where all are needed.
+/// its checksum or trailer, and the ranges. `None` where all are needed.
 pub type Needed = Option<(usize, Vec<Range<usize>>)>;
 
 /// Find out which bytes of chunks a read needs, for chunks of the numbers `only` of which the first bytes
@@ -83,7 +83,7 @@ pub fn needed(
 ) -> Outcome<Vec<Needed>> {
     let coding = &selection.layout.coding;
     let files = Files::new(Some(only), selection.count(), 0..usize::MAX)?;
-    let blosc = matches!(coding.compression, Compression::Blosc(_)) && !coding.framed;
+    let blosc = matches!(coding.compression, Compression::Blosc(_));
     let mut found = reserved(files.len())?;
     for (index, head) in (0..files.len()).zip(heads) {
         interrupt.check()?;
@@ -92,7 +92,11 @@ pub fn needed(
             continue;
         };
         let part = selection.chunk(number);
-        found.push(partial_read::needed(head, part.bytes(), &part.enclosing()?));
+        let wanted = part.enclosing()?;
+        found.push(match coding.framed {
+            true => chunk_file::needed(head, &wanted),
+            false => partial_read::needed(head, part.bytes(), &wanted),
+        });
     }
     Ok(found)
 }

@@ -48,7 +48,8 @@ Checked: TypeAlias = tuple[Hashable, str, int]
 """A chunk whose checksum is compared: the identity of its key, the key, and its first byte."""
 
 Needed: TypeAlias = tuple[int, list[tuple[int, int]]] | None
-"""The size of a chunk in front of its checksum, and the ranges that are needed; None for all."""
+"""The size of a chunk in front of its checksum or trailer, and the ranges that are needed; None for
+all."""
 
 Ask: TypeAlias = Callable[[Sequence[int], Sequence[bytes]], Sequence[Needed]]
 """Returns which bytes chunks need, by their places in a batch and their first bytes."""
@@ -57,11 +58,12 @@ Ask: TypeAlias = Callable[[Sequence[int], Sequence[bytes]], Sequence[Needed]]
 class PartReader:
     """Reads what a selection needs of chunks, and remembers which of them are verified."""
 
-    __slots__ = ("_chunks", "_digest", "_slowest", "_verified", "_verify")
+    __slots__ = ("_chunks", "_digest", "_framed", "_slowest", "_verified", "_verify")
 
     def __init__(self, chunks: ChunkMap, coding: NativeCoding, verify: str) -> None:
         self._chunks = chunks
         self._digest = DIGEST_BYTES[coding.digest]
+        self._framed = coding.framed
         self._slowest = coding.axes[0]
         self._verify = verify
         self._verified: set[Checked] = set()
@@ -72,7 +74,9 @@ class PartReader:
         schema = chunks.schema
         size = math.prod(schema.chunks) * schema.dtype.itemsize
         ranged = Feature.RANGES in chunks.store.features
-        return ranged and coding.kind == "blosc" and not coding.framed and size > SMALL_BYTES
+        if coding.framed and hasattr(chunks.store, "locate_bytes"):
+            return False  # The kernel itself reads parts of the file.
+        return ranged and coding.kind == "blosc" and size > SMALL_BYTES
 
     def fetch(self, coords: Ints, ask: Ask) -> tuple[list["native.HeldChunk"], list[Checked]]:
         """Return what the kernel needs of chunks, and those whose checksum it will compare.
@@ -155,7 +159,11 @@ class PartReader:
             else:
                 spans = need[1]
                 extents += [Extent(extent.key, extent.start + a, b - a) for a, b in spans]
-                if exact is None:
+                if self._framed:
+                    # The trailer is compared whatever is read. The byte in front of it shows that
+                    # the chunk is whole where there is none.
+                    extents.append(Extent(extent.key, extent.start + need[0] - 1, None))
+                elif exact is None:
                     # One byte, and no more: the chunk ends where its header says.
                     last = extent.start + need[0] + self._digest - 1
                     extents.append(Extent(extent.key, last, 2))
@@ -177,9 +185,17 @@ class PartReader:
                     short.append(place)
                 else:
                     pieces.append((start, data))
-            if extent.length is None and len(next(found) or b"") != 1:
+            size = need[0]
+            if self._framed:
+                behind = next(found)
+                if not behind:
+                    short.append(place)
+                    behind = b"\0"
+                pieces.append((size - 1, behind))
+                size += len(behind) - 1
+            elif extent.length is None and len(next(found) or b"") != 1:
                 short.append(place)
-            held[place] = need[0], pieces
+            held[place] = size, pieces
         changed = {key for key, known in identities.items() if store.identity(key) != known}
         short += [place for place, (extent, _) in heads.items() if extent.key in changed]
         short = list(dict.fromkeys(short))

@@ -536,7 +536,8 @@ class Engine:
             axes = selection.axes
         if parts is None or not items or not parts.wants_few(axes, items, count):
             return Reading(decodes_parts=True)
-        return Reading(True, True, is_verified=parts.is_verified, whole_from=whole_from)
+        known, most = parts.is_verified, whole_from
+        return Reading(True, True, frames=True, is_verified=known, whole_from=most)
 
     def _kernel_used(self, selection: Selection) -> tuple[str, str]:
         """Return the kernel that reads a selection, and why and how it does."""

@@ -287,3 +287,73 @@ def test_damage_is_judged_as_in_files(tmp_path: Path) -> None:
         (tmp_path / "a" / "0.0.0").write_bytes(bad)
         ours, expected = verdict(inside, key), verdict(file, key)
         assert ours == expected, bad[:20].hex()
+
+
+ROWS = np.random.default_rng(3).integers(0, 9, 130_000).astype("<i4")
+"""Three chunks of rows, of which the last one is short."""
+ROW_CODECS = ["blosc:lz4:5:shuffle:4096", "blosc:lz4:0:noshuffle:4096"]
+ROW_KEYS = [np.s_[1000:1100], np.s_[49_990:50_010], np.s_[129_000:], np.s_[20:30_000:900], 129_999]
+
+
+def rows_in(store: MemoryStore, codec: str) -> ingot.Array:
+    ingot.array(ROWS, store, format="bcolz", chunks=50_000, codec=codec)
+    array = ingot.open(store)
+    assert isinstance(array, ingot.Array)
+    return array
+
+
+@pytest.mark.parametrize("key", ROW_KEYS, ids=str)
+@pytest.mark.parametrize("codec", ROW_CODECS)
+def test_parts_of_chunk_files_are_read_in_two_batches(codec: str, key: Any) -> None:
+    """Head and block starts, then blocks and trailers."""
+    store = NotingStore()
+    array = rows_in(store, codec)
+    explanation = array.explain(key)
+    store.batches.clear()
+    assert np.array_equal(array[key], ROWS[key])
+    assert len(store.batches) == 2
+    # And the last byte of each chunk.
+    told = explanation.read
+    assert sum(store.batches) == told + len(explanation.costs)
+    sizes = [store.size(f"data/__{number}.blp") for number in range(3)]
+    assert told < sum(size or 0 for size in sizes) / 2
+
+
+@pytest.mark.parametrize("codec", ROW_CODECS)
+def test_chunk_files_without_a_trailer_are_read_in_parts(codec: str) -> None:
+    store = NotingStore()
+    rows_in(store, codec)
+    for number in range(3):
+        (data,) = store.read([Extent(f"data/__{number}.blp")])
+        assert data is not None
+        end = 16 + int.from_bytes(data[28:32], "little")
+        store.apply(Commit(publish=(Put(f"data/__{number}.blp", data[:end]),)))
+    array = ingot.open(store)
+    store.batches.clear()
+    for key in ROW_KEYS:
+        assert np.array_equal(array[key], ROWS[key])
+    assert len(store.batches) == 2 * len(ROW_KEYS)
+
+
+@pytest.mark.parametrize("codec", ROW_CODECS)
+def test_damage_of_a_chunk_file_is_found_where_it_is_read(codec: str) -> None:
+    """A flipped bit of the header and of the trailer, bytes behind it, cuts, another chunk."""
+    whole = NotingStore()
+    sound = rows_in(whole, codec)
+    (data,) = whole.read([Extent("data/__0.blp")])
+    assert data is not None
+    end = 16 + int.from_bytes(data[28:32], "little")
+    places = [16, 18, 24, end + 12, end + 30, len(data) - 1]
+    damaged = [data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :] for at in places]
+    (other,) = whole.read([Extent("data/__1.blp")])
+    for wrong in (*damaged, data + b"x", data[:-1], data[: end - 1], data[:end] + bytes(99), other):
+        assert wrong is not None
+        whole.apply(Commit(publish=(Put("data/__0.blp", wrong),)))
+        with pytest.raises(IngotError):
+            sound[45_000:45_010]
+    # A block that is not read is not compared.
+    blocks = data[: end - 40] + bytes(40) + data[end:]
+    whole.apply(Commit(publish=(Put("data/__0.blp", blocks),)))
+    assert np.array_equal(sound[1000:1010], ROWS[1000:1010])
+    with pytest.raises(CorruptionError, match="CRC-32C of the block"):
+        sound[49_990:50_000]
