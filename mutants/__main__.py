@@ -2,19 +2,21 @@
 
 python -m mutants src/ingot/grid.py              some mutants of a module
 python -m mutants src/ingot/query --mutants 5    five of each module of a folder
-python -m mutants native/src/chunk/header.rs     some mutants of a Rust file, by cargo-mutants
+python -m mutants native/src/chunk/header.rs     some mutants of a Rust file
 python -m mutants                                those of the modules that the score is made of
+python -m mutants --rust                         those of the Rust files that the score is made of
 """
 
 import argparse
+import itertools
+import os
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 from mutants import rust
-from mutants.nearest import nearest_tests
-from mutants.trial import Copy, Failure, copy_of, difference
+from mutants.nearest import nearest_tests, nearest_tests_of_rust
+from mutants.trial import Copy, Failure, Mutant, copy_of, difference
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -36,6 +38,34 @@ SAMPLE = (
 )
 """The modules that the published score is made of."""
 
+RUST_SAMPLE = (
+    "native/src/array/trailer.rs",
+    "native/src/array/zones.rs",
+    "native/src/array/overwrite.rs",
+    "native/src/array/runs.rs",
+    "native/src/array/read.rs",
+    "native/src/array/chunk_file.rs",
+    "native/src/array/scatter.rs",
+    "native/src/array/staging.rs",
+    "native/src/array/coding.rs",
+    "native/src/array/top_up.rs",
+    "native/src/array/partial_read.rs",
+    "native/src/array/shards/stage.rs",
+    "native/src/chunk/header.rs",
+    "native/src/chunk/codecs/lz4/mod.rs",
+    "native/src/chunk/codecs/blosclz.rs",
+    "native/src/chunk/decode.rs",
+    "native/src/chunk/partial.rs",
+    "native/src/chunk/codecs/lz4/ssse3.rs",
+    "native/src/chunk/codecs/streams.rs",
+    "native/src/chunk/encode.rs",
+    "native/src/chunk/header2.rs",
+    "native/src/files/commit.rs",
+    "native/src/checksum/mod.rs",
+    "native/src/files/verified.rs",
+)
+"""The Rust files that the published score is made of."""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the mutants; 0 when they ran, 1 when they could not."""
@@ -45,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paths", nargs="*", metavar="PATH", help="modules, Rust files or folders")
+    parser.add_argument("--rust", action="store_true", help="the Rust files of the score")
     parser.add_argument("--mutants", type=int, default=8, help="of each file; 8 by default")
     parser.add_argument("--all", action="store_true", help="a mutant of every place")
     parser.add_argument("--seed", type=int, default=1, help="another sample; 1 by default")
@@ -52,17 +83,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     count = None if options.all else options.mutants
     try:
-        files = files_of(options.paths or SAMPLE)
+        files = files_of(options.paths or (RUST_SAMPLE if options.rust else SAMPLE))
         found = Counter[str]()
-        modules = [file for file in files if file.endswith(".py")]
-        if modules:
-            with copy_of(ROOT, options.python) as copy:
-                for module in modules:
-                    found += try_module(copy, module, count, options.seed)
-        crates = [file for file in files if file.endswith(".rs")]
-        if crates:
-            with tempfile.TemporaryDirectory(prefix="ingot-mutants-") as folder:
-                found += rust.try_out(ROOT, crates, count, Path(folder))
+        with copy_of(ROOT, options.python) as copy:
+            for file in files:
+                if file.endswith(".py"):
+                    found += try_module(copy, file, count, options.seed)
+            target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "native/target/mutants")
+            kernel = rust.Kernel(copy, target, {})
+            for file in files:
+                if file.endswith(".rs"):
+                    found += try_rust(kernel, file, count, options.seed)
     except Failure as failure:
         print(f"./run mutate: {failure}", file=sys.stderr)
         return 1
@@ -89,7 +120,7 @@ def try_module(copy: Copy, module: str, count: int | None, seed: int) -> Counter
     """Try out mutants of a module; print each, and return how many were caught and survived."""
     from mutants.source import sample  # Only the environment of the tools has cosmic-ray.
 
-    original = (ROOT / module).read_text("utf-8")
+    original = (copy.root / module).read_text("utf-8")
     tests = nearest_tests(module)
     mutants = sample(module, original, count, seed)
     found = Counter[str]()
@@ -99,16 +130,38 @@ def try_module(copy: Copy, module: str, count: int | None, seed: int) -> Counter
     print(f"{module}: {len(mutants)} mutants against {' '.join(tests)}", flush=True)
     limit = copy.baseline(tests)
     for mutant in mutants:
-        trial = copy.try_out(mutant, tests, limit)
-        outcome = "survived" if trial.caught is None else "caught"
-        found[outcome] += 1
-        by = "" if trial.caught is None else f" by {trial.caught}"
-        print(f"{outcome:<9} {module}:{mutant.line}:{mutant.column} {mutant.operator}{by}")
-        for line in difference(mutant, original) if trial.caught is None else ():
-            print(f"          {line}")
-        sys.stdout.flush()
+        report(mutant, original, copy.try_out(mutant, tests, limit).caught, found)
     print(score(module, found), flush=True)
     return found
+
+
+def try_rust(kernel: rust.Kernel, file: str, count: int | None, seed: int) -> Counter[str]:
+    """Try out mutants of a Rust file; those that do not compile are replaced by others."""
+    known = rust.mutants_of(kernel.copy.root, file)
+    module, tests = nearest_tests_of_rust(file)
+    found = Counter[str]()
+    print(f"{file}: of {len(known)} mutants, against {module} {' '.join(tests)}", flush=True)
+    if known:
+        kernel.baseline(file)
+    mutants = rust.shuffled(known, seed)
+    trials = ((mutant, *kernel.try_out(mutant)) for mutant in mutants)
+    viable = ((mutant, caught) for mutant, compiles, caught in trials if compiles)
+    original = (kernel.copy.root / file).read_text("utf-8")
+    for mutant, caught in itertools.islice(viable, count):
+        report(mutant, original, caught, found)
+    print(score(file, found), flush=True)
+    return found
+
+
+def report(mutant: Mutant, original: str, caught: str | None, found: Counter[str]) -> None:
+    """Print and count what became of a mutant."""
+    outcome = "survived" if caught is None else "caught"
+    found[outcome] += 1
+    by = "" if caught is None else f" by {caught}"
+    print(f"{outcome:<9} {mutant.path}:{mutant.line}:{mutant.column} {mutant.operator}{by}")
+    for line in difference(mutant, original) if caught is None else ():
+        print(f"          {line}")
+    sys.stdout.flush()
 
 
 def score(name: str, found: Counter[str]) -> str:

@@ -1,56 +1,123 @@
-"""Mutants of Rust files, made and tried out by cargo-mutants."""
+"""Mutants of Rust files, listed by cargo-mutants.
+
+Each is built into the copy of the checkout. The native tests of its module run first, then the
+tests in Python that are nearest to it, on the kernel with the mutant in it.
+"""
 
 import json
 import os
+import random
+import re
+import shutil
 import subprocess
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from mutants.trial import Failure
+from mutants.nearest import nearest_tests_of_rust
+from mutants.trial import Copy, Failure, Mutant
 
-__all__ = ["try_out"]
+__all__ = ["Kernel", "mutants_of", "shuffled"]
 
-_CAUGHT = ("CaughtMutant", "Timeout")
+# As released, but built anew within seconds: a sum that overflows wraps, as it does for users.
+_PROFILE = {
+    "CARGO_PROFILE_DEV_DEBUG": "0",
+    "CARGO_PROFILE_DEV_DEBUG_ASSERTIONS": "false",
+    "CARGO_PROFILE_DEV_OVERFLOW_CHECKS": "false",
+}
 
-
-def try_out(root: Path, files: list[str], count: int | None, folder: Path) -> Counter[str]:
-    """Run about `count` mutants of each file; print each, and return how many of each outcome."""
-    total: Counter[str] = Counter()
-    for file in files:
-        total += _try_file(root, file, count, folder)
-    return total
-
-
-def _try_file(root: Path, file: str, count: int | None, folder: Path) -> Counter[str]:
-    native = root / "native"
-    name = (root / file).relative_to(native).as_posix()
-    command = ["cargo", "mutants", "--dir", str(native), "--file", name]
-    listed = _output([*command, "--list", "--json"])
-    known = len(json.loads(listed))
-    if not known:
-        print(f"{file}: no mutants", flush=True)
-        return Counter()
-    shards = 1 if count is None else max(1, round(known / count))
-    print(f"{file}: a sample of 1 in {shards} of {known} mutants", flush=True)
-    options = ["--shard", f"0/{shards}", "--sharding", "round-robin", "--output", str(folder)]
-    quiet = ["--no-times", "--colors", "never", "--cap-lints", "true"]
-    # Statuses 2 and 3 say that mutants survived, or took too long.
-    if subprocess.call([*command, *options, *quiet], stdout=subprocess.DEVNULL) not in (0, 2, 3):
-        raise Failure(f"{file}: cargo mutants failed; its logs are in {folder / 'mutants.out'}")
-    outcomes = json.loads((folder / "mutants.out" / "outcomes.json").read_bytes())["outcomes"]
-    found: Counter[str] = Counter()
-    for each in outcomes:
-        if each["scenario"] == "Baseline" or each["summary"] == "Unviable":
-            continue
-        mutant = each["scenario"]["Mutant"]
-        outcome = "caught" if each["summary"] in _CAUGHT else "survived"
-        found[outcome] += 1
-        print(f"{outcome:<9} native/{mutant['name']}", flush=True)
-    return found
+_NATIVE_ALONE = ["-k", "not [python and not -python"]
+"""Tests with the parameter `python` run on the other kernel, which has no mutant."""
 
 
-def _output(command: list[str]) -> bytes:
-    answer = subprocess.run(command, stdout=subprocess.PIPE, env=os.environ)
+def mutants_of(root: Path, file: str) -> list[Mutant]:
+    """Return all mutants of a Rust file, as cargo-mutants lists them."""
+    command = ["cargo", "mutants", "--dir", "native", "--list", "--json"]
+    command += ["--file", file.removeprefix("native/")]
+    answer = subprocess.run(command, cwd=root, stdout=subprocess.PIPE)
     if answer.returncode:
         raise Failure(f"`{' '.join(command)}` ended with status {answer.returncode}")
-    return answer.stdout
+    text = (root / file).read_text("utf-8")
+    return [_mutant(file, text, each) for each in json.loads(answer.stdout)]
+
+
+def shuffled(mutants: list[Mutant], seed: int) -> Iterator[Mutant]:
+    """Yield one mutant of every place, in an order that depends on the seed."""
+    by_place: dict[tuple[int, int], list[Mutant]] = {}
+    for mutant in mutants:
+        by_place.setdefault((mutant.line, mutant.column), []).append(mutant)
+    places = sorted(by_place)
+    chooser = random.Random(f"{seed} {mutants[0].path if mutants else ''}")
+    chooser.shuffle(places)
+    for place in places:
+        yield chooser.choice(by_place[place])
+
+
+def _mutant(file: str, text: str, listed: dict[str, Any]) -> Mutant:
+    """Return a mutant: a span of lines and columns, counted from 1, with another text."""
+    start, stop = (listed["span"][end] for end in ("start", "end"))
+    lines = text.splitlines(keepends=True)
+    before = "".join(lines[: start["line"] - 1]) + lines[start["line"] - 1][: start["column"] - 1]
+    after = lines[stop["line"] - 1][stop["column"] - 1 :] + "".join(lines[stop["line"] :])
+    operator = re.sub(r"^.*?:\d+:\d+: ", "", listed["name"])
+    changed = before + listed["replacement"] + after
+    return Mutant(file, start["line"], start["column"], operator, changed)
+
+
+@dataclass
+class Kernel:
+    """The native kernel of a copy, built anew for each mutant in a folder that is kept."""
+
+    copy: Copy
+    target: Path
+    limits: dict[tuple[str, ...], float]
+
+    def baseline(self, file: str) -> None:
+        """Build the kernel as it is; its tests must pass, and tell how long they may take."""
+        module, tests = nearest_tests_of_rust(file)
+        # The folder may hold the last mutant of another copy, and cargo goes by the time of files.
+        (self.copy.root / file).touch()
+        if not self._build():
+            raise Failure("the kernel cannot be built without a mutant")
+        status, output = self._test_natively(module, None)
+        if status != 0:
+            raise Failure(f"the native tests fail without a mutant:\n{output}")
+        if tuple(tests) not in self.limits:
+            self.limits[tuple(tests)] = self.copy.baseline([*_NATIVE_ALONE, *tests])
+
+    def try_out(self, mutant: Mutant) -> tuple[bool, str | None]:
+        """Return whether a mutant compiles, and the first test that catches it, if any does."""
+        module, tests = nearest_tests_of_rust(mutant.path)
+        limit = self.limits[tuple(tests)]
+        path = self.copy.root / mutant.path
+        original = path.read_bytes()
+        try:
+            path.write_text(mutant.text, "utf-8")
+            if not self._build():
+                return False, None
+            status, output = self._test_natively(module, limit)
+            if status != 0:
+                failed = re.findall(r"^---- (\S+) stdout", output, re.MULTILINE)
+                return True, "the time limit" if status is None else (failed or ["an abort"])[0]
+            return True, self.copy.first_failure([*_NATIVE_ALONE, *tests], limit)
+        finally:
+            path.write_bytes(original)
+
+    def _build(self) -> bool:
+        if self._cargo(None, "build")[0] != 0:
+            return False
+        built = self.target / "debug" / "lib_native.so"
+        # Under a new name first: a process that has the old file mapped keeps it.
+        fresh = self.copy.root / "src/ingot/_native.fresh"
+        shutil.copyfile(built, fresh)
+        fresh.replace(self.copy.root / "src/ingot/_native.abi3.so")
+        return True
+
+    def _test_natively(self, module: str, limit: float | None) -> tuple[int | None, str]:
+        return self._cargo(limit, "test", "--quiet", module)
+
+    def _cargo(self, limit: float | None, job: str, *arguments: str) -> tuple[int | None, str]:
+        options = ["--manifest-path", "native/Cargo.toml", "--locked", "--lib"]
+        variables = {**_PROFILE, "CARGO_TARGET_DIR": os.fspath(self.target)}
+        return self.copy.run(["cargo", job, *options, *arguments], limit, **variables)

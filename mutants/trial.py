@@ -1,12 +1,17 @@
-"""Trials: each mutant lies in a copy of the checkout, where the nearest tests run against it."""
+"""Trials: each mutant lies in a copy of the checkout, where the nearest tests run against it.
+
+A mutant may loop or allocate without end, so tests run with limits: of memory, of processor time,
+which other work on the machine does not use up, and, for those that wait for ever, of time.
+"""
 
 import difflib
+import math
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +21,10 @@ __all__ = ["Copy", "Failure", "Mutant", "Trial", "copy_of", "difference"]
 
 _PATIENCE = 3.0
 _LEAST_SECONDS = 20.0
+_WAITING = 10.0
+"""How much longer than its processor time a run may take."""
+_MOST_MEMORY = 8 << 20
+"""Of each process, in KiB."""
 
 
 class Failure(Exception):
@@ -52,9 +61,15 @@ class Copy:
         """Run tests up to the first failure; return the status, None for a timeout, and output."""
         arguments = ["-q", "-x", "-m", "not slow", "-p", "no:xdist", "-p", "no:cacheprovider"]
         command = [self.python, "-m", "pytest", *arguments, "--tb=no", *tests]
-        variables = {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        return self.run(command, limit)
+
+    def run(
+        self, command: list[str], limit: float | None = None, **variables: str
+    ) -> tuple[int | None, str]:
+        """Run a command in the copy, with `limit` seconds of processor time."""
+        variables |= {"PYTHONPATH": str(self.root / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         with subprocess.Popen(
-            command,
+            [*_limited(limit), *command],
             cwd=self.root,
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
@@ -65,22 +80,24 @@ class Copy:
             start_new_session=True,
         ) as process:
             try:
-                output, _ = process.communicate(timeout=limit)
+                output, _ = process.communicate(timeout=None if limit is None else limit * _WAITING)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 return None, ""
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
+        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return None, output
         return process.returncode, output
 
     def baseline(self, tests: list[str]) -> float:
-        """Return how many seconds the tests may take; they must pass without a mutant."""
-        began = time.monotonic()
+        """Return how many seconds of the processor the tests may take, which must pass as yet."""
+        began = _processor_time()
         status, output = self.test(tests)
         if status != 0:
             raise Failure(f"the tests fail without a mutant:\n{output}")
-        return max(_PATIENCE * (time.monotonic() - began), _LEAST_SECONDS)
+        return max(_PATIENCE * (_processor_time() - began), _LEAST_SECONDS)
 
     def try_out(self, mutant: Mutant, tests: list[str], limit: float) -> Trial:
         """Run the tests against a mutant, and put the module back."""
@@ -88,13 +105,17 @@ class Copy:
         original = path.read_bytes()
         try:
             path.write_text(mutant.text, "utf-8")
-            status, output = self.test(tests, limit)
+            return Trial(mutant, self.first_failure(tests, limit))
         finally:
             path.write_bytes(original)
+
+    def first_failure(self, tests: list[str], limit: float) -> str | None:
+        """Return the first test that fails, `the time limit` or `an error`; None if all pass."""
+        status, output = self.test(tests, limit)
         if status == 0:
-            return Trial(mutant, None)
-        failed = [line.split(" ")[1] for line in output.splitlines() if _names_failure(line)]
-        return Trial(mutant, "the time limit" if status is None else (failed or ["an error"])[0])
+            return None
+        failed = [_failed(line) for line in output.splitlines() if _names_failure(line)]
+        return "the time limit" if status is None else (failed or ["an error"])[0]
 
 
 @contextmanager
@@ -119,3 +140,21 @@ def difference(mutant: Mutant, original: str) -> list[str]:
 
 def _names_failure(line: str) -> bool:
     return line.startswith(("FAILED ", "ERROR "))
+
+
+def _failed(line: str) -> str:
+    return line.split(" ", 1)[1].partition(" - ")[0]
+
+
+def _limited(seconds: float | None) -> list[str]:
+    """Return the beginning of a command that runs the rest of it with limits."""
+    limits = f"ulimit -v {_MOST_MEMORY}"
+    if seconds is not None:
+        limits += f"; ulimit -t {math.ceil(seconds)}"
+    return ["sh", "-c", f'{limits}; exec "$@"', "sh"]
+
+
+def _processor_time() -> float:
+    """Return the seconds of the processor that the children which ended have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -398,6 +398,8 @@ class TestJobs:
         monkeypatch.setenv("PATH", "/usr/bin")
         assert run.main(["mutate", "native/src/lib.rs"]) == 0
         assert steps[0].endswith("native/src/lib.rs PATH=/opt:/usr/bin")
+        assert run.main(["mutate", "--rust"]) == 0
+        assert steps[1].endswith("--rust PATH=/opt:/usr/bin")
 
     def test_fuzz_runs_every_fuzzer_with_the_arguments(self, run, steps, tmp_path):
         write(tmp_path / "tests/fuzz/fuzz_chunks.py")

@@ -136,6 +136,14 @@ def test_any_damaged_byte_is_noticed(journal: Journal) -> None:
             parse(data[:length], "'j'")
 
 
+def test_a_journal_has_at_least_a_head_and_a_checksum() -> None:
+    least = pack(Journal(JOURNAL.transaction, ()))
+    assert parse(least, "j") == Journal(JOURNAL.transaction, ())
+    for length in range(8, len(least)):
+        with pytest.raises(CorruptionError, match=f"journal of {length} bytes has no room"):
+            parse(least[:length], "j")
+
+
 @pytest.mark.parametrize("journal", [JOURNAL, CARRYING])
 def test_sealed_nonsense_is_an_error_of_ours(journal: Journal) -> None:
     data = pack(journal)

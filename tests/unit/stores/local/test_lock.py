@@ -295,6 +295,15 @@ def test_locks_that_are_released_keep_no_file_open(folder: int, tmp_path: Path) 
     assert open_files(tmp_path) == before
 
 
+def test_a_lock_that_another_holds_leaves_no_file_open(folder: int, tmp_path: Path) -> None:
+    held = _acquire(folder)
+    before = open_files(tmp_path)
+    with pytest.raises(LockedError):
+        _acquire(folder, wait=0)
+    assert open_files(tmp_path) == before
+    held.release()
+
+
 @pytest.mark.usefixtures("_steps_in_python")
 def test_what_a_dead_writer_switched_is_seen_after_recovery(tmp_path: Path) -> None:
     """The rename was done, the number had not changed yet."""
