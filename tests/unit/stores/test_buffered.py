@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingot.errors import UnsafeError
+from ingot.errors import CorruptionError, UnsafeError
 from ingot.stores import (
     Commit,
     Delete,
@@ -18,6 +18,7 @@ from ingot.stores import (
     Patch,
     Put,
     Store,
+    Truncate,
     staged_key,
 )
 from ingot.stores.buffered import BufferedStore
@@ -134,3 +135,32 @@ def test_a_folder_is_listed_while_it_holds_a_key() -> None:
     assert list(buffered.names()) == ["f/"]
     buffered.apply(Commit(publish=(Delete("f/b"), Put("g/b", b""))))
     assert list(buffered.names()) == ["g/"]
+
+
+def test_staged_names_are_listed_on_demand_only() -> None:
+    buffered = BufferedStore(MemoryStore({"a": b"x"}))
+    staged = staged_key("b", "1")
+    buffered.apply(Commit(prepare=(Put(staged, b"y"),)))
+    assert list(buffered.names()) == ["a"]
+    assert list(buffered.names(hidden=True)) == [staged, "a"]
+
+
+@pytest.mark.parametrize("edit", [Patch("a", 3, b"xy"), Truncate("a", 3)])
+def test_the_committed_state_is_not_touched_before_it_is_published(edit: Patch | Truncate) -> None:
+    buffered = BufferedStore(MemoryStore({"a": b"0123"}))
+    with pytest.raises(CorruptionError, match=r"prepare: .* touches the 4 bytes of 'a'"):
+        buffered.apply(Commit(prepare=(edit,)))
+    assert buffered.read([Extent("a")]) == [b"0123"]
+    buffered.apply(Commit(prepare=(Patch("a", 4, b"45"),)))
+    assert buffered.read([Extent("a")]) == [b"012345"]
+
+
+def test_a_value_that_is_moved_takes_memory_once(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    buffered = BufferedStore(store, most=100)
+    staged = staged_key("a", "1")
+    buffered.apply(Commit(prepare=(Put(staged, bytes(60)),), publish=(Move(staged, "a"),)))
+    buffered.apply(Commit(publish=(Put("b", bytes(40)),)))
+    assert list(store.names(hidden=True)) == []
+    buffered.apply(Commit(publish=(Put("c", b"x"),)))
+    assert len(list(store.names(hidden=True))) == 1
