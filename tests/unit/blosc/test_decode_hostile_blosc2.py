@@ -123,6 +123,15 @@ RUNS = [
         for token in (2, 3, 0x81, 0xFF)
     ),
     Case(
+        "an unknown token behind a run and a damaged stream",
+        chunk(
+            blocks(run(255) + stream(HUNDRED_AS[:4]) + run(5, b"\x02") + run(0)),
+            flags=0x25,
+            typesize=4,
+        ),
+        UnsupportedError,
+    ),
+    Case(
         "two runs in one place",
         chunk(struct.pack("<ii", 40, 40) + run(5), nbytes=200),
         CorruptionError,

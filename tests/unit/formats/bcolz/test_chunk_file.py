@@ -46,3 +46,8 @@ def test_a_chunk_lies_behind_the_head_of_its_file() -> None:
 def test_objects_are_pickled_for_python_2_as_well() -> None:
     pickled = bytes(PickledObject().encode(np.array(["text"], object)))
     assert pickled.startswith(b"\x80\x02"), "bcolz 1.0 reads protocols up to 2"
+
+
+def test_stages_of_objects_are_equal() -> None:
+    assert PickledObject() == PickledObject()
+    assert len({PickledObject(), PickledObject()}) == 1
