@@ -432,6 +432,10 @@ class TestRectilinear:
         with pytest.raises(FormatError, match="kind"):
             parsed(chunk_grid=named("rectilinear", kind="file", chunk_shapes=[10, 7]))
 
+    def test_an_unknown_field_is_refused(self) -> None:
+        with pytest.raises(UnsupportedError, match="padding"):
+            parsed(chunk_grid=named("rectilinear", kind="inline", chunk_shapes=[10, 7], padding=1))
+
     @given(
         st.lists(st.integers(1, 5), min_size=1, max_size=5),
         st.lists(st.integers(1, 5), min_size=1, max_size=5),

@@ -10,7 +10,7 @@ from ingot.codecs.compressors import Gzip
 from ingot.codecs.filters import Transpose
 from ingot.errors import CorruptionError, FormatError
 from ingot.formats.shard_index import build_shard
-from ingot.formats.zarr.v3_sharding import Sharding
+from ingot.formats.zarr.v3_sharding import Sharding, auto_shards
 
 INDEX = CodecChain((), Bytes("little"), (Crc32c(),))
 ITEMS = CodecChain((), Bytes("big"), (Gzip(1),))
@@ -61,3 +61,8 @@ def test_damage_is_found() -> None:
 def test_inner_chunks_must_divide_the_shard() -> None:
     with pytest.raises(FormatError, match="do not divide"):
         Sharding((3, 3), ITEMS, INDEX).form((8, 6))
+
+
+@pytest.mark.parametrize(("itemsize", "rows"), [(0, 2**25), (1, 2**25), (2, 2**24), (8, 2**22)])
+def test_shards_hold_up_to_32_mib(itemsize: int, rows: int) -> None:
+    assert auto_shards((2**30,), (2**20,), itemsize) == (rows,)
