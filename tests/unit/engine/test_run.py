@@ -7,6 +7,7 @@ import pytest
 
 import ingot
 from ingot.engine.run import Engine
+from ingot.errors import CorruptionError
 from ingot.formats.format import ArrayNode
 from ingot.formats.zarr.v3 import Zarr3Format
 from ingot.options import Options
@@ -41,3 +42,18 @@ def test_a_discarded_assignment_announces_nothing(engine: Engine, tmp_path: Path
     engine.discard(commit)
     assert not announced(engine)
     assert not list(tmp_path.rglob(".g-*"))
+
+
+@pytest.mark.parametrize(
+    ("format", "key"), [("bcolz", "data/__2.blp"), ("zarr2", "2"), ("zarr3", "c/2")]
+)
+def test_a_damaged_chunk_that_is_overwritten_in_part_is_named(
+    format: str, key: str, tmp_path: Path
+) -> None:
+    array = ingot.array(np.arange(50), tmp_path / "a", chunks=10, format=format)
+    file = tmp_path / "a" / key
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(CorruptionError) as caught:
+        array[15:25] = 1
+    assert any(f"in chunk (2,), key {key!r}, of " in note for note in caught.value.__notes__)
+    assert array[:20].tolist() == list(range(20))
