@@ -318,6 +318,14 @@ LEGAL: list[tuple[str, bytes, bytes]] = [
         b"\x01\x01\x03\x03\x05",
     ),
     (
+        "delta alone in 16 bytes of header",
+        struct.pack("<BBBBiii", 4, 1, 0x38, 1, 16, 8, 48)
+        + struct.pack("<ii", 24, 36)
+        + stream(b"\x01\0\0\0\0\0\0\0")
+        + stream(bytes([1, 0, 3, 2, 5, 4, 7, 6])),
+        b"\x01" * 8 + bytes(range(8)),
+    ),
+    (
         "bytedelta in two planes",
         chunk(
             blocks(stream(bytes([1, 1, 255, 7, 0, 250, 9]))),
