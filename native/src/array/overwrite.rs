@@ -192,6 +192,23 @@ mod tests {
     }
 
     #[test]
+    fn only_blocks_with_new_items_are_touched() {
+        // Items of four bytes, of which a block of 1024 bytes holds 256, and one of 6 bytes one and a half.
+        for (start, count, step, blocksize, expected) in [
+            (10, 2, 600, 1024, vec![0, 2]),
+            (255, 2, 1, 1024, vec![0, 1]),
+            (256, 256, 1, 1024, vec![1]),
+            (1099, 1, 1, 1024, vec![4]),
+            (1, 1, 1, 6, vec![0, 1]),
+            (2, 2, 4, 6, vec![1, 4]),
+        ] {
+            let axis = Axis { size: 1100, start, count, step, stride: 4 };
+            let source = Geometry::new(&[axis], 4, 0, 4 * count).unwrap();
+            assert_eq!(touched(&source, 4400, blocksize).unwrap(), expected, "{start} {count} {blocksize}");
+        }
+    }
+
+    #[test]
     fn chunks_of_other_recipes_are_encoded_as_a_whole() {
         let chunk = packed(&sample(1100), RECIPE);
         assert!(sevens(&chunk, RECIPE, 0, 1100, 1).unwrap().is_none(), "all blocks are touched");

@@ -134,3 +134,73 @@ pub fn reads(
     }
     Ok(reads)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::scatter::Axis;
+    use crate::chunk::codecs::streams::Codec;
+    use crate::chunk::encode::Packer;
+    use crate::chunk::encode2::{Recipe, Split, encode};
+    use crate::chunk::filters::pipeline;
+    use crate::interrupt::Interrupt;
+
+    const NBYTES: usize = 64 << 10;
+
+    /// A chunk of 16 blocks that compress a little.
+    fn chunk(filters: &[(u8, u8)]) -> Vec<u8> {
+        let mut state = 1_u64;
+        let numbers = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 16
+        });
+        let source: Vec<u8> = numbers.take(NBYTES / 8).flat_map(u64::to_le_bytes).collect();
+        let (codec, split, dictionary) = (Codec::Lz4, Split::Never, None);
+        let recipe = Recipe { codec, level: 5, filters, typesize: 8, blocksize: 4096, split, dictionary };
+        let mut packer = Packer::default();
+        encode(&source, recipe, &mut packer, &mut Scratch::default(), 1, &Interrupt::never()).unwrap();
+        packer.bytes().to_vec()
+    }
+
+    /// The bytes of a block, by the table of starts behind the header; the blocks lie in order.
+    fn block(chunk: &[u8], index: usize) -> Range<usize> {
+        let start = |index: usize| {
+            let at = 32 + 4 * index;
+            if index < 16 { u32::from_le_bytes(chunk[at..at + 4].try_into().unwrap()) as usize } else { chunk.len() }
+        };
+        start(index)..start(index + 1)
+    }
+
+    fn needed_of(chunk: &[u8], first: usize, count: usize) -> Option<(usize, Vec<Range<usize>>)> {
+        let axis = Axis { size: NBYTES / 8, start: first, count, step: 1, stride: 8 };
+        needed(&chunk[..FIRST_READ], NBYTES, &Geometry::new(&[axis], 8, 0, 8 * count).unwrap())
+    }
+
+    #[test]
+    fn blocks_with_wanted_items_are_needed_and_with_delta_the_first() {
+        let shuffled = chunk(&[(pipeline::SHUFFLE, 0)]);
+        let delta = chunk(&[(pipeline::DELTA, 0), (pipeline::SHUFFLE, 0)]);
+        for (chunk, first) in [(&shuffled, false), (&delta, true)] {
+            let starting = first.then(|| block(chunk, 0));
+            for (item, index) in [(511, 0), (512, 1), (9 * 512 + 100, 9), (8191, 15)] {
+                let mut spans: Vec<_> = starting.clone().into_iter().filter(|_| index > 0).collect();
+                spans.push(block(chunk, index));
+                assert_eq!(needed_of(chunk, item, 1), Some((chunk.len(), spans)), "item {item}, delta {first}");
+            }
+            // Two blocks beside each other are one read.
+            let mut spans: Vec<_> = starting.into_iter().collect();
+            spans.push(block(chunk, 14).start..block(chunk, 15).end);
+            assert_eq!(needed_of(chunk, 15 * 512 - 1, 2), Some((chunk.len(), spans)));
+        }
+    }
+
+    #[test]
+    fn most_of_a_chunk_is_read_as_a_whole() {
+        let chunk = chunk(&[(pipeline::SHUFFLE, 0)]);
+        let all = NBYTES / 8;
+        assert!(needed_of(&chunk, 0, all / 4).is_some());
+        assert!(needed_of(&chunk, 0, all / 3).is_some());
+        assert!(needed_of(&chunk, 0, all / 3 + 1).is_none());
+        assert!(needed_of(&chunk, 0, all).is_none());
+    }
+}

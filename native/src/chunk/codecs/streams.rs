@@ -537,6 +537,41 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_without_a_checksum_is_decoded_no_further_than_wanted() {
+        let source: Vec<u8> = (0..300_000u32).map(|i| ((i >> 7).wrapping_mul(i >> 12)) as u8).collect();
+        let mut codecs = Codecs::default();
+        for codec in [Codec::BloscLz, Codec::Lz4, Codec::Zstd] {
+            let mut packed = vec![0; source.len()];
+            let used = codecs.encode(codec, 5, &source, &mut packed).unwrap();
+            let mut back = vec![0xee; source.len()];
+            codecs.decode_prefix(codec.format(), &packed[..used], &mut back, 1000, false).unwrap();
+            assert_eq!(back[..1000], source[..1000], "{codec:?}");
+            assert!(back[200_000..].iter().all(|byte| *byte == 0xee), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn room_for_any_stream_is_little_more_than_the_source() {
+        let mut state = 1_u32;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(100_000)
+        .collect();
+        let mut codecs = Codecs::default();
+        for size in [0, 1, 15, 1000, noise.len()] {
+            let room = Codecs::most_encoded(size);
+            assert!((size..=size + size / 8 + 512).contains(&room));
+            for whole in
+                [Whole::Lz4 { acceleration: 1 }, Whole::Zlib { level: 9 }, Whole::Zstd { level: 1, checksum: true }]
+            {
+                assert!(codecs.encode_whole(whole, &noise[..size], &mut vec![0; room]).is_ok(), "{whole:?} {size}");
+            }
+        }
+    }
+
+    #[test]
     fn every_codec_round_trips_whole_and_by_prefix() {
         let source: Vec<u8> = (0..300_000u32).map(|i| ((i >> 7).wrapping_mul(i >> 12)) as u8).collect();
         let mut codecs = Codecs::default();
