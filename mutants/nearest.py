@@ -52,6 +52,11 @@ _RUST = {
     ),
     "chunk": _CHUNKS,
     "files": ("tests/unit/stores/local", "tests/unit/stores/test_versions.py"),
+    "files/verified": (
+        "tests/unit/engine/test_flat.py",
+        "tests/unit/engine/test_parts.py",
+        "tests/parity/test_zarr3.py",
+    ),
     "fork": ("tests/unit/containers/test_handle.py",),
     "interrupt": ("tests/unit/blosc/test_chunk_interrupt.py", "tests/unit/test_signals.py"),
     "memory": ("tests/unit/engine/test_sparse.py", *_CHUNKS),

@@ -302,3 +302,33 @@ fn read_raw(extent: &Extent<'_>, expected: usize, region: &mut Region<'_>, buffe
     region.scatter(first..end, Window { bytes, offset: first });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::codecs::streams::Codec;
+    use crate::chunk::header::Filter;
+
+    #[test]
+    fn parts_of_large_chunks_are_read_unless_they_are_one_stream() {
+        let filter = Filter::Shuffle;
+        let recipe = encode::Recipe { codec: Codec::Lz4, level: 5, filter, typesize: 4, blocksize: 0, gain: 0 };
+        for (compression, parts) in [
+            (Compression::Raw, true),
+            (Compression::Blosc(recipe), true),
+            (Compression::Stream(Whole::Zstd { level: 1, checksum: false }), false),
+        ] {
+            let coding = Coding { compression, checksum: None, verify: Verify::First, framed: false };
+            assert!(!coding.reads_part(partial_read::SMALL));
+            assert_eq!(coding.reads_part(partial_read::SMALL + 1), parts, "{compression:?}");
+        }
+    }
+
+    #[test]
+    fn chunks_that_no_encoder_makes_are_refused() {
+        let coding = Coding { compression: Compression::Raw, checksum: None, verify: Verify::First, framed: false };
+        let most = 2 * (1000 + (32 << 10)) + 1;
+        assert!(coding.check_stored(most, 1000).is_ok());
+        assert!(coding.check_stored(most + 1, 1000).is_err());
+    }
+}

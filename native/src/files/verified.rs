@@ -155,6 +155,15 @@ mod tests {
     }
 
     #[test]
+    fn every_choice_has_a_name() {
+        for (name, choice) in [("first", Verify::First), ("always", Verify::Always), ("never", Verify::Never)] {
+            assert_eq!(Verify::parse(name).unwrap(), choice);
+        }
+        let error = Verify::parse("sometimes").unwrap_err();
+        assert!(error.kind == Kind::Argument && error.text.contains("\"sometimes\""), "{error}");
+    }
+
+    #[test]
     fn always_and_never_mean_what_they_say() {
         let (file, verified) = (sample("modes"), Verified::default());
         aged(&file, 10);
