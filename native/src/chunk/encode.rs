@@ -467,6 +467,26 @@ mod tests {
     }
 
     #[test]
+    fn a_header_says_whether_a_recipe_made_its_chunk() {
+        let recipe =
+            Recipe { codec: Codec::Lz4, level: 5, filter: Filter::Shuffle, typesize: 4, blocksize: 1024, gain: 0 };
+        let chunk = packed(&[1, 2, 3, 4].repeat(1024), recipe);
+        let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+        assert!(recipe.encoded(&header));
+        // The level is not stored.
+        assert!(Recipe { level: 9, ..recipe }.encoded(&header));
+        for other in [
+            Recipe { codec: Codec::Zstd, ..recipe },
+            Recipe { filter: Filter::None, ..recipe },
+            Recipe { typesize: 8, ..recipe },
+            Recipe { blocksize: 2048, ..recipe },
+        ] {
+            assert!(!other.encoded(&header), "{other:?}");
+        }
+        assert!(!recipe.encoded(&Header { version: VERSION - 1, ..header }));
+    }
+
+    #[test]
     fn streams_that_gain_little_are_stored_uncompressed() {
         let recipe =
             Recipe { codec: Codec::Lz4, level: 5, filter: Filter::None, typesize: 1, blocksize: 4096, gain: 0 };
