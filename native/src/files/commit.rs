@@ -556,6 +556,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_sync_that_the_system_refuses_is_an_error() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert_eq!(sync_folder(reader.as_fd()), Err(Errno::INVAL));
+        assert_eq!(sync_data(reader.as_fd()), Err(Errno::INVAL));
+    }
+
+    #[test]
     fn operations_have_the_numbers_of_their_order() {
         for (number, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!(op as usize, number);

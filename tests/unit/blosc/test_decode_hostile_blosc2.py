@@ -101,6 +101,8 @@ FLAGS = [
     ),
     Case("version 7", chunk(ONE, version=7), UnsupportedError),
     Case("cbytes 31", chunk(ONE, cbytes=31), FormatError),
+    Case("memcpyed, less than nbytes", chunk(b"spam", flags=0x37, nbytes=5), CorruptionError),
+    Case("memcpyed, more than nbytes", chunk(b"spam", flags=0x37, nbytes=3), CorruptionError),
 ]
 
 SPECIAL = [

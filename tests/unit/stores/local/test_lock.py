@@ -295,6 +295,32 @@ def test_locks_that_are_released_keep_no_file_open(folder: int, tmp_path: Path) 
     assert open_files(tmp_path) == before
 
 
+@pytest.mark.skipif(not lock.OFD, reason="without locks of open files nobody stages early")
+def test_the_lock_file_tells_of_stagers_as_the_format_page_draws_it(
+    folder: int, tmp_path: Path
+) -> None:
+    def stager() -> bytes:
+        return (tmp_path / ".lock").read_bytes()[248:256]
+
+    _acquire(folder).release()
+    assert stager() == bytes(8)
+    first = lock.announce_staging(folder, ".lock", 1, "here")
+    assert stager() not in (bytes(8), b"\xff" * 8)
+    second = lock.announce_staging(folder, ".lock", 1, "here")
+    assert stager() == b"\xff" * 8
+    assert first is not None
+    assert second is not None
+    first.release()
+    second.release()
+
+
+def test_a_lock_that_was_released_is_not_held(folder: int) -> None:
+    turn = _acquire(folder)
+    assert (turn.held is not None) == lock.OFD
+    turn.release()
+    assert turn.held is None
+
+
 def test_a_lock_that_another_holds_leaves_no_file_open(folder: int, tmp_path: Path) -> None:
     held = _acquire(folder)
     before = open_files(tmp_path)
