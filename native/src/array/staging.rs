@@ -241,3 +241,28 @@ fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
 pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
     chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::scatter::Axis;
+    use crate::chunk::codecs::streams::Codec;
+
+    #[test]
+    fn long_runs_of_items_that_the_recipe_shuffles_are_shuffled_in_place() {
+        let filter = Filter::Shuffle;
+        let recipe = encode::Recipe { codec: Codec::Lz4, level: 5, filter, typesize: 8, blocksize: 0, gain: 0 };
+        let wanted = |count: usize, itemsize: usize| {
+            let axis = Axis { size: count, start: 0, count, step: 1, stride: itemsize as isize };
+            Geometry::new(&[axis], itemsize, 0, count * itemsize).unwrap()
+        };
+        let finds = |recipe: encode::Recipe, count: usize, itemsize: usize| {
+            shuffled_in_place(Compression::Blosc(recipe), itemsize, &wanted(count, itemsize)).is_some()
+        };
+        assert!(finds(recipe, LONG_RUN, 8) && !finds(recipe, LONG_RUN - 1, 8));
+        assert!(!finds(recipe, LONG_RUN, 4) && !finds(encode::Recipe { typesize: 4, ..recipe }, LONG_RUN, 8));
+        assert!(!finds(encode::Recipe { typesize: 1, ..recipe }, LONG_RUN, 1));
+        assert!(!finds(encode::Recipe { filter: Filter::Bitshuffle, ..recipe }, LONG_RUN, 8));
+        assert!(shuffled_in_place(Compression::Raw, 8, &wanted(LONG_RUN, 8)).is_none());
+    }
+}

@@ -57,3 +57,18 @@ def test_a_damaged_chunk_that_is_overwritten_in_part_is_named(
         array[15:25] = 1
     assert any(f"in chunk (2,), key {key!r}, of " in note for note in caught.value.__notes__)
     assert array[:20].tolist() == list(range(20))
+
+
+@pytest.mark.parametrize("codec", ["none", "blosc", "zstd"])
+def test_chunks_with_a_checksum_are_read_whatever_their_codec(codec: str, tmp_path: Path) -> None:
+    values = np.arange(50)
+    ingot.array(values, tmp_path / "a", chunks=10, format="zarr3", codec=codec, checksum=True)
+    assert np.array_equal(ingot.open(tmp_path / "a")[...], values)
+    file = tmp_path / "a/c/2"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    array = ingot.open(tmp_path / "a")
+    assert array[19] == 19
+    with pytest.raises(CorruptionError):
+        array[20]

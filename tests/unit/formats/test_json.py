@@ -40,6 +40,8 @@ def test_bare_words_are_allowed_on_demand_only() -> None:
     with pytest.raises(FormatError, match="JSON"):
         document.pack_line({"a": float("nan")}, "here")
     with pytest.raises(FormatError, match="JSON"):
+        document.pack_compact({"a": float("nan")}, "here")
+    with pytest.raises(FormatError, match="JSON"):
         document.pack(float("nan"), "here")
     assert document.pack(float("nan"), "here", allow_nan=True) == b"NaN"
 

@@ -164,3 +164,13 @@ def test_a_value_that_is_moved_takes_memory_once(tmp_path: Path) -> None:
     assert list(store.names(hidden=True)) == []
     buffered.apply(Commit(publish=(Put("c", b"x"),)))
     assert len(list(store.names(hidden=True))) == 1
+
+
+def test_64_mib_stay_in_memory(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    buffered = BufferedStore(store)
+    buffered.apply(Commit(publish=(Put("a", bytes(64 << 20)),)))
+    assert list(store.names(hidden=True)) == []
+    buffered.apply(Commit(publish=(Put("b", b"x"),)))
+    assert len(list(store.names(hidden=True))) == 1
+    buffered.discard()
