@@ -164,6 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn many_chunks_are_remembered_and_too_many_are_forgotten() {
+        let (file, verified) = (sample("many"), Verified::default());
+        aged(&file, 10);
+        let chunk = extent(&file, 0);
+        let at = |offset: u64| Extent { key: chunk.key, bytes: chunk.bytes.clone(), offset, ..chunk };
+        let known = |offset| matches!(verified.check(Verify::First, &at(offset), 4), Check::Skip);
+        for offset in 0..1 << 16 {
+            verified.remember(compared(&verified, Verify::First, &at(offset)));
+        }
+        assert!(known(0) && known(1) && known((1 << 16) - 1));
+        verified.remember(compared(&verified, Verify::First, &at(1 << 16)));
+        assert!(!known(0) && !known((1 << 16) - 1) && known(1 << 16));
+    }
+
+    #[test]
     fn always_and_never_mean_what_they_say() {
         let (file, verified) = (sample("modes"), Verified::default());
         aged(&file, 10);

@@ -198,3 +198,18 @@ def test_a_sealed_trailer_of_another_length_is_refused(count: int) -> None:
     packed[-4:] = struct.pack("<I", crc32c(packed[:-4]))
     with pytest.raises(CorruptionError, match=f"{count} blocks and a zone map of 2 bytes do not"):
         trailer.parse(packed)
+
+
+@pytest.mark.parametrize("magic", [b"igt0", b"igt2", b"hgt1", b"\0\0\0\0"])
+def test_a_sealed_trailer_of_another_kind_is_refused(magic: bytes) -> None:
+    packed = bytearray(trailer.pack(blosc.compress(bytes(4000)), 7, 1000))
+    packed[:4] = magic
+    packed[-4:] = struct.pack("<I", crc32c(packed[:-4]))
+    with pytest.raises(CorruptionError, match="are no trailer"):
+        trailer.parse(packed)
+
+
+def test_an_empty_chunk_has_no_blocks() -> None:
+    chunk = blosc.compress(b"")
+    assert trailer.block_spans(ChunkHeader.parse(chunk), memoryview(chunk)) == []
+    assert len(trailer.parse(trailer.pack(chunk, 0, 0)).blocks) == 0
