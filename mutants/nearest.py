@@ -77,8 +77,8 @@ def nearest_tests(path: str) -> list[str]:
 
     >>> nearest_tests("src/ingot/grid.py")[:2]
     ['src/ingot/grid.py', 'tests/unit/test_grid.py']
-    >>> nearest_tests("src/ingot/stores/local/file.py")[1]
-    'tests/unit/stores/test_zip.py'
+    >>> nearest_tests("src/ingot/engine/plan.py")[1]
+    'tests/parity/test_engine.py'
     """
     module = (ROOT / path).relative_to(SOURCE).with_suffix("").as_posix()
     mirror = _mirrors().get(module, [])
