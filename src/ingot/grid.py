@@ -201,6 +201,27 @@ class ChunkGrid:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "axes", axes)
 
+    def resized(self, shape: tuple[int, ...]) -> "ChunkGrid":
+        """Return the grid of another shape with the same chunks; not for rectilinear axes.
+
+        >>> ChunkGrid((10, 4), (4, 4), padded=True).resized((13, 4)).counts
+        (4, 1)
+        """
+        assert not self.rectilinear, "rectilinear axes have chunks of their own for each length"
+        lengths = _lengths("shape", shape, least=0)
+        if len(lengths) != len(self.chunk):
+            raise ValueError(f"shape has {len(lengths)} axes, the chunk shape {len(self.chunk)}")
+        # The chunks were checked before, and need not be again for every append.
+        grid = object.__new__(ChunkGrid)
+        put = object.__setattr__
+        put(grid, "shape", lengths)
+        put(grid, "chunk", self.chunk)
+        put(grid, "padded", self.padded)
+        put(grid, "rectilinear", ())
+        put(grid, "counts", tuple(map(_count, lengths, self.axes)))
+        put(grid, "axes", self.axes)
+        return grid
+
     @property
     def chunk_count(self) -> int:
         """The number of chunks in the whole grid.
@@ -529,6 +550,9 @@ def _lengths(name: str, lengths: Iterable[int], least: int) -> tuple[int, ...]:
     """Return lengths as plain integers, each one valid for an axis."""
     found = []
     for axis, length in enumerate(lengths):
+        if type(length) is int and least <= length <= _LARGEST:
+            found.append(length)
+            continue
         if isinstance(length, bool | np.bool_):
             raise ValueError(f"{name}: axis {axis} is {length}, which is not a length")
         try:

@@ -519,6 +519,20 @@ def run_steps(
     )
 
 
+def stage_arrays(
+    boxes: "Sequence[tuple[Layout, NDArray[Any], Sequence[int]]]", threads: int, transaction: str
+) -> "list[tuple[list[Staged], list[Trouble]]]":
+    """Encode all chunks of boxes of several arrays into staged files, as `Layout.stage` does.
+
+    A box is a layout, the values, and where they begin; its step is 1. Only the native kernel has
+    layouts.
+    """
+    return cast(
+        "list[tuple[list[Staged], list[Trouble]]]",
+        _compiled().stage_arrays(boxes, threads, transaction),
+    )
+
+
 def pack_file(
     source: int,
     target: int,

@@ -171,20 +171,11 @@ class ArraySchema:
 
     def resized(self, shape: tuple[int, ...]) -> Self:
         """Return the schema with another shape; rectilinear axes grow by chunks like the last."""
+        if not self.rectilinear and self.flat is None:
+            grid = self.grid.resized(shape)
+            return self._with(shape=grid.shape, grid=grid)
         if not self.rectilinear:
-            return type(self)(
-                shape,
-                self.dtype,
-                self.chunks,
-                self.chain,
-                self.fill,
-                self.order,
-                self.attrs,
-                self.padded,
-                self.sparse,
-                dimension_names=self.dimension_names,
-                flat=self.flat,
-            )
+            return replace(self, shape=shape)
         rectilinear = tuple(
             axis and axis.covering(length)
             for axis, length in zip(self.rectilinear, shape, strict=True)
@@ -193,22 +184,24 @@ class ArraySchema:
 
     def described(self, attrs: Mapping[str, Any]) -> Self:
         """Return the schema with other attributes."""
-        return self._with("attrs", attrs)
+        return self._with(attrs=attrs)
 
     def coded(self, chain: CodecChain) -> Self:
         """Return the schema with another codec chain."""
-        return self._with("chain", chain)
+        return self._with(chain=chain)
 
-    def _with(self, changed: str, value: object) -> Self:
-        """Return the schema with another value of a field that does not change the grid.
+    def _with(self, **changed: Any) -> Self:
+        """Return the schema with other values of fields that fit the others.
 
         `replace` would make and check the grid again.
         """
-        copy = object.__new__(type(self))
+        made = object.__new__(type(self))
+        put = object.__setattr__
         for name in self.__slots__:
-            object.__setattr__(copy, name, getattr(self, name))
-        object.__setattr__(copy, changed, value)
-        return copy
+            put(made, name, getattr(self, name))
+        for name, value in changed.items():
+            put(made, name, value)
+        return made
 
 
 class PackCodec(Protocol):

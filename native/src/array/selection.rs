@@ -38,6 +38,7 @@ pub struct Selection<'a, M> {
     /// Per axis of the array; empty when all axes are ranges.
     lists: Vec<Vec<IndexList>>,
     count: usize,
+    nbytes: usize,
     memory: M,
     strides: Vec<isize>,
     origin: isize,
@@ -104,12 +105,18 @@ impl<'a, M: Memory> Selection<'a, M> {
             true => Claims::new(count, || is_disjoint(counts, &strides, grid.itemsize))?,
             false => Claims::default(),
         };
-        Ok(Self { layout, parts, steps: absolute_steps, lists, count, memory, strides, origin, claims })
+        let nbytes = counts.iter().fold(grid.itemsize, |size, count| size.saturating_mul(*count));
+        Ok(Self { layout, parts, steps: absolute_steps, lists, count, nbytes, memory, strides, origin, claims })
     }
 
     /// How many chunks the box touches.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// The bytes of all items of the box.
+    pub fn nbytes(&self) -> usize {
+        self.nbytes
     }
 
     /// The parts of an axis.
@@ -155,8 +162,13 @@ impl<'a, M: Memory> Selection<'a, M> {
     /// How many threads are worth having for this much work; one, where they would write the same bytes.
     pub fn threads(&self, allowed: usize, bytes: usize) -> usize {
         let allowed = if M::WRITTEN && self.claims.is_single { 1 } else { allowed };
-        allowed.min(self.count).min(bytes / WORTH_A_THREAD + 1).max(1)
+        worth(allowed, self.count, bytes)
     }
+}
+
+/// How many threads are worth having for so many chunks, and this much work.
+pub fn worth(allowed: usize, chunks: usize, bytes: usize) -> usize {
+    allowed.min(chunks).min(bytes / WORTH_A_THREAD + 1).max(1)
 }
 
 /// The files that a call visits, of those that a selection touches: all, or those of given numbers. A

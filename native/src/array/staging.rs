@@ -1,11 +1,11 @@
 //! New images of an array's chunks, staged from memory: the rest of a partly covered chunk is read, the
 //! new items are gathered, all is encoded and written under staged names.
 
-use crate::array::addresses::Addresses;
+use crate::array::addresses::{Addresses, Keys};
 use crate::array::coding::Compression;
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::scatter::{Geometry, Source, SourceMemory};
-use crate::array::selection::{ChunkPart, Files, Selection};
+use crate::array::selection::{ChunkPart, Files, Selection, worth};
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
 use crate::array::{rows, shards};
@@ -17,8 +17,8 @@ use crate::files::Root;
 use crate::interrupt::Interrupt;
 use crate::memory::{grow, push, repeat, reserved};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Runs of at least so many items are worth a vector step each.
 const LONG_RUN: usize = 32;
@@ -37,6 +37,9 @@ pub struct Image {
     pub checksum: u32,
 }
 
+/// What a call has staged of one array, and the failures of its chunks.
+pub type Outcomes = (Vec<Staged>, Vec<Failure>);
+
 /// Encode the files number `range` that the selection touches, each into a new file of
 /// `transaction`; a file is a chunk or a shard.
 pub fn stage(
@@ -46,45 +49,109 @@ pub fn stage(
     transaction: &str,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
-) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
-    let keys = match &*selection.layout.addresses {
-        Addresses::Keyed(keys) => keys,
-        Addresses::Indexed(keys, format) => {
-            return shards::stage(selection, keys, format, range, threads, transaction, workspace, interrupt);
-        }
-        Addresses::Table(_) | Addresses::Handed => {
-            return Err(Error::new(Kind::Argument, "these chunks have no files of their own"));
-        }
-    };
-    let root = keys.create()?;
+) -> Outcome<Outcomes> {
+    if let Addresses::Indexed(keys, format) = &*selection.layout.addresses {
+        return shards::stage(selection, keys, format, range, threads, transaction, workspace, interrupt);
+    }
     let files = Files::new(None, selection.count(), range)?;
-    let staged = Mutex::new(Vec::new());
-    let failures = Failures::default();
-    let next = AtomicUsize::new(0);
-    let work = |workspace: &mut Workspace| {
-        let Some(number) = files.number(next.fetch_add(1, Ordering::Relaxed)) else {
-            return Ok(false);
-        };
-        let part = selection.chunk(number);
+    let bytes = files.len().saturating_mul(selection.layout.grid.chunk_bytes);
+    let threads = selection.threads(threads, bytes).min(files.len());
+    let mut staged = stage_chunks(&[(selection, files)], threads, transaction, workspace, interrupt)?;
+    staged.pop().ok_or_else(|| Error::new(Kind::Argument, "there is no array to stage"))
+}
+
+/// Encode all chunks that the selections of several arrays touch, each into a new file of
+/// `transaction`. What each array has is returned in the order of the selections.
+pub fn stage_all(
+    selections: &[Selection<'_, SourceMemory<'_>>],
+    threads: usize,
+    transaction: &str,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Outcomes>> {
+    let (mut arrays, mut count, mut bytes) = (Vec::with_capacity(selections.len()), 0_usize, 0_usize);
+    for selection in selections {
+        let touched = selection.count();
+        arrays.push((selection, Files::new(None, touched, 0..touched)?));
+        count = count.saturating_add(touched);
+        // Of a chunk that changes in part, mostly the blocks with new items are encoded.
+        bytes = bytes.saturating_add(selection.nbytes());
+    }
+    stage_chunks(&arrays, worth(threads, count, bytes), transaction, workspace, interrupt)
+}
+
+/// An array of which chunks are staged: its keys, its folder, the chunks, and what became of them.
+struct Staging<'a> {
+    selection: &'a Selection<'a, SourceMemory<'a>>,
+    keys: &'a Keys,
+    root: Arc<Root>,
+    files: &'a Files<'a>,
+    staged: Mutex<Vec<(usize, Staged)>>,
+    failures: Failures,
+}
+
+impl Staging<'_> {
+    /// Encode and write a chunk; return whether the call goes on.
+    fn stage(&self, number: usize, transaction: &str, workspace: &mut Workspace) -> Outcome<bool> {
+        let part = self.selection.chunk(number);
         let coords = part.coords();
         let write = |bytes: &[u8]| {
-            let key = keys.staged_key(&coords, transaction);
-            root.write_new(&key, bytes)?;
+            let key = self.keys.staged_key(&coords, transaction);
+            self.root.write_new(&key, bytes)?;
             Ok(Image { key, size: bytes.len(), checksum: libdeflater::crc32(bytes) })
         };
-        let key = keys.key(&coords);
-        let old = || Ok(root.extent(&key)?.map_or(Chunk::Absent, Chunk::Stored));
-        match encode_chunk(selection, &part, old, workspace, write) {
-            Ok(image) => staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
+        let key = self.keys.key(&coords);
+        let old = || Ok(self.root.extent(&key)?.map_or(Chunk::Absent, Chunk::Stored));
+        match encode_chunk(self.selection, &part, old, workspace, write) {
+            Ok(image) => self.staged.lock().expect("no thread panics").push((number, Staged { coords, image })),
             Err(error) if error.kind == Kind::Argument => return Err(error),
-            Err(error) => return Ok(failures.note(Failure { coords, key, error })),
+            Err(error) => return Ok(self.failures.note(Failure { coords, key, error })),
         }
         Ok(true)
+    }
+}
+
+fn stage_chunks(
+    arrays: &[(&Selection<'_, SourceMemory<'_>>, Files<'_>)],
+    threads: usize,
+    transaction: &str,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+) -> Outcome<Vec<Outcomes>> {
+    let mut all: Vec<Staging<'_>> = Vec::with_capacity(arrays.len());
+    for (selection, files) in arrays {
+        let Addresses::Keyed(keys) = &*selection.layout.addresses else {
+            return Err(Error::new(Kind::Argument, "these chunks have no files of their own"));
+        };
+        // The columns of a table lie in one folder, which is opened once.
+        let root = match all.iter().find(|other| other.keys.root == keys.root) {
+            Some(other) => Arc::clone(&other.root),
+            None => Arc::new(keys.create()?),
+        };
+        all.push(Staging { selection, keys, root, files, staged: Mutex::default(), failures: Failures::default() });
+    }
+    let next = AtomicUsize::new(0);
+    let work = |workspace: &mut Workspace| {
+        let mut index = next.fetch_add(1, Ordering::Relaxed);
+        for array in &all {
+            if let Some(number) = array.files.number(index) {
+                return array.stage(number, transaction, workspace);
+            }
+            index -= array.files.len();
+        }
+        Ok(false)
     };
-    let bytes = files.len().saturating_mul(selection.layout.grid.chunk_bytes);
-    let outcome = interrupt.share(selection.threads(threads, bytes).min(files.len()), workspace, work);
-    let staged = in_order(&root, staged.into_inner().expect("no thread panics"), outcome)?;
-    Ok((staged, failures.into_inner()))
+    let outcome = interrupt.share(threads, workspace, work);
+    let mut found = Vec::with_capacity(all.len());
+    let mut failed = None;
+    for Staging { root, staged, failures, .. } in all {
+        let outcome = outcome.as_ref().map(|()| ()).map_err(Error::clone);
+        match in_order(&root, staged.into_inner().expect("no thread panics"), outcome) {
+            Ok(staged) => found.push((staged, failures.into_inner())),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(found), Err)
 }
 
 /// The bytes to be stored for a chunk; `None` when it holds nothing but the fill value.

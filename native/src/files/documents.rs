@@ -62,18 +62,23 @@ impl Documents {
 
 impl Document {
     fn check(&mut self, root: Option<&Root>, strict: bool, buffer: &mut Vec<u8>) -> Outcome<bool> {
-        // Found first: a document that changes after that has another identity.
-        let now = self.identity(root);
-        if now != Known::Unknown && now == self.known {
-            return Ok(true);
+        if self.known != Known::Unknown {
+            let now = self.identity(root);
+            if now != Known::Unknown && now == self.known {
+                return Ok(true);
+            }
+            if strict {
+                return Ok(false);
+            }
         }
-        if strict && self.known != Known::Unknown {
-            return Ok(false);
-        }
-        let same = match (root.map_or(Ok(None), |root| root.extent(&self.key))?, &self.content) {
-            (None, None) => true,
-            (Some(extent), Some(content)) if extent.length == content.len() => extent.read_all(buffer)? == &content[..],
-            _ => false,
+        let (same, now) = match (root.map_or(Ok(None), |root| root.extent(&self.key))?, &self.content) {
+            (None, content) => (content.is_none(), Known::Absent),
+            (Some(extent), Some(content)) if extent.length == content.len() => {
+                // Its identity was found first: a document that changes after that has another one.
+                let now = extent.identity.map_or(Known::Unknown, Known::File);
+                (extent.read_all(buffer)? == &content[..], now)
+            }
+            _ => (false, Known::Unknown),
         };
         self.known = if same { now } else { Known::Unknown };
         Ok(same)

@@ -25,6 +25,7 @@ use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{self, Whole};
 use crate::chunk::encode::Recipe;
+use crate::error::Outcome;
 use crate::files::verified::{Check, Verify};
 use crate::files::{Renamed, Root};
 use crate::pack::{self, Packing, Plain};
@@ -462,16 +463,7 @@ impl PyLayout {
             let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
             staging::stage(&selection, first..last, threads, transaction, &mut kept.workspace, interrupt)
         })?;
-        let mut chunks = Vec::with_capacity(staged.len());
-        for Staged { coords, image } in staged {
-            let key = self.0.addresses.key(&coords);
-            let (source, size, checksum) = match image {
-                Some(image) => (Some(image.key), image.size, image.checksum),
-                None => (None, 0, 0),
-            };
-            chunks.push((PyTuple::new(py, coords)?.unbind(), key, source, size, checksum));
-        }
-        Ok((chunks, failures(py, found)?))
+        self.staged(py, staged, found)
     }
 
     /// Encode the chunks number `first..last` that the box touches, from `values`; `held` has what is
@@ -626,6 +618,37 @@ impl PyLayout {
     }
 }
 
+/// Encode all chunks that boxes of several arrays touch, each into a new file in the same folder, under
+/// the staged name of `transaction`. Each box is a layout, the values, and where they begin; its step is
+/// one. Return names, sizes and checksums for each array. Nothing is published.
+#[pyfunction]
+pub fn stage_arrays(
+    py: Python<'_>,
+    boxes: Vec<(Py<PyLayout>, Bound<'_, PyAny>, Vec<usize>)>,
+    threads: usize,
+    transaction: &str,
+) -> PyResult<Vec<(StagedChunks, Failures)>> {
+    let mut buffers = Vec::with_capacity(boxes.len());
+    for (layout, values, _) in &boxes {
+        let buffer = PyUntypedBuffer::get(values)?;
+        layout.get().check_itemsize(&buffer)?;
+        buffers.push(buffer);
+    }
+    let mut inputs = Vec::with_capacity(boxes.len());
+    for ((layout, _, starts), buffer) in boxes.iter().zip(&buffers) {
+        inputs.push((&layout.get().0, starts, buffers::readable(buffer)?));
+    }
+    let found = detached(py, |kept, interrupt| {
+        let cut = |(layout, starts, memory): (_, &Vec<usize>, _)| {
+            Selection::new(layout, starts, &vec![1; starts.len()], &[], memory)
+        };
+        let selections = inputs.into_iter().map(cut).collect::<Outcome<Vec<_>>>()?;
+        staging::stage_all(&selections, threads, transaction, &mut kept.workspace, interrupt)
+    })?;
+    let each = boxes.iter().zip(found);
+    each.map(|((layout, ..), (staged, found))| layout.get().staged(py, staged, found)).collect()
+}
+
 /// What a call is handed of one chunk.
 enum HeldInput<'py> {
     Stored(Input<'py>),
@@ -712,6 +735,20 @@ impl PyLayout {
             return Ok(None);
         }
         Ok(Some((absent, failures(py, found)?)))
+    }
+
+    /// What was staged of the array, and the failures of its chunks.
+    fn staged(&self, py: Python<'_>, staged: Vec<Staged>, found: Vec<Failure>) -> PyResult<(StagedChunks, Failures)> {
+        let mut chunks = Vec::with_capacity(staged.len());
+        for Staged { coords, image } in staged {
+            let key = self.0.addresses.key(&coords);
+            let (source, size, checksum) = match image {
+                Some(image) => (Some(image.key), image.size, image.checksum),
+                None => (None, 0, 0),
+            };
+            chunks.push((PyTuple::new(py, coords)?.unbind(), key, source, size, checksum));
+        }
+        Ok((chunks, failures(py, found)?))
     }
 
     fn check_itemsize(&self, buffer: &PyUntypedBuffer) -> PyResult<()> {

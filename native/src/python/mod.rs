@@ -76,6 +76,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
     module.add_function(wrap_pyfunction!(commit::begin_turn, module)?)?;
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::walk_chunks, module)?)?;

@@ -299,10 +299,11 @@ def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> 
 
 
 def _inner(values: Any) -> Any:
+    # An array is told first: the protocol of columns takes long to check.
+    if isinstance(values, np.ndarray):
+        return values if values.dtype.names is None else _of_structure(values)
     if isinstance(values, Mapping):
         return {_name(name): _inner(each) for name, each in values.items()}
-    if isinstance(values, np.ndarray) and values.dtype.names is not None:
-        return _of_structure(values)
     return values.items() if isinstance(values, ItemColumn) else values
 
 

@@ -4,10 +4,10 @@ Columns have one length and change together: every change is the next state and 
 columns. Nothing is applied here. Names of columns in nested tables are joined by dots.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from ingot.formats.format import (
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
-from ingot.selection import BasicSelection, parse
+from ingot.selection import BasicSelection, Selection, parse
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Edit, Store
 from ingot.stores.versions import NO_VERSION, copied, discard
@@ -198,7 +198,9 @@ class TableState:
 
     def following(self, engines: Mapping[str, ColumnEngine]) -> "TableState":
         """Return the state in which some columns have other engines."""
-        return TableState(self.table, self.options, {**self._engines, **engines})
+        after = TableState(self.table, self.options, {**self._engines, **engines})
+        after._found = self._found
+        return after
 
 
 def table_handle(
@@ -265,26 +267,57 @@ def nested_handle(
 def appended(state: TableState, columns: Mapping[str, ColumnValues]) -> TableChange:
     """Return the change that adds rows at the end; all columns are given, of one length."""
     old = state.rows
-
-    def grow(values: ColumnValues, engine: ColumnEngine) -> ColumnChange:
+    steps: list[tuple[str, Callable[[Any], ColumnChange]]] = []
+    growths: dict[str, tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]] = {}
+    # Most columns have one item in a row, so that the same selection serves them all.
+    selections: dict[tuple[int, ...], Selection] = {}
+    for name, values in columns.items():
+        engine = state.column(name)
         if isinstance(engine, RaggedEngine):
-            return ragged.appended(engine, _items(values))
+            steps.append((name, partial(_appended_items, values=values)))
+            continue
         assert isinstance(values, np.ndarray)
         shape = (old + len(values), *engine.shape[1:])
-        return changes.grown(engine, shape, parse(slice(old, None), shape), values)
+        selection = selections.get(shape)
+        if selection is None:
+            selection = selections[shape] = parse(slice(old, None), shape)
+        if engine.chunks.schema.flat is None:
+            growths[name] = engine, shape, selection, values
+        else:
+            growth = partial(changes.grown, shape=shape, selection=selection, values=values)
+            steps.append((name, growth))
+    return _joined(state, steps, lambda: _changed(growths, changes.grown_together))
 
-    return _joined(state, ((name, partial(grow, each)) for name, each in columns.items()))
+
+def _appended_items(engine: RaggedEngine, values: ColumnValues) -> ColumnChange:
+    return ragged.appended(engine, _items(values))
 
 
 def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
     """Return the change that sets the values of some columns in some rows."""
-
-    def assign(values: Any, engine: ColumnEngine) -> ColumnChange:
+    steps: list[tuple[str, Callable[[Any], ColumnChange]]] = []
+    assignments: dict[str, tuple[Engine, Selection, Any]] = {}
+    for name, values in columns.items():
+        engine = state.column(name)
         if isinstance(engine, RaggedEngine):
-            return ragged.assigned(engine, numbered(rows, engine.shape[0]), _items(values))
-        return changes.assigned(engine, parse(rows, engine.shape), values)
+            steps.append((name, partial(_assigned_items, rows=rows, values=values)))
+        else:
+            assignments[name] = engine, parse(rows, engine.shape), values
+    return _joined(state, steps, lambda: _changed(assignments, changes.assigned_together))
 
-    return _joined(state, ((name, partial(assign, each)) for name, each in columns.items()))
+
+def _assigned_items(engine: RaggedEngine, rows: object, values: Any) -> ColumnChange:
+    return ragged.assigned(engine, numbered(rows, engine.shape[0]), _items(values))
+
+
+Given = TypeVar("Given")
+
+
+def _changed(
+    given: Mapping[str, Given], change: Callable[[Sequence[Given]], Sequence[ColumnChange]]
+) -> dict[str, ColumnChange]:
+    """Return the changes of columns that `change` makes together, by their names."""
+    return dict(zip(given, change(tuple(given.values())), strict=True))
 
 
 def resized(state: TableState, rows: int) -> TableChange:
@@ -509,14 +542,18 @@ def _check_own(state: TableState, name: str) -> None:
 def _joined(
     state: TableState,
     steps: Iterable[tuple[str, Callable[[Any], ColumnChange]]],
+    together: Callable[[], Mapping[str, ColumnChange]] = dict,
     *,
     shrinking: bool = False,
 ) -> TableChange:
+    """Return the change of a table by steps that change a column each, and by one of others."""
     engines: dict[str, ColumnEngine] = {}
     commits: dict[str, Commit] = {}
     try:
         for name, step in steps:
             engines[name], commits[name] = step(state.column(name))
+        for name, change in together().items():
+            engines[name], commits[name] = change
     except BaseException:
         for name, commit in commits.items():
             state.column(name).discard(commit)

@@ -7,7 +7,7 @@ holds the writer lock, and the commit may be part of a larger one. `evaluated`, 
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ingot.dtypes import DType
 from ingot.engine import flat, kernel
 from ingot.engine.plan import lazy_product
-from ingot.engine.run import Engine
+from ingot.engine.run import Engine, assign_together
 from ingot.errors import LimitError
 from ingot.formats.format import ChunkMap, Coords, as_sharded
 from ingot.grid import ChunkGrid
@@ -31,10 +31,12 @@ __all__ = [
     "Growth",
     "appended",
     "assigned",
+    "assigned_together",
     "described",
     "evaluated",
     "filled",
     "grown",
+    "grown_together",
     "items_of",
     "recoded",
     "resized",
@@ -111,6 +113,15 @@ def assigned(engine: Engine, selection: Selection, value: object) -> ArrayChange
     return ArrayChange(engine.committed(), commit)
 
 
+def assigned_together(
+    assignments: Sequence[tuple[Engine, Selection, object]],
+) -> list[ArrayChange]:
+    """Assign values to selections of several arrays of one store."""
+    commits = assign_together(assignments)
+    pairs = zip(assignments, commits, strict=True)
+    return [ArrayChange(engine.committed(), commit) for (engine, *_), commit in pairs]
+
+
 def grown(
     engine: Engine, shape: tuple[int, ...], selection: Selection, values: NDArray[Any]
 ) -> ArrayChange:
@@ -119,17 +130,38 @@ def grown(
     The values are stored first and the shape last. Until then no reader sees the values: the cells
     of an edge chunk that lie beyond the edge mean nothing.
     """
+    after, commit = _resized(engine, shape)
+    if after.chunks.schema.flat is not None and not values.size:
+        data = after.resize_payload()
+    else:
+        data = after.assign(selection, values)
+    return ArrayChange(after.committed(), _data_first(after.chunks, data, commit))
+
+
+def grown_together(
+    growths: Sequence[tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]],
+) -> list[ArrayChange]:
+    """Give several arrays of one store, none of them flat, larger shapes, each as `grown` does."""
+    resized = [_resized(engine, shape) for engine, shape, _, _ in growths]
+    assignments = [
+        (after, selection, values)
+        for (after, _), (_, _, selection, values) in zip(resized, growths, strict=True)
+    ]
+    data = assign_together(assignments)
+    return [
+        ArrayChange(after.committed(), _data_first(after.chunks, each, commit))
+        for (after, commit), each in zip(resized, data, strict=True)
+    ]
+
+
+def _resized(engine: Engine, shape: tuple[int, ...]) -> tuple[Engine, Commit]:
+    """Return the engine that builds the state of another shape, and the commit of the shape."""
     if max(shape) > _LONGEST:
         raise LimitError(f"shape {shape}: an axis has at most 2**63 - 1 items")
     if engine.chunks.schema.flat is not None:
         flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
-    after = engine.next_state(chunks)
-    if chunks.schema.flat is not None and not values.size:
-        data = after.resize_payload()
-    else:
-        data = after.assign(selection, values)
-    return ArrayChange(after.committed(), _data_first(chunks, data, commit))
+    return engine.next_state(chunks), commit
 
 
 def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:

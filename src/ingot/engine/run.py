@@ -9,7 +9,7 @@ particular store, format or codec.
 
 import math
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from operator import floordiv
@@ -33,6 +33,7 @@ from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
 from ingot.formats.format import (
     ChunkMap,
     Coords,
+    as_sharded,
     relocated,
     stored_map,
     streaming,
@@ -65,7 +66,7 @@ from ingot.stores.store import (
 )
 from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "assign_together"]
 
 # About how much memory the row of one chunk in a plan takes.
 _ROW_BYTES: Final = 2048
@@ -107,7 +108,8 @@ class Engine:
         *,
         before: ChunkMap | None = None,
     ) -> None:
-        if chunks.schema.chain.serializer.runs_code and not options.allow_pickle:
+        schema = chunks.schema
+        if schema.chain.serializer.runs_code and not options.allow_pickle:
             what = repr(chunks.path) if chunks.path else "the array"
             raise UnsafeError(
                 f"{chunks.store.location}: {what} is of Python objects, "
@@ -116,9 +118,9 @@ class Engine:
             )
         self.chunks = chunks
         self.options = options
-        self.shape = chunks.schema.shape
+        self.shape = schema.shape
         self._before = chunks if before is None else before
-        self._dtype = chunks.schema.dtype
+        self._dtype = schema.dtype
         self._plain = kernel.plain_dtype(self._dtype)
         # Counted when they are needed: a dataset may be opened for its metadata.
         self._threads = 0
@@ -144,6 +146,7 @@ class Engine:
         """Return an engine that builds the state of `chunks` while this one is committed."""
         engine = Engine(chunks, self.options, before=self.chunks)
         engine._layout = kernel.resized_layout(self._layout, chunks, self.chunks)
+        engine._threads = self._threads
         return engine
 
     def committed(self) -> "Engine":
@@ -152,17 +155,24 @@ class Engine:
         same = self._before is chunks
         if same and self._cache is None and zone_mapped(self.chunks) is None:
             return self
-        engine = Engine(chunks, self.options)
+        engine, layout = self, self._layout
+        unread = self._cache is None and self._zones is None
+        if same or not unread or chunks is not self.chunks or chunks.schema.flat is not None:
+            engine = Engine(chunks, self.options)
+            engine._threads = self._threads
+        else:
+            # It served nothing but the change, and keeps nothing of the state before.
+            engine._before = chunks
+            engine._coder = ...
         if chunks is not self.chunks or chunks.schema.flat is not None:
             return engine
-        # The layout of chunks that are cut at the edge holds the length before the change.
-        if isinstance(self._layout, HandedLayout) and not same:
-            # It reads from the map of the state before.
-            return engine
-        if same or self.chunks.schema.padded:
-            engine._layout = self._layout
+        if isinstance(layout, HandedLayout) and not same:
+            engine._layout = ...  # It reads from the map of the state before.
+        elif same or chunks.schema.padded:
+            engine._layout = layout
         else:
-            engine._layout = kernel.resized_layout(self._layout, self.chunks, self.chunks)
+            # The layout of chunks that are cut at the edge holds the length before the change.
+            engine._layout = kernel.resized_layout(layout, chunks, chunks)
         return engine
 
     def discard(self, commit: Commit) -> None:
@@ -271,6 +281,26 @@ class Engine:
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         return self.stage(self._merged(rows, values), unit)
+
+    def _box(
+        self, selection: Selection, value: object
+    ) -> tuple[native.Layout, NDArray[Any], tuple[int, ...]] | None:
+        """Return how the kernel stages an assignment beside those of other arrays.
+
+        These are the layout, the values, and where they begin. None where only `assign` can: the
+        step is not 1, or chunks have no files of their own.
+        """
+        layout = self.layout()
+        if layout is None or isinstance(layout, HandedLayout) or as_sharded(self.chunks):
+            return None
+        if not isinstance(selection, BasicSelection) or set(selection.steps) != {1}:
+            return None
+        if 0 in selection.counts or self.erases(selection, value):
+            return None
+        values = selection.prepare(value, self._dtype)
+        if self._plain is not self._dtype:
+            values = values.view(self._plain)
+        return layout, values, selection.starts
 
     def check_count(self, chunks: int) -> None:
         """Raise `LimitError` where one commit would store too many chunks."""
@@ -592,27 +622,17 @@ class Engine:
         box = selection.starts, selection.steps
         count = plan.count_rows(selection, stored_map(self.chunks).schema.grid)
         self.check_count(count)
-        transaction = os.urandom(8).hex()
-        edits: list[Edit] = []
-        try:
-            announce_staging(store, transaction)
+        threads = self._thread_count()
+
+        def stage(transaction: str, edits: list[Edit]) -> None:
             for first in range(0, count, _STAGED_PER_CALL):
                 staged, failures = layout.stage(
-                    values, *box, first, first + _STAGED_PER_CALL, self._thread_count(), transaction
+                    values, *box, first, first + _STAGED_PER_CALL, threads, transaction
                 )
-                edits += [
-                    Delete(key) if source is None else Move(source, key, size, checksum)
-                    for _, key, source, size, checksum in staged
-                ]
+                edits += _edits(staged)
                 self.raise_first(failures)
-        except BaseException:
-            discard(store, edits)
-            withdraw_staging(store, transaction)
-            raise
-        if not any(isinstance(edit, Move) for edit in edits):
-            # Nothing was staged, so no commit or discard ends the announcement.
-            withdraw_staging(store, transaction, staged=False)
-        return edits
+
+        return _staged(store, stage)
 
     def stored_coords(self, selection: Selection, many: int = MANY) -> Iterator[Coords] | None:
         """Return the stored chunks of a selection, where they are few of more than `many`."""
@@ -1055,6 +1075,88 @@ def _key_of(chunks: ChunkMap, coords: tuple[int, ...]) -> str:
     """Return the key that holds a chunk; empty where no key does."""
     (location,) = chunks.locate(np.array([coords], np.int64).reshape(1, len(coords)))
     return location.key if isinstance(location, Extent) else ""
+
+
+def assign_together(
+    assignments: Sequence[tuple[Engine, Selection, object]],
+) -> list[Commit]:
+    """Return the commits that assign values to selections of several arrays of one store.
+
+    Chunks that are files are staged by one call into the kernel, those of all arrays.
+    """
+    commits: dict[int, Commit] = {}
+    boxes: dict[int, tuple[native.Layout, NDArray[Any], tuple[int, ...]]] = {}
+    total = 0
+    for number, (engine, selection, value) in enumerate(assignments):
+        same = engine.chunks.store is assignments[0][0].chunks.store
+        box = engine._box(selection, value) if same else None
+        if box is not None:
+            boxes[number] = box
+            count = plan.count_rows(selection, engine.chunks.schema.grid)
+            engine.check_count(count)
+            total += count
+    if len(boxes) > 1 and total <= _STAGED_PER_CALL:
+        commits = _stage_boxes(assignments, boxes)
+    try:
+        for number, (engine, selection, value) in enumerate(assignments):
+            if number not in commits:
+                commits[number] = engine.assign(selection, value)
+    except BaseException:
+        for number, commit in commits.items():
+            assignments[number][0].discard(commit)
+        raise
+    return [commits[number] for number in range(len(assignments))]
+
+
+def _stage_boxes(
+    assignments: Sequence[tuple[Engine, Selection, object]],
+    boxes: Mapping[int, tuple[native.Layout, NDArray[Any], tuple[int, ...]]],
+) -> dict[int, Commit]:
+    """Return the commits of those assignments of which there are boxes, by their numbers."""
+    first = assignments[next(iter(boxes))][0]
+    store, threads = first.chunks.store, first._thread_count()
+    check_commit(store, Commit())
+    commits: dict[int, Commit] = {}
+
+    def stage(transaction: str, edits: list[Edit]) -> None:
+        found = native.stage_arrays(list(boxes.values()), threads, transaction)
+        for number, (staged, _) in zip(boxes, found, strict=True):
+            own = _edits(staged)
+            edits += own
+            commits[number] = Commit(publish=tuple(own))
+        for number, (_, failures) in zip(boxes, found, strict=True):
+            assignments[number][0].raise_first(failures)
+
+    _staged(store, stage)
+    return commits
+
+
+def _staged(store: Store, stage: Callable[[str, list[Edit]], None]) -> list[Edit]:
+    """Return the edits that publish what `stage` stages, given a transaction and a list for them.
+
+    What was staged is removed when it fails.
+    """
+    transaction = os.urandom(8).hex()
+    edits: list[Edit] = []
+    try:
+        announce_staging(store, transaction)
+        stage(transaction, edits)
+    except BaseException:
+        discard(store, edits)
+        withdraw_staging(store, transaction)
+        raise
+    if not any(isinstance(edit, Move) for edit in edits):
+        # Nothing was staged, so no commit or discard ends the announcement.
+        withdraw_staging(store, transaction, staged=False)
+    return edits
+
+
+def _edits(staged: "Iterable[native.Staged]") -> list[Edit]:
+    """Return the edits that publish what the kernel has staged."""
+    return [
+        Delete(key) if source is None else Move(source, key, size, checksum)
+        for _, key, source, size, checksum in staged
+    ]
 
 
 def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:

@@ -252,15 +252,17 @@ class FolderTableMap:
         order = [commits[name] for name in sorted(commits, key=self._position)]
         if not shrinking:
             order.reverse()
-        publish = [edit for commit in order for edit in commit.publish]
-        lengths = [self.layout.is_length(edit.key) for edit in publish]
-        ahead = [edit for edit, is_length in zip(publish, lengths, strict=True) if not is_length]
-        behind = [edit for edit, is_length in zip(publish, lengths, strict=True) if is_length]
-        return Commit(
-            prepare=tuple(edit for commit in order for edit in commit.prepare),
-            publish=(*ahead, *behind),
-            cleanup=tuple(edit for commit in order for edit in commit.cleanup),
-        )
+        prepare: list[Edit] = []
+        ahead: list[Edit] = []
+        behind: list[Edit] = []
+        cleanup: list[Edit] = []
+        is_length = self.layout.is_length
+        for commit in order:
+            prepare += commit.prepare
+            for edit in commit.publish:
+                (behind if is_length(edit.key) else ahead).append(edit)
+            cleanup += commit.cleanup
+        return Commit(tuple(prepare), (*ahead, *behind), tuple(cleanup))
 
     def _position(self, name: str) -> tuple[int, str]:
         first = name.partition(".")[0] if name not in self.columns else name

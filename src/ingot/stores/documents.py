@@ -69,6 +69,8 @@ class _Record(NamedTuple, Generic[Value]):
     identities: list[object]
     kept: KeptDocuments | None = None
     """What knows the identities instead, where the store compares documents itself."""
+    names: frozenset[str] = frozenset()
+    """The names of the documents without their folders, where the store compares them."""
 
 
 class DocumentCheck(Generic[Value]):
@@ -123,7 +125,8 @@ class DocumentCheck(Generic[Value]):
             kept = None if keep is None else keep(documents)
         if kept is not None:
             same = _checked(kept, strict=strict)
-            self._record = _Record(value, keys, [], kept) if same else None
+            names = frozenset(key.rpartition("/")[2] for key in keys)
+            self._record = _Record(value, keys, [], kept, names) if same else None
             return same
         known: list[object] = [_UNKNOWN] * len(keys)
         if record is not None and record.value is value and record.keys == keys:
@@ -154,12 +157,9 @@ class DocumentCheck(Generic[Value]):
             return
         keys, known = record.keys, record.identities
         if record.kept is not None:
-            known_keys, names = set(keys), {key.rpartition("/")[2] for key in keys}
             for edit in edits:
                 # A document of the same name elsewhere may be another one of the value.
-                if edit.key.rpartition("/")[2] in names and not (
-                    edit.key in known_keys and _put(record.kept, edit)
-                ):
+                if edit.key.rpartition("/")[2] in record.names and not _put(record.kept, edit):
                     self._record = None
                     return
             self._record = record._replace(value=after)

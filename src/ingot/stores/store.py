@@ -10,6 +10,7 @@ publish: Put('sizes', 1 byte)
 """
 
 import enum
+import functools
 import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -622,13 +623,21 @@ def check_commit(store: Store, commit: Commit) -> None:
     features = store.features
     if Feature.WRITE not in features:
         raise ReadOnlyError(f"{store.location}: opened for reading only")
-    for edit in commit.edits:
-        check_new_key(edit.key)
+    edits = commit.edits
+    if not edits:
+        return
+    renames = patches = _CHANGING in features
+    if not renames:
+        renames, patches = Feature.RENAME in features, Feature.PATCH in features
+    # A commit of few keys is often the like of the one before; one of many would only fill memory.
+    check = _check_repeated if len(edits) <= _FEW_EDITS else check_new_key
+    for edit in edits:
+        check(edit.key)
         if isinstance(edit, Move):
             check_new_key(edit.source)
-            if Feature.RENAME not in features:
+            if not renames:
                 raise UnsupportedError(f"{store.location}: cannot rename {edit.source!r}")
-        elif isinstance(edit, _IN_PLACE) and Feature.PATCH not in features:
+        elif not patches and isinstance(edit, _IN_PLACE):
             raise UnsupportedError(f"{store.location}: cannot patch {edit.key!r} in place")
     for edit in commit.publish + commit.cleanup:
         if isinstance(edit, Grown):
@@ -636,6 +645,9 @@ def check_commit(store: Store, commit: Commit) -> None:
 
 
 _IN_PLACE: Final = Patch, Truncate, Grown
+_CHANGING: Final = Feature.RENAME | Feature.PATCH
+_FEW_EDITS: Final = 64
+_check_repeated: Final = functools.lru_cache(maxsize=1024)(check_new_key)
 
 Phase: TypeAlias = Literal["prepare", "publish", "cleanup"]
 
@@ -780,6 +792,7 @@ class Patches:
 
 Outcome: TypeAlias = Put | Move | Delete | Patches
 """The net effect of edits on one key."""
+_WHOLE_KEYS: Final = frozenset({Put, Move, Delete})
 
 
 def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch | Truncate, ...]]:
@@ -797,6 +810,13 @@ def compose(edits: Sequence[Edit]) -> tuple[tuple[Outcome, ...], tuple[Patch | T
     early: list[Patch | Truncate] = []
     if not edits:
         return (), ()
+    if len(edits) == 1 and type(edits[0]) in _WHOLE_KEYS:
+        return (cast("Outcome", edits[0]),), ()
+    if {*map(type, edits)} <= _WHOLE_KEYS:
+        keys = {edit.key for edit in edits}
+        sources = {edit.source for edit in edits if isinstance(edit, Move)}
+        if len(keys) == len(edits) and keys.isdisjoint(sources):
+            return cast("tuple[Outcome, ...]", tuple(edits)), ()  # As of most commits.
     for edit in edits:
         if isinstance(edit, Grown):
             continue

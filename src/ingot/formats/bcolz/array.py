@@ -165,10 +165,10 @@ class BcolzMap:
 
         Before the array grows, the caller stores the chunks of all new rows.
         """
-        element = self.schema.shape[1:]
-        if len(shape) != len(element) + 1 or (shape[0] and shape[1:] != element):
+        old = self.schema.shape
+        if len(shape) != len(old) or (shape[0] and shape[1:] != old[1:]):
             raise UnsupportedError(
-                f"bcolz: {list(self.schema.shape)} cannot become {list(shape)}: "
+                f"bcolz: {list(old)} cannot become {list(shape)}: "
                 "only the number of rows can change"
             )
         metadata = self.metadata.resized(shape[0])
@@ -185,11 +185,12 @@ class BcolzMap:
             prepare = (*prepare, Put(self._key(f"data/{_KEEP}"), b""))
         publish = (Put(self._key(SIZES), sizes),)
         template = self.template
-        found = stored_difference(
-            self.store, template, self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
-        )
-        cleanup = tuple(Delete(template.key(coords)) for coords in found)
-        after = replace(self, metadata=metadata, found=documents)
+        inside, outside = self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
+        cleanup: tuple[Edit, ...] = ()
+        if inside > outside:
+            found = stored_difference(self.store, template, inside, outside)
+            cleanup = tuple(Delete(template.key(coords)) for coords in found)
+        after = type(self)(self.store, metadata, self.path, documents)
         return after, Commit(prepare, publish, cleanup)
 
     def described(self, attrs: Mapping[str, Any]) -> "tuple[BcolzMap, Commit]":

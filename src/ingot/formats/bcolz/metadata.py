@@ -204,7 +204,7 @@ class BcolzMetadata:
         """
         old, element = self.schema.shape[0], self.schema.shape[1:]
         storage = self.storage
-        if storage.auto and not old and storage.dtype != _OBJECT:
+        if not old and storage.auto and storage.dtype != _OBJECT:
             best = default_chunk(rows, row_bytes((rows, *element), storage.dtype))
             storage = storage if best == storage.chunklen else storage.with_chunklen(best)
         if storage is not self.storage:
@@ -225,12 +225,13 @@ class BcolzMetadata:
 
     def pack_sizes(self) -> bytes:
         """Return the ``meta/sizes`` of the array."""
-        fields = tuple(self.sizes.items())
-        if tuple(name for name, _ in fields) == _SIZES_FIELDS:
-            (_, shape), (_, nbytes), (_, cbytes) = fields
-            if all(type(each) is int and 0 <= each <= INT64 for each in (*shape, nbytes, cbytes)):
+        sizes = self.sizes
+        if tuple(sizes) == _SIZES_FIELDS:
+            shape, nbytes, cbytes = sizes.values()
+            numbers = [*shape, nbytes, cbytes]
+            if set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) <= INT64:
                 # What `pack_line` returns, for every append.
-                text = f'{{"shape": {list(shape)}, "nbytes": {nbytes}, "cbytes": {cbytes}}}\n'
+                text = f'{{"shape": {numbers[:-2]}, "nbytes": {nbytes}, "cbytes": {cbytes}}}\n'
                 return text.encode("ascii")
         return json.pack_line(dict(self.sizes), SIZES)
 
@@ -456,13 +457,14 @@ def _shuffle(blosc: Blosc) -> int:
 
 def _update_sizes(sizes: Mapping[str, Any], schema: ArraySchema) -> dict[str, Any]:
     """Return ``meta/sizes`` for a shape; the numbers of bytes are estimates."""
+    shape = list(schema.shape)
+    if sizes.get("shape") == shape:
+        return dict(sizes)
     nbytes = schema.nbytes
     before, stored = sizes.get("nbytes"), sizes.get("cbytes")
     counts = type(before) is int and type(stored) is int
     guess = nbytes if not counts or not before else nbytes * stored // before  # type: ignore[operator]
-    if sizes.get("shape") == list(schema.shape):
-        return dict(sizes)
-    return {**sizes, "shape": list(schema.shape), "nbytes": nbytes, "cbytes": max(guess, 0)}
+    return {**sizes, "shape": shape, "nbytes": nbytes, "cbytes": max(guess, 0)}
 
 
 def check_stages(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int]:

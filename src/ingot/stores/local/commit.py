@@ -104,6 +104,7 @@ class CommitRun:
         "_sync",
         "_synced",
         "_touched",
+        "_touching",
         "_where",
         "decided",
         "sync_failed",
@@ -145,11 +146,17 @@ class CommitRun:
         self._notes: list[tuple[int, Callable[[], None]]] = []
         self._progress = Progress(where)
         self._deciding: dict[str, None] = {}
-        self._touched = self._prepares = self._littered = self._switching = False
+        self._touched = self._touching = False
+        self._prepares = self._littered = self._switching = False
         self.decided = False
         """Whether the new state will be read, whatever happens from now on."""
         self.sync_failed = False
         """Whether a sync failed: what is durable is unknown, and another sync proves nothing."""
+
+    @property
+    def sequence(self) -> int | None:
+        """The version number of the committed state; None without a lock."""
+        return self._lock.sequence
 
     def recover(self, *, thorough: bool = False, journal: bool = True) -> None:
         """Replay the journal of a dead writer, if there is one, and see whether a sweep is due.
@@ -567,7 +574,7 @@ class CommitRun:
             entries = tuple(group)
             entry = entries[0]
             # Programs that know no journal rely on the order of entries, after a power cut as well.
-            if folder not in (None, key.rpartition("/")[0]):
+            if sync and folder not in (None, key.rpartition("/")[0]):
                 self._sync_folders()
             folder = key.rpartition("/")[0]
             if isinstance(entry, Removed):
@@ -618,13 +625,15 @@ class CommitRun:
     def _touch(self) -> None:
         """Note that the next step changes what this commit did not create."""
         self._prepares = True
-        if not self._touched:
+        if not self._touching:
+            self._touching = True
             self._note(partial(setattr, self, "_touched", True))
 
     def _run(self) -> None:
         """Run the steps that were added."""
         steps, self._steps = self._steps, []
         notes, self._notes = self._notes, []
+        self._touching = False
         if not steps:
             return
         progress = self._progress

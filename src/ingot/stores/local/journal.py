@@ -55,6 +55,8 @@ _HEAD: Final = struct.Struct("<8sHHI16sQ")
 _ENTRY: Final = struct.Struct("<BBHHHIIQQQ")
 _PLACED, _WRITTEN, _REMOVED, _TRUNCATED, _CARRIED = 1, 2, 3, 4, 5
 _TRANSACTION: Final = re.compile("[0-9a-f]{16}")
+# To join so few bytes takes no longer than a checksum for each of their pieces.
+_SHORT: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +159,22 @@ def pack(journal: Journal) -> bytes:
     """
     if not _TRANSACTION.fullmatch(journal.transaction):
         raise ValueError(f"transaction {journal.transaction!r}: not 16 hexadecimal digits")
-    body = b"".join(map(_pack_entry, journal.entries))
-    size = _HEAD.size + len(body) + 4
+    # The bytes of patches may be many, so they are copied once, when all pieces are joined.
+    pieces, size, version = [b""], _HEAD.size + 4, _VERSION
+    for entry in journal.entries:
+        pieces += _pack_entry(entry)
+        version = max(version, _version_of(entry))
+    size += sum(map(len, pieces))
     if size > LARGEST:
         raise LimitError(f"a commit that patches {size} bytes in place, the limit is {LARGEST}")
     name = journal.transaction.encode()
-    version = max(map(_version_of, journal.entries), default=_VERSION)
-    head = _HEAD.pack(_MAGIC, version, 0, len(journal.entries), name, size)
-    return head + body + checksum(body, checksum(head)).to_bytes(4, "little")
+    pieces[0] = _HEAD.pack(_MAGIC, version, 0, len(journal.entries), name, size)
+    if size < _SHORT:
+        pieces = [b"".join(pieces)]
+    found = 0
+    for piece in pieces:
+        found = checksum(piece, found)
+    return b"".join((*pieces, found.to_bytes(4, "little")))
 
 
 def parse(data: bytes, where: str) -> Journal:
@@ -210,7 +220,8 @@ def _version_of(entry: Entry) -> int:
     return _TRUNCATING if isinstance(entry, Truncated) else _VERSION
 
 
-def _pack_entry(entry: Entry) -> bytes:
+def _pack_entry(entry: Entry) -> list[bytes]:
+    """Return the pieces of an entry: its fields and keys, and its data."""
     key, staged, data = entry.key.encode(), b"", b""
     if isinstance(entry, Placed):
         staged = entry.staged.encode()
@@ -229,7 +240,8 @@ def _pack_entry(entry: Entry) -> bytes:
         numbers, kind = (0, 0, 0, 0, 0), _REMOVED
     if max(len(key), len(staged)) > 0xFFFF:
         raise FormatError(f"key {entry.key[:60]!r}…: longer than 65535 bytes")
-    return _ENTRY.pack(kind, 0, len(key), len(staged), 0, *numbers) + key + staged + data
+    first = _ENTRY.pack(kind, 0, len(key), len(staged), 0, *numbers) + key + staged
+    return [first, data]
 
 
 def _parse_entries(data: memoryview, count: int, where: str) -> tuple[Entry, ...]:

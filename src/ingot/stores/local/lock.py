@@ -315,7 +315,7 @@ class _LockFile:
     def __init__(self, file: int, place: int) -> None:
         self._file = file
         self._place = place
-        _locked_files.add(self)
+        _locked_files[id(self)] = weakref.ref(self)
 
     def __del__(self) -> None:
         # An exception may come before the lock reached the variable that would release it.
@@ -325,16 +325,19 @@ class _LockFile:
     def forget(self) -> None:
         """Close the files without unlocking: the locks are the parent's."""
         file, place, self._file, self._place = self._file, self._place, -1, -1
-        _locked_files.discard(self)
+        _locked_files.pop(id(self), None)
         _close(file, place)
 
 
-_locked_files: Final[weakref.WeakSet[_LockFile]] = weakref.WeakSet()
+# By identity, until their files are closed: every turn adds one, and a weak set takes longer.
+_locked_files: Final[dict[int, weakref.ref[_LockFile]]] = {}
 
 
 def _forget_all() -> None:
-    for each in list(_locked_files):
-        each.forget()
+    for each in list(_locked_files.values()):
+        locked = each()
+        if locked is not None:
+            locked.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -45,7 +45,8 @@ class Scope:
 
     def check(self, key: str, where: str) -> None:
         """Raise `UnsafeError` for a key that commits in this scope must not change."""
-        if key.partition("/")[0] in self.reserved:
+        first = key.partition("/")[0]
+        if first == self.journal or first == self.lock:
             raise UnsafeError(f"{where}: key {key!r} is the store's own")
         if self.only is not None and key != self.only and not is_staged(key, self.only):
             raise UnsafeError(f"{where}: key {key!r} is not part of {self.only!r}")

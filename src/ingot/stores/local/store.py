@@ -369,6 +369,11 @@ class LocalStore:
 
     def version(self) -> Version | None:
         """Return the version of the committed state; None before the first writer."""
+        run = self._run
+        if run is not None and self._writer == threading.get_ident():
+            number = run.sequence
+            if number is not None:  # It is this thread's turn: no other writer changes it.
+                return Version(number, settled=False)
         return self._files.version(self._scope.lock)
 
     def version_probe(self) -> VersionProbe:
