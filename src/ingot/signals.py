@@ -141,6 +141,8 @@ def uninterrupted(function: Callable[Parameters, Result]) -> Callable[Parameters
 
     @functools.wraps(function)
     def call(*given: Parameters.args, **named: Parameters.kwargs) -> Result:
+        if _STATE.depth and threading.get_ident() == _STATE.main:
+            return function(*given, **named)  # A block further out holds it back.
         with Deferred():
             return function(*given, **named)
 

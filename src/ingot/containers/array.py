@@ -292,11 +292,12 @@ class Array(Dataset[Engine]):
         array([[1, 2], [3, 4], [5, 6]])
         """
         handle = self._writable()
-        before = handle.value.chunks.schema
+        before = handle.recent().chunks.schema
         items = items_of(values, before, axis)
         with handle.writing() as turn:
             schema = turn.value.chunks.schema
-            given = items if schema.dtype == before.dtype else values
+            same = schema.dtype == before.dtype and schema.shape[1:] == before.shape[1:]
+            given = items if same else values
             growth = appended(given, schema, axis)
             turn.commit(*changes.grown(turn.value, growth.shape, growth.selection, growth.values))
 
@@ -318,8 +319,7 @@ class Array(Dataset[Engine]):
 
     def _assign(self, select: Callable[[tuple[int, ...]], Selection], value: object) -> None:
         handle = self._writable()
-        # A key that does not fit a state that another program has changed is parsed again.
-        engine, selection = handle.read(lambda now: (now, select(now.shape)))
+        engine, selection, whole = self._selected(select)
         dtype = engine.chunks.schema.dtype
         items = changes.evaluated(value, dtype)
 
@@ -333,8 +333,8 @@ class Array(Dataset[Engine]):
             # Whole chunks are replaced, so they are encoded before the lock is taken.
             # A state that is read through a journal is not written to: the turn replays it first.
             ahead = (
-                Feature.WRITE in engine.chunks.store.features
-                and engine.replaces(selection)
+                whole
+                and Feature.WRITE in engine.chunks.store.features
                 and not engine.erases(selection, items)
             )
             encoded = engine.assign(selection, items) if ahead else None
@@ -356,6 +356,24 @@ class Array(Dataset[Engine]):
             finally:
                 if encoded is not None:  # The lock was not taken.
                     engine.discard(encoded)
+
+    def _selected(
+        self, select: Callable[[tuple[int, ...]], Selection]
+    ) -> tuple[Engine, Selection, bool]:
+        """Return an engine, a selection to be assigned to, and whether it is of whole chunks.
+
+        Where it is not, both are of the state at hand: the turn compares it with the committed one.
+        """
+        engine = self._handle.recent()
+        try:
+            selection = select(engine.shape)
+            if not engine.replaces(selection):
+                return engine, selection, False
+        except Exception:  # The committed state decides whether it is an error.
+            pass
+        # A key that does not fit a state that another program has changed is parsed again.
+        engine, selection = self._handle.read(lambda now: (now, select(now.shape)))
+        return engine, selection, engine.replaces(selection)
 
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:

@@ -126,6 +126,17 @@ class Handle(Generic[Value]):
         """The value of the committed state, or of the snapshot."""
         return self.read(_same)
 
+    def recent(self) -> Value:
+        """Return the value at hand, without a look at the store.
+
+        Another writer may have committed since. It serves what is made ready for a turn, which has
+        the committed value.
+        """
+        value, number = self._loaded
+        if value is None or number == NO_VERSION or self._pinned is not None:
+            return self.value
+        return value
+
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state.
 
@@ -509,6 +520,10 @@ class HandleProtocol(Protocol[Value]):
         """The value of the committed state, or of the snapshot."""
         ...
 
+    def recent(self) -> Value:
+        """Return the value at hand, without a look at the store: that of a turn may be another."""
+        ...
+
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""
         ...
@@ -576,6 +591,11 @@ class PartHandle(Generic[Whole, Part]):
     def value(self) -> Part:
         """The part in the committed state, or in the snapshot."""
         return self.read(_same)
+
+    def recent(self) -> Part:
+        """Return the part at hand, without a look at the store: that of a turn may be another."""
+        self._check_open()
+        return self._find(self._whole.recent())
 
     def read(self, use: Callable[[Part], Result]) -> Result:
         """Call `use` with the part and return its result; all that it reads is of one state."""
@@ -706,6 +726,10 @@ class TransactionalHandle(Generic[Value]):
     def value(self) -> Value:
         """The value of the committed state, or of the snapshot."""
         return self.read(_same)
+
+    def recent(self) -> Value:
+        """Return the value at hand, without a look at the store: that of a turn may be another."""
+        return self.value if self.is_inside() else self._handle.recent()
 
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""

@@ -6,7 +6,7 @@ of text, bytes, JSON objects and rows of several lengths become columns of these
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+_OBJECT: Final = np.dtype(object)
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
 """The type of a column and the shape of its items, or the kind of its variable-length items."""
@@ -152,7 +153,7 @@ def check_lengths(columns: Mapping[str, Values], rows: int | None = None) -> Non
     """
     if scalar := [name for name, values in columns.items() if not values.shape]:
         raise ValueError(f"column {scalar[0]!r} is one value, not an array of them")
-    lengths = {name: len(values) for name, values in columns.items()}
+    lengths = {name: values.shape[0] for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise ValueError(f"columns of different lengths: {text}")
@@ -170,11 +171,15 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
     Traceback (most recent call last):
     ValueError: column 'a' of uint8 cannot hold 300
     """
+    if type(values) is np.ndarray and values.shape[1:] == shape and values.ndim:
+        array = values
+        if array.dtype == dtype != _OBJECT:
+            return array
     if pandas.is_series(values):
         values = pandas.values(name, values)
     if isinstance(values, RaggedArray):
         values = _fixed(values, name)
-    if dtype == np.dtype(object):
+    if dtype == _OBJECT:
         return _objects(values, shape)
     array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
     if not array.ndim:

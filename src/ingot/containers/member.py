@@ -70,6 +70,10 @@ class MemberHandle(Generic[Value]):
         """The value of the committed state, of the snapshot, or of the transaction."""
         return self.read(_same)
 
+    def recent(self) -> Value:
+        """Return the value at hand, without a look at the store: that of a turn may be another."""
+        return self.value if self._tree.is_inside() else self._outside().recent()
+
     def read(self, use: Callable[[Value], Result]) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""
         if not self._tree.is_inside():

@@ -203,6 +203,8 @@ def count_rows(selection: Selection, grid: ChunkGrid) -> int:
     if 0 in selection.engine_shape:
         return 0
     if isinstance(selection, BasicSelection):
+        if max(selection.counts, default=1) == 1:
+            return 1
         box = zip(selection.starts, selection.counts, selection.steps, grid.axes, strict=True)
         return math.prod(count_parts(*each) for each in box)
     axes = zip(selection.axes, grid.axes, strict=True)

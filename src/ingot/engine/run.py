@@ -62,7 +62,7 @@ from ingot.stores.store import (
     Move,
     Put,
     Store,
-    check_commit,
+    check_writable,
 )
 from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
 
@@ -616,7 +616,7 @@ class Engine:
         self, layout: native.Layout, selection: BasicSelection, values: NDArray[Any]
     ) -> list[Edit]:
         store = self.chunks.store
-        check_commit(store, Commit())
+        check_writable(store)
         if self._plain is not self._dtype:
             values = values.view(self._plain)
         box = selection.starts, selection.steps
@@ -1115,7 +1115,7 @@ def _stage_boxes(
     """Return the commits of those assignments of which there are boxes, by their numbers."""
     first = assignments[next(iter(boxes))][0]
     store, threads = first.chunks.store, first._thread_count()
-    check_commit(store, Commit())
+    check_writable(store)
     commits: dict[int, Commit] = {}
 
     def stage(transaction: str, edits: list[Edit]) -> None:

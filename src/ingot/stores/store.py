@@ -68,6 +68,7 @@ __all__ = [
     "check_new_key",
     "check_range",
     "check_reach",
+    "check_writable",
     "compose",
     "extend",
     "is_staged",
@@ -620,19 +621,17 @@ def check_commit(store: Store, commit: Commit) -> None:
     Traceback (most recent call last):
     ingot.errors.ReadOnlyError: memory: opened for reading only
     """
-    features = store.features
-    if Feature.WRITE not in features:
-        raise ReadOnlyError(f"{store.location}: opened for reading only")
-    edits = commit.edits
+    check_writable(store)
+    features, edits = store.features, commit.edits
     if not edits:
         return
     renames = patches = _CHANGING in features
     if not renames:
         renames, patches = Feature.RENAME in features, Feature.PATCH in features
     # A commit of few keys is often the like of the one before; one of many would only fill memory.
-    check = _check_repeated if len(edits) <= _FEW_EDITS else check_new_key
+    check = _check_repeated if len(edits) <= _FEW_EDITS else _check_new_keys
+    check(tuple([edit.key for edit in edits]))
     for edit in edits:
-        check(edit.key)
         if isinstance(edit, Move):
             check_new_key(edit.source)
             if not renames:
@@ -644,10 +643,23 @@ def check_commit(store: Store, commit: Commit) -> None:
             raise FormatError(f"{store.location}: {edit} belongs to the edits that prepare")
 
 
+def check_writable(store: Store) -> None:
+    """Raise `ReadOnlyError` when a store does not write."""
+    if Feature.WRITE not in store.features:
+        raise ReadOnlyError(f"{store.location}: opened for reading only")
+
+
 _IN_PLACE: Final = Patch, Truncate, Grown
 _CHANGING: Final = Feature.RENAME | Feature.PATCH
 _FEW_EDITS: Final = 64
-_check_repeated: Final = functools.lru_cache(maxsize=1024)(check_new_key)
+
+
+def _check_new_keys(keys: tuple[str, ...]) -> None:
+    for key in keys:
+        check_new_key(key)
+
+
+_check_repeated: Final = functools.lru_cache(maxsize=256)(_check_new_keys)
 
 Phase: TypeAlias = Literal["prepare", "publish", "cleanup"]
 

@@ -91,9 +91,11 @@ class CommitRun:
         "_known",
         "_littered",
         "_lock",
-        "_name",
+        "_made_name",
+        "_make_name",
         "_names",
         "_notes",
+        "_own",
         "_prepared",
         "_prepares",
         "_progress",
@@ -115,7 +117,7 @@ class CommitRun:
         directory: OpenDirectory,
         scope: Scope,
         lock: WriterLock,
-        name: str,
+        name: Callable[[], str],
         where: str,
         *,
         sync: bool,
@@ -124,12 +126,16 @@ class CommitRun:
         self._directory = directory
         self._scope = scope
         self._lock = lock
-        self._name = name
+        # The name of the transaction is made when a file is staged under it.
+        self._make_name = name
+        self._made_name: str | None = None
         self._where = where
         self._sync = sync
         # By phase and key: a key may get another value in each phase.
         self._names: dict[tuple[str, str], str] = {}
         self._count = 0
+        # The beginnings of the names of files that this turn has staged before the commit.
+        self._own: tuple[str, ...] = ()
         # The staged files that exist, in order.
         self._staged: dict[str, None] = {}
         # Staged names whose values are synced, and the keys that `prepare` puts.
@@ -157,6 +163,10 @@ class CommitRun:
     def sequence(self) -> int | None:
         """The version number of the committed state; None without a lock."""
         return self._lock.sequence
+
+    def add_staging(self, transaction: str) -> None:
+        """Note that this turn stages files under the name of a transaction."""
+        self._own += (f".g-{transaction}-",)
 
     def recover(self, *, thorough: bool = False, journal: bool = True) -> None:
         """Replay the journal of a dead writer, if there is one, and see whether a sweep is due.
@@ -361,8 +371,13 @@ class CommitRun:
             if move.source not in self._prepared and move.source not in self._synced
         ]
 
+    def _name(self) -> str:
+        if self._made_name is None:
+            self._made_name = self._make_name()
+        return self._made_name
+
     def _write_new(self, phase: str, put: Put) -> None:
-        staged = staged_key(put.key, f"{self._name}.{self._count}")
+        staged = staged_key(put.key, f"{self._name()}.{self._count}")
         self._count += 1
         self._names[phase, put.key] = staged
         self._add(Op.CREATE, staged, data=put.data)
@@ -434,9 +449,12 @@ class CommitRun:
     def _sync_sources(self, outcomes: Iterable[Outcome]) -> None:
         """Check values that were staged before this commit, and note their folders to be synced."""
         moves = [outcome for outcome in outcomes if isinstance(outcome, Move)]
+        own = self._own
         for move in moves:
-            if move.source not in self._synced:
-                self._add(Op.REQUIRE, move.key, move.source)
+            source = move.source
+            # What this turn has staged itself no other process removes.
+            if source not in self._synced and not source.rpartition("/")[2].startswith(own):
+                self._add(Op.REQUIRE, move.key, source)
         if not self._sync or self._all_synced:
             return
         for move in moves:
@@ -486,7 +504,7 @@ class CommitRun:
 
     def _record(self, outcomes: Iterable[Outcome]) -> Put:
         """Keep the journal of outcomes as the one to decide, and return the edit that writes it."""
-        self._journal = Journal(self._name, tuple(self._entries(outcomes)))
+        self._journal = Journal(self._name(), tuple(self._entries(outcomes)))
         return Put(self._scope.journal, journal_bytes.pack(self._journal))
 
     def _names_staged(self) -> bool:

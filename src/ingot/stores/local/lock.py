@@ -617,12 +617,14 @@ OFD: Final = hasattr(sys.modules.get("fcntl"), "F_OFD_SETLK")
 
 if OFD:
     _RANGE: Final = struct.Struct("@hhqqi4x")
+    # The writer lock, the apply lock and the staging lock lie side by side.
+    _ALL_FREE: Final = _RANGE.pack(fcntl.F_UNLCK, os.SEEK_SET, WRITER, 3, 0)
 
     def keep_place(folder: int) -> int:
         return -1
 
-    def _change(file: int, which: int, kind: int, count: int = 1) -> None:
-        request = _RANGE.pack(kind, os.SEEK_SET, which, count, 0)
+    def _change(file: int, which: int, kind: int) -> None:
+        request = _RANGE.pack(kind, os.SEEK_SET, which, 1, 0)
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, request)
 
     def _take(file: int, place: int, which: int, exclusive: bool) -> None:
@@ -632,7 +634,7 @@ if OFD:
         _change(file, which, fcntl.F_UNLCK)
 
     def drop_all(file: int, place: int) -> None:
-        _change(file, WRITER, fcntl.F_UNLCK, count=3)
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, _ALL_FREE)
 
 elif sys.platform != "win32":
 

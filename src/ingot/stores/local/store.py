@@ -324,7 +324,10 @@ class LocalStore:
         publishes such a file, when one is discarded, or with the process.
         """
         self._check_writable()
-        if self._locking and self._writer != threading.get_ident():
+        if self._writer == threading.get_ident():
+            if self._run is not None:
+                self._run.add_staging(transaction)
+        elif self._locking:
             self._staging.begin(transaction, self._announced)
 
     def withdraw_staging(self, transaction: str, *, staged: bool = True) -> None:
@@ -699,7 +702,7 @@ class LocalTurn:
             directory,
             owner._scope,
             lock,
-            owner._files.transaction(),
+            owner._files.transaction,
             owner.location,
             sync=self._sync,
             known=owner._known,
