@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import numpy as np
 import pytest
@@ -301,3 +302,15 @@ def test_automatic_chunks_keep_their_promises():
         cut = [part for part, size in zip(chunk, shape, strict=True) if part < size]
         # A cut axis is about as long as any other; small lengths are coarse.
         assert max(chunk) <= 3 * min(cut, default=max(chunk)) + 3, (shape, itemsize, chunk)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (7, 4), (8, 5), (9, 0)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_resized_grid_is_one_of_that_shape(shape: tuple[int, int], padded: bool) -> None:
+    assert ChunkGrid((5, 5), (4, 2), padded).resized(shape) == ChunkGrid(shape, (4, 2), padded)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, -1), (1, 2**63), (1, True), (1, 1.5)])
+def test_a_grid_is_not_resized_to_what_is_no_shape(shape: Any) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        ChunkGrid((5, 5), (4, 2), padded=True).resized(shape)

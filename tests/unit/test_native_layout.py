@@ -192,3 +192,55 @@ def test_what_cannot_be_topped_up(tmp_path: Path) -> None:
         make_layout(tmp_path).top_up(stored, 100, values, 1)
     other = make_layout(tmp_path, shape=(5000,), chunk=(1000,), order=(0,), kind="zlib")
     assert other.top_up(stored, 100, values, 1) is None
+
+
+def columns(root: Path) -> dict[str, tuple[Layout, np.ndarray[Any, Any]]]:
+    """Return the layouts of arrays of several types below one folder, with their values."""
+    made = {}
+    for name, dtype, kind in (("a", "<i4", "blosc"), ("b", "<f8", "zstd"), ("c", "<i2", "raw")):
+        size = np.dtype(dtype).itemsize
+        layout = make_layout(
+            root, names=(f"{name}/", "/", "", "0"), kind=kind, typesize=size, fill=bytes(size)
+        )
+        made[name] = layout, np.arange(1, 121).reshape(SHAPE).astype(dtype)
+    return made
+
+
+def test_arrays_that_are_staged_together_get_the_files_that_each_would(tmp_path: Path) -> None:
+    kernel: Any = load("native")
+    alone = columns(tmp_path / "alone")
+    together = columns(tmp_path / "together")
+    boxes = [(layout, values, (0, 0)) for layout, values in together.values()]
+    found = kernel.stage_arrays(boxes, 2, "00112233aabbccdd")
+    for (layout, values), (staged, troubles) in zip(alone.values(), found, strict=True):
+        assert not troubles
+        assert len(staged) == 9
+        expected, _ = layout.stage(values, (0, 0), (1, 1), 0, 9, 1, "00112233aabbccdd")
+        assert staged == expected
+        for _, _, source, _, _ in staged:
+            assert (tmp_path / "together" / source).read_bytes() == (
+                tmp_path / "alone" / source
+            ).read_bytes()
+
+
+def test_the_failures_of_arrays_that_are_staged_together_are_kept_apart(tmp_path: Path) -> None:
+    kernel: Any = load("native")
+    made = columns(tmp_path)
+    (tmp_path / "b/0").mkdir(parents=True)
+    (tmp_path / "b/0/0").write_bytes(b"no chunk")
+    # The first item of each: of chunks that exist, the others are read.
+    boxes = [(layout, values[:1, :1], (0, 0)) for layout, values in made.values()]
+    found = kernel.stage_arrays(boxes, 1, "00112233aabbccdd")
+    assert [len(staged) for staged, _ in found] == [1, 0, 1]
+    assert [[key for _, key, _ in troubles] for _, troubles in found] == [[], ["b/0/0"], []]
+
+
+def test_arrays_that_cannot_be_staged_together_leave_no_files(tmp_path: Path) -> None:
+    kernel: Any = load("native")
+    (first, values), (second, _), _ = columns(tmp_path).values()
+    with pytest.raises(ValueError, match="items have 4 bytes, the array's have 8"):
+        kernel.stage_arrays([(first, values, (0, 0)), (second, values, (0, 0))], 1, "0" * 16)
+    handed = make_layout(tmp_path, names=None)
+    with pytest.raises(ValueError, match="have no files of their own"):
+        kernel.stage_arrays([(first, values, (0, 0)), (handed, values, (0, 0))], 1, "0" * 16)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -145,8 +145,7 @@ fn stage_chunks(
     let mut found = Vec::with_capacity(all.len());
     let mut failed = None;
     for Staging { root, staged, failures, .. } in all {
-        let outcome = outcome.as_ref().map(|()| ()).map_err(Error::clone);
-        match in_order(&root, staged.into_inner().expect("no thread panics"), outcome) {
+        match in_order(&root, staged.into_inner().expect("no thread panics"), outcome.clone()) {
             Ok(staged) => found.push((staged, failures.into_inner())),
             Err(error) => failed = Some(error),
         }

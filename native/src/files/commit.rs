@@ -136,7 +136,13 @@ impl From<Errno> for Stop {
 type Outcome<T> = std::result::Result<T, Stop>;
 
 /// Run the steps that are not done, from `state.done` on.
-pub fn run(root: &Root, lock: BorrowedFd<'_>, places: LockPlaces, steps: &[Step<'_>], state: &mut State) -> End {
+pub fn run(
+    root: &Root<BorrowedFd<'_>>,
+    lock: BorrowedFd<'_>,
+    places: LockPlaces,
+    steps: &[Step<'_>],
+    state: &mut State,
+) -> End {
     let mut run = Run { root, lock, places, state, folders: HashMap::new() };
     while let Some(step) = steps.get(run.state.done) {
         match run.step(step) {
@@ -152,7 +158,7 @@ pub fn run(root: &Root, lock: BorrowedFd<'_>, places: LockPlaces, steps: &[Step<
 }
 
 struct Run<'a> {
-    root: &'a Root,
+    root: &'a Root<BorrowedFd<'a>>,
     lock: BorrowedFd<'a>,
     places: LockPlaces,
     state: &'a mut State,
@@ -533,7 +539,8 @@ mod tests {
         }
 
         fn run(&self, steps: &[Step<'_>]) -> (End, State) {
-            let root = Root::open(&self.0).unwrap().unwrap();
+            let folder = Root::open(&self.0).unwrap().unwrap();
+            let root = Root::of(folder.folder());
             let lock = std::fs::File::options().read(true).write(true).open(self.0.join(".lock")).unwrap();
             let mut state = State { done: 0, changed: vec![], sequence: 7, applying: false, files: vec![] };
             let end = run(&root, lock.as_fd(), PLACES, steps, &mut state);

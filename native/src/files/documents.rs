@@ -5,7 +5,7 @@
 use super::Root;
 use super::identity::Identity;
 use crate::error::Outcome;
-use rustix::fs::{AtFlags, statat};
+use rustix::fs::{AtFlags, CWD, Stat, statat};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -40,9 +40,16 @@ impl Documents {
     /// Return whether the folder holds the documents, byte for byte. If `strict`, a file that was
     /// written since the last comparison differs, whatever its bytes.
     pub fn check(&self, strict: bool) -> Outcome<bool> {
+        let mut all = self.all.lock().expect("no thread panics");
+        if let [document] = &all[..]
+            && document.known != Known::Unknown
+            && document.is_as_known(statat(CWD, self.root.join(&document.key), AtFlags::empty()))
+        {
+            return Ok(true); // A single document is found without the folder.
+        }
         let root = Root::open(&self.root)?;
         let mut buffer = Vec::new();
-        for document in &mut *self.all.lock().expect("no thread panics") {
+        for document in &mut *all {
             if !document.check(root.as_ref(), strict, &mut buffer)? {
                 return Ok(false);
             }
@@ -63,8 +70,8 @@ impl Documents {
 impl Document {
     fn check(&mut self, root: Option<&Root>, strict: bool, buffer: &mut Vec<u8>) -> Outcome<bool> {
         if self.known != Known::Unknown {
-            let now = self.identity(root);
-            if now != Known::Unknown && now == self.known {
+            let found = root.map_or(Err(Errno::NOENT), |root| statat(root.folder(), &*self.key, AtFlags::empty()));
+            if self.is_as_known(found) {
                 return Ok(true);
             }
             if strict {
@@ -84,13 +91,14 @@ impl Document {
         Ok(same)
     }
 
-    fn identity(&self, root: Option<&Root>) -> Known {
-        let Some(root) = root else { return Known::Absent };
-        match statat(root.folder(), &*self.key, AtFlags::empty()) {
+    /// Whether what the system says of the file is what it was when it was last compared.
+    fn is_as_known(&self, found: rustix::io::Result<Stat>) -> bool {
+        let now = match found {
             Ok(facts) => Identity::of(&facts).map_or(Known::Unknown, Known::File),
             Err(Errno::NOENT | Errno::NOTDIR) => Known::Absent,
             Err(_) => Known::Unknown,
-        }
+        };
+        now != Known::Unknown && now == self.known
     }
 }
 

@@ -26,9 +26,9 @@ const MOST_RETRIES: usize = 100;
 /// A journal that is not applied yet says so: a name that is gone has become the key itself.
 pub type Renamed = HashMap<String, Option<String>>;
 
-/// A folder that keys cannot leave.
-pub struct Root {
-    folder: OwnedFd,
+/// A folder that keys cannot leave; the caller may have it open.
+pub struct Root<F = OwnedFd> {
+    folder: F,
     renamed: Option<Arc<Renamed>>,
 }
 
@@ -42,14 +42,36 @@ impl Root {
         }
     }
 
-    /// The same folder, of which some keys are read under other names.
-    pub fn renaming(self, renamed: Option<&Arc<Renamed>>) -> Self {
-        Self { renamed: renamed.map(Arc::clone), ..self }
-    }
-
     /// Create the folder and its parents.
     pub fn create_folder(path: &Path) -> Outcome<()> {
         std::fs::create_dir_all(path).map_err(|error| failed(&error, "creating folder", &path.display().to_string()))
+    }
+
+    /// The whole of a single file of a folder. The folder itself is not opened where the key names
+    /// no folder and no link is followed.
+    pub fn extent_in<'a>(folder: &Path, key: &'a str) -> Outcome<Option<Extent<'a>>> {
+        if !key.contains('/') && !matches!(key, "" | "." | "..") {
+            match rustix::fs::open(folder.join(key), READING | OFlags::NOFOLLOW, Mode::empty()) {
+                Ok(file) => return Extent::of(key, file).map(Some),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+                Err(_) => {} // A link may lead to a file inside; any other error is reported below.
+            }
+        }
+        Self::open(folder)?.map_or(Ok(None), |root| root.extent(key))
+    }
+}
+
+impl<'a> Root<BorrowedFd<'a>> {
+    /// The folder that a caller has open.
+    pub const fn of(folder: BorrowedFd<'a>) -> Self {
+        Self { folder, renamed: None }
+    }
+}
+
+impl<F: AsFd> Root<F> {
+    /// The same folder, of which some keys are read under other names.
+    pub fn renaming(self, renamed: Option<&Arc<Renamed>>) -> Self {
+        Self { renamed: renamed.map(Arc::clone), ..self }
     }
 
     /// The whole of the regular file that `key` names; `None` when it is absent.
@@ -75,25 +97,6 @@ impl Root {
         Extent::of(key, file).map(Some)
     }
 
-    /// The same for a single file of a folder. The folder itself is not opened where the key names
-    /// no folder and no link is followed.
-    pub fn extent_in<'a>(folder: &Path, key: &'a str) -> Outcome<Option<Extent<'a>>> {
-        if !key.contains('/') && !matches!(key, "" | "." | "..") {
-            match rustix::fs::open(folder.join(key), READING | OFlags::NOFOLLOW, Mode::empty()) {
-                Ok(file) => return Extent::of(key, file).map(Some),
-                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-                Err(_) => {} // A link may lead to a file inside; any other error is reported below.
-            }
-        }
-        Self::open(folder)?.map_or(Ok(None), |root| root.extent(key))
-    }
-
-    /// The folder that a caller has open.
-    pub fn of(folder: BorrowedFd<'_>) -> Outcome<Self> {
-        let folder = folder.try_clone_to_owned().map_err(|error| failed(&error, "duplicating", "a folder"))?;
-        Ok(Self { folder, renamed: None })
-    }
-
     /// Open a folder below.
     pub fn open_folder(&self, folder: &str) -> rustix::io::Result<OwnedFd> {
         self.open_with(folder, FOLDER, Mode::empty())
@@ -106,7 +109,7 @@ impl Root {
     /// The path of the folder without symbolic links; `None` where the system cannot name an open
     /// folder.
     pub fn real_path(&self) -> Option<String> {
-        let link = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+        let link = format!("/proc/self/fd/{}", self.folder.as_fd().as_raw_fd());
         rustix::fs::readlink(link, Vec::with_capacity(LONGEST_PATH)).ok()?.into_string().ok()
     }
 
@@ -204,7 +207,7 @@ impl Root {
             }
             let last = parts.peek().is_none();
             let flags = if last { flags } else { FOLDER };
-            let inside = folder.as_ref().unwrap_or(&self.folder);
+            let inside = folder.as_ref().map_or(self.folder.as_fd(), OwnedFd::as_fd);
             let opened = rustix::fs::openat(inside, part, flags | OFlags::NOFOLLOW, mode)?;
             if last {
                 return Ok(opened);

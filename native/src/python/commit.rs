@@ -79,7 +79,7 @@ pub fn run_steps(
         .collect::<PyResult<Vec<_>>>()?;
     let places = LockPlaces { sequence: places.0, state: places.1, apply: places.2 };
     let mut state = State { done, changed, sequence, applying, files: Vec::new() };
-    let root = Root::of(directory)?;
+    let root = Root::of(directory);
     let end = py.detach(|| commit::run(&root, lock, places, &steps, &mut state));
     let error = match end {
         End::Failed(error, key) => Some((error.raw_os_error(), key)),

@@ -328,14 +328,16 @@ class Array(Dataset[Engine]):
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
+        if not whole:
+            with handle.writing() as turn:
+                turn.commit(*assigned(turn.value))
+            return
         # Ctrl-C ends native calls only, so that nothing that was staged is lost sight of.
         with Deferred():
             # Whole chunks are replaced, so they are encoded before the lock is taken.
             # A state that is read through a journal is not written to: the turn replays it first.
-            ahead = (
-                whole
-                and Feature.WRITE in engine.chunks.store.features
-                and not engine.erases(selection, items)
+            ahead = Feature.WRITE in engine.chunks.store.features and not engine.erases(
+                selection, items
             )
             encoded = engine.assign(selection, items) if ahead else None
             try:

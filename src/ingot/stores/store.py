@@ -621,13 +621,13 @@ def check_commit(store: Store, commit: Commit) -> None:
     Traceback (most recent call last):
     ingot.errors.ReadOnlyError: memory: opened for reading only
     """
-    check_writable(store)
     features, edits = store.features, commit.edits
-    if not edits:
-        return
     renames = patches = _CHANGING in features
     if not renames:
+        check_writable(store)
         renames, patches = Feature.RENAME in features, Feature.PATCH in features
+    if not edits:
+        return
     # A commit of few keys is often the like of the one before; one of many would only fill memory.
     check = _check_repeated if len(edits) <= _FEW_EDITS else _check_new_keys
     check(tuple([edit.key for edit in edits]))
@@ -650,7 +650,7 @@ def check_writable(store: Store) -> None:
 
 
 _IN_PLACE: Final = Patch, Truncate, Grown
-_CHANGING: Final = Feature.RENAME | Feature.PATCH
+_CHANGING: Final = Feature.WRITE | Feature.RENAME | Feature.PATCH
 _FEW_EDITS: Final = 64
 
 

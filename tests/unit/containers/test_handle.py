@@ -707,3 +707,35 @@ def test_another_array_at_the_same_path_is_not_overwritten(tmp_path: Path, forma
     found = ingot.open(tmp_path / "a")
     assert isinstance(found, ingot.Array)
     assert list(found[...]) == [1.5, 0.5, 1.0, 1.5, 2.0, 2.5, 7.0]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_key_is_of_the_committed_state_though_a_value_is_at_hand(tmp_path: Path) -> None:
+    array = ingot.array(np.arange(6), tmp_path / "a", chunks=4)
+    other = ingot.open(tmp_path / "a", "r+")
+    other.append([6, 7])
+    array[-1] = 70
+    array[6] = 60
+    assert other[...].tolist() == [0, 1, 2, 3, 4, 5, 60, 70]
+    other.resize(3)
+    with pytest.raises(IndexError):
+        array[5] = 50
+    array[-1] = 20
+    assert other[...].tolist() == [0, 1, 20]
+    array.append([3.0])
+    assert other[...].tolist() == [0, 1, 20, 3]
+
+
+def test_the_value_at_hand_is_given_without_a_look_at_the_store(
+    store: MemoryStore | LocalStore,
+) -> None:
+    store.apply(Commit(publish=(Put("n", b"1"),)))
+    handle = Handle(store, lambda view: view.read([Extent("n")])[0])
+    assert handle.recent() == b"1"
+    store.apply(Commit(publish=(Put("n", b"2"),)))
+    assert handle.recent() == b"1"
+    assert handle.value == b"2"
+    assert handle.recent() == b"2"
+    handle.close("it")
+    with pytest.raises(ValueError, match="it is closed"):
+        handle.recent()

@@ -1,12 +1,17 @@
 """What the changes of a table cost: what need not be written anew is not."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ingot
+from ingot import native
+from ingot.errors import CorruptionError
+from tests.kernels import needs_native
 
 ROWS = 1000
 
@@ -116,3 +121,77 @@ def test_a_rename_that_fails_leaves_nothing_behind(
     assert table.names == ("a", "n")
     assert files(folder / "b") == {}
     assert table["a"][:].tolist() == list(range(ROWS))
+
+
+FIVE = {
+    "a": np.arange(10),
+    "b": np.arange(10) / 2,
+    "c": np.arange(10).astype("u1"),
+    "d": np.array([f"row {n}" for n in range(10)]),
+    "e": np.arange(20, dtype="i2").reshape(10, 2),
+}
+
+
+@needs_native
+def test_an_append_to_many_columns_is_three_native_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ingot.table(FIVE, tmp_path / "table")
+    calls = counted(monkeypatch, "begin_turn", "stage_arrays", "run_steps")
+    table.append(FIVE)
+    assert calls == ["begin_turn", "stage_arrays", "run_steps"]
+    calls.clear()
+    table.update(slice(3, 5), {"a": [7, 8], "b": [0.5, 1.5], "e": [[1, 2], [3, 4]]})
+    assert calls == ["begin_turn", "stage_arrays", "run_steps"]
+    for name, values in FIVE.items():
+        expected = np.concatenate([values, values])
+        if name in "abe":
+            expected[3:5] = {"a": [7, 8], "b": [0.5, 1.5], "e": [[1, 2], [3, 4]]}[name]
+        np.testing.assert_array_equal(ingot.open(tmp_path / "table")[name][...], expected)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Return a list that gets the name of each native function when it is called."""
+    calls: list[str] = []
+    for name in names:
+        real = getattr(native, name)
+
+        def call(*given: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        monkeypatch.setattr(native, name, call)
+    return calls
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("column", FIVE)
+def test_a_column_that_fails_leaves_nothing_of_the_others(tmp_path: Path, column: str) -> None:
+    table = ingot.table(FIVE, tmp_path / "table", chunks=100)
+    chunk = tmp_path / "table" / column / "data" / "__0.blp"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[:20] + b"damage" + whole[26:])
+    before = contents(tmp_path / "table")
+    with pytest.raises(CorruptionError, match=r"__0\.blp"):
+        table.append(FIVE)
+    assert contents(tmp_path / "table") == before
+    chunk.write_bytes(whole)
+    table.append(FIVE)
+    for name, values in FIVE.items():
+        np.testing.assert_array_equal(table[name][...], np.concatenate([values, values]))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_columns_that_only_python_codes_change_with_the_others(tmp_path: Path) -> None:
+    options = ingot.Options(allow_pickle=True)
+    rows = {**FIVE, "o": np.array([{"n": n} for n in range(10)], object)}
+    table = ingot.table(rows, tmp_path / "table", options=options)
+    table.append(rows)
+    assert len(table) == 20
+    assert table["o"][...].tolist() == [*rows["o"], *rows["o"]]
+    np.testing.assert_array_equal(table["b"][...], np.concatenate([FIVE["b"], FIVE["b"]]))
+    before = contents(tmp_path / "table")
+    unfit = np.array([lambda: None] * 10, object)
+    with pytest.raises(Exception, match="pickle"):
+        table.append({**FIVE, "o": unfit})
+    assert contents(tmp_path / "table") == before

@@ -207,8 +207,10 @@ class CommitRun:
             self._lock.end_sweep()
 
     def apply(self, commit: Commit) -> None:
-        """Apply a commit; a failure before it is decided leaves the old state."""
-        self._staged.update({edit.source: None for edit in commit.edits if isinstance(edit, Move)})
+        """Apply a commit; a failure before it is decided leaves the old state.
+
+        What it moves was handed to `sweep`.
+        """
         try:
             prepare, early = compose(commit.prepare)
             publish, late = compose(commit.publish)
@@ -217,7 +219,8 @@ class CommitRun:
             self._prepared = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
             journal = None if late else self._early_journal(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
-            self._finish_extends([edit for edit in commit.prepare if isinstance(edit, Grown)])
+            if commit.prepare:
+                self._finish_extends([edit for edit in commit.prepare if isinstance(edit, Grown)])
             if prepare or early:
                 self._perform("prepare", early, prepare)
             # From now on the bytes behind the ends of keys may be committed.
@@ -472,7 +475,8 @@ class CommitRun:
         if not outcomes:
             self._sync_folders()
             return
-        self._patch_staged(late)
+        if late:
+            self._patch_staged(late)
         self._sync_sources(outcomes)
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
             self._switch(outcomes)

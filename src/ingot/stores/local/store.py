@@ -733,11 +733,12 @@ class LocalTurn:
             raise
         self._deferred.note = COMMITTED
         owner._left = lock.sequence
-        for edit in commit.edits:
-            if isinstance(edit, Grown):
-                owner._ends[edit.key] = edit.start + edit.size
-            elif not isinstance(edit, Patch):
-                owner._ends.pop(edit.key, None)
+        if owner._ends or commit.prepare:  # Only edits that prepare make a key grow.
+            for edit in commit.edits:
+                if isinstance(edit, Grown):
+                    owner._ends[edit.key] = edit.start + edit.size
+                elif not isinstance(edit, Patch):
+                    owner._ends.pop(edit.key, None)
         return lock.sequence
 
     def _record_failure(self, error: BaseException, run: CommitRun) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -317,3 +318,16 @@ def test_a_disk_that_is_too_small_is_noticed_before(
     with pytest.raises(OSError, match="2000000 bytes to write, 1500000 are free"):
         store.apply(Commit(publish=(Put("d", bytes(2_000_000)),)))
     assert _content(tmp_path) == before
+
+
+def test_the_bytes_of_patches_are_copied_once() -> None:
+    size = 4 << 20
+    journal = Journal("00112233aabbccdd", (Written("b", 2, bytes(size), 4), Removed("c")))
+    tracemalloc.start()
+    try:
+        packed = pack(journal)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size < peak < 1.5 * size
+    assert parse(packed, "x") == journal

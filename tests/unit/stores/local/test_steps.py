@@ -4,9 +4,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import ingot
 from ingot import native
 from ingot.errors import IngotError, NotFoundError, UnsafeError
 from ingot.stores.local import lock
@@ -245,3 +248,38 @@ def test_every_step_is_run_on_a_disk_in_memory() -> None:
     assert sorted(disk.names("")) == ["a", "c/"]
     assert disk.names("c") == ["0"]
     assert {Op.SYNC_FILES, Op.SYNC_FOLDERS, Op.SYNC_ALL} == SYNCS
+
+
+@needs_native
+def test_only_what_was_staged_before_the_turn_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = ingot.array(np.arange(8), tmp_path / "a", chunks=4)
+    ran: list[Any] = []
+    real = native.run_steps
+
+    def run_steps(*given: Any) -> Any:
+        ran.extend(step[0] for step in given[2])
+        return real(*given)
+
+    monkeypatch.setattr(native, "run_steps", run_steps)
+    array[1] = 10
+    assert ran
+    assert Op.REQUIRE not in ran
+    ran.clear()
+    array[:4] = 5  # A whole chunk is staged before the lock is taken.
+    assert Op.REQUIRE in ran
+    assert array[...].tolist() == [5, 5, 5, 5, 4, 5, 6, 7]
+
+
+def test_a_writer_knows_the_version_of_its_turn(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Commit(publish=(Put("a", b"0"),)))
+    before = store.version()
+    assert before is not None
+    with store.writing() as turn:
+        assert store.version() == LocalStore(tmp_path).version() == (before.sequence, False)
+        number = turn.commit(Commit(publish=(Put("a", b"1"),)))
+        assert number != before.sequence
+    after = store.version()
+    assert after == (number, True)
