@@ -5,8 +5,11 @@ spells its metadata.
 """
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
+from operator import attrgetter
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
@@ -197,11 +200,14 @@ class ArraySchema:
         """
         made = object.__new__(type(self))
         put = object.__setattr__
-        for name in self.__slots__:
-            put(made, name, getattr(self, name))
+        # Every append makes a schema for each column, so no loop of Python copies the fields.
+        deque(map(put, repeat(made), self.__slots__, _FIELDS(self)), maxlen=0)
         for name, value in changed.items():
             put(made, name, value)
         return made
+
+
+_FIELDS: Final = attrgetter(*ArraySchema.__slots__)
 
 
 class PackCodec(Protocol):

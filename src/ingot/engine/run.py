@@ -166,13 +166,16 @@ class Engine:
             engine._coder = ...
         if chunks is not self.chunks or chunks.schema.flat is not None:
             return engine
-        if isinstance(layout, HandedLayout) and not same:
-            engine._layout = ...  # It reads from the map of the state before.
+        if isinstance(layout, HandedLayout):
+            # It reads from the map of the state before.
+            engine._layout = layout if same else ...
         elif same or chunks.schema.padded:
             engine._layout = layout
+        elif layout is None or layout is ... or as_sharded(chunks) is not None:
+            engine._layout = ...
         else:
             # The layout of chunks that are cut at the edge holds the length before the change.
-            engine._layout = kernel.resized_layout(layout, chunks, chunks)
+            engine._layout = layout.resized(self.shape, None)
         return engine
 
     def discard(self, commit: Commit) -> None:

@@ -162,7 +162,8 @@ class DocumentCheck(Generic[Value]):
                 if edit.key.rpartition("/")[2] in record.names and not _put(record.kept, edit):
                     self._record = None
                     return
-            self._record = record._replace(value=after)
+            if after is not value:
+                self._record = _Record(after, keys, known, record.kept, record.names)
             return
         written = [edit.key for edit in edits if edit.key in keys]
         if written:

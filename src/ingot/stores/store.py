@@ -900,8 +900,13 @@ def bytes_to_write(edits: Iterable[Edit]) -> int:
     >>> bytes_to_write([Put("a", b"012"), Patch("b", 1, b"xy"), Delete("c")])
     7
     """
-    written = (edit for edit in edits if isinstance(edit, Put | Patch))
-    return sum(memoryview(e.data).nbytes * (1 + isinstance(e, Patch)) for e in written)
+    count = 0
+    for edit in edits:
+        if isinstance(edit, Put):
+            count += memoryview(edit.data).nbytes
+        elif isinstance(edit, Patch):
+            count += 2 * memoryview(edit.data).nbytes
+    return count
 
 
 def patched(value: Buffer, patch: Patch, where: str) -> bytes:

@@ -497,6 +497,8 @@ class CommitRun:
 
     def _early_journal(self, outcomes: Sequence[Outcome]) -> Callable[[], Put] | None:
         """Return what packs the journal once all is staged; None if it depends on `prepare`."""
+        if len(outcomes) < 2:
+            return None
         for outcome in outcomes:
             if not isinstance(outcome, Put | Move):
                 return None
@@ -504,7 +506,7 @@ class CommitRun:
                 None in (outcome.size, outcome.checksum) or outcome.source in self._prepared
             ):
                 return None
-        return None if len(outcomes) < 2 else partial(self._record, outcomes)
+        return partial(self._record, outcomes)
 
     def _record(self, outcomes: Iterable[Outcome]) -> Put:
         """Keep the journal of outcomes as the one to decide, and return the edit that writes it."""
@@ -667,7 +669,8 @@ class CommitRun:
             if isinstance(error, OSError):
                 self._fail(steps[progress.done][0])
             raise
-        _call(notes, len(steps))
+        for _, fact in notes:
+            fact()
 
     def _fail(self, operation: Op) -> None:
         """Judge a system error by the operation that failed."""

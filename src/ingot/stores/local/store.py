@@ -483,8 +483,9 @@ class LocalStore:
 
     def _check(self, commit: Commit) -> None:
         check_commit(self, commit)
-        for edit in commit.edits:
-            self._scope.check(edit.key, self.location)
+        keys = tuple([edit.key for edit in commit.edits])
+        check = _check_repeated if len(keys) <= _MOST_AT_ONCE else _check_scope
+        check(self._scope, keys, self.location)
         self._check_writable()
 
     def _pinned(self, directory: OpenDirectory) -> ReaderLock | None:
@@ -520,6 +521,15 @@ _NOTHING_STAGED: Final = StagedTransactions()
 def _check_keys(keys: tuple[str, ...]) -> None:
     for key in keys:
         check_key(key)
+
+
+def _check_scope(scope: Scope, keys: tuple[str, ...], where: str) -> None:
+    for key in keys:
+        scope.check(key, where)
+
+
+# Commits of few keys are often alike.
+_check_repeated: Final = functools.lru_cache(maxsize=256)(_check_scope)
 
 
 def _number(path: str) -> tuple[int, int] | None:
