@@ -138,4 +138,27 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         assert!(!documents.check(false).unwrap());
     }
+
+    #[test]
+    fn a_single_document_is_compared_like_others() {
+        let folder = std::env::temp_dir().join(format!("document-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let write = |bytes: &[u8], age: u64| {
+            fs::write(folder.join("a"), bytes).unwrap();
+            let file = File::options().write(true).open(folder.join("a")).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(age);
+            file.set_times(FileTimes::new().set_modified(time)).unwrap();
+        };
+        write(b"one", 9);
+        let documents = Documents::new(folder.clone(), vec![("a".into(), Some(b"one".into()))]);
+        assert!(documents.check(true).unwrap() && documents.check(true).unwrap());
+        write(b"two", 5);
+        assert!(!documents.check(true).unwrap() && !documents.check(false).unwrap());
+        assert!(documents.put("a", Some(b"two")));
+        assert!(documents.check(true).unwrap() && documents.check(true).unwrap());
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(!documents.check(true).unwrap() && !documents.check(false).unwrap());
+        let absent = Documents::new(folder, vec![("a".into(), None)]);
+        assert!(absent.check(true).unwrap() && absent.check(true).unwrap(), "no folder, no document");
+    }
 }
