@@ -77,7 +77,7 @@ def run(settings: Settings) -> list[Table]:
     between = tuple(_between(settings, times, *each) for each in BETWEEN)
     return [
         Table("everywhere", "The same jobs in memory, in a zip and on disk", columns, table),
-        Table("everywhere-jobs", "Jobs on disk beside others", BETWEEN_COLUMNS, between),
+        Table("everywhere", "Jobs on disk beside others", BETWEEN_COLUMNS, between),
     ]
 
 

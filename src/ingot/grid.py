@@ -124,7 +124,7 @@ class RectilinearAxis:
         """Return the ascending numbers of the chunks that positions lie in; there is one at least.
 
         >>> RectilinearAxis([2, 1, 3, 1, 9]).touched(range(8, 0, -3)).tolist()
-        [2, 4]
+        [1, 2, 4]
         """
         ascending = positions if positions.step > 0 else positions[::-1]
         low, high, step = ascending[0], ascending[-1], ascending.step
