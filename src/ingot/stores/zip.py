@@ -191,16 +191,8 @@ class ZipStore:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cached": None, "_extensions": Extensions()}
 
-    @contextmanager
-    def _opened(self) -> Iterator["_Opened | None"]:
-        file = _open_file(self._file.root, self._file.key)
-        if file is None:
-            yield None
-            return
-        try:
-            yield _Opened(file, self._contents(file.descriptor, file.size), self.location)
-        finally:
-            file.close()
+    def _opened(self) -> "_Opening":
+        return _Opening(self)
 
     def _rewrite(self, commit: Commit, turn: WriteTurn) -> None:
         """Write a new archive as a commit leaves it, which replaces the old one.
@@ -239,6 +231,35 @@ class ZipStore:
             cached = identity, _Contents(identity, directory)
             self._cached = cached
         return cached[1]
+
+
+class _Opening:
+    """Opens an archive for one call; gives None when it is absent.
+
+    No generator: Ctrl-C at the end of one may leave its frames alive, and the files of its caller.
+    """
+
+    __slots__ = ("_file", "_store")
+
+    def __init__(self, store: ZipStore) -> None:
+        self._store = store
+        self._file: _OpenFile | None = None
+
+    def __enter__(self) -> "_Opened | None":
+        store = self._store
+        self._file = file = _open_file(store._file.root, store._file.key)
+        if file is None:
+            return None
+        try:
+            contents = store._contents(file.descriptor, file.size)
+        except BaseException:
+            file.close()
+            raise
+        return _Opened(file, contents, store.location)
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 class ZipTurn:
