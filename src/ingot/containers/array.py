@@ -328,10 +328,21 @@ class Array(Dataset[Engine]):
             place = selection if now.shape == engine.shape else select(now.shape)
             return changes.assigned(now, place, given)
 
-        if not whole:
+        if whole:
+            self._replace(engine, selection, items, assigned)
+        else:
             with handle.writing() as turn:
                 turn.commit(*assigned(turn.value))
-            return
+
+    def _replace(
+        self,
+        engine: Engine,
+        selection: Selection,
+        items: Any,
+        assigned: Callable[[Engine], changes.ArrayChange],
+    ) -> None:
+        """Assign to whole chunks, which are encoded before the lock is taken."""
+        handle = self._handle
         # Ctrl-C ends native calls only, so that nothing that was staged is lost sight of.
         with Deferred():
             # Whole chunks are replaced, so they are encoded before the lock is taken.
