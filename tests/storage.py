@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.stores import Commit, Delete, Extent, LocalStore, Put, Store
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
 from ingot.stores.local.commit import CommitRun
 
 Place: TypeAlias = Path | Store
@@ -91,3 +91,18 @@ def die_decided(run: CommitRun, *given: object, **named: object) -> None:
     """Do what a commit has compiled so far and fail, in the place of `CommitRun._apply_journal`."""
     run._run()
     raise ZeroDivisionError("died")
+
+
+def in_memory(folder: Path) -> Store:
+    return MemoryStore()
+
+
+def in_zip(folder: Path) -> Store:
+    return ZipStore(folder / "data.zip", writable=True)
+
+
+def in_folder(folder: Path) -> Store:
+    return LocalStore(folder / "data", writable=True)
+
+
+STORES = [in_memory, in_zip, in_folder]

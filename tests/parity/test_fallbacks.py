@@ -14,8 +14,9 @@ from ingot.engine import kernel
 from ingot.engine.run import Engine
 from ingot.options import Options
 from ingot.selection import parse
-from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
+from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Put, Store
 from ingot.stores.buffered import BufferedStore
+from tests.storage import STORES
 from tests.unit.formats.zarr import test_shards as shards
 
 pytestmark = pytest.mark.skipif(
@@ -28,21 +29,6 @@ DTYPES = [
     *("S5", "<U3", "V6", "<M8[ns]", "<m8[s]"),
 ]
 KEYS = [..., (slice(3, 9, 2),), ([1, 5, 2],), ([1, 2], [0, 3])]
-
-
-def in_memory(folder: Path) -> Store:
-    return MemoryStore()
-
-
-def in_zip(folder: Path) -> Store:
-    return ZipStore(folder / "data.zip", writable=True)
-
-
-def in_folder(folder: Path) -> Store:
-    return LocalStore(folder / "data", writable=True)
-
-
-STORES = [in_memory, in_zip, in_folder]
 
 
 def values_of(dtype: str) -> np.ndarray[Any, Any]:

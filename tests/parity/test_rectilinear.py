@@ -10,10 +10,10 @@ import pytest
 
 import ingot
 from ingot.errors import CorruptionError
-from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Put, Store, ZipStore
+from ingot.stores import Commit, Extent, Put, Store
 from ingot.testing.counting import CountingStore
 from tests.kernels import KERNELS
-from tests.storage import content, put, use_kernel
+from tests.storage import STORES, content, in_folder, put, use_kernel
 
 SHAPE = (23, 17)
 # Chunks beyond the end are longer than all others; the second axis is regular, or not.
@@ -24,21 +24,6 @@ GRIDS = [[[5, [3, 2], 7, 9, 40], 4], [[23], [[1, 3], 10, 4]], [4, [17, 99]]]
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     use_kernel(request.param, monkeypatch)
     return str(request.param)
-
-
-def in_memory(folder: Path) -> Store:
-    return MemoryStore()
-
-
-def in_zip(folder: Path) -> Store:
-    return ZipStore(folder / "data.zip", writable=True)
-
-
-def in_folder(folder: Path) -> Store:
-    return LocalStore(folder / "data", writable=True)
-
-
-STORES = [in_memory, in_zip, in_folder]
 
 
 def make(

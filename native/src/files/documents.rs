@@ -106,18 +106,22 @@ impl Document {
 mod tests {
     use super::*;
     use std::fs::{self, File, FileTimes};
+    use std::path::Path;
     use std::time::{Duration, SystemTime};
+
+    /// Write the document "a", as if that had been some seconds ago.
+    fn write(folder: &Path, bytes: &[u8], age: u64) {
+        fs::write(folder.join("a"), bytes).unwrap();
+        let file = File::options().write(true).open(folder.join("a")).unwrap();
+        let time = SystemTime::now() - Duration::from_secs(age);
+        file.set_times(FileTimes::new().set_modified(time)).unwrap();
+    }
 
     #[test]
     fn documents_are_compared_until_they_are_known() {
         let folder = std::env::temp_dir().join(format!("documents-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let write = |bytes: &[u8], age: u64| {
-            fs::write(folder.join("a"), bytes).unwrap();
-            let file = File::options().write(true).open(folder.join("a")).unwrap();
-            let time = SystemTime::now() - Duration::from_secs(age);
-            file.set_times(FileTimes::new().set_modified(time)).unwrap();
-        };
+        let write = |bytes: &[u8], age: u64| write(&folder, bytes, age);
         write(b"one", 9);
         let documents = Documents::new(folder.clone(), vec![("a".into(), Some(b"one".into())), ("b".into(), None)]);
         assert!(documents.check(true).unwrap());
@@ -143,12 +147,7 @@ mod tests {
     fn a_single_document_is_compared_like_others() {
         let folder = std::env::temp_dir().join(format!("document-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let write = |bytes: &[u8], age: u64| {
-            fs::write(folder.join("a"), bytes).unwrap();
-            let file = File::options().write(true).open(folder.join("a")).unwrap();
-            let time = SystemTime::now() - Duration::from_secs(age);
-            file.set_times(FileTimes::new().set_modified(time)).unwrap();
-        };
+        let write = |bytes: &[u8], age: u64| write(&folder, bytes, age);
         write(b"one", 9);
         let documents = Documents::new(folder.clone(), vec![("a".into(), Some(b"one".into()))]);
         assert!(documents.check(true).unwrap() && documents.check(true).unwrap());

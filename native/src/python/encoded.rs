@@ -1,7 +1,7 @@
 //! Encoded bytes for Python, in memory that is used again: the system clears new memory page by page,
 //! which takes longer than to encode what is stored there.
 //!
-//! `unsafe`: the memory of an object is shown to Python, which keeps the object as long as it looks at it.
+//! `unsafe`: Python gets a view of an object's memory, and a view keeps its object alive.
 
 use crate::error::Outcome;
 use crate::memory::grow;

@@ -5,6 +5,7 @@ import pytest
 
 import ingot
 from ingot.stores import Commit, MemoryStore
+from ingot.stores.store import Durability
 
 
 class CountingStore(MemoryStore):
@@ -12,9 +13,9 @@ class CountingStore(MemoryStore):
 
     commits = 0
 
-    def apply(self, commit: Commit, **how: object) -> None:
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
         self.commits += 1
-        super().apply(commit, **how)  # type: ignore[arg-type]
+        super().apply(commit, durability=durability)
 
 
 @pytest.mark.parametrize(("window", "commits"), [(64 << 20, 1), (150_000, 5)])

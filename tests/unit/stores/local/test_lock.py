@@ -295,7 +295,7 @@ def test_locks_that_are_released_keep_no_file_open(folder: int, tmp_path: Path) 
     assert open_files(tmp_path) == before
 
 
-@pytest.mark.skipif(not lock.OFD, reason="without locks of open files nobody stages early")
+@pytest.mark.skipif(not lock.OFD, reason="staging early needs locks of open files")
 def test_the_lock_file_tells_of_stagers_as_the_format_page_draws_it(
     folder: int, tmp_path: Path
 ) -> None:
