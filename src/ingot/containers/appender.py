@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Final, Self
 
 from ingot.signals import Deferred
@@ -74,8 +75,21 @@ class Appender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with Deferred() as deferred:
+            waiting = len(self._waiting)
+            self.close()
+            if waiting:
+                note = f"the rows that waited in the appender are stored: {waiting}"
+                # For Ctrl-C during the commit, and for what had ended the block before it.
+                deferred.note = note
+                if error is not None:
+                    error.add_note(note)
 
     def _is_due(self) -> bool:
         if self._most is not None and len(self._waiting) >= self._most:

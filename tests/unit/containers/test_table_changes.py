@@ -94,6 +94,24 @@ def test_the_appender_stores_groups(place: Place) -> None:
         table.appender(rows=0)
 
 
+def test_an_error_in_the_block_of_an_appender_says_that_rows_are_stored(place: Place) -> None:
+    table = make(place, {"a": np.zeros(1)})
+    with pytest.raises(KeyboardInterrupt) as raised, table.appender() as add:
+        add((1.0,))
+        add((2.0,))
+        raise KeyboardInterrupt
+    assert raised.value.__notes__ == ["the rows that waited in the appender are stored: 2"]
+    assert table["a"][...].tolist() == [0, 1, 2]
+
+
+def test_an_error_in_the_block_of_an_empty_appender_has_no_note(place: Place) -> None:
+    table = make(place, {"a": np.zeros(1)})
+    with pytest.raises(KeyboardInterrupt) as raised, table.appender(rows=1) as add:
+        add((1.0,))
+        raise KeyboardInterrupt
+    assert not hasattr(raised.value, "__notes__")
+
+
 def test_update(place: Place) -> None:
     table, columns = make(place), data()
     assert table.update("i >= 900", {"f": 1.5, "s": b"new"}) == 100
