@@ -100,7 +100,7 @@ class Addresses:
         root: str | PathLike[str] | None = None,
         names: tuple[str, str, str, str] | None = None,
         leading: int | None = None,
-        shards: tuple[Sequence[int], bool, bool, bool] | None = None,
+        shards: Sequence[tuple[Sequence[int], bool, bool, bool]] | None = None,
         table: tuple[
             Sequence[str], Sequence[int], Sequence[int], Sequence[int], bytes, dict[int, bytes]
         ]

@@ -64,7 +64,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 28
+ABI = 30
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}

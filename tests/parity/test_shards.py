@@ -31,12 +31,15 @@ from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.stores.local.store import LocalStore
 from ingot.stores.store import Extent
-from tests.kernels import NATIVE_IS_BUILT, needs_native
+from tests.kernels import NATIVE_IS_BUILT, needs_native, on_each_kernel
+from tests.limited import run_limited
 from tests.storage import use_kernel
 
 SHAPE = (21, 14, 23)
 CHUNKS = (4, 5, 7)
 SHARDS = (8, 10, 21)
+# Shards that hold shards.
+OUTER_SHARDS = (16, 20, 21)
 
 KEYS: list[Any] = [
     (),
@@ -69,13 +72,22 @@ LAYOUTS = [
 
 
 def make(
-    folder: Path, dtype: Any, spelling: str, checksum: bool, index: CodecChain, location: Any
+    folder: Path,
+    dtype: Any,
+    spelling: str,
+    checksum: bool,
+    index: CodecChain,
+    location: Any,
+    *,
+    nested: bool = False,
 ) -> ShardedMap:
     dtype = np.dtype(dtype)
     request = Request(SHAPE, dtype, np.zeros((), dtype)[()], CHUNKS, parse_spelling(spelling))
     designed = Zarr3Format().design(request, checksum=checksum)
-    sharding = Sharding(CHUNKS, designed.chain, index, location)
-    schema = ArraySchema(SHAPE, dtype, SHARDS, CodecChain((), sharding, ()), request.fill)
+    shards, sharding = SHARDS, Sharding(CHUNKS, designed.chain, index, location)
+    if nested:
+        shards, sharding = OUTER_SHARDS, Sharding(SHARDS, CodecChain((), sharding, ()), LITTLE)
+    schema = ArraySchema(SHAPE, dtype, shards, CodecChain((), sharding, ()), request.fill)
     folder.mkdir(exist_ok=True)
     store = LocalStore(folder, writable=True)
     node, commit = Zarr3Format().create(store, schema)
@@ -113,6 +125,7 @@ def engines(chunks: ShardedMap, monkeypatch: pytest.MonkeyPatch) -> dict[str, En
     return found
 
 
+@pytest.mark.parametrize("nested", [False, True], ids=["shards", "shards in shards"])
 @pytest.mark.parametrize(("dtype", "spelling", "checksum", "index", "location"), LAYOUTS)
 def test_every_way_reads_and_writes_the_same(
     dtype: Any,
@@ -120,11 +133,12 @@ def test_every_way_reads_and_writes_the_same(
     checksum: bool,
     index: CodecChain,
     location: str,
+    nested: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = np.zeros(SHAPE, dtype)
-    chunks = make(tmp_path / "a", dtype, spelling, checksum, index, location)
+    chunks = make(tmp_path / "a", dtype, spelling, checksum, index, location, nested=nested)
     ways = engines(chunks, monkeypatch)
     for turn, key in enumerate(KEYS):
         # Every way takes its turn at writing; all must read what it wrote.
@@ -148,21 +162,22 @@ def filled(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @needs_native
+@pytest.mark.parametrize("nested", [False, True], ids=["shards", "shards in shards"])
 @pytest.mark.parametrize("location", ["start", "end"])
 @pytest.mark.parametrize("checksum", [False, True])
 def test_every_way_makes_the_same_shards(
-    checksum: bool, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checksum: bool, location: str, nested: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shards = {}
     for name in ("native", "rows", "twin"):
         folder = tmp_path / name
-        chunks = make(folder, "<u2", "none", checksum, LITTLE, location)
+        chunks = make(folder, "<u2", "none", checksum, LITTLE, location, nested=nested)
         ways = engines(chunks, monkeypatch)
         for turn, key in enumerate(KEYS):
             write(ways[name], parse(key, SHAPE), items("<u2", turn)[key])
         files = sorted(path for path in (folder / "c").rglob("*") if path.is_file())
         shards[name] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
-    assert len(shards["twin"]) > 5
+    assert len(shards["twin"]) > (3 if nested else 5)
     assert shards["native"] == shards["rows"] == shards["twin"]
 
 
@@ -239,6 +254,147 @@ def test_every_way_refuses_the_same_shards(
     path.unlink()
     for engine in ways.values():
         assert not engine.read(parse(inside, SHAPE)).any(), "absence means fill"
+
+
+def nested_damage(chunks: ShardedMap, whole: bytes) -> dict[str, bytes]:
+    """Return what may become of a shard whose first two inner shards are stored."""
+    outer, inner = chunks.levels
+    index = outer.find(whole)
+    (first, second), (size, _) = (found.tolist() for found in index.ranges(np.arange(2)))
+    table = inner.find(whole[first : first + size]).entries
+
+    def outside(start: int, length: int) -> bytes:
+        entries = index.entries.copy()
+        entries[0] = start, length
+        return whole[: -outer.nbytes] + outer.pack(entries)
+
+    def inside(start: int, length: int) -> bytes:
+        entries = table.copy()
+        entries[np.flatnonzero(entries[:, 0] != 2**64 - 1)[0]] = start, length
+        behind = first + size
+        return whole[: behind - inner.nbytes] + inner.pack(entries) + whole[behind:]
+
+    flipped = first + size - 5
+    return {
+        "inner index": whole[:flipped] + bytes([whole[flipped] ^ 1]) + whole[flipped + 1 :],
+        "inner shard beyond": outside(len(whole) - 10, 11),
+        "inner shard overflows": outside(2**64 - 4, 8),
+        "inner shard half absent": outside(2**64 - 1, 8),
+        "inner shard shorter than its index": outside(first, inner.nbytes - 1),
+        "inner shard without bytes": outside(first, 0),
+        "inner shards overlap": outside(first, second - first + size),
+        "inner shard is all": outside(0, len(whole)),
+        "chunk beyond its inner shard": inside(size - 1, 2),
+        "chunk overflows": inside(2**64 - 4, 8),
+        "chunk of the next inner shard": inside(second - first, 40),
+        "chunk half absent": inside(2**64 - 1, 40),
+    }
+
+
+@needs_native
+@pytest.mark.parametrize("spelling", ["blosc:lz4:5:shuffle", "none"])
+def test_every_way_refuses_the_same_shards_in_shards(
+    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = make(tmp_path / "a", "<f4", spelling, False, LITTLE, "end", nested=True)
+    ways = engines(chunks, monkeypatch)
+    data = np.full(SHAPE, 3, "<f4")
+    write(ways["native"], parse((), SHAPE), data)
+    path = tmp_path / "a" / "c/0/0/0"
+    whole = path.read_bytes()
+    for name, bad in nested_damage(chunks, whole).items():
+        path.write_bytes(bad)
+        for way, engine in ways.items():
+            for key in ((), (slice(0, 4), slice(0, 5), slice(0, 7)), (1, 2, 3)):
+                with pytest.raises(IngotError) as caught:
+                    engine.read(parse(key, SHAPE))
+                assert isinstance(caught.value, CorruptionError), (name, way)
+                assert "c/0/0/0" in " ".join(caught.value.__notes__), (name, way)
+            with pytest.raises(CorruptionError):
+                engine.read(parse_orthogonal(([1, 3], [0], [3, 6]), SHAPE))
+            with pytest.raises(CorruptionError):
+                write(engine, parse((1, 2, 3), SHAPE), 1)
+            assert path.read_bytes() == bad, "what cannot be read is not written over"
+            assert np.array_equal(engine.read(parse((20,), SHAPE)), data[20]), "another shard"
+            if "overlap" not in name and "is all" not in name:
+                found = engine.read(parse((9,), SHAPE))
+                assert np.array_equal(found, data[9]), "another inner shard"
+
+
+@needs_native
+def test_inner_shards_that_are_the_same_bytes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = make(tmp_path / "a", "<u2", "none", False, LITTLE, "end", nested=True)
+    ways = engines(chunks, monkeypatch)
+    outer, inner = chunks.levels
+    piece = np.arange(4 * 5 * 7, dtype="<u2").reshape(CHUNKS)
+    shard = build_shard(inner, {0: piece.tobytes()})
+    assert shard is not None
+    entries = np.full((outer.total, 2), 2**64 - 1, np.uint64)
+    entries[:] = 3, len(shard)
+    path = tmp_path / "a" / "c/0/0/0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"gap" + shard + outer.pack(entries))
+    expected = np.zeros(SHAPE, "<u2")
+    expected[:4, :5, :7] = expected[8:12, :5, :7] = piece
+    expected[:4, 10:14, :7] = expected[8:12, 10:14, :7] = piece[:, :4]
+    for engine in ways.values():
+        assert np.array_equal(engine.read(parse((), SHAPE)), expected)
+        assert engine.read(parse((9, 11, 3), SHAPE)) == expected[9, 11, 3]
+
+
+OVERLAPPING = """
+import ingot.errors
+array = ingot.open(sys.argv[1])
+count = array.shape[0] // 32768
+for key in (5, np.arange(count) * 32768):
+    try:
+        array[key]
+    except ingot.errors.CorruptionError as error:
+        assert "inner shards claim" in str(error), error
+    else:
+        raise AssertionError(key)
+"""
+
+
+@on_each_kernel
+def test_overlapping_inner_shards_take_neither_memory_nor_time(
+    kernel_name: str, tmp_path: Path
+) -> None:
+    """A file of 1 MiB whose 32768 inner shards all have an index of 512 KiB, 16 GiB in all."""
+    count = 1 << 15
+    index = CodecChain((), Bytes("little"), ())
+    inner = Sharding((1,), CodecChain((), Bytes("little"), ()), index, "start")
+    outer = Sharding((count,), CodecChain((), inner, ()), index)
+    chain = CodecChain((), outer, ())
+    schema = ArraySchema((count * count,), np.dtype("u1"), (count * count,), chain, np.uint8(0))
+    store = LocalStore(tmp_path, writable=True)
+    store.apply(Zarr3Format().create(store, schema)[1])
+    entries = np.empty((count, 2), "<u8")
+    entries[:, 0], entries[:, 1] = np.arange(count), 16 * count
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/0").write_bytes(bytes(17 * count) + entries.tobytes())
+    run_limited(OVERLAPPING, kernel_name, tmp_path)
+
+
+@needs_native
+def test_the_index_of_an_inner_shard_is_kept_as_long_as_its_file_stays(tmp_path: Path) -> None:
+    chunks = make(tmp_path / "a", "<u2", "none", False, LITTLE, "end", nested=True)
+    engine = Engine(chunks, Options())
+    write(engine, parse((), SHAPE), 5)
+    path = tmp_path / "a" / "c/0/0/0"
+    moment = time.time() - 100
+    os.utime(path, (moment, moment))
+    assert engine.read(parse((1, 2, 3), SHAPE)) == 5
+    damaged_file = nested_damage(chunks, path.read_bytes())["inner index"]
+    path.write_bytes(damaged_file)
+    os.utime(path, (moment, moment))
+    assert engine.read(parse((2, 2, 3), SHAPE)) == 5, "its index is not read again"
+    assert engine.read(parse((9, 2, 3), SHAPE)) == 5, "nor that of the file"
+    os.utime(path, (moment + 1, moment + 1))
+    with pytest.raises(CorruptionError, match="crc32c"):
+        engine.read(parse((1, 2, 3), SHAPE))
 
 
 @needs_native

@@ -17,7 +17,7 @@ use crate::array::read::{self, Report};
 use crate::array::runs::{self, Offsets, RunAxis, Runs};
 use crate::array::search::{self, Condition};
 use crate::array::selection::Selection;
-use crate::array::shards::ShardFormat;
+use crate::array::shards::{LevelForm, ShardFormat};
 use crate::array::staging::{self, Encoded, Staged};
 use crate::array::stored::{Held, HeldChunk};
 use crate::array::top_up::{self, Growth};
@@ -71,7 +71,7 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 /// part, and the prefix of its keys.
 ///
 /// `shards`, for files that hold many chunks: chunks along each axis; whether the index is at the
-/// start, is big-endian, has a checksum.
+/// start, is big-endian, has a checksum; then the same of shards that lie in shards.
 ///
 /// `table`, for chunks at any place of files: the files, for each chunk its file, start, length (all
 /// ones for all that follows) and state (0 stored, 1 absent, 2 constant, 3 lost), and the items of
@@ -94,7 +94,7 @@ impl PyAddresses {
         root: Option<PathBuf>,
         names: Option<(String, String, String, String)>,
         leading: Option<usize>,
-        shards: Option<(Vec<usize>, bool, bool, bool)>,
+        shards: Option<Vec<LevelForm>>,
         renamed: Option<Renamed>,
         table: Option<TableColumns>,
         parts: Vec<(usize, String)>,
@@ -114,12 +114,10 @@ impl PyAddresses {
         let keys = Keys { root, prefix, separator, suffix, scalar, leading, renamed: renamed.map(Arc::new), parts };
         let addresses = match shards {
             None => Addresses::Keyed(keys),
-            Some((counts, at_start, big_endian, checksum)) => {
-                match ShardFormat::new(counts, at_start, big_endian, checksum) {
-                    Some(format) => Addresses::Indexed(keys, format),
-                    None => return Err(PyValueError::new_err("a shard of this shape has no chunks, or too many")),
-                }
-            }
+            Some(levels) => match ShardFormat::new(levels) {
+                Some(format) => Addresses::Indexed(keys, format),
+                None => return Err(PyValueError::new_err("a shard of this shape has no chunks, or too many")),
+            },
         };
         Ok(Self(Arc::new(addresses)))
     }

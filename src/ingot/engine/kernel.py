@@ -31,6 +31,7 @@ __all__ = [
     "fill_item",
     "filled_result",
     "gather_rows",
+    "handed_layout",
     "is_blosc",
     "native_layout",
     "new_result",
@@ -131,9 +132,22 @@ def native_layout(
     the next state.
 
     The kernel opens files itself where keys are files and follow from coordinates alone, as chunks
-    or as shards with a plain index, and where the format has a table of places. Otherwise the store
+    or as shards with plain indexes, and where the format has a table of places. Otherwise the store
     hands over the bytes of chunks.
     """
+    return _box_layout(chunks, options, before, _places(chunks))
+
+
+def handed_layout(
+    chunks: ChunkMap, options: Options, before: ChunkMap
+) -> native.Layout | HandedLayout | None:
+    """Return what `native_layout` does, but a layout to which the store hands over all chunks."""
+    return _box_layout(chunks, options, before, None)
+
+
+def _box_layout(
+    chunks: ChunkMap, options: Options, before: ChunkMap, places: dict[str, Any] | None
+) -> native.Layout | HandedLayout | None:
     schema = chunks.schema
     # The kernel takes the shape of a box from its buffer, which needs at least one axis.
     if not schema.shape or schema.flat is not None:
@@ -143,7 +157,6 @@ def native_layout(
         return None
     if not (schema.padded or coding.framed or _ends_exactly(schema)):
         return None
-    places = _places(chunks)
     layout = _make_layout(schema, before.schema, coding, places or {}, options.verify)
     if layout is None or places is not None:
         return layout
@@ -242,7 +255,7 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
         "root": root,
         "names": (template.prefix, template.separator, template.suffix, template.scalar),
         "leading": template.leading,
-        "shards": found.index if isinstance(found, Indexed) else None,
+        "shards": found.levels if isinstance(found, Indexed) else None,
         "renamed": renamed or None,
         "parts": keyed.parts,
     }

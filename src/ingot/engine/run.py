@@ -275,6 +275,10 @@ class Engine:
         if self.chunks.schema.flat is not None:
             return self._assign_flat(selection, values)
         layout = self.layout()
+        sharded = as_sharded(self.chunks)
+        if layout is not None and sharded is not None and len(sharded.levels) > 1:
+            # The kernel writes shards, but no shards in shards.
+            layout = kernel.handed_layout(self.chunks, self.options, self._before)
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
                 self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))

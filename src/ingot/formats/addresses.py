@@ -8,6 +8,7 @@ against the sizes of their files. What a key holds is not its concern.
 """
 
 import enum
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,21 +157,23 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """Chunks in shards: the keys of the shards, and the form of the index in each of them.
+    """Chunks in shards: the keys of the shards, and the form of the indexes in each of them.
 
-    >>> Indexed(KeyTemplate("c/", "/"), ((2,), True, False, False)).counts
-    (2,)
+    >>> outer, inner = ((2,), True, False, False), ((3,), False, False, True)
+    >>> Indexed(KeyTemplate("c/", "/"), (outer, inner)).counts
+    (6,)
     """
 
     template: KeyTemplate
-    index: tuple[tuple[int, ...], bool, bool, bool]
+    levels: tuple[tuple[tuple[int, ...], bool, bool, bool], ...]
     """The chunks of a shard along each axis; whether the index is at the start, is big-endian, has
-    a CRC-32C."""
+    a CRC-32C. Then the same of shards inside the shards."""
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The number of chunks of a shard along each axis."""
-        return self.index[0]
+        """The number of innermost chunks of a key along each axis."""
+        axes = zip(*(counts for counts, *_ in self.levels), strict=True)
+        return tuple(map(math.prod, axes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,10 +216,10 @@ def addresses(chunks: ChunkMap) -> Addresses | None:
     """Return where all chunks of a map lie, as one value; None where only `locate` can say it."""
     sharded = as_sharded(chunks)
     if sharded is not None:
-        # The kernel follows one index; of shards in shards, `locate` follows both.
-        index = sharded.levels[0].native_form if len(sharded.levels) == 1 else None
-        template = sharded.shards.template
-        return None if index is None or template is None else Indexed(template, index)
+        template, forms = sharded.shards.template, [form.native_form for form in sharded.levels]
+        levels = tuple(form for form in forms if form is not None)
+        # Only `locate` reads an index with codecs of its own.
+        return Indexed(template, levels) if template and len(levels) == len(forms) else None
     stated = addressed(chunks)
     if stated is not None:
         return stated.addresses()

@@ -5,7 +5,7 @@ shard. It knows neither stores nor the contents of chunks.
 
 An index has two unsigned 64-bit numbers for each inner chunk, in C order: its offset in the shard,
 and its length in bytes; both are 2**64 - 1 for an absent chunk. Chunks may lie in any order, with
-gaps between them, and share bytes.
+gaps between them, and share bytes. Chunks that are shards themselves share all bytes or none.
 """
 
 import math
@@ -47,6 +47,23 @@ class ShardIndex:
         found: NDArray[np.bool_] = (self.entries != _ABSENT).any(axis=1)
         return found
 
+    def check_shards(self) -> None:
+        """Raise `CorruptionError` where inner chunks that are shards overlap.
+
+        Else the indexes of a small key would take any amount of memory and work. Shards that are
+        the same bytes count once.
+        """
+        entries = self.entries
+        starts, lengths = entries[:, 0], np.minimum(entries[:, 1], self.size)
+        inside = (entries[:, 1] <= self.size) & (starts <= self.size - lengths)
+        shards = np.unique(entries[inside], axis=0)
+        claimed = sum(shards[:, 1].tolist())
+        if claimed > self.size:
+            raise CorruptionError(
+                f"shard index: {len(shards)} inner shards claim {claimed} bytes, "
+                f"the shard has {self.size}"
+            )
+
     def ranges(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the offsets and lengths of chunks, by number; an absent chunk has length -1.
 
@@ -74,7 +91,8 @@ class ShardIndex:
 class IndexForm:
     """How the index of a shard with `counts` inner chunks along each axis is stored.
 
-    `chain` encodes it, always into the same number of bytes.
+    `chain` encodes it, always into the same number of bytes. With `holds_shards` the inner chunks
+    are shards themselves.
 
     >>> form = IndexForm((2, 2), CodecChain())
     >>> form.nbytes, form.place(100)
@@ -84,6 +102,7 @@ class IndexForm:
     counts: tuple[int, ...]
     chain: CodecChain
     location: str = "end"
+    holds_shards: bool = False
     nbytes: int = field(init=False)
     """The bytes of a stored index."""
 
@@ -137,7 +156,10 @@ class IndexForm:
             table = self.chain.decode(data, self._spec())
         except CorruptionError as error:
             raise CorruptionError(f"shard index: {error}") from None
-        return ShardIndex(table.reshape(-1, 2).astype(np.uint64, copy=False), size)
+        index = ShardIndex(table.reshape(-1, 2).astype(np.uint64, copy=False), size)
+        if self.holds_shards:
+            index.check_shards()
+        return index
 
     def pack(self, entries: NDArray[np.uint64]) -> bytes:
         """Return the bytes that `parse` reads back."""

@@ -153,6 +153,7 @@ def test_addresses_have_three_forms(tmp_path: Path) -> None:
     sharded = addresses(map_of(ingot.array(values, chunks=(1, 2), shards=(2, 2), format="zarr3")))
     assert isinstance(sharded, Indexed)
     assert sharded.counts == (2, 1)
+    assert Indexed(sharded.template, sharded.levels * 2).counts == (4, 1)
     assert sharded.template == KeyTemplate("c/", "/")
     packed = ingot.array(values, tmp_path / "a.blp", format="bloscpack")
     table = addresses(map_of(packed))

@@ -94,6 +94,18 @@ def test_chunks_outside_the_shard_are_refused(entry: tuple[int, int]) -> None:
         index.ranges(np.array([0, 1]))
 
 
+def test_inner_shards_are_the_same_bytes_or_do_not_overlap() -> None:
+    absent = (2**64 - 1, 2**64 - 1)
+    for second, refused in [((60, 40), False), ((0, 60), False), ((59, 41), True), (absent, False)]:
+        entries = np.array([(0, 60), second, (2**64 - 4, 8), (90, 50)], np.uint64)
+        index = ShardIndex(entries, 100)
+        if refused:
+            with pytest.raises(CorruptionError, match="2 inner shards claim 101 bytes, the shard"):
+                index.check_shards()
+        else:
+            index.check_shards()
+
+
 def test_an_index_that_does_not_fit_its_shard_is_refused() -> None:
     form = IndexForm((4,), SEALED)
     with pytest.raises(CorruptionError, match="67 bytes are stored, its index alone takes 68"):

@@ -1,9 +1,13 @@
 //! Shards: many chunks in one file, and the index that says where each of them lies.
 //!
 //! Two numbers for each chunk, in C order: its offset and its length, both all ones when it is
-//! absent. Chunks may lie in any order and share bytes, but all inside their file, which is checked
+//! absent. Chunks may lie in any order and share bytes, but all inside their shard, which is checked
 //! before any memory is taken for them. The indexes of files that were read are kept, within a
 //! budget, for as long as the identity of the files stays the same.
+//!
+//! The chunks of a shard may be shards themselves. Then a file has an index for each level, and those
+//! inside it are read when one of their chunks is wanted. Shards in a shard may be the same bytes,
+//! but do not overlap otherwise: all indexes of a file together have no more bytes than the file.
 
 mod read;
 mod stage;
@@ -33,9 +37,20 @@ const KEPT_BYTES: usize = 16 << 20;
 
 /// The form of the shards of an array.
 pub struct ShardFormat {
-    /// Chunks along each axis of a shard.
+    /// Chunks along each axis of a file: innermost ones, where shards lie in shards.
     counts: Vec<usize>,
     total: usize,
+    /// The form of the indexes, that of the files first.
+    levels: Vec<Level>,
+}
+
+/// The form of shards of one level.
+pub struct Level {
+    /// Chunks along each axis: shards of the next level, or innermost chunks.
+    counts: Vec<usize>,
+    total: usize,
+    /// Innermost chunks along each axis of one of these.
+    unit: Vec<usize>,
     /// Whether the index comes before the chunks.
     at_start: bool,
     big_endian: bool,
@@ -43,15 +58,26 @@ pub struct ShardFormat {
     checksum: bool,
 }
 
+/// What a caller says of shards of one level: chunks along each axis; whether the index is at the start,
+/// is big-endian, has a checksum.
+pub type LevelForm = (Vec<usize>, bool, bool, bool);
+
 /// The index of one shard.
 pub struct Index {
     entries: Vec<[u64; 2]>,
+    /// Where the shard begins in its file.
+    start: usize,
     /// The bytes of the shard.
     size: usize,
 }
 
+/// The indexes of shards in one file that a call has needed, by level and bytes.
+#[derive(Default)]
+pub struct InnerIndexes(HashMap<(usize, usize, usize), Outcome<Arc<Index>>>);
+
 /// A shard whose index has been read.
 pub struct Shard {
+    coords: Vec<usize>,
     pub key: String,
     file: Arc<File>,
     identity: Option<Identity>,
@@ -65,11 +91,23 @@ pub struct Touched {
 }
 
 impl ShardFormat {
-    /// `None` for a shard without chunks, or with too many.
-    pub fn new(counts: Vec<usize>, at_start: bool, big_endian: bool, checksum: bool) -> Option<Self> {
-        let total = counts.iter().try_fold(1usize, |total, count| total.checked_mul(*count))?;
-        total.checked_mul(ENTRY).filter(|size| *size > 0 && *size < isize::MAX as usize)?;
-        Some(Self { counts, total, at_start, big_endian, checksum })
+    /// The levels are in the order of the shards, that of the files first. `None` for a shard without
+    /// chunks, or with too many, and where levels differ in their axes.
+    pub fn new(forms: Vec<LevelForm>) -> Option<Self> {
+        let mut unit = vec![1; forms.first()?.0.len()];
+        let mut levels = Vec::with_capacity(forms.len());
+        for (counts, at_start, big_endian, checksum) in forms.into_iter().rev() {
+            if counts.len() != unit.len() {
+                return None;
+            }
+            let total = product(&counts)?;
+            let each = counts.iter().zip(&unit).map(|(count, unit)| count.checked_mul(*unit));
+            let outer = each.collect::<Option<Vec<_>>>()?;
+            levels.push(Level { counts, total, unit, at_start, big_endian, checksum });
+            unit = outer;
+        }
+        levels.reverse();
+        Some(Self { total: product(&unit)?, counts: unit, levels })
     }
 
     pub fn total(&self) -> usize {
@@ -80,29 +118,50 @@ impl ShardFormat {
         self.counts.len()
     }
 
+    /// The form of shards that hold chunks themselves; `None` where shards lie in shards.
+    pub fn single(&self) -> Option<&Level> {
+        match &self.levels[..] {
+            [level] => Some(level),
+            _ => None,
+        }
+    }
+
     /// How many chunks shard `number` along an axis has, of `all` chunks of the array.
     pub fn chunks_inside(&self, axis: usize, number: usize, all: usize) -> usize {
         let count = self.counts[axis];
         count.min(all - number * count)
     }
 
-    /// The bytes of a stored index.
-    pub fn index_bytes(&self) -> usize {
-        self.total * ENTRY + if self.checksum { CHECKSUM_BYTES } else { 0 }
+    /// Where a chunk lies in its file; `None` when it is absent. Indexes of shards in the shard are read
+    /// when they are needed, and kept in `inner` for the call.
+    pub fn find(
+        &self,
+        cache: &IndexCache,
+        shard: &Shard,
+        parts: &[Part],
+        inner: &mut InnerIndexes,
+        buffer: &mut Vec<u8>,
+    ) -> Outcome<Option<Range<usize>>> {
+        let mut found = shard.index.range(self.levels[0].number(parts))?;
+        for (depth, level) in self.levels.iter().enumerate().skip(1) {
+            let Some(range) = found else { return Ok(None) };
+            let place = (depth, range.start, range.end);
+            let index = inner.0.entry(place).or_insert_with(|| self.find_index(cache, shard, place, buffer));
+            found = index.as_ref().map_err(Clone::clone)?.range(level.number(parts))?;
+        }
+        Ok(found)
     }
 
-    /// Where the first chunk of a new shard lies.
-    pub fn first_chunk(&self) -> usize {
-        if self.at_start { self.index_bytes() } else { 0 }
-    }
-
-    pub fn at_start(&self) -> bool {
-        self.at_start
-    }
-
-    /// The number of a chunk in its shard.
-    pub fn number(&self, parts: &[Part]) -> usize {
-        self.counts.iter().zip(parts).fold(0, |number, (count, part)| number * count + part.chunk % count)
+    /// The index of a shard in a shard: its level, and where its bytes begin and end in the file.
+    fn find_index(
+        &self,
+        cache: &IndexCache,
+        shard: &Shard,
+        (depth, start, end): (usize, usize, usize),
+        buffer: &mut Vec<u8>,
+    ) -> Outcome<Arc<Index>> {
+        let name: Vec<usize> = shard.coords.iter().copied().chain([depth, start, end]).collect();
+        cache.find_or(&name, shard.identity, || self.read_index(depth, start, &shard.extent(start..end), buffer))
     }
 
     /// Cut a selection by shards: per axis, which of its parts lie in each.
@@ -138,23 +197,45 @@ impl ShardFormat {
             return Ok(None);
         };
         let identity = extent.identity;
-        let index = match identity.and_then(|identity| cache.find(coords, identity)) {
-            Some(index) => index,
-            None => {
-                let index = Arc::new(self.read_index(&extent, buffer)?);
-                if let Some(identity) = identity {
-                    cache.keep(coords, identity, Arc::clone(&index));
-                }
-                index
-            }
-        };
+        let index = cache.find_or(coords, identity, || self.read_index(0, 0, &extent, buffer))?;
         let Bytes::File(file) = extent.bytes else {
             return corrupt!("shard: it is not a file");
         };
-        Ok(Some(Shard { key, file, identity, index }))
+        Ok(Some(Shard { coords: coords.to_vec(), key, file, identity, index }))
     }
 
-    fn read_index(&self, extent: &Extent<'_>, buffer: &mut Vec<u8>) -> Outcome<Index> {
+    /// Read the index of a shard of a level, which begins at byte `start` of its file.
+    fn read_index(&self, depth: usize, start: usize, extent: &Extent<'_>, buffer: &mut Vec<u8>) -> Outcome<Index> {
+        let index = self.levels[depth].read_index(start, extent, buffer)?;
+        if depth + 1 < self.levels.len() {
+            index.check_shards()?;
+        }
+        Ok(index)
+    }
+}
+
+impl Level {
+    /// The bytes of a stored index.
+    pub fn index_bytes(&self) -> usize {
+        self.total * ENTRY + if self.checksum { CHECKSUM_BYTES } else { 0 }
+    }
+
+    /// Where the first chunk of a new shard lies.
+    pub fn first_chunk(&self) -> usize {
+        if self.at_start { self.index_bytes() } else { 0 }
+    }
+
+    pub fn at_start(&self) -> bool {
+        self.at_start
+    }
+
+    /// The number, in its shard of this level, of what a chunk is or lies in.
+    pub fn number(&self, parts: &[Part]) -> usize {
+        let axes = self.counts.iter().zip(&self.unit).zip(parts);
+        axes.fold(0, |number, ((count, unit), part)| number * count + part.chunk / unit % count)
+    }
+
+    fn read_index(&self, start: usize, extent: &Extent<'_>, buffer: &mut Vec<u8>) -> Outcome<Index> {
         let (size, wanted) = (extent.length, self.index_bytes());
         if wanted > size {
             return corrupt!("shard: {size} bytes are stored, its index alone takes {wanted}");
@@ -174,7 +255,7 @@ impl ShardFormat {
         let (entries, _) = table.as_chunks::<8>().0.as_chunks::<2>();
         let mut parsed = reserved(entries.len())?;
         parsed.extend(entries.iter().map(|entry| entry.map(number)));
-        Ok(Index { entries: parsed, size })
+        Ok(Index { entries: parsed, start, size })
     }
 
     /// The bytes of an index.
@@ -193,20 +274,43 @@ impl ShardFormat {
     }
 }
 
+/// The product of the counts of chunks, where an index has room for so many.
+fn product(counts: &[usize]) -> Option<usize> {
+    let total = counts.iter().try_fold(1usize, |total, count| total.checked_mul(*count))?;
+    total.checked_mul(ENTRY).filter(|size| *size > 0 && *size < isize::MAX as usize)?;
+    Some(total)
+}
+
 impl Index {
-    /// Where a chunk lies in its shard; `None` when it is absent.
+    /// Where a chunk lies in the file of its shard; `None` when it is absent.
     pub fn range(&self, number: usize) -> Outcome<Option<Range<usize>>> {
         let [start, length] = self.entries[number];
         if [start, length] == [ABSENT; 2] {
             return Ok(None);
         }
         match start.checked_add(length) {
-            Some(end) if end <= self.size as u64 => Ok(Some(start as usize..end as usize)),
+            Some(end) if end <= self.size as u64 => Ok(Some(self.start + start as usize..self.start + end as usize)),
             _ => corrupt!(
                 "shard index: inner chunk {number} claims {length} bytes from {start} on, the shard has {}",
                 self.size
             ),
         }
+    }
+
+    /// Refuse an index whose chunks are shards that overlap: the indexes of a small file would take any
+    /// amount of memory and work. Shards that are the same bytes count once.
+    fn check_shards(&self) -> Outcome<()> {
+        let size = self.size as u64;
+        let inside = |[start, length]: &[u64; 2]| start.checked_add(*length).is_some_and(|end| end <= size);
+        let mut shards: Vec<[u64; 2]> = reserved(self.entries.len())?;
+        shards.extend(self.entries.iter().filter(|entry| inside(entry)));
+        shards.sort_unstable();
+        shards.dedup();
+        let claimed: u128 = shards.iter().map(|[_, length]| u128::from(*length)).sum();
+        if claimed > u128::from(size) {
+            return corrupt!("shard index: {} inner shards claim {claimed} bytes, the shard has {size}", shards.len());
+        }
+        Ok(())
     }
 
     pub fn size(&self) -> usize {
@@ -219,7 +323,7 @@ impl Index {
 }
 
 impl Shard {
-    /// Bytes `range` of the shard.
+    /// Bytes `range` of the file.
     pub fn extent(&self, range: Range<usize>) -> Extent<'_> {
         let bytes = Bytes::File(Arc::clone(&self.file));
         let (offset, length) = (range.start as u64, range.len());
@@ -309,6 +413,23 @@ struct Generations {
 }
 
 impl IndexCache {
+    /// The index that is kept under a name for a file, or the one that `read` returns.
+    fn find_or(
+        &self,
+        name: &[usize],
+        identity: Option<Identity>,
+        read: impl FnOnce() -> Outcome<Index>,
+    ) -> Outcome<Arc<Index>> {
+        if let Some(index) = identity.and_then(|identity| self.find(name, identity)) {
+            return Ok(index);
+        }
+        let index = Arc::new(read()?);
+        if let Some(identity) = identity {
+            self.keep(name, identity, Arc::clone(&index));
+        }
+        Ok(index)
+    }
+
     fn find(&self, coords: &[usize], identity: Identity) -> Option<Arc<Index>> {
         fork::lock(&self.0)?.find(coords, identity)
     }
@@ -370,7 +491,7 @@ mod tests {
 
     /// An index of so many bytes; its shard has `size` bytes, by which it is known again.
     fn index(bytes: usize, size: usize) -> Arc<Index> {
-        Arc::new(Index { entries: vec![[ABSENT; 2]; bytes / ENTRY], size })
+        Arc::new(Index { entries: vec![[ABSENT; 2]; bytes / ENTRY], start: 0, size })
     }
 
     fn found(kept: &mut Generations, shard: usize, identity: Identity) -> Option<usize> {
@@ -417,5 +538,37 @@ mod tests {
         assert_eq!(found(&mut kept, 1000, identity[0]), None, "larger than a generation");
         kept.keep(&[1000], identity[0], index(KEPT_BYTES / 2, 2));
         assert_eq!(found(&mut kept, 1000, identity[0]), Some(2));
+    }
+    fn part(chunk: usize) -> Part {
+        Part { chunk, start: 0, count: 1, position: 0, list: None }
+    }
+
+    #[test]
+    fn chunks_are_numbered_level_by_level() {
+        let form = |counts: &[usize]| (counts.to_vec(), false, false, false);
+        let format = ShardFormat::new(vec![form(&[2, 1]), form(&[3, 4]), form(&[1, 5])]).unwrap();
+        assert_eq!((&format.counts[..], format.total, format.axes()), (&[6, 20][..], 120, 2));
+        let numbers = |chunk: [usize; 2]| {
+            let parts = chunk.map(part);
+            format.levels.iter().map(|level| level.number(&parts)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers([0, 0]), [0, 0, 0]);
+        assert_eq!(numbers([5, 19]), [1, 11, 4]);
+        assert_eq!(numbers([6 + 4, 40 + 7]), [1, 5, 2], "counted in each file from 0");
+        assert!(format.single().is_none() && ShardFormat::new(vec![form(&[2])]).unwrap().single().is_some());
+        let wrong = [vec![], vec![form(&[0])], vec![form(&[2]), form(&[2, 2])], vec![form(&[1 << 31]); 2]];
+        assert!(wrong.into_iter().all(|forms| ShardFormat::new(forms).is_none()));
+    }
+
+    #[test]
+    fn shards_in_a_shard_are_the_same_bytes_or_do_not_overlap() {
+        let check = |entries: &[[u64; 2]]| Index { entries: entries.to_vec(), start: 5, size: 100 }.check_shards();
+        assert!(check(&[[0, 60], [60, 40], [ABSENT; 2], [0, 60]]).is_ok());
+        let error = check(&[[0, 60], [59, 41], [ABSENT; 2], [0, 60]]).unwrap_err();
+        assert!(error.text.contains("2 inner shards claim 101 bytes, the shard has 100"), "{error}");
+        assert!(
+            check(&[[0, 100], [1, 100], [u64::MAX - 1, 5]]).is_ok(),
+            "those outside are refused when they are used"
+        );
     }
 }

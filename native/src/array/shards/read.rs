@@ -4,7 +4,7 @@
 //! one of these reads. A read fetches chunks that lie near each other at once and decodes
 //! them one after the other, so memory is bounded by what one read fetches.
 
-use super::{Cut, Shard, ShardFormat, Touched};
+use super::{Cut, InnerIndexes, Shard, ShardFormat, Touched};
 use crate::array::addresses::Keys;
 use crate::array::coding::Coding;
 use crate::array::layout::{Failure, Failures};
@@ -151,7 +151,7 @@ impl<'a> Reading<'a> {
         };
         let (shard, mut wanted, absent) = match opened {
             Ok(Some(shard)) => {
-                let (wanted, absent) = self.look_up(&touched, &shard)?;
+                let (wanted, absent) = self.look_up(&touched, &shard, &mut workspace.buffers.body)?;
                 (Some(Arc::new(shard)), wanted, absent)
             }
             Ok(None) => (None, Vec::new(), iter::once(0..touched.count()).collect()),
@@ -191,13 +191,20 @@ impl<'a> Reading<'a> {
 
     /// The chunks that a shard holds, each with its bytes, and those that are absent.
     #[allow(clippy::type_complexity, reason = "used once")]
-    fn look_up(&self, touched: &Touched, shard: &Shard) -> Outcome<(Vec<(usize, Range<usize>)>, Vec<Range<usize>>)> {
+    fn look_up(
+        &self,
+        touched: &Touched,
+        shard: &Shard,
+        buffer: &mut Vec<u8>,
+    ) -> Outcome<(Vec<(usize, Range<usize>)>, Vec<Range<usize>>)> {
         let mut wanted = Vec::new();
         let mut absent: Vec<Range<usize>> = Vec::new();
+        let mut inner = InnerIndexes::default();
         let layout = self.selection.layout;
         for index in 0..touched.count() {
             let part = self.chunk(touched, index);
-            let found = shard.index.range(self.format.number(part.parts())).and_then(|range| {
+            let found = self.format.find(&layout.indexes, shard, part.parts(), &mut inner, buffer);
+            let found = found.and_then(|range| {
                 if let Some(range) = &range {
                     layout.coding.check_stored(range.len(), layout.grid.chunk_bytes)?;
                 }

@@ -8,7 +8,7 @@
 //! several shards goes into a journal with its checksum, and the caller's memory must not change
 //! between the two: its chunks are copied first.
 
-use super::{Cut, Shard, ShardFormat, Touched};
+use super::{Cut, Level, Shard, ShardFormat, Touched};
 use crate::array::addresses::Keys;
 use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::SourceMemory;
@@ -29,6 +29,7 @@ struct Staging<'a> {
     selection: &'a Selection<'a, SourceMemory<'a>>,
     keys: &'a Keys,
     format: &'a ShardFormat,
+    level: &'a Level,
     root: &'a Root,
     transaction: &'a str,
     cut: Cut,
@@ -95,6 +96,9 @@ pub fn stage(
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<(Vec<Staged>, Vec<Failure>)> {
+    let Some(level) = format.single() else {
+        return Err(Error::new(Kind::Argument, "shards in shards are not staged"));
+    };
     let root = keys.create()?;
     let cut = format.cut(selection);
     let files = Files::new(None, cut.count(), shards)?;
@@ -104,6 +108,7 @@ pub fn stage(
         selection,
         keys,
         format,
+        level,
         root: &root,
         transaction,
         cut,
@@ -218,7 +223,7 @@ impl<'a> Staging<'a> {
         let mut failed = false;
         for index in chunks {
             let part = self.chunk(&shard.touched, index);
-            let number = self.format.number(part.parts());
+            let number = self.level.number(part.parts());
             if self.is_alone()
                 && let Some(plain) = self.find_plain(&part)?
             {
@@ -305,7 +310,7 @@ impl<'a> Staging<'a> {
         let mut entries = reserved(self.format.total())?;
         entries.resize(self.format.total(), None);
         let mut pieces: Vec<&[u8]> = Vec::new();
-        let mut end = self.format.first_chunk();
+        let mut end = self.level.first_chunk();
         let mut placed: HashMap<usize, usize> = HashMap::new();
         for (number, entry) in entries.iter_mut().enumerate() {
             if let Some(chunk) = chunks.get(&number) {
@@ -327,8 +332,8 @@ impl<'a> Staging<'a> {
         if entries.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let index = self.format.pack_index(&entries)?;
-        pieces.insert(if self.format.at_start() { 0 } else { pieces.len() }, &index);
+        let index = self.level.pack_index(&entries)?;
+        pieces.insert(if self.level.at_start() { 0 } else { pieces.len() }, &index);
         self.write_pieces(&shard.touched.coords, &pieces).map(Some)
     }
 

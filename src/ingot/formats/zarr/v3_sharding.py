@@ -74,7 +74,11 @@ class Sharding(Serializer):
         >>> Sharding((2,), CodecChain(), CodecChain()).form((8,)).nbytes
         64
         """
-        return IndexForm(self.counts(shard), self.index_chain, self.index_location)
+        inner = self.inner_chain
+        bare = not inner.filters and not inner.compressors
+        holds_shards = bare and isinstance(inner.serializer, Sharding)
+        counts = self.counts(shard)
+        return IndexForm(counts, self.index_chain, self.index_location, holds_shards)
 
     def encode(self, array: NDArray[Any]) -> Buffer:
         """Return a whole shard with all of its inner chunks."""
