@@ -50,7 +50,8 @@ OPERATIONS = {
         "snapshot": "with h.snapshot(): h.read(); len(h)",
         # One row each: of two rows, an interrupt between them leaves the first.
         "appender": "with h.appender(rows=2) as add: add((1, 0.5, b'p'))",
-        "full appender": "with h.appender(rows=1) as add: add((1, 0.5, b'p'))",
+        # The row is stored by the call; an interrupt at the end of the block comes after it.
+        "full appender": "with h.appender(rows=1) as add:\n  add((1, 0.5, b'p'))\n  ended = True",
     },
     "group": {
         "array": 'h.array("new", np.arange(7), chunks=3)',
