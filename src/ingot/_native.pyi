@@ -13,6 +13,7 @@ from ingot.native import Description
 Coords = tuple[int, ...]
 Trouble = tuple[Coords, str, BaseException]
 Staged = tuple[Coords, str, str | None, int, int]
+Image = tuple[int, str, str | bytes | None, int, int]
 FileRange = tuple[OpenFile, int, int]
 HeldChunk = Buffer | tuple[bytes] | tuple[int, list[tuple[int, bytes]]] | FileRange | None
 Held = dict[int, HeldChunk]
@@ -191,6 +192,16 @@ class Layout:
         threads: int,
         held: Held,
     ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...
+    def copy_chunks(
+        self,
+        target: Layout,
+        first: int,
+        last: int,
+        offset: int,
+        threads: int,
+        transaction: str | None = None,
+        held: Held | None = None,
+    ) -> tuple[list[Image], list[Trouble]]: ...
     def decode_chunks(
         self, outs: Sequence[tuple[NDArray[Any], int, HeldChunk]], threads: int
     ) -> list[Trouble] | None: ...

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Coords: TypeAlias = tuple[int, ...]
     Trouble: TypeAlias = tuple[Coords, str, BaseException]
     Staged: TypeAlias = tuple[Coords, str, str | None, int, int]
+    Image: TypeAlias = tuple[int, str, str | bytes | None, int, int]
     Piece: TypeAlias = tuple[str, int, int | None]
     Ran: TypeAlias = tuple[
         int, list[str], int, bool, list[tuple[int, str]], tuple[int, str | None] | None
@@ -260,6 +261,23 @@ class Layout(Protocol):
 
         ``held`` has those that change in part. There are no bytes for a chunk that holds only the
         fill value.
+        """
+
+    def copy_chunks(
+        self,
+        target: "Layout",
+        first: int,
+        last: int,
+        offset: int,
+        threads: int,
+        transaction: "str | None" = None,
+        held: "Held | None" = None,
+    ) -> "tuple[list[Image], list[Trouble]]":
+        """Copy chunks with trailers, number + ``offset`` as the number in ``target``.
+
+        These are the numbers ``first`` to ``last``. With a transaction the *images* are staged. An
+        image is the number of the chunk, its key, and a staged key with its size and CRC-32, or the
+        bytes; None when the chunk holds only the fill value.
         """
 
     def decode_chunks(

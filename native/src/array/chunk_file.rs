@@ -15,7 +15,7 @@ use std::borrow::BorrowMut;
 use std::ops::Range;
 
 const FRAME_BYTES: usize = 16;
-const FRAME: [u8; FRAME_BYTES] = *b"blpk\x01\0\0\0\x01\0\0\0\0\0\0\0";
+pub const FRAME: [u8; FRAME_BYTES] = *b"blpk\x01\0\0\0\x01\0\0\0\0\0\0\0";
 
 /// What a file must hold: which chunk it is, and how many rows.
 #[derive(Clone, Copy)]

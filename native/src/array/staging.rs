@@ -303,6 +303,15 @@ fn shuffle_runs(source: &Source<'_>, start: usize, planes: &mut [u8]) {
     });
 }
 
+/// The CRC-32 of some pieces, one behind the other.
+pub fn checksum(pieces: &[&[u8]]) -> u32 {
+    let mut sum = libdeflater::Crc::new();
+    for piece in pieces {
+        sum.update(piece);
+    }
+    sum.sum()
+}
+
 /// Whether `chunk` holds only copies of `item`, byte for byte.
 pub fn is_all(chunk: &[u8], item: &[u8]) -> bool {
     chunk.starts_with(item) && chunk[item.len()..] == chunk[..chunk.len() - item.len()]

@@ -3,6 +3,7 @@
 
 use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::error::{Outcome, corrupt, unsupported};
+use crate::memory::reserved;
 use std::ops::Range;
 
 const MAGIC: &[u8; 4] = b"igt1";
@@ -154,6 +155,14 @@ impl<'a> Trailer<'a> {
         compare("header", fact, word(self.bytes, self.head))
     }
 
+    /// Append to `out` the trailer of the same chunk under another number, or in another array; `front` is
+    /// its header and block starts. The checksums of the blocks stay, so that damage since they were made
+    /// stays visible.
+    pub fn moved(&self, front: &[u8], stated: Stated, out: &mut Vec<u8>) {
+        let sums = self.head + 4;
+        write(front, stated, self.rows(), &self.bytes[sums..sums + 4 * self.blocks], self.zone(), out);
+    }
+
     /// Compare block `index`, whose bytes are `block`.
     pub fn check_block(&self, index: usize, block: &[u8]) -> Outcome<()> {
         let claim = word(self.bytes, self.head + 4 + 4 * index);
@@ -172,27 +181,34 @@ pub fn pack(chunk: &[u8], stated: Stated, rows: usize, zone: &[u8], out: &mut Ve
     let header = Header::parse(chunk, chunk.len(), usize::MAX)?;
     let front = front(&header);
     let spans = Spans::of(&header, &chunk[HEADER_BYTES..front])?;
+    let mut sums = reserved(4 * spans.count())?;
+    for index in 0..spans.count() {
+        sums.extend_from_slice(&crc32c::crc32c(&chunk[spans.span(index)]).to_le_bytes());
+    }
+    write(&chunk[..front], stated, rows, &sums, zone, out);
+    Ok(())
+}
+
+/// Append a trailer to `out`, given the front of the chunk and the checksums of its blocks.
+fn write(front: &[u8], stated: Stated, rows: usize, sums: &[u8], zone: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[if stated.identity.is_some() { 2 } else { 1 }, 0]);
     out.extend_from_slice(&(zone.len() as u16).to_le_bytes());
-    out.extend_from_slice(&(spans.count() as u32).to_le_bytes());
+    out.extend_from_slice(&(sums.len() as u32 / 4).to_le_bytes());
     out.extend_from_slice(&stated.number.to_le_bytes());
     out.extend_from_slice(&(rows as u32).to_le_bytes());
     if let Some(identity) = stated.identity {
         out.extend_from_slice(&identity.to_le_bytes());
     }
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&chunk[..front]), &out[start..]);
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(front), &out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
-    for index in 0..spans.count() {
-        out.extend_from_slice(&crc32c::crc32c(&chunk[spans.span(index)]).to_le_bytes());
-    }
+    out.extend_from_slice(sums);
     out.extend_from_slice(zone);
     let length = out.len() - start + FOOT;
     out.extend_from_slice(&(length as u32).to_le_bytes());
     let checksum = crc32c::crc32c(&out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
-    Ok(())
 }
 
 #[cfg(test)]
@@ -269,6 +285,20 @@ mod tests {
                 let outcome = Trailer::parse(&bytes).unwrap().check(front, 4, SEVENTH, 10_000);
                 assert_eq!(outcome.is_ok(), blocks == 4, "{blocks} blocks");
             }
+        }
+    }
+
+    #[test]
+    fn a_trailer_moves_with_its_chunk() {
+        for (level, identity) in [(0, None), (5, Some(9))] {
+            let chunk = packed(level);
+            let (mut old, mut moved, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+            pack(&chunk, SEVENTH, 10_000, b"zonezone", &mut old).unwrap();
+            let stated = Stated { number: 3, identity };
+            pack(&chunk, stated, 10_000, b"zonezone", &mut expected).unwrap();
+            let header = Header::parse(&chunk, chunk.len(), usize::MAX).unwrap();
+            Trailer::parse(&old).unwrap().moved(&chunk[..front(&header)], stated, &mut moved);
+            assert_eq!(moved, expected);
         }
     }
 

@@ -10,8 +10,10 @@ use crate::array::addresses::{Addresses, Keys, Table};
 use crate::array::chunks::{self, ToDecode, ToEncode};
 use crate::array::coding::{Coding, Compression};
 use crate::array::comparison::{Comparison, Test};
+use crate::array::copies;
 use crate::array::gather;
 use crate::array::grid::Grid;
+use crate::array::images::{Made, Outcomes};
 use crate::array::layout::{Failure, Layout};
 use crate::array::read::{self, Report};
 use crate::array::runs::{self, Offsets, RunAxis, Runs};
@@ -45,6 +47,17 @@ use std::sync::atomic::AtomicU64;
 type StagedChunks = Vec<(Py<PyTuple>, String, Option<String>, usize, u32)>;
 /// Coordinates, key and error of each chunk that failed.
 type Failures = Vec<(Py<PyTuple>, String, Py<PyAny>)>;
+
+/// The number and the key of a chunk; its image, or `None` when it holds nothing but the fill value; size and
+/// CRC-32 of an image that is staged.
+type PyImages = Vec<(usize, String, Option<PyImage>, usize, u32)>;
+
+/// A new image of a chunk: the key of a staged file, or the bytes.
+#[derive(IntoPyObject)]
+pub enum PyImage {
+    Staged(String),
+    Held(Py<PyBytes>),
+}
 
 /// Coordinates and bytes of each encoded chunk; no bytes when it holds nothing but the fill value.
 type EncodedChunks = Vec<(Py<PyTuple>, Option<Py<PyBytes>>)>;
@@ -495,6 +508,30 @@ impl PyLayout {
         Ok((chunks, failures(py, found)?))
     }
 
+    /// Copy chunk files, chunk `number + offset` as chunk `number` of the array `target`, for the numbers
+    /// `first..last`. With a transaction they are staged in the folder of `target`. Nothing is published.
+    #[pyo3(signature = (target, first, last, offset, threads, transaction=None, held=None))]
+    #[allow(clippy::too_many_arguments, reason = "both arrays have chunks and places")]
+    fn copy_chunks(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, Self>,
+        first: usize,
+        last: usize,
+        offset: usize,
+        threads: usize,
+        transaction: Option<&str>,
+        held: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(PyImages, Failures)> {
+        let held = held.map(HeldInputs::of).transpose()?;
+        let (held, target) = (held.as_ref().map(HeldInputs::chunks), &target.get().0);
+        let made = detached(py, |kept, interrupt| {
+            let (held, workspace) = (held.as_ref(), &mut kept.workspace);
+            copies::copy(&self.0, held, target, first..last, offset, transaction, threads, workspace, interrupt)
+        })?;
+        images(py, target, made)
+    }
+
     /// Decode whole chunks, each into an array of its own shape: `outs` has an array, a number and what
     /// is stored for each. Return the chunks that failed, with their numbers as coordinates.
     fn decode_chunks(
@@ -803,6 +840,19 @@ fn joined(py: Python<'_>, count: usize, parts: &[Vec<i64>]) -> PyResult<Py<PyByt
         Ok(())
     })?;
     Ok(made.unbind())
+}
+
+fn images(py: Python<'_>, target: &Layout, (made, found): Outcomes) -> PyResult<(PyImages, Failures)> {
+    let mut images = Vec::with_capacity(made.len());
+    for (number, image) in made {
+        let key = target.addresses.key(&[number]);
+        images.push(match image {
+            None => (number, key, None, 0, 0),
+            Some(Made::Staged(image)) => (number, key, Some(PyImage::Staged(image.key)), image.size, image.checksum),
+            Some(Made::Held(bytes)) => (number, key, Some(PyImage::Held(PyBytes::new(py, &bytes).unbind())), 0, 0),
+        });
+    }
+    Ok((images, failures(py, found)?))
 }
 
 fn failures(py: Python<'_>, found: Vec<Failure>) -> PyResult<Failures> {

@@ -3,15 +3,17 @@
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
-from ingot.engine.changes import recoded
+from ingot.engine.changes import copied, recoded
 from ingot.errors import ExistsError, UnsupportedError
 from ingot.formats.format import Column, Format, SplitFormat
 from ingot.formats.registry import FORMATS
 from ingot.options import Options
 from ingot.stores import Commit, LocalStore, Put, Store
 from ingot.stores.store import Edit
+from ingot.stores.versions import discard
 
 __all__ = ["Target", "split"]
 
@@ -33,28 +35,49 @@ def split(format: Format, node: Column, count: int, path: Target, options: Optio
             f"formats that can: {able}"
         )
     target = path if isinstance(path, Store) else LocalStore(path, writable=True)
-    if any(True for _ in target.names()):
+    if _holds_keys(target):
         raise ExistsError(f"{target.location}: the target is not empty")
-    commits = format.split(node, count, target, partial(recoded, options=options))
-    for commit in _joined(commits, options.limits.window_bytes):
+    recode, copy = partial(recoded, options=options), partial(copied, options=options)
+    commits = format.split(node, count, target, recode, copy)
+    for commit in _joined(commits, target, options.limits.window_bytes):
         target.apply(commit, durability=options.durability)
 
 
-def _joined(commits: Iterable[Commit], most: int) -> Iterator[Commit]:
+def _holds_keys(store: Store, folder: str = "") -> bool:
+    """Return whether there is a key below a folder; empty folders may be left of a failure.
+
+    >>> from ingot.stores import MemoryStore
+    >>> _holds_keys(MemoryStore()), _holds_keys(MemoryStore({"a/b": b""}))
+    (False, True)
+    """
+    found = (_holds_keys(store, folder + n) if n[-1:] == "/" else True for n in store.names(folder))
+    return any(found)
+
+
+def _joined(commits: Iterable[Commit], store: Store, most: int) -> Iterator[Commit]:
     """Yield commits of about `most` bytes: in some stores, a commit rewrites all that is stored.
 
+    What was staged in the store is removed when the next commit cannot be made.
+
+    >>> from ingot.stores import MemoryStore
     >>> one = Commit(prepare=(Put("a", b"12"),))
-    >>> [len(commit.edits) for commit in _joined([one, one, one], most=4)]
+    >>> [len(commit.edits) for commit in _joined([one, one, one], MemoryStore(), most=4)]
     [2, 1]
     """
     edits: dict[str, list[Edit]] = {}
     held = 0
-    for commit in commits:
-        for phase, added in commit.phases:
-            edits.setdefault(phase, []).extend(added)
-        held += sum(memoryview(edit.data).nbytes for edit in commit.edits if isinstance(edit, Put))
-        if held >= most:
-            yield Commit(**{phase: tuple(found) for phase, found in edits.items()})
-            edits, held = {}, 0
+    try:
+        for commit in commits:
+            for phase, added in commit.phases:
+                edits.setdefault(phase, []).extend(added)
+            puts = (edit for edit in commit.edits if isinstance(edit, Put))
+            held += sum(memoryview(edit.data).nbytes for edit in puts)
+            if held >= most:
+                whole = Commit(**{phase: tuple(found) for phase, found in edits.items()})
+                edits, held = {}, 0
+                yield whole
+    except BaseException:
+        discard(store, chain.from_iterable(edits.values()))
+        raise
     if edits:
         yield Commit(**{phase: tuple(found) for phase, found in edits.items()})

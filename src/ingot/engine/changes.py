@@ -32,6 +32,7 @@ __all__ = [
     "appended",
     "assigned",
     "assigned_together",
+    "copied",
     "described",
     "evaluated",
     "filled",
@@ -193,6 +194,14 @@ def filled(engine: Engine) -> Commit:
     engine.check_count(grid.chunk_count)
     every = map(grid.coords, range(grid.chunk_count))
     return engine.stage((coords, engine.writable_chunk(coords, None)) for coords in every)
+
+
+def copied(source: ChunkMap, target: ChunkMap, offset: int, options: Options) -> Commit | None:
+    """Return the commit that stores chunks of one array as those of another, their bytes verified.
+
+    Chunk n of `target` is chunk n + `offset` of `source`. None where only the format can do it.
+    """
+    return Engine(target, options).copied(Engine(source, options), offset)
 
 
 def recoded(

@@ -111,10 +111,10 @@ class HandedLayout:
 
     `chunks` is the map of the array, and `before` that of the committed state, from which chunks
     are read. `parts` reads parts of chunks for selections that want little of them, where that is
-    possible.
+    possible. `kernel` is the layout to which the bytes are handed.
     """
 
-    __slots__ = ("_before", "_fetch", "_grid", "_layout", "_schema", "_window", "parts")
+    __slots__ = ("_before", "_fetch", "_grid", "_schema", "kernel", "parts", "window")
 
     def __init__(
         self,
@@ -125,14 +125,14 @@ class HandedLayout:
         parts: PartReader | None = None,
     ) -> None:
         self.parts = parts
-        self._layout = layout
+        self.kernel = layout
         self._before = before
         self._fetch = partial(fetch, before, threads=options.thread_count(), verify=options.verify)
         self._schema = chunks.schema
         self._grid = chunks.schema.grid
         size = math.prod(self._schema.chunks) * self._schema.dtype.itemsize
         # About how many bytes of decoded chunks one call into the kernel covers.
-        self._window = max(1, options.limits.window_bytes // max(size, _CHUNK_BYTES))
+        self.window = max(1, options.limits.window_bytes // max(size, _CHUNK_BYTES))
 
     def read(
         self,
@@ -146,11 +146,11 @@ class HandedLayout:
         axes = _ranges(starts, steps, out.shape)
 
         def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
-            return self._layout.read(out, starts, steps, threads, numbers, held)
+            return self.kernel.read(out, starts, steps, threads, numbers, held)
 
         def ask(numbers: Sequence[int], heads: Sequence[bytes]) -> Sequence[Needed]:
             indices = [None] * len(steps)
-            return self._layout.needed(out, starts, steps, indices, numbers, heads)
+            return self.kernel.needed(out, starts, steps, indices, numbers, heads)
 
         return self._in_windows(axes, only, call, ask, out.size)
 
@@ -170,10 +170,10 @@ class HandedLayout:
         ]
 
         def call(numbers: Sequence[int], held: "native.Held") -> "native.Report | None":
-            return self._layout.read_outer(out, starts, steps, indices, threads, numbers, held)
+            return self.kernel.read_outer(out, starts, steps, indices, threads, numbers, held)
 
         def ask(numbers: Sequence[int], heads: Sequence[bytes]) -> Sequence[Needed]:
-            return self._layout.needed(out, starts, steps, indices, numbers, heads)
+            return self.kernel.needed(out, starts, steps, indices, numbers, heads)
 
         return self._in_windows(axes, only, call, ask, out.size)
 
@@ -187,26 +187,26 @@ class HandedLayout:
         """Yield the encoded chunks of a box, and those that failed, one window after the other."""
         touched = self._touched(_ranges(starts, steps, values.shape))
         count = math.prod(map(len, touched))
-        for first in range(0, count, self._window):
-            last = min(first + self._window, count)
+        for first in range(0, count, self.window):
+            last = min(first + self.window, count)
             places = _places(np.arange(first, last), touched)
             whole = np.logical_and.reduce(
                 [axis.whole(place) for axis, place in zip(touched, places, strict=True)]
             )
             coords = _coords(places, touched)[~whole]
             held = dict(zip(self._numbers(coords), self._fetch(coords), strict=True))
-            yield self._layout.encode(values, starts, steps, first, last, threads, held)
+            yield self.kernel.encode(values, starts, steps, first, last, threads, held)
 
     def gather(self, out: NDArray[Any], rows: NDArray[Any], threads: int) -> list[Trouble] | None:
         """Copy rows by ascending numbers; see `native.Layout.gather`."""
         troubles: list[Trouble] = []
         numbers = np.unique(rows // self._schema.chunks[0])
-        for first in range(0, len(numbers), self._window):
-            window = numbers[first : first + self._window]
+        for first in range(0, len(numbers), self.window):
+            window = numbers[first : first + self.window]
             ends = (window[0], window[-1] + 1)
             begin, end = np.searchsorted(rows, [each * self._schema.chunks[0] for each in ends])
-            held = self._held_rows(window)
-            found = self._layout.gather(out[begin:end], rows[begin:end], threads, held)
+            held = self.held_rows(window)
+            found = self.kernel.gather(out[begin:end], rows[begin:end], threads, held)
             troubles += found or []
         return troubles or None
 
@@ -215,11 +215,11 @@ class HandedLayout:
     ) -> list[Trouble] | None:
         """Mark rows for which comparisons are true; see `native.Layout.compare`."""
         troubles: list[Trouble] = []
-        step = self._window * self._schema.chunks[0]
+        step = self.window * self._schema.chunks[0]
         for begin, end in _windows(start, start + len(out), step):
-            held = self._held_rows(self._chunks_of(begin, end))
+            held = self.held_rows(self._chunks_of(begin, end))
             marks = out[begin - start : end - start]
-            troubles += self._layout.compare(marks, begin, comparisons, threads, held) or []
+            troubles += self.kernel.compare(marks, begin, comparisons, threads, held) or []
         return troubles or None
 
     def search(
@@ -233,17 +233,17 @@ class HandedLayout:
         """Find the rows for which all comparisons are true; see `native.Layout.search`."""
         columns = [self, *(layout for layout, _ in others)]
         longest = max(column._schema.chunks[0] for column in columns)
-        rows = min(column._window * column._schema.chunks[0] for column in columns) // len(columns)
+        rows = min(column.window * column._schema.chunks[0] for column in columns) // len(columns)
         step = max(longest, rows // longest * longest)
         count, found = 0, bytearray()
         troubles: list[tuple[int, list[Trouble]]] = []
         for group in _grouped(spans, step):
             held = [column._held_spans(group) for column in columns]
             asked = [
-                (layout._layout, tests, each)
+                (layout.kernel, tests, each)
                 for (layout, tests), each in zip(others, held[1:], strict=True)
             ]
-            part, places, failed = self._layout.search(
+            part, places, failed = self.kernel.search(
                 comparisons, asked, group, numbers, threads, held[0]
             )
             count += part
@@ -254,10 +254,10 @@ class HandedLayout:
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks; see `native.Layout.zones`."""
         zones: list[bytes] = []
-        for first in range(0, len(numbers), self._window):
-            window = numbers[first : first + self._window]
-            held = self._held_rows(np.array(window, np.int64))
-            zones += self._layout.zones(window, held)
+        for first in range(0, len(numbers), self.window):
+            window = numbers[first : first + self.window]
+            held = self.held_rows(np.array(window, np.int64))
+            zones += self.kernel.zones(window, held)
         return zones
 
     def _in_windows(
@@ -275,8 +275,8 @@ class HandedLayout:
         parts = self.parts
         if parts is not None and not parts.wants_few(axes, items, len(numbers)):
             parts = None
-        for first in range(0, len(numbers), self._window):
-            window = numbers[first : first + self._window]
+        for first in range(0, len(numbers), self.window):
+            window = numbers[first : first + self.window]
             coords = _coords(_places(np.array(window, np.int64), touched), touched)
             checked: Sequence[Checked] = ()
             if parts is None:
@@ -308,7 +308,7 @@ class HandedLayout:
         rows = self._schema.chunks[0]
         return np.arange(begin // rows, -(-end // rows))
 
-    def _held_rows(self, numbers: Ints) -> "native.Held":
+    def held_rows(self, numbers: Ints) -> "native.Held":
         """Return the chunks of an array that is cut along its first axis only."""
         coords = np.zeros((len(numbers), len(self._schema.shape)), np.int64)
         coords[:, 0] = numbers
@@ -316,7 +316,7 @@ class HandedLayout:
 
     def _held_spans(self, spans: Sequence[tuple[int, int]]) -> "native.Held":
         numbers = [self._chunks_of(begin, end) for begin, end in spans if begin < end]
-        return self._held_rows(np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, int))
+        return self.held_rows(np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, int))
 
 
 def _asked(

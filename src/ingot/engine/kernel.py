@@ -32,6 +32,7 @@ __all__ = [
     "filled_result",
     "gather_rows",
     "handed_layout",
+    "has_rows",
     "is_blosc",
     "native_layout",
     "new_result",
@@ -201,6 +202,17 @@ def is_blosc(schema: ArraySchema) -> bool:
     """
     coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype, schema.fill))
     return coding is not None and coding.kind == "blosc" and not coding.framed
+
+
+def has_rows(schema: ArraySchema) -> bool:
+    """Return whether the chunks of an array are rows with a trailer, each the value of a key.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> has_rows(ArraySchema((2,), np.dtype("<i2"), (2,), CodecChain(), np.int16(0)))
+    False
+    """
+    coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype, schema.fill))
+    return coding is not None and coding.framed
 
 
 def python_reason(schema: ArraySchema, options: Options) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from operator import floordiv
 from types import EllipsisType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,9 @@ _ROW_BYTES: Final = 2048
 _STAGED_PER_CALL: Final = 1 << 16
 # About how many bytes of chunks are decoded or encoded at a time where the kernel cuts no box.
 _BATCH_BYTES: Final = 16 << 20
+
+
+Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 
 
 class Engine:
@@ -288,6 +291,52 @@ class Engine:
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         return self.stage(self._merged(rows, values), unit)
+
+    def copied(self, source: "Engine", offset: int) -> Commit | None:
+        """Return the commit that stores the chunks of another array as those of this one.
+
+        Chunk n is a copy of chunk n + `offset` of `source`: the bytes are verified, not decoded.
+        None where the kernel cannot write it: chunks are no rows with trailers, or are no files.
+        """
+        target, given = self.layout(), source.layout()
+        if target is None or given is None or isinstance(target, HandedLayout):
+            return None
+        if not kernel.has_rows(self.chunks.schema):
+            return None
+        threads = self._thread_count()
+
+        def make(numbers: range, transaction: str) -> Images:
+            held = None
+            if isinstance(given, HandedLayout):
+                held = given.held_rows(np.arange(numbers.start + offset, numbers.stop + offset))
+            first, last = numbers.start, numbers.stop
+            found = _of_kernel(given)
+            return found.copy_chunks(target, first, last, offset, threads, transaction, held)
+
+        return self._commit_of_images(range(self.chunks.schema.grid.counts[0]), source, make)
+
+    def _commit_of_images(
+        self, numbers: range, source: "Engine", make: Callable[[range, str], Images]
+    ) -> Commit:
+        """Return the commit that stores chunks of rows, which `make` makes of those of `source`.
+
+        It stages them under the name of a transaction; some at a time, where the bytes of `source`
+        are in memory.
+        """
+        self.check_count(len(numbers))
+        given = source.layout()
+        step = given.window if isinstance(given, HandedLayout) else _STAGED_PER_CALL
+        parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
+        store = self.chunks.store
+
+        def stage(transaction: str, edits: list[Edit]) -> None:
+            for part in parts:
+                images, troubles = make(part, transaction)
+                edits += _image_edits(images)
+                source.raise_first(troubles)
+
+        check_writable(store)
+        return Commit(publish=tuple(_staged(store, stage)))
 
     def _box(
         self, selection: Selection, value: object
@@ -1078,6 +1127,11 @@ def _as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(chunk).reshape(chunk.shape or (1,)).view(dtype)
 
 
+def _of_kernel(layout: native.Layout | HandedLayout) -> native.Layout:
+    """Return the layout of the kernel: of files, or that to which chunks are handed."""
+    return layout.kernel if isinstance(layout, HandedLayout) else layout
+
+
 def _key_of(chunks: ChunkMap, coords: tuple[int, ...]) -> str:
     """Return the key that holds a chunk; empty where no key does."""
     (location,) = chunks.locate(np.array([coords], np.int64).reshape(1, len(coords)))
@@ -1164,6 +1218,13 @@ def _edits(staged: "Iterable[native.Staged]") -> list[Edit]:
         Delete(key) if source is None else Move(source, key, size, checksum)
         for _, key, source, size, checksum in staged
     ]
+
+
+def _image_edits(images: "Iterable[native.Image]") -> Iterator[Edit]:
+    """Yield the edits that publish images which the kernel has staged."""
+    for _, key, source, size, checksum in images:
+        assert not isinstance(source, bytes), "all images are staged"
+        yield Delete(key) if source is None else Move(source, key, size, checksum)
 
 
 def _stage_edits(store: Store, commit: Commit) -> Iterator[Edit]:

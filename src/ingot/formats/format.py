@@ -43,6 +43,7 @@ __all__ = [
     "Comparable",
     "ConsolidatedMetadata",
     "Coords",
+    "CopyChunks",
     "DocumentFormat",
     "Documents",
     "EnclosingFormat",
@@ -749,12 +750,20 @@ class GroupFormat(EnclosingFormat, Protocol):
 Recode: TypeAlias = Callable[[ChunkMap, slice, ChunkMap, slice], Commit]
 """Returns the commit that stores rows of one array as rows of another."""
 
+CopyChunks: TypeAlias = Callable[[ChunkMap, ChunkMap, int], Commit | None]
+"""Returns the commit that stores chunks of one array, from a number on, as all of another.
+
+None where the caller cannot do it without the format.
+"""
+
 
 @runtime_checkable
 class SplitFormat(Format, Protocol):
     """A format whose datasets can be split by rows into shards that open as one dataset."""
 
-    def split(self, node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
+    def split(
+        self, node: Column, count: int, store: Store, recode: Recode, copy: CopyChunks
+    ) -> Iterator[Commit]:
         """Yield the commits that store a dataset as shards; the last one makes them visible."""
         ...
 

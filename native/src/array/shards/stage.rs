@@ -13,7 +13,7 @@ use crate::array::addresses::Keys;
 use crate::array::layout::{Failure, Failures};
 use crate::array::scatter::SourceMemory;
 use crate::array::selection::{ChunkPart, Files, Selection, WORTH_A_THREAD};
-use crate::array::staging::{Image, Staged, encode_chunk, in_order, is_all};
+use crate::array::staging::{Image, Staged, checksum, encode_chunk, in_order, is_all};
 use crate::array::stored::Chunk;
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
@@ -370,14 +370,6 @@ fn run_both<A, B: Send>(worth: bool, first: impl FnOnce() -> A, second: impl Fn(
         let made = first();
         (made, thread.map_or_else(&second, |thread| thread.join().expect("no thread panics")))
     })
-}
-
-fn checksum(pieces: &[&[u8]]) -> u32 {
-    let mut sum = libdeflater::Crc::new();
-    for piece in pieces {
-        sum.update(piece);
-    }
-    sum.sum()
 }
 
 /// What stays of an old shard: its bytes, and for each chunk its range and the range that is copied

@@ -31,6 +31,7 @@ from ingot.formats.bcolz.table import (
 from ingot.formats.format import (
     ArrayNode,
     Column,
+    CopyChunks,
     Kind,
     Recode,
     Request,
@@ -123,9 +124,11 @@ class BcolzFormat:
         """Return a new table, and the commit that creates it."""
         return create_table(store, schema, attrs, path)
 
-    def split(self, node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
+    def split(
+        self, node: Column, count: int, store: Store, recode: Recode, copy: CopyChunks
+    ) -> Iterator[Commit]:
         """Yield the commits that store a dataset as shards; the last one makes them visible."""
-        return split(node, count, store, recode)
+        return split(node, count, store, recode, copy)
 
 
 def _is_column(store: Store, path: str) -> bool:

@@ -1,8 +1,9 @@
 """Splits a bcolz dataset by rows into shards, each a dataset by itself.
 
 Where a shard begins at the beginning of a chunk, chunks are copied; only the number and the
-identity in the trailer are rewritten. Elsewhere the rows are encoded again, by a function that the
-caller passes: formats move no array data. `row_shards` reads the shards as one dataset.
+identity in the trailer are rewritten. Elsewhere the rows are encoded again. The caller passes the
+functions that do both natively: formats move no array data. Without the native kernel the chunks
+are copied here. `row_shards` reads the shards as one dataset.
 """
 
 import math
@@ -17,7 +18,7 @@ from ingot.formats.bcolz.array import ATTRS, BcolzMap, create_array, pack_attrs
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.table import BcolzTableMap, create_table
-from ingot.formats.format import ArrayNode, Column, Recode, TableNode, TableSchema
+from ingot.formats.format import ArrayNode, Column, CopyChunks, Recode, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
@@ -27,7 +28,9 @@ __all__ = ["fitting_chunk", "leaves", "shard_rows", "split"]
 _WINDOW: Final = 64
 
 
-def split(node: Column, count: int, store: Store, recode: Recode) -> Iterator[Commit]:
+def split(
+    node: Column, count: int, store: Store, recode: Recode, copy: CopyChunks
+) -> Iterator[Commit]:
     """Yield the commits that store a dataset as `count` shards; the last one makes them visible.
 
     Each shard is a dataset in its own folder, which bcolz opens as well.
@@ -38,7 +41,8 @@ def split(node: Column, count: int, store: Store, recode: Recode) -> Iterator[Co
     parts = shard_rows(rows, longest, count)
     for number, length in enumerate(parts):
         start = sum(parts[:number])
-        yield from _shard(node, store, RowShards.folder(number), start, length, parts, recode)
+        folder = RowShards.folder(number)
+        yield from _shard(node, store, folder, start, length, parts, recode, copy)
     yield Commit(publish=(Put(SHARDS, RowShards(parts).pack()),))
 
 
@@ -98,6 +102,7 @@ def _shard(
     length: int,
     parts: Sequence[int],
     recode: Recode,
+    copy: CopyChunks,
 ) -> Iterator[Commit]:
     """Yield the commits that store one shard: first its chunks, then its documents."""
     made = {
@@ -115,7 +120,7 @@ def _shard(
     # The chunks state the identities that are in the documents.
     targets = dict(leaves(shard))
     for path, chunks in leaves(node):
-        yield from _chunks(chunks, targets[path], start, recode)
+        yield from _chunks(chunks, targets[path], start, recode, copy)
     yield Commit(prepare=documents)
 
 
@@ -144,10 +149,17 @@ def _cut(chunks: BcolzMap, length: int, rows: int) -> ArraySchema:
     )
 
 
-def _chunks(chunks: BcolzMap, target: BcolzMap, start: int, recode: Recode) -> Iterator[Commit]:
+def _chunks(
+    chunks: BcolzMap, target: BcolzMap, start: int, recode: Recode, copy: CopyChunks
+) -> Iterator[Commit]:
     """Yield the commits that store the chunks of one column of one shard, some at a time."""
     length, rows = target.schema.shape[0], target.schema.chunks[0]
     untouched = rows == chunks.schema.chunks[0] and start % rows == 0
+    if untouched and length:
+        commit = copy(chunks, target, start // rows)
+        if commit is not None:
+            yield Commit(prepare=commit.edits)
+            return
     for first in range(0, target.schema.grid.counts[0], _WINDOW):
         numbers = range(first, min(first + _WINDOW, target.schema.grid.counts[0]))
         if untouched:

@@ -1,0 +1,103 @@
+//! New images of chunks of an array that is cut along its first axis only, made one by one on several
+//! threads: staged as files of a transaction, or kept in memory.
+
+use crate::array::addresses::{Addresses, Keys};
+use crate::array::layout::{Failure, Failures, Layout};
+use crate::array::selection::worth;
+use crate::array::staging::{Image, checksum};
+use crate::array::workspace::Workspace;
+use crate::error::{Error, Kind, Outcome};
+use crate::files::Root;
+use crate::interrupt::Interrupt;
+use crate::memory::reserved;
+use std::io::IoSlice;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A new image of a chunk.
+pub enum Made {
+    Staged(Image),
+    Held(Vec<u8>),
+}
+
+/// An array that gets new images, and the numbers of the chunks that do.
+pub struct Target<'a> {
+    pub layout: &'a Layout,
+    files: Option<(&'a Keys, Root, &'a str)>,
+    numbers: Vec<usize>,
+}
+
+/// What became of the chunks, in the order of their numbers: no image for one that holds
+/// nothing but the fill value.
+pub type Outcomes = (Vec<(usize, Option<Made>)>, Vec<Failure>);
+
+impl<'a> Target<'a> {
+    /// With a transaction, images become staged files in the folder of the array.
+    pub fn new(layout: &'a Layout, numbers: Vec<usize>, transaction: Option<&'a str>) -> Outcome<Self> {
+        let files = match (transaction, &*layout.addresses) {
+            (None, _) => None,
+            (Some(transaction), Addresses::Keyed(keys)) => Some((keys, keys.create()?, transaction)),
+            _ => return Err(Error::new(Kind::Argument, "these chunks have no files of their own")),
+        };
+        Ok(Self { layout, files, numbers })
+    }
+
+    /// The size of the decoded chunks.
+    fn bytes(&self) -> usize {
+        self.numbers.len().saturating_mul(self.layout.grid.chunk_bytes)
+    }
+
+    /// Keep the image of a chunk, which consists of some pieces.
+    pub fn keep(&self, number: usize, pieces: &[&[u8]]) -> Outcome<Made> {
+        let size = pieces.iter().map(|piece| piece.len()).sum();
+        let Some((keys, root, transaction)) = &self.files else {
+            let mut bytes = reserved(size)?;
+            pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+            return Ok(Made::Held(bytes));
+        };
+        let key = keys.staged_key(&[number], transaction);
+        let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        root.write_pieces(&key, &mut slices)?;
+        Ok(Made::Staged(Image { key, size, checksum: checksum(pieces) }))
+    }
+
+    /// Remove images of a call that failed: no caller knows their names.
+    fn remove(&self, made: &[(usize, Option<Made>)]) {
+        if let Some((_, root, _)) = &self.files {
+            for (_, image) in made {
+                if let Some(Made::Staged(image)) = image {
+                    root.remove(&image.key);
+                }
+            }
+        }
+    }
+}
+
+/// Make the images of all chunks of a target. `make` is given the place of a chunk among its numbers.
+pub fn make_all(
+    target: &Target<'_>,
+    threads: usize,
+    workspace: &mut Workspace,
+    interrupt: &Interrupt,
+    make: impl Fn(usize, &mut Workspace) -> Result<Option<Made>, Failure> + Sync,
+) -> Outcome<Outcomes> {
+    let (made, failures, next) = (Mutex::new(Vec::new()), Failures::default(), AtomicUsize::new(0));
+    let work = |workspace: &mut Workspace| {
+        let place = next.fetch_add(1, Ordering::Relaxed);
+        let Some(number) = target.numbers.get(place) else { return Ok(false) };
+        match make(place, workspace) {
+            Ok(image) => made.lock().expect("no thread panics").push((*number, image)),
+            Err(failure) if failure.error.kind == Kind::Argument => return Err(failure.error),
+            Err(failure) => return Ok(failures.note(failure)),
+        }
+        Ok(true)
+    };
+    let outcome = interrupt.share(worth(threads, target.numbers.len(), target.bytes()), workspace, work);
+    let mut made = made.into_inner().expect("no thread panics");
+    if let Err(error) = outcome {
+        target.remove(&made);
+        return Err(error);
+    }
+    made.sort_unstable_by_key(|(number, _)| *number);
+    Ok((made, failures.into_inner()))
+}
