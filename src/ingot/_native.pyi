@@ -123,6 +123,7 @@ class Coding:
         checksum: bool = False,
         verify: str = "first",
         framed: bool = False,
+        slotted: bool = False,
     ) -> Self: ...
 
 class Grid:

@@ -150,7 +150,7 @@ def _state(model: Model) -> object:
 
 def _is_there(store: Store) -> bool:
     """Return whether there is an array; the folders of its chunks alone are none."""
-    return any(store.size(name) is not None for name in (".zarray", "zarr.json"))
+    return any(store.size(name) is not None for name in (".zarray", "zarr.json", "meta/nrows"))
 
 
 def numbered(*shape: int, first: int = 1) -> np.ndarray:

@@ -70,6 +70,8 @@ def test_no_format_falls_back(
     [
         {"format": "zarr2", "order": "F"},
         {"format": "zarr3", "order": "F"},
+        {"format": "blsk", "order": "F"},
+        {"format": "blsk", "superchunksize": 2},
         {"format": "zarr3", "shards": (10, 4)},
         {"format": "zarr3", "codec": "none"},
         {"format": "zarr3", "codec": "zstd:3"},

@@ -1,6 +1,7 @@
 //! The chunk file of bcolz: one Blosc chunk behind a head of 16 bytes and before a trailer. It holds
 //! the rows of an array that is cut along its first axis only; the last one may hold more rows than
-//! the array has.
+//! the array has. A slot of a super-chunk file is the same without a head, and with spare bytes behind
+//! the trailer.
 
 use crate::array::partial_read::{self, FIRST_READ, SMALL};
 use crate::array::scatter::{Geometry, Region};
@@ -24,9 +25,21 @@ pub struct Expected {
     pub row_bytes: usize,
     pub least: usize,
     pub most: usize,
+    /// Whether it is a slot.
+    pub slotted: bool,
 }
 
 impl Expected {
+    /// The bytes in front of the chunk.
+    fn head_bytes(&self) -> usize {
+        if self.slotted { 0 } else { FRAME_BYTES }
+    }
+
+    /// How many of the `stored` bytes behind a chunk the trailer may have.
+    fn tail_bytes(&self, header: &Header, stored: usize) -> Outcome<usize> {
+        if self.slotted { Ok(stored.min(most_trailer_bytes(header))) } else { trailer_bytes(header, stored) }
+    }
+
     fn rows(&self, header: &Header) -> Outcome<usize> {
         let rows = header.nbytes / self.row_bytes;
         if !header.nbytes.is_multiple_of(self.row_bytes) || !(self.least..=self.most).contains(&rows) {
@@ -75,7 +88,7 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
     buffers: &mut Buffers,
 ) -> Outcome<usize> {
     open(extent, expected, wanted, buffers, |found| {
-        let OpenChunk { decoder, checks, whole, extent, body, rows } = found;
+        let OpenChunk { decoder, checks, whole, extent, begin, body, rows } = found;
         let mut region = region(rows)?;
         let region = region.borrow_mut();
         let blocks = checks.blocks(decoder, region);
@@ -85,7 +98,7 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
             return Ok(rows);
         }
         for (blocks, span) in checks.reads(decoder, blocks, region)? {
-            let bytes = extent.view(shifted(&span), body)?;
+            let bytes = extent.view(shifted(begin, &span), body)?;
             let window = Window { bytes, offset: span.start };
             checks.check(window, blocks.clone())?;
             decoder.decode_region(window, blocks, region, scratch)?;
@@ -101,6 +114,8 @@ pub struct OpenChunk<'a> {
     /// All bytes of the chunk, when they were read at once.
     whole: Option<Window<'a>>,
     extent: &'a Extent<'a>,
+    /// Where the chunk begins in the extent.
+    begin: usize,
     body: &'a mut Vec<u8>,
     pub rows: usize,
 }
@@ -116,7 +131,7 @@ impl<'a> OpenChunk<'a> {
         let cbytes = self.decoder.header.cbytes;
         let bytes = match self.whole {
             Some(window) => window.bytes,
-            None => self.extent.view(shifted(&(0..cbytes)), self.body)?,
+            None => self.extent.view(shifted(self.begin, &(0..cbytes)), self.body)?,
         };
         let count = self.checks.0.as_ref().map_or(0, |(_, spans)| spans.count());
         self.checks.check(Window { bytes, offset: 0 }, 0..count)?;
@@ -129,7 +144,7 @@ impl<'a> OpenChunk<'a> {
             (Some(window), _) => window,
             (None, Some((_, spans))) => {
                 let span = spans.span(index);
-                Window { bytes: self.extent.view(shifted(&span), self.body)?, offset: span.start }
+                Window { bytes: self.extent.view(shifted(self.begin, &span), self.body)?, offset: span.start }
             }
             // Without a trailer, blocks end where others start; to read all of them is simpler.
             (None, None) => return Ok(Window { bytes: self.all()?, offset: 0 }),
@@ -140,8 +155,8 @@ impl<'a> OpenChunk<'a> {
 }
 
 /// Where bytes of a chunk lie in its file.
-fn shifted(span: &Range<usize>) -> Range<usize> {
-    FRAME_BYTES + span.start..FRAME_BYTES + span.end
+fn shifted(begin: usize, span: &Range<usize>) -> Range<usize> {
+    begin + span.start..begin + span.end
 }
 
 /// Read what lies before and behind the blocks of a file, or all of it where `wanted` bytes are a
@@ -160,27 +175,28 @@ pub fn open<T>(
     let first = extent.length.min(if at_once { 2 * most_bytes + SMALL } else { FIRST_READ });
     let Buffers { head: buffer, body, tail } = buffers;
     let mut head = extent.view(0..first, buffer)?;
-    check_head(head)?;
-    let stored = extent.length - FRAME_BYTES;
-    let header = parse_header(&head[FRAME_BYTES..], stored)?;
+    let begin = expected.head_bytes();
+    if !expected.slotted {
+        check_head(head)?;
+    }
+    let stored = extent.length - begin;
+    let header = parse_header(&head[begin..], stored)?;
     let rows = expected.rows(&header)?;
-    let front = FRAME_BYTES + header.data_start();
+    let front = begin + header.data_start();
     if first < front {
         head = extent.view(0..front, buffer)?;
     }
-    let behind = FRAME_BYTES + header.cbytes;
-    let all = head.len() == extent.length;
-    let tail = if all {
-        &head[behind..]
-    } else {
-        extent.view(behind..behind + trailer_bytes(&header, extent.length - behind)?, tail)?
-    };
-    let decoder = Decoder::new(&header, &head[FRAME_BYTES + HEADER_BYTES..front]);
-    let checks = Checks::new(&decoder, head, tail, expected.stated, rows)?;
+    let behind = begin + header.cbytes;
+    let end = behind + expected.tail_bytes(&header, extent.length - behind)?;
+    let all = head.len() >= end;
+    let tail = if all { &head[behind..end] } else { extent.view(behind..end, tail)? };
+    let tail = if expected.slotted { trailer::first(tail)? } else { tail };
+    let decoder = Decoder::new(&header, &head[begin + HEADER_BYTES..front]);
+    let checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
     // A trailer has a checksum for every block.
     let decoder = decoder.trust(!tail.is_empty());
-    let whole = all.then(|| Window { bytes: &head[FRAME_BYTES..behind], offset: 0 });
-    then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, body, rows })
+    let whole = all.then(|| Window { bytes: &head[begin..behind], offset: 0 });
+    then(OpenChunk { decoder: &decoder, checks: &checks, whole, extent, begin, body, rows })
 }
 
 /// Which bytes of a chunk file are needed to decode `wanted` of it, given its first bytes: how many lie in
@@ -207,40 +223,48 @@ pub fn needed(head: &[u8], wanted: &Geometry) -> Option<(usize, Vec<Range<usize>
         reads.into_iter().map(|(_, span)| span).collect()
     };
     let bytes: usize = spans.iter().map(ExactSizeIterator::len).sum();
-    (bytes < claim / 4 * 3).then(|| (FRAME_BYTES + claim, spans.iter().map(shifted).collect()))
+    (bytes < claim / 4 * 3)
+        .then(|| (FRAME_BYTES + claim, spans.iter().map(|span| shifted(FRAME_BYTES, span)).collect()))
 }
 
-/// Read the zone map of the chunk in a file, empty without a trailer; the checksums of the trailer
-/// are compared.
-pub fn zone(extent: &Extent<'_>, expected: &Expected, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
+/// Read the zone map of the chunk in a file, empty without a trailer, and where fewer than `counted` rows
+/// counted when it was made; the checksums of the trailer are compared.
+pub fn zone(extent: &Extent<'_>, expected: &Expected, counted: usize, buffers: &mut Buffers) -> Outcome<Vec<u8>> {
     let first = extent.length.min(FIRST_READ);
+    let begin = expected.head_bytes();
     let Buffers { head: buffer, tail, .. } = buffers;
     let mut head = extent.view(0..first, buffer)?;
-    check_head(head)?;
-    let header = parse_header(&head[FRAME_BYTES..], extent.length - FRAME_BYTES)?;
+    if !expected.slotted {
+        check_head(head)?;
+    }
+    let header = parse_header(&head[begin..], extent.length - begin)?;
     let rows = expected.rows(&header)?;
-    let (front, behind) = (FRAME_BYTES + trailer::front(&header), FRAME_BYTES + header.cbytes);
+    let (front, behind) = (begin + trailer::front(&header), begin + header.cbytes);
     if extent.length == behind {
         return Ok(Vec::new());
     }
     if first < front {
         head = extent.view(0..front, buffer)?;
     }
-    let tail = extent.view(behind..behind + trailer_bytes(&header, extent.length - behind)?, tail)?;
-    let head = &head[FRAME_BYTES..front];
-    let spans = Spans::of(&header, &head[HEADER_BYTES..])?;
-    let found = Trailer::parse(tail)?;
-    found.check(head, spans.count(), expected.stated, rows)?;
-    Ok(found.zone().to_vec())
+    let end = behind + expected.tail_bytes(&header, extent.length - behind)?;
+    let tail = extent.view(behind..end, tail)?;
+    let tail = if expected.slotted { trailer::first(tail)? } else { tail };
+    let decoder = Decoder::new(&header, &head[begin + HEADER_BYTES..front]);
+    let checks = Checks::new(&decoder, &head[begin..], tail, expected, rows)?;
+    Ok(checks.0.filter(|(found, _)| found.rows() >= counted).map_or_else(Vec::new, |(found, _)| found.zone().to_vec()))
 }
 
 /// The size of the trailer, which has a checksum for each block, a zone map, and its two ends.
 fn trailer_bytes(header: &Header, stored: usize) -> Outcome<usize> {
-    let most = 4 * header.nbytes.div_ceil(header.blocksize.max(1)) + 4096;
+    let most = most_trailer_bytes(header);
     if stored > most {
         return corrupt!("chunk trailer: {stored} bytes behind the chunk, {most} are the most");
     }
     Ok(stored)
+}
+
+fn most_trailer_bytes(header: &Header) -> usize {
+    4 * header.nbytes.div_ceil(header.blocksize.max(1)) + 4096
 }
 
 /// The checksums of a chunk, if it has any.
@@ -248,14 +272,16 @@ struct Checks<'a>(Option<(Trailer<'a>, Spans)>);
 
 impl<'a> Checks<'a> {
     /// Parse the trailer, and compare everything but the blocks.
-    fn new(decoder: &Decoder<'_>, head: &[u8], tail: &'a [u8], stated: Stated, rows: usize) -> Outcome<Self> {
+    fn new(decoder: &Decoder<'_>, chunk: &[u8], tail: &'a [u8], expected: &Expected, rows: usize) -> Outcome<Self> {
         if tail.is_empty() {
             return Ok(Self(None));
         }
         let front = trailer::front(decoder.header);
         let spans = Spans::of(decoder.header, decoder.starts)?;
         let found = Trailer::parse(tail)?;
-        found.check(&head[FRAME_BYTES..FRAME_BYTES + front], spans.count(), stated, rows)?;
+        // The chunk in a slot has all rows; those that did not count when it was written mean nothing.
+        let counted = if expected.slotted { found.rows().min(rows) } else { rows };
+        found.check(&chunk[..front], spans.count(), expected.stated, counted)?;
         Ok(Self(Some((found, spans))))
     }
 
@@ -293,6 +319,13 @@ impl<'a> Checks<'a> {
             _ => partial_read::reads(decoder, blocks, wanted),
         }
     }
+}
+
+/// Write the slot of `chunk` to `out`: chunk, trailer.
+pub fn pack_slot(chunk: &[u8], zone: &[u8], stated: Stated, rows: usize, out: &mut Vec<u8>) -> Outcome<()> {
+    out.clear();
+    out.extend_from_slice(chunk);
+    trailer::pack(chunk, stated, rows, zone, out)
 }
 
 /// Write the file of `chunk` to `out`: head, chunk, trailer.

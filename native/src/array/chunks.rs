@@ -9,6 +9,7 @@ use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::rows;
 use crate::array::scatter::{Axis, Destination, Geometry, Region, Source, SourceMemory};
 use crate::array::selection::WORTH_A_THREAD;
+use crate::array::slots;
 use crate::array::staging::{copied, is_all};
 use crate::array::stored::HeldChunk;
 use crate::array::workspace::Workspace;
@@ -90,9 +91,13 @@ fn decode_one(layout: &Layout, chunk: ToDecode<'_>, workspace: &mut Workspace) -
             row_bytes: grid.row_bytes(),
             least: expected / grid.row_bytes(),
             most: grid.chunk[0],
+            slotted: false,
         };
         chunk_file::decode(&extent, &rows, expected, |_| Ok(&mut region), scratch, buffers)?;
         return Ok(());
+    }
+    if coding.slotted {
+        return slots::read(grid, &extent, number, &mut region, scratch, buffers);
     }
     coding.read_verified(&layout.verified, &extent, expected, &mut region, scratch, buffers, chunk)
 }
@@ -153,6 +158,11 @@ fn encode_one(
         rows::pack(recipe, grid, items, chunk.number, scratch, packer, framed)?;
         return copied(framed).map(Some);
     }
+    if coding.slotted {
+        let rows = slots::counted_rows(grid, chunk.number);
+        slots::pack(coding, grid, items, chunk.number, rows, scratch, packer, framed)?;
+        return copied(framed).map(Some);
+    }
     coding.encode(items, scratch, packer, copied).map(Some)
 }
 
@@ -191,7 +201,8 @@ mod tests {
 
     fn layout(order: Vec<usize>) -> Layout {
         let checksum = Some(Checksum::Crc32c);
-        let coding = Coding { compression: Compression::Raw, checksum, verify: Verify::Always, framed: false };
+        let coding =
+            Coding { compression: Compression::Raw, checksum, verify: Verify::Always, framed: false, slotted: false };
         let axes = order.len();
         let grid = Grid::new(vec![9; axes], vec![3; axes], order, vec![7], None, None, Vec::new()).unwrap();
         Layout::new(Arc::new(Addresses::Handed), coding, grid).unwrap()

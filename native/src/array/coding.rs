@@ -37,6 +37,8 @@ pub struct Coding {
     pub verify: Verify,
     /// Whether each chunk lies in a chunk file, with a head and a trailer.
     pub framed: bool,
+    /// Whether each chunk lies in a slot, with a trailer and spare bytes behind it.
+    pub slotted: bool,
 }
 
 impl Coding {
@@ -318,7 +320,7 @@ mod tests {
             (Compression::Blosc(recipe), true),
             (Compression::Stream(Whole::Zstd { level: 1, checksum: false }), false),
         ] {
-            let coding = Coding { compression, checksum: None, verify: Verify::First, framed: false };
+            let coding = Coding { compression, checksum: None, verify: Verify::First, framed: false, slotted: false };
             assert!(!coding.reads_part(partial_read::SMALL));
             assert_eq!(coding.reads_part(partial_read::SMALL + 1), parts, "{compression:?}");
         }
@@ -326,7 +328,13 @@ mod tests {
 
     #[test]
     fn chunks_that_no_encoder_makes_are_refused() {
-        let coding = Coding { compression: Compression::Raw, checksum: None, verify: Verify::First, framed: false };
+        let coding = Coding {
+            compression: Compression::Raw,
+            checksum: None,
+            verify: Verify::First,
+            framed: false,
+            slotted: false,
+        };
         let most = 2 * (1000 + (32 << 10)) + 1;
         assert!(coding.check_stored(most, 1000).is_ok());
         assert!(coding.check_stored(most + 1, 1000).is_err());

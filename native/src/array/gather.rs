@@ -39,7 +39,7 @@ pub fn gather(
     workspace: &mut Workspace,
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Failure>> {
-    if !layout.coding.framed {
+    if !layout.coding.framed && !layout.coding.slotted {
         return argument("single rows are read from chunk files only");
     }
     let (size, length) = (layout.grid.row_bytes(), layout.grid.chunk[0] as i64);

@@ -66,6 +66,9 @@ impl Layout {
         if coding.framed && grid.is_rectilinear() {
             return wrong("chunks of rows have one length");
         }
+        if coding.slotted && (coding.framed || coding.checksum.is_some() || grid.shape.is_empty() || !blosc) {
+            return wrong("slots hold Blosc chunks, with trailers and no other checksums");
+        }
         if let Addresses::Indexed(_, format) = &*addresses
             && (format.axes() != grid.shape.len() || grid.is_rectilinear())
         {

@@ -20,6 +20,7 @@ pub mod scatter;
 pub mod search;
 pub mod selection;
 pub mod shards;
+mod slots;
 pub mod staging;
 pub mod stored;
 pub mod top_up;

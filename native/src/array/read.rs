@@ -12,7 +12,7 @@ use crate::array::scatter::Destination;
 use crate::array::selection::{ChunkPart, Files, Selection};
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
-use crate::array::{chunk_file, rows, shards};
+use crate::array::{chunk_file, rows, shards, slots};
 use crate::error::{Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
@@ -83,7 +83,7 @@ pub fn needed(
 ) -> Outcome<Vec<Needed>> {
     let coding = &selection.layout.coding;
     let files = Files::new(Some(only), selection.count(), 0..usize::MAX)?;
-    let blosc = matches!(coding.compression, Compression::Blosc(_));
+    let blosc = matches!(coding.compression, Compression::Blosc(_)) && !coding.slotted;
     let mut found = reserved(files.len())?;
     for (index, head) in (0..files.len()).zip(heads) {
         interrupt.check()?;
@@ -115,6 +115,9 @@ fn read_chunk(
         Chunk::Stored(extent) if coding.framed => {
             let number = part.parts().first().map_or(0, |part| part.chunk);
             rows::read(grid, extent, number, region, scratch, buffers)
+        }
+        Chunk::Stored(extent) if coding.slotted => {
+            slots::read(grid, extent, grid.number(&part.coords()), region, scratch, buffers)
         }
         Chunk::Stored(extent) => {
             coding.read_verified(&layout.verified, extent, part.bytes(), region, scratch, buffers, chunk)

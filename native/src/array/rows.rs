@@ -7,6 +7,7 @@ use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
 use crate::array::overwrite::Overwrite;
 use crate::array::scatter::{Axis, Region, Source};
+use crate::array::slots;
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::{Buffers, Workspace};
 use crate::array::zones::ZoneChange;
@@ -21,8 +22,8 @@ use crate::memory::{grow, repeat, reserved};
 
 /// What the file of chunk `number` must hold.
 pub fn expected(grid: &Grid, number: usize) -> Expected {
-    let stated = grid.stated(number);
-    Expected { stated, row_bytes: grid.row_bytes(), least: grid.rows(number), most: grid.chunk[0] }
+    let (stated, row_bytes) = (grid.stated(number), grid.row_bytes());
+    Expected { stated, row_bytes, least: grid.rows(number), most: grid.chunk[0], slotted: false }
 }
 
 /// What it must hold before it is written: of an array that grows, the last chunk has fewer rows.
@@ -41,6 +42,9 @@ pub struct RowChunks<'a> {
 impl<'a> RowChunks<'a> {
     pub fn open(layout: &'a Layout, held: Option<&'a Held<'a>>) -> Outcome<Self> {
         let stored = Stored::open(layout, held, false)?;
+        if layout.coding.slotted && layout.grid.shape.len() != 1 {
+            return Err(Error::new(Kind::Argument, "the chunks of this array are no rows"));
+        }
         if let Stored::Folder(keys, None) = stored {
             return corrupt!("{} is missing", keys.root.display());
         }
@@ -57,8 +61,14 @@ impl<'a> RowChunks<'a> {
     ) -> Result<(), Failure> {
         let (grid, coords) = (&self.layout.grid, [number]);
         let key = self.stored.key(grid, &coords);
+        let slotted = self.layout.coding.slotted;
+        let due = if slotted { slots::expected(grid, number) } else { expected(grid, number) };
         let done = match self.stored.chunk(grid, &coords, &key) {
-            Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &expected(grid, number), wanted, buffers, work),
+            Ok(Chunk::Stored(extent)) => chunk_file::open(&extent, &due, wanted, buffers, work),
+            Ok(Chunk::Absent) if slotted => slots::repeated(grid, &grid.fill)
+                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, wanted, buffers, work)),
+            Ok(Chunk::Constant(item)) if slotted => slots::repeated(grid, item)
+                .and_then(|slot| chunk_file::open(&Extent::held(&key, &slot), &due, wanted, buffers, work)),
             Ok(_) => corrupt!("the chunk is missing"),
             Err(error) => Err(error),
         };

@@ -477,7 +477,8 @@ mod tests {
 
     fn layout(chunk: usize) -> Layout {
         let checksum = Some(Checksum::Md5);
-        let coding = Coding { compression: Compression::Raw, checksum, verify: Verify::First, framed: false };
+        let coding =
+            Coding { compression: Compression::Raw, checksum, verify: Verify::First, framed: false, slotted: false };
         let grid = Grid::new(vec![SIZE], vec![chunk], vec![0], vec![0], None, None, Vec::new()).unwrap();
         Layout::new(Arc::new(Addresses::Handed), coding, grid).unwrap()
     }

@@ -187,7 +187,7 @@ impl<'a> Column<'a> {
     fn of(condition: &'a Condition<'a>, end: usize) -> Outcome<Self> {
         let Condition { layout, tests, held } = condition;
         let grid = &layout.grid;
-        let items = grid.items.filter(|_| layout.coding.framed);
+        let items = grid.items.filter(|_| layout.coding.framed || layout.coding.slotted);
         let Some(items) =
             items.filter(|items| items.comparable() && tests.iter().all(|(_, value)| value.len() == items.size))
         else {

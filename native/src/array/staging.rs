@@ -8,7 +8,7 @@ use crate::array::scatter::{Geometry, Source, SourceMemory};
 use crate::array::selection::{ChunkPart, Files, Selection, worth};
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
-use crate::array::{rows, shards};
+use crate::array::{rows, shards, slots};
 use crate::chunk::encode;
 use crate::chunk::filters;
 use crate::chunk::header::Filter;
@@ -226,6 +226,10 @@ pub fn encode_chunk<'f, T>(
     if coding.framed {
         let number = part.parts()[0].chunk;
         return rows::encode(coding, grid, old, number, &source, whole, workspace, keep).map(Some);
+    }
+    if coding.slotted {
+        let number = grid.number(&part.coords());
+        return slots::encode(coding, grid, old, number, &source, (whole, padded), workspace, keep);
     }
     let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
     if whole

@@ -297,7 +297,13 @@ mod tests {
     fn coding(filter: Filter, typesize: usize) -> Coding {
         let recipe = Recipe { filter, typesize, ..recipe() };
         let checksum = Some(Checksum::Crc32);
-        Coding { compression: Compression::Blosc(recipe), checksum, verify: Verify::Always, framed: false }
+        Coding {
+            compression: Compression::Blosc(recipe),
+            checksum,
+            verify: Verify::Always,
+            framed: false,
+            slotted: false,
+        }
     }
 
     fn bare() -> Coding {

@@ -171,6 +171,24 @@ impl<'a> Trailer<'a> {
     }
 }
 
+/// The trailer at the start of `bytes`, which others may follow; without bytes there is none.
+pub fn first(bytes: &[u8]) -> Outcome<&[u8]> {
+    if bytes.is_empty() {
+        return Ok(bytes);
+    }
+    if bytes.len() < LEAST || &bytes[..4] != MAGIC {
+        return corrupt!("chunk trailer: {} bytes behind the chunk are no trailer", bytes.len());
+    }
+    // Version 2 has 8 bytes more.
+    let (zone, blocks) = (usize::from(bytes[6]) | usize::from(bytes[7]) << 8, word(bytes, 8) as usize);
+    let size = LEAST.saturating_add(if bytes[4] == 2 { 8 } else { 0 }).saturating_add(zone);
+    let size = blocks.saturating_mul(4).saturating_add(size);
+    match bytes.get(..size) {
+        Some(trailer) => Ok(trailer),
+        None => corrupt!("chunk trailer: it claims {size} bytes, {} are stored", bytes.len()),
+    }
+}
+
 /// Where the front of a chunk ends: header and block starts.
 pub fn front(header: &Header) -> usize {
     if header.memcpyed() { HEADER_BYTES } else { header.blocks_start() }
@@ -300,6 +318,19 @@ mod tests {
             Trailer::parse(&old).unwrap().moved(&chunk[..front(&header)], stated, &mut moved);
             assert_eq!(moved, expected);
         }
+    }
+
+    #[test]
+    fn a_trailer_is_found_before_other_bytes() {
+        let mut bytes = Vec::new();
+        pack(&packed(5), SEVENTH, 10_000, b"zonezone", &mut bytes).unwrap();
+        let size = bytes.len();
+        for spare in [0, 1, 100] {
+            bytes.resize(size + spare, 0xff);
+            assert_eq!(first(&bytes).unwrap().len(), size);
+        }
+        assert!(first(&bytes[..size - 1]).is_err());
+        assert!(first(&[0; 100]).is_err() && first(&[]).unwrap().is_empty());
     }
 
     #[test]

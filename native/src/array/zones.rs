@@ -4,7 +4,7 @@
 use crate::array::layout::Layout;
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::Workspace;
-use crate::array::{chunk_file, rows};
+use crate::array::{chunk_file, rows, slots};
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
@@ -23,16 +23,23 @@ pub fn read(
     let mut zones = reserved(numbers.len())?;
     for number in numbers {
         interrupt.check()?;
-        if !layout.coding.framed || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
+        if layout.coding.slotted && slots::zoned(grid).is_none() {
+            zones.push(Vec::new());
+            continue;
+        }
+        if !(layout.coding.framed || layout.coding.slotted) || number.saturating_mul(grid.chunk[0]) >= grid.shape[0] {
             return Err(Error::new(Kind::Argument, format!("chunk {number} has no zone map")));
         }
         let key = stored.key(grid, &[*number]);
         let shown = if key.is_empty() { format!("chunk {number}") } else { key.clone() };
         match stored.chunk(grid, &[*number], &key)? {
             Chunk::Stored(extent) => {
-                let zone = chunk_file::zone(&extent, &rows::expected(grid, *number), &mut workspace.buffers);
+                let slotted = layout.coding.slotted;
+                let due = if slotted { slots::expected(grid, *number) } else { rows::expected(grid, *number) };
+                let zone = chunk_file::zone(&extent, &due, grid.rows(*number), &mut workspace.buffers);
                 zones.push(zone.map_err(|error| Error::new(error.kind, format!("{shown}: {}", error.text)))?);
             }
+            _ if layout.coding.slotted => zones.push(Vec::new()),
             _ => return corrupt!("{shown} is missing"),
         }
     }

@@ -137,7 +137,8 @@ impl PyAddresses {
 }
 
 /// How chunks are coded: the codec, the kind of checksum that lies behind each chunk, when it is
-/// compared (`verify`), and whether chunks lie in files with a head and a trailer (`framed`).
+/// compared (`verify`), whether chunks lie in files with a head and a trailer (`framed`), and whether they
+/// lie in slots, with a trailer and spare bytes behind them (`slotted`).
 #[pyclass(frozen, name = "Coding")]
 pub struct PyCoding(Coding);
 
@@ -145,7 +146,7 @@ pub struct PyCoding(Coding);
 impl PyCoding {
     #[new]
     #[pyo3(signature = (*, kind, codec="", level=0, filter="none", typesize=1, blocksize=0, frame_checksum=false,
-                        checksum="none", verify="first", framed=false))]
+                        checksum="none", verify="first", framed=false, slotted=false))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         kind: &str,
@@ -158,6 +159,7 @@ impl PyCoding {
         checksum: &str,
         verify: &str,
         framed: bool,
+        slotted: bool,
     ) -> PyResult<Self> {
         let compression = match kind {
             "raw" => Compression::Raw,
@@ -165,7 +167,7 @@ impl PyCoding {
                 let codec = streams::Codec::parse(codec)?;
                 let level = u8::try_from(level).unwrap_or(u8::MAX);
                 let recipe = Recipe { codec, level, filter: parse_filter(filter)?, typesize, blocksize, gain: 0 };
-                Compression::Blosc(if framed { recipe.fast_to_read() } else { recipe })
+                Compression::Blosc(if framed || slotted { recipe.fast_to_read() } else { recipe })
             }
             "lz4" => Compression::Stream(Whole::Lz4 { acceleration: level }),
             "zlib" => Compression::Stream(Whole::Zlib { level }),
@@ -173,7 +175,7 @@ impl PyCoding {
             other => return Err(PyValueError::new_err(format!("kind {other:?} is not native"))),
         };
         let checksum = Checksum::parse(checksum)?;
-        Ok(Self(Coding { compression, checksum, verify: Verify::parse(verify)?, framed }))
+        Ok(Self(Coding { compression, checksum, verify: Verify::parse(verify)?, framed, slotted }))
     }
 }
 

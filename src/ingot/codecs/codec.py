@@ -92,7 +92,8 @@ class NativeCoding:
     stored, slowest first. `digest` is the kind of checksum of all bytes of the chunk that follows
     them (`ingot.codecs.checksums`). `framed` chunks of rows lie in files with a header and a
     trailer; `parts` has the number of the first chunk and the identity of each array that they are
-    in, which the trailers state. The other fields are for encoding only.
+    in, which the trailers state. `slotted` chunks have a trailer and spare bytes behind them. The
+    other fields are for encoding only.
 
     >>> NativeCoding("raw", digest="crc32c").level
     0
@@ -108,6 +109,7 @@ class NativeCoding:
     checksum: bool = False
     digest: str = "none"
     framed: bool = False
+    slotted: bool = False
     parts: tuple[tuple[int, int | None], ...] = ()
 
 
@@ -235,6 +237,7 @@ _MODULES: Final = {
         "compressors": "blosc zlib gzip bz2 lzma base64 shuffle",
         "checksums": "crc32 crc32c adler32",
         "filters": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
+        "numeric": "truncate",
         "text": "vlen-utf8 vlen-bytes vlen-array json2",
         "foreign": "lz4 zstd fletcher32 jenkins_lookup3 msgpack2 pcodec zfpy",
     }.items()

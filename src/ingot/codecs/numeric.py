@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.bits import item_bits
-from ingot.codecs.codec import ChunkSpec, Filter
+from ingot.codecs.codec import ChunkSpec, Filter, register
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, FormatError, UnsupportedError
 from ingot.fields import FieldReader
 
-__all__ = ["CastValue", "OutOfRange", "Pairs", "Rounding", "ScaleOffset"]
+__all__ = ["CastValue", "OutOfRange", "Pairs", "Rounding", "ScaleOffset", "TruncatePrecision"]
 
 Array: TypeAlias = NDArray[Any]
 Rounding: TypeAlias = Literal[
@@ -30,6 +30,7 @@ Pairs: TypeAlias = tuple[tuple[Any, Any], ...]
 
 _DOUBLE_BITS: Final = 53
 _WIDEST: Final = 64
+_MANTISSA_BITS: Final = {4: 23, 8: 52}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,51 @@ class ScaleOffset(Filter):
     def _parameters(self, dtype: DType) -> tuple[Any, Any]:
         offset, scale = (np.asarray(each).astype(dtype) for each in (self.offset, self.scale))
         return offset, scale
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class TruncatePrecision(Filter):
+    """Floats whose mantissa keeps its first `bits` bits; the others become zero.
+
+    >>> TruncatePrecision(4).encode(np.array([1.17, np.nan], "<f4"))
+    array([1.125,   nan], dtype=float32)
+    """
+
+    name: ClassVar[str] = "truncate"
+    spelling: ClassVar[tuple[str, ...]] = ("bits",)
+    bits: int
+
+    @classmethod
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        bits = fields.integer("bits", low=0, high=52)
+        fields.finish()
+        return cls(bits)
+
+    def encoded(self, spec: ChunkSpec) -> ChunkSpec:
+        """Return `spec`; raise unless its items are floats that have the bits."""
+        if spec.dtype.kind != "f" or spec.dtype.itemsize not in _MANTISSA_BITS:
+            raise UnsupportedError(f"truncate: items are float32 or float64, not {spec.dtype}")
+        if self.bits > _MANTISSA_BITS[spec.dtype.itemsize]:
+            raise UnsupportedError(
+                f"truncate: {spec.dtype} has {_MANTISSA_BITS[spec.dtype.itemsize]} bits to keep, "
+                f"not {self.bits}"
+            )
+        return spec
+
+    def encode(self, array: Array) -> Array:
+        """Return the floats with fewer bits; a NaN stays as it is."""
+        size = array.dtype.itemsize
+        words = array.astype(array.dtype, order="C").view(f"{array.dtype.byteorder}i{size}")
+        mask = words.dtype.type(-1 << (_MANTISSA_BITS[size] - self.bits))
+        # Without its last bits, a NaN could become infinite.
+        np.bitwise_and(words, mask, out=words, where=~np.isnan(array))
+        return words.view(array.dtype)
+
+    def decode(self, array: Array, spec: ChunkSpec) -> Array:
+        """Return the floats; the lost bits stay lost."""
+        return array
 
 
 def _kept(stage: Filter, spec: ChunkSpec) -> Any:

@@ -29,7 +29,14 @@ from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import FormatError, NotFoundError
-from ingot.formats.format import ArrayNode, ChunkMap, Documents, Format, is_current
+from ingot.formats.format import (
+    ArrayNode,
+    ChunkMap,
+    Documents,
+    Format,
+    has_typed_attributes,
+    is_current,
+)
 from ingot.grid import BLOCK_BYTES, ChunkGrid, block_rows, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -163,7 +170,11 @@ class Array(Dataset[Engine]):
         >>> dict(array.attrs)
         {'units': 'm', 'scale': 0.5}
         """
-        return Attributes(lambda: self._schema.attrs, self._describing)
+        return Attributes(
+            lambda: self._schema.attrs,
+            self._describing,
+            typed=has_typed_attributes(self._format),
+        )
 
     # Reading -------------------------------------------------------------------------------------
 

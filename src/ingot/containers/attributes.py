@@ -1,7 +1,8 @@
 """The attributes of a dataset: a mapping that writes through.
 
-Values are converted to what JSON can hold: NumPy scalars and arrays, tuples, dates. Where the
-attributes are stored, the caller decides, by a function that loads and one that changes them.
+Values are converted to what JSON can hold: NumPy scalars and arrays, tuples, dates. Where a format
+stores types, NumPy scalars and arrays stay what they are. Where the attributes are stored, the
+caller decides, by a function that loads and one that changes them.
 """
 
 import copy
@@ -44,11 +45,14 @@ class Attributes(MutableMapping[str, Any]):
     ingot.errors.FormatError: attribute 'data': bytes is not something that JSON can hold
     """
 
-    __slots__ = ("_editing", "_load")
+    __slots__ = ("_editing", "_load", "_typed")
 
-    def __init__(self, load: Callable[[], Mapping[str, Any]], editing: Editing) -> None:
+    def __init__(
+        self, load: Callable[[], Mapping[str, Any]], editing: Editing, *, typed: bool = False
+    ) -> None:
         self._load = load
         self._editing = editing
+        self._typed = typed
 
     def __getitem__(self, name: str) -> Any:
         return copy.deepcopy(self._load()[name])
@@ -75,7 +79,7 @@ class Attributes(MutableMapping[str, Any]):
         >>> len(attrs)
         2
         """
-        fresh = converted(dict(other, **values))
+        fresh = converted(dict(other, **values), typed=self._typed)
         with Deferred(), self._editing() as attrs:
             attrs.update(fresh)
 
@@ -95,14 +99,21 @@ class Attributes(MutableMapping[str, Any]):
         return f"Attributes({dict(self._load())})"
 
 
-def converted(attrs: Mapping[str, object]) -> dict[str, Any]:
-    """Return attributes as JSON can hold them.
+def converted(attrs: Mapping[str, object], *, typed: bool = False) -> dict[str, Any]:
+    """Return attributes as JSON can hold them; `typed` NumPy scalars and arrays stay.
 
     >>> import datetime
     >>> converted({"day": datetime.date(2024, 2, 29), "weights": np.ones(2)})
     {'day': '2024-02-29', 'weights': [1.0, 1.0]}
     """
-    return {_name(name, "attributes"): _plain(attrs[name], f"attribute {name!r}") for name in attrs}
+    found = {}
+    for name in attrs:
+        value = attrs[name]
+        if not (typed and isinstance(value, np.ndarray | np.generic)):
+            value = _plain(value, f"attribute {name!r}")
+        # An array of the caller may change after it was set.
+        found[_name(name, "attributes")] = copy.copy(value) if typed else value
+    return found
 
 
 def _plain(value: object, where: str, depth: int = 1) -> Any:

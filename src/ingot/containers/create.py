@@ -29,6 +29,7 @@ from ingot.formats.format import (
     RaggedRequest,
     Request,
     TableSchema,
+    has_typed_attributes,
 )
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
@@ -77,13 +78,13 @@ class ArraySpec:
     options: Options | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
 
-    def request(self) -> Request:
-        """Return the request to a format, which decides the rest."""
+    def request(self, *, typed: bool = False) -> Request:
+        """Return the request to a format, which decides the rest; `typed` as in `converted`."""
         dtype = _dtype(self.dtype)
         shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
         chunks = _chunks(self.chunks, shape)
         stages = None if self.codec is None else tuple(_stages(self.codec))
-        fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {})
+        fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {}, typed=typed)
         return Request(shape, dtype, fill, chunks, stages, attrs)
 
     def schema(self, format: Format) -> ArraySchema:
@@ -95,7 +96,8 @@ class ArraySpec:
                 raise UnsupportedError(
                     f"chunks is {self.chunks!r}: {format.name} has chunks of a shape, not of bytes"
                 )
-        schema = format.design(self.request(), **layout)
+        request = self.request(typed=has_typed_attributes(format))
+        schema = format.design(request, **layout)
         spec = ChunkSpec(schema.chunks, schema.dtype, schema.fill)
         limit = (self.options or Options()).limits.chunk_bytes
         if spec.nbytes > limit:

@@ -11,7 +11,7 @@ from ingot.containers.ingest import arrays_of, check_lengths
 from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
-from ingot.formats.format import Kind, TableFormat, TableNode
+from ingot.formats.format import Kind, TableFormat, TableNode, has_typed_attributes
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
@@ -46,7 +46,8 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
     given = arrays_of(spec.columns, ragged=Kind.RAGGED in format.holds)
     check_lengths(given)
     columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
-    schema, described = columns.schema(format, given), converted(spec.attrs)
+    schema = columns.schema(format, given)
+    described = converted(spec.attrs, typed=has_typed_attributes(format))
 
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)

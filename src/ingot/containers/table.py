@@ -36,7 +36,7 @@ from ingot.containers.table_state import TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, UnsafeError, UnsupportedError
-from ingot.formats.format import Format, Kind, TableNode
+from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
 from ingot.interop import pandas
 from ingot.options import Options
 from ingot.query.expr import Expression
@@ -123,7 +123,11 @@ class Table(Dataset[TableState]):
         >>> dict(table.attrs)
         {'source': 'survey', 'year': 2024}
         """
-        return Attributes(lambda: self._state.table.attrs, self._describing)
+        return Attributes(
+            lambda: self._state.table.attrs,
+            self._describing,
+            typed=has_typed_attributes(self._format),
+        )
 
     # Reading -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ingot.engine import flat, kernel
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, Coords, as_sharded
+from ingot.formats.format import ChunkMap, Coords, as_sharded, is_relocating
 from ingot.grid import ChunkGrid
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -224,10 +224,10 @@ def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:
     cleanup = (*shape.cleanup, *data.cleanup)
     # A patch changes bytes that the committed state reaches. And data that replace a shard may
     # replace an index that a reader holds: only a change of the version makes the reader read it
-    # again. The chunks and the shape of a flat array lie in one file. In all three cases data and
-    # shape are published together.
+    # again, and so may chunks that change their places. The chunks and the shape of a flat array
+    # lie in one file. In all these cases data and shape are published together.
     together = as_sharded(chunks) is not None or chunks.schema.flat is not None
-    if together or any(isinstance(edit, Patch) for edit in data.publish):
+    if together or is_relocating(chunks) or any(isinstance(edit, Patch) for edit in data.publish):
         return Commit(prepare, (*data.publish, *shape.publish), cleanup)
     return Commit((*prepare, *data.publish), shape.publish, cleanup)
 

@@ -30,6 +30,8 @@ __all__ = ["ChunkCost", "Explanation", "Reading", "explain"]
 _MOST_CHUNKS: Final = 10_000
 _MOST_LINES: Final = 12
 # A gap between wanted blocks up to this size is read along.
+_MOST_BEHIND: Final = 4096
+"""The most bytes that are read behind a chunk in a slot, beside the checksums of its blocks."""
 _GAP_BYTES: Final = 32 << 10
 # Up to so many items of a chunk are looked up one by one, and so many blocks are counted.
 _MOST_ITEMS: Final = 1 << 20
@@ -243,8 +245,9 @@ def _blosc_cost(
     skipped, digest = schema.chain.head_bytes, DIGEST_BYTES[coding.digest]
     beginning = Extent(extent.key, extent.start + skipped, min(stored, FIRST_BYTES))
     head = source.store.read([beginning])[0] or b""
-    # Behind a chunk with a head in front of it lies a trailer, behind others perhaps a checksum.
-    size = int.from_bytes(head[12:HEADER_BYTES], "little") if skipped else stored - digest
+    # Behind a chunk in a chunk file or a slot lies a trailer, behind others perhaps a checksum.
+    framed = skipped > 0 or coding.slotted
+    size = int.from_bytes(head[12:HEADER_BYTES], "little") if framed else stored - digest
     try:
         header = ChunkHeader.parse(head, size)
     except IngotError:
@@ -258,7 +261,7 @@ def _blosc_cost(
     if total:
         decoded = len(wanted) if reading.decodes_parts else total
         blocks = min(decoded, total), total
-    parts = reading.frames if skipped else reading.reads_parts
+    parts = reading.frames if framed else reading.reads_parts
     if not parts or not reading.is_verified(extent):
         return stored, blocks
     # From here on a checksum behind the chunk is not read; a trailer always is.
@@ -266,14 +269,16 @@ def _blosc_cost(
     small = most <= SMALL_BYTES or _box_items(row) * schema.dtype.itemsize * 3 >= header.nbytes
     if small or header.special != "none" or header.has_dictionary or header.variable:
         return most, blocks
-    framed = skipped > 0
     spans = _spans(row, shape, coding.axes, schema.dtype.itemsize, header, head, size, framed)
     if spans is None or header.data_start > FIRST_BYTES - skipped:
         return most, blocks
     needed = sum(stop - start for start, stop in spans)
     if reading.whole_from is not None and needed >= reading.whole_from(size):
         return stored, blocks
-    return FIRST_BYTES + stored - digest - skipped - size + needed, blocks
+    behind = stored - digest - skipped - size
+    if coding.slotted:
+        behind = min(behind, 4 * total + _MOST_BEHIND)
+    return FIRST_BYTES + behind + needed, blocks
 
 
 def _spans(

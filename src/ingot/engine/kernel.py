@@ -18,7 +18,15 @@ from ingot.engine.flat import PayloadMap
 from ingot.engine.handed import HandedLayout
 from ingot.engine.parts import PartReader
 from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, ChunkTable, Indexed, Keyed, addresses, as_sharded
+from ingot.formats.format import (
+    ChunkMap,
+    ChunkTable,
+    Indexed,
+    Keyed,
+    addressed,
+    addresses,
+    as_sharded,
+)
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.stores.store import Feature, native_names, native_root
@@ -201,7 +209,8 @@ def is_blosc(schema: ArraySchema) -> bool:
     False
     """
     coding = schema.chain.native_coding(ChunkSpec(schema.chunks, schema.dtype, schema.fill))
-    return coding is not None and coding.kind == "blosc" and not coding.framed
+    plain = coding is not None and not coding.framed and not coding.slotted
+    return coding is not None and plain and coding.kind == "blosc"
 
 
 def has_rows(schema: ArraySchema) -> bool:
@@ -299,6 +308,7 @@ def _make_layout(
             "checksum": coding.digest,
             "verify": verify,
             "framed": coding.framed,
+            "slotted": coding.slotted,
         },
         grid={
             "shape": schema.shape or (1,),
@@ -336,7 +346,7 @@ def resized_layout(
     old, new = before.schema, chunks.schema
     if layout is None or layout is ... or isinstance(layout, HandedLayout):
         return ...
-    if new.rectilinear or as_sharded(chunks) is not None:
+    if new.rectilinear or as_sharded(chunks) is not None or addressed(chunks) is not None:
         return ...
     # A change of nothing but the shape keeps these objects.
     same = new.chain is old.chain and new.fill is old.fill and new.dtype is old.dtype

@@ -76,7 +76,8 @@ class PartReader:
         ranged = Feature.RANGES in chunks.store.features
         if coding.framed and hasattr(chunks.store, "locate_bytes"):
             return False  # The kernel itself reads parts of the file.
-        return ranged and coding.kind == "blosc" and size > SMALL_BYTES
+        plain = coding.kind == "blosc" and not coding.slotted
+        return ranged and plain and size > SMALL_BYTES
 
     def fetch(self, coords: Ints, ask: Ask) -> tuple[list["native.HeldChunk"], list[Checked]]:
         """Return what the kernel needs of chunks, and those whose checksum it will compare.

@@ -34,6 +34,7 @@ from ingot.formats.format import (
     ChunkMap,
     Coords,
     as_sharded,
+    is_relocating,
     relocated,
     stored_map,
     streaming,
@@ -71,6 +72,7 @@ __all__ = ["Engine", "assign_together"]
 # About how much memory the row of one chunk in a plan takes.
 _ROW_BYTES: Final = 2048
 # How many chunks one call into the kernel stages; of each, only the names are held in memory.
+_MOST_ZONES: Final = 1 << 20
 _STAGED_PER_CALL: Final = 1 << 16
 # About how many bytes of chunks are decoded or encoded at a time where the kernel cuts no box.
 _BATCH_BYTES: Final = 16 << 20
@@ -216,8 +218,7 @@ class Engine:
                 shape = selection.engine_shape
                 result = kernel.filled_result(shape, self.chunks.schema).view(self._plain)
             if result.size:
-                zoned = zone_mapped(self.chunks) is not None
-                if zoned and kernel.selects_rows(selection.axes, self.shape):
+                if self._has_rows() and kernel.selects_rows(selection.axes, self.shape):
                     axes, threads = selection.axes, self._thread_count()
                     self.raise_first(kernel.gather_rows(layout, result, axes, threads))
                 else:
@@ -282,6 +283,12 @@ class Engine:
         if layout is not None and sharded is not None and len(sharded.levels) > 1:
             # The kernel writes shards, but no shards in shards.
             layout = kernel.handed_layout(self.chunks, self.options, self._before)
+        if layout is not None and is_relocating(self.chunks):
+            # Only the map knows where images of chunks go. Chunks that state their numbers are read
+            # by the numbers of the old grid, which one layout with the new ones cannot do.
+            layout = None
+            if self.chunks.schema.grid.counts[1:] == self._before.schema.grid.counts[1:]:
+                layout = kernel.handed_layout(self.chunks, self.options, self._before)
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
                 self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
@@ -290,6 +297,9 @@ class Engine:
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
+        if streaming(self.chunks) is not None:
+            # An axis may be walked backwards; chunks are stored in ascending order.
+            rows = iter(sorted(rows, key=lambda row: row.coords))
         return self.stage(self._merged(rows, values), unit)
 
     def copied(self, source: "Engine", offset: int) -> Commit | None:
@@ -349,6 +359,8 @@ class Engine:
         layout = self.layout()
         if layout is None or isinstance(layout, HandedLayout) or as_sharded(self.chunks):
             return None
+        if is_relocating(self.chunks):
+            return None
         if not isinstance(selection, BasicSelection) or set(selection.steps) != {1}:
             return None
         if 0 in selection.counts or self.erases(selection, value):
@@ -388,7 +400,7 @@ class Engine:
         """
         if not isinstance(selection, BasicSelection):
             return False
-        if self.chunks.schema.flat is not None:
+        if self.chunks.schema.flat is not None or is_relocating(self.chunks):
             return False  # Other chunks of the file may have to move.
         box = zip(selection.starts, selection.counts, selection.steps, strict=True)
         chunks = self.chunks
@@ -521,6 +533,11 @@ class Engine:
         if waiting and unit is not None:
             yield from sorted(waiting, key=lambda each: tuple(map(floordiv, each[0], unit)))
 
+    def _has_rows(self) -> bool:
+        """Return whether the native kernel finds single rows of the array by itself."""
+        rows = not self.chunks.schema.padded or len(self.shape) == 1
+        return rows and zone_mapped(self.chunks) is not None
+
     def zones(self) -> ZoneMaps | None:
         """Return the zone maps of all chunks; None where chunks have none."""
         chunks, dtype = zone_mapped(self.chunks), self._dtype
@@ -530,6 +547,8 @@ class Engine:
             numbers = range(self.chunks.schema.grid.chunk_count)
             if len(numbers) > MANY and self._count_stored() < len(numbers):
                 return None  # A read raises the error.
+            if self.chunks.schema.sparse and len(numbers) > _MOST_ZONES:
+                return None  # Most chunks are absent.
             layout = self.layout()
             packed = chunks.zones(numbers) if layout is None else layout.zones(numbers)
             self._zones = ZoneMaps.parse(packed, dtype)

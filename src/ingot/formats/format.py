@@ -74,12 +74,15 @@ __all__ = [
     "TableMap",
     "TableNode",
     "TableSchema",
+    "TypedAttributes",
     "ZoneMapped",
     "addressed",
     "addresses",
     "as_chunk_run",
     "as_sharded",
+    "has_typed_attributes",
     "is_current",
+    "is_relocating",
     "relocated",
     "stored_map",
     "streaming",
@@ -203,8 +206,8 @@ class Sharded(Protocol):
 class Addressed(Protocol):
     """A chunk map that says itself where all of its chunks lie, for the native kernel."""
 
-    def addresses(self) -> Addresses:
-        """Return where all chunks lie."""
+    def addresses(self) -> Addresses | None:
+        """Return where all chunks lie; None where they are too many for a table."""
         ...
 
 
@@ -304,6 +307,14 @@ class Relocating(Protocol):
 def relocated(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the state after the commit that was made from a map."""
     return cast(Relocating, chunks).relocated() if hasattr(type(chunks), "relocated") else chunks
+
+
+def is_relocating(chunks: ChunkMap) -> bool:
+    """Return whether chunks of a map may lie elsewhere after each commit.
+
+    Where they go depends on where the others lie, so only the one writer may stage them.
+    """
+    return hasattr(type(chunks), "relocated")
 
 
 def stored_map(chunks: ChunkMap) -> ChunkMap:
@@ -640,6 +651,24 @@ class Format(Protocol):
     ) -> tuple[Node, Commit]:
         """Return a new array, and the commit that makes it."""
         ...
+
+
+@runtime_checkable
+class TypedAttributes(Protocol):
+    """A format that stores the type of attributes that are NumPy scalars or arrays."""
+
+    @property
+    def typed_attributes(self) -> bool:
+        """True."""
+        ...
+
+
+def has_typed_attributes(format: Format) -> bool:
+    """Return whether a format stores the type of NumPy attributes.
+
+    Other formats get them as plain numbers, text and lists.
+    """
+    return hasattr(type(format), "typed_attributes")
 
 
 @runtime_checkable

@@ -131,6 +131,14 @@ _BUILT_IN: Final = (
         encloses=(".zgroup",),
     ),
     FormatEntry(
+        "blsk",
+        "ingot.formats.blsk.format:BlskFormat",
+        Kind.ARRAY | Kind.TABLE,
+        markers=("meta/nrows",),
+        documents=(("meta/nrows", "meta/storage", "meta/attributes"),),
+        suffixes=(".blsk",),
+    ),
+    FormatEntry(
         "bcolz",
         "ingot.formats.bcolz.format:BcolzFormat",
         Kind.ARRAY | Kind.TABLE,

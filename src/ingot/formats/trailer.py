@@ -29,7 +29,16 @@ from ingot.codecs.checksums import crc32c, digests
 from ingot.codecs.codec import Buffer
 from ingot.errors import CorruptionError, UnsupportedError
 
-__all__ = ["LEAST_BYTES", "MAGIC", "Trailer", "block_spans", "pack", "parse"]
+__all__ = [
+    "LEAST_BYTES",
+    "MAGIC",
+    "Trailer",
+    "block_spans",
+    "claimed_size",
+    "pack",
+    "parse",
+    "size_of",
+]
 
 MAGIC: Final = b"igt1"
 
@@ -150,6 +159,30 @@ def parse(data: Buffer) -> Trailer:
     blocks = np.frombuffer(view, "<u4", count, start)
     behind = start + _WORD.size * count
     return Trailer(number, rows, head, blocks, bytes(view[behind : behind + zone]), identity)
+
+
+def size_of(data: Buffer) -> int:
+    """Return the size of the trailer at the start of some bytes, which may be followed by others.
+
+    >>> from ingot import blosc
+    >>> packed = pack(blosc.compress(bytes(4000)), number=7, rows=1000)
+    >>> size_of(packed + bytes(100)) == len(packed)
+    True
+    """
+    size = claimed_size(data)
+    if size > len(data):
+        raise CorruptionError(f"chunk trailer: it claims {size} bytes, {len(data)} are stored")
+    return size
+
+
+def claimed_size(head: Buffer) -> int:
+    """Return the size that the first `LEAST_BYTES` bytes of a trailer claim."""
+    view = memoryview(head)
+    if len(view) < LEAST_BYTES or bytes(view[:4]) != MAGIC:
+        raise CorruptionError(f"chunk trailer: {len(view)} bytes behind the chunk are no trailer")
+    _, version, _, zone, count, _, _ = _HEAD.unpack_from(view)
+    more = _IDENTITY.size if version == 2 else 0
+    return LEAST_BYTES + more + _WORD.size * int(count) + int(zone)
 
 
 def block_spans(header: ChunkHeader, chunk: memoryview) -> list[tuple[int, int]]:

@@ -29,7 +29,7 @@ from ingot.stores import MemoryStore
 
 
 def test_the_order_of_detection() -> None:
-    assert list(FORMATS) == ["zarr3", "zarr2", "bcolz", "zarr0", "zarr1", "bloscpack"]
+    assert list(FORMATS) == ["zarr3", "zarr2", "blsk", "bcolz", "zarr0", "zarr1", "bloscpack"]
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,0 +1,145 @@
+//! Chunks in the slots of super-chunk files: boxes of full size, each with a trailer and perhaps spare
+//! bytes behind it. A chunk that is not stored holds the fill value.
+
+use crate::array::chunk_file::{self, Expected};
+use crate::array::coding::{Coding, Compression};
+use crate::array::grid::Grid;
+use crate::array::overwrite::overwrite;
+use crate::array::scatter::{Region, Source};
+use crate::array::staging::{copied, is_all};
+use crate::array::stored::Chunk;
+use crate::array::workspace::{Buffers, Workspace};
+use crate::array::zones::Items;
+use crate::chunk::codecs::streams::Codec;
+use crate::chunk::encode::{self, Packer, Recipe};
+use crate::chunk::header::Filter;
+use crate::chunk::scratch::Scratch;
+use crate::error::{Error, Kind, Outcome};
+use crate::files::Extent;
+use crate::interrupt::Interrupt;
+use crate::memory::{grow, repeat};
+
+/// What the slot of chunk `number` must hold.
+pub fn expected(grid: &Grid, number: usize) -> Expected {
+    let rows = grid.chunk[0];
+    Expected { stated: grid.stated(number), row_bytes: grid.row_bytes(), least: rows, most: rows, slotted: true }
+}
+
+/// How many rows of chunk `number` lie inside the array.
+pub fn counted_rows(grid: &Grid, number: usize) -> usize {
+    let axes = grid.shape.iter().zip(&grid.chunk).skip(1);
+    let across: usize = axes.map(|(length, chunk)| length.div_ceil(*chunk)).product();
+    let first = (number / across.max(1)).saturating_mul(grid.chunk[0]);
+    grid.shape[0].saturating_sub(first).min(grid.chunk[0])
+}
+
+/// The items of which a chunk has a zone map: those of arrays with one axis.
+pub fn zoned(grid: &Grid) -> Option<Items> {
+    grid.items.filter(|_| grid.shape.len() == 1)
+}
+
+fn recipe_of(coding: &Coding) -> Outcome<Recipe> {
+    match coding.compression {
+        Compression::Blosc(recipe) => Ok(recipe),
+        _ => Err(Error::new(Kind::Argument, "only Blosc chunks lie in slots")),
+    }
+}
+
+/// The slot of a chunk in which every item is `item`, without a trailer.
+pub fn repeated(grid: &Grid, item: &[u8]) -> Outcome<Vec<u8>> {
+    let mut plain = Vec::new();
+    let plain = grow(&mut plain, grid.chunk_bytes)?;
+    repeat(item, 0, plain);
+    let (codec, typesize) = (Codec::Lz4, grid.itemsize.min(255));
+    let recipe = Recipe { codec, level: 1, filter: Filter::None, typesize, blocksize: 0, gain: 0 };
+    let mut packer = Packer::default();
+    encode::encode(plain, recipe, &mut packer, &mut Scratch::default(), 1, &Interrupt::never())?;
+    copied(packer.bytes())
+}
+
+/// Read what `region` wants of a chunk.
+pub fn read(
+    grid: &Grid,
+    extent: &Extent<'_>,
+    number: usize,
+    region: &mut Region<'_>,
+    scratch: &mut Scratch,
+    buffers: &mut Buffers,
+) -> Outcome<()> {
+    let wanted = region.count() * grid.itemsize;
+    chunk_file::decode(extent, &expected(grid, number), wanted, |_| Ok(region), scratch, buffers)?;
+    Ok(())
+}
+
+/// Write chunk `number`, which holds `plain`, and its trailer to `slot`; `rows` of it count.
+#[allow(clippy::too_many_arguments, reason = "memory of the thread is handed on in parts")]
+pub fn pack(
+    coding: &Coding,
+    grid: &Grid,
+    plain: &[u8],
+    number: usize,
+    rows: usize,
+    scratch: &mut Scratch,
+    packer: &mut Packer,
+    slot: &mut Vec<u8>,
+) -> Outcome<()> {
+    encode::encode(plain, recipe_of(coding)?, packer, scratch, 1, &Interrupt::never())?;
+    let zone = zoned(grid).map_or_else(Vec::new, |items| items.zone(&plain[..rows * items.size]));
+    chunk_file::pack_slot(packer.bytes(), &zone, grid.stated(number), rows, slot)
+}
+
+/// Encode chunk `number` and hand its slot to `keep`; `None` when it holds nothing but the fill value.
+/// `source` is what the chunk gets: `whole` says that this is all that lies inside the array, `padded` that
+/// the array ends inside the chunk. `old` finds what is stored of it now.
+#[allow(clippy::too_many_arguments, reason = "as of its caller")]
+pub fn encode<'f, T>(
+    coding: &Coding,
+    grid: &Grid,
+    old: impl FnOnce() -> Outcome<Chunk<'f>>,
+    number: usize,
+    source: &Source<'_>,
+    (whole, padded): (bool, bool),
+    workspace: &mut Workspace,
+    keep: impl FnOnce(&[u8]) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    let (recipe, rows) = (recipe_of(coding)?, counted_rows(grid, number));
+    let Workspace { scratch, buffers, chunk, packer, framed: slot, .. } = workspace;
+    let chunk = grow(chunk, grid.chunk_bytes)?;
+    match if whole { Chunk::Absent } else { old()? } {
+        Chunk::Stored(extent) => {
+            let expected = expected(grid, number);
+            let in_part = chunk_file::open(&extent, &expected, grid.chunk_bytes, buffers, |mut open| {
+                let decoder = open.decoder;
+                let bytes = open.all()?;
+                // A zone map is made of all items.
+                if zoned(grid).is_none()
+                    && overwrite(decoder, bytes, recipe, source, &grid.fill, chunk, packer, scratch)?
+                {
+                    return Ok(true);
+                }
+                decoder.decode_whole(bytes, chunk, scratch, 1, &Interrupt::never())?;
+                source.gather(chunk);
+                Ok(false)
+            })?;
+            if in_part {
+                chunk_file::pack_slot(packer.bytes(), &[], grid.stated(number), rows, slot)?;
+                return keep(slot).map(Some);
+            }
+        }
+        Chunk::Absent => {
+            if !whole || padded {
+                repeat(&grid.fill, 0, chunk);
+            }
+            source.gather(chunk);
+        }
+        Chunk::Constant(item) => {
+            repeat(item, 0, chunk);
+            source.gather(chunk);
+        }
+    }
+    if is_all(chunk, &grid.fill) {
+        return Ok(None);
+    }
+    pack(coding, grid, chunk, number, rows, scratch, packer, slot)?;
+    keep(slot).map(Some)
+}

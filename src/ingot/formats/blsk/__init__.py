@@ -1,0 +1,1 @@
+"""blsk: arrays and tables in super-chunk files, with an index and spare room."""

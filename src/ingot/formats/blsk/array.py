@@ -1,0 +1,810 @@
+"""The arrays of blsk: three documents, and super-chunk files with many chunks each.
+
+This module has the keys of an array (``meta/storage``, ``meta/nrows``, ``meta/attributes``,
+``data/__N__.bin``), opens and creates arrays, and orders the edits of a change. Documents are
+parsed and packed by `metadata`, files by `chunk_file`, what a slot holds by `slots`.
+
+A new image of a chunk goes where no entry of the index reaches: into free space of the file, or
+behind its end. Then the entries change, of all chunks and files in one commit. Chunks are numbered
+in C order over the grid, so that growth along the first axis renumbers none. Growth along another
+axis makes new files.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Stage
+from ingot.codecs.compressors import Blosc
+from ingot.codecs.numeric import TruncatePrecision
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    LimitError,
+    NotFoundError,
+    UnsupportedError,
+)
+from ingot.formats import trailer, yaml
+from ingot.formats.addresses import ChunkState, ChunkTable
+from ingot.formats.blsk import slots
+from ingot.formats.blsk.chunk_file import (
+    ABSENT,
+    ENTRY_BYTES,
+    HEAD_BYTES,
+    LARGEST_CAPACITY,
+    FreeSpace,
+    Head,
+    SuperChunk,
+    pack_entries,
+    slots_begin,
+)
+from ingot.formats.blsk.metadata import (
+    ATTRIBUTES,
+    FILE_NAME,
+    NROWS,
+    OTHER_STORAGES,
+    STORAGE,
+    ColumnStorage,
+    pack_attributes,
+    pack_nrows,
+    parse_attributes,
+    parse_columns,
+    parse_nrows,
+)
+from ingot.formats.blsk.slots import SlotChain
+from ingot.formats.format import ArrayNode, Coords, Documents, Locations, Request
+from ingot.formats.paths import prefix
+from ingot.formats.yaml import Document
+from ingot.grid import ChunkGrid
+from ingot.schema import ArraySchema
+from ingot.stores.store import (
+    Buffer,
+    Commit,
+    Constant,
+    Delete,
+    Edit,
+    Extent,
+    Feature,
+    Patch,
+    Put,
+    Store,
+    extend,
+    put_pieces,
+)
+
+__all__ = [
+    "BlskMap",
+    "DatasetDocuments",
+    "create_array",
+    "design",
+    "fresh",
+    "open_array",
+    "storage_name",
+    "stored_as",
+]
+
+_SPARE: Final = 0.1
+"""The room behind a new chunk, as a fraction of its size."""
+_MOST_SPARE: Final = 10
+_LEAST_FILE: Final = 16 << 20
+_MOST_FILE: Final = 256 << 20
+_CHUNK_BYTES: Final = 256 << 10
+_FEW_FILES: Final = 8
+"""So many files are found faster one by one than by a list of all."""
+_MOST_TABLED: Final = 1 << 20
+"""Of more chunks, most are absent: a table of them would take more memory than their files."""
+_LEAST_DEAD: Final = 1 << 20
+"""A file with fewer free bytes is never written anew to get rid of them."""
+
+
+@dataclass(slots=True)
+class _KnownFiles:
+    """The files of an array whose index was read, by their number; None for an absent file."""
+
+    files: dict[int, SuperChunk | None] = field(default_factory=dict)
+    fresh: bool = False
+    """Whether the array does not exist yet: no file of the store is one of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlskMap:
+    """The chunks of one array, many in each file."""
+
+    store: Store
+    path: str
+    folder: str
+    """The folder of the files."""
+    storage: ColumnStorage
+    schema: ArraySchema
+    found: Mapping[str, bytes | None] = field(repr=False)
+    """The documents, by their names."""
+    column: tuple[str, ...] = ()
+    """The path of the column, if the array is one of a table."""
+    spare: float = _SPARE
+    kept: _KnownFiles = field(default_factory=_KnownFiles, repr=False)
+    before: "BlskMap | None" = field(default=None, repr=False)
+    """The map of the same array in another shape, whose files are still those of the store."""
+    template: ClassVar[None] = None
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the array, by key."""
+        start = prefix(self.path)
+        return {start + name: data for name, data in self.found.items()}
+
+    def locate(self, coords: NDArray[np.int64]) -> Locations:
+        """Return where chunks lie: each begins its slot, and ends where its header says."""
+        numbers = _numbers(coords, self.schema.grid)
+        files = numbers // self.storage.capacity
+        self._load(np.unique(files).tolist())
+        keys: list[str] = []
+        starts = np.zeros(len(numbers), np.int64)
+        lengths = np.zeros(len(numbers), np.int64)
+        rooms: dict[int, NDArray[np.int64]] = {}
+        entries = numbers % self.storage.capacity
+        for place, (number, entry) in enumerate(zip(files.tolist(), entries.tolist(), strict=True)):
+            file = self.kept.files[number]
+            start = ABSENT if file is None else int(file.offsets[entry])
+            if file is None or start == ABSENT:
+                keys.append("")
+                continue
+            if number not in rooms:
+                rooms[number] = self._rooms(file)
+            keys.append(file.key)
+            starts[place], lengths[place] = start, rooms[number][entry]
+        others = {place: Constant(self.schema.fill) for place, key in enumerate(keys) if not key}
+        return Locations(tuple(keys), starts, lengths, others)
+
+    def addresses(self) -> ChunkTable | None:
+        """Return where all chunks lie; None where they are too many for a table."""
+        count, capacity = self.schema.grid.chunk_count, self.storage.capacity
+        if count > _MOST_TABLED:
+            return None
+        numbers = range(self._file_count())
+        self._load(numbers)
+        files = [self.kept.files[number] for number in numbers]
+        starts = np.full(len(files) * capacity, ABSENT, np.int64)
+        rooms = np.zeros(len(files) * capacity, np.int64)
+        for number, file in enumerate(files):
+            if file is not None:
+                place = slice(number * capacity, (number + 1) * capacity)
+                starts[place], rooms[place] = file.offsets, self._rooms(file)
+        starts, rooms = starts[:count], rooms[:count]
+        absent = starts == ABSENT
+        starts[absent] = 0
+        return ChunkTable(
+            tuple(map(self._key, numbers)),
+            np.arange(count) // capacity,
+            starts,
+            rooms,
+            np.where(absent, ChunkState.ABSENT, ChunkState.STORED),
+        )
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
+        if len(self.schema.shape) != 1:
+            return [b""] * len(numbers)
+        located = self.locate(np.asarray(numbers, np.int64).reshape(-1, 1))
+        stored = [place for place, each in enumerate(located) if isinstance(each, Extent)]
+        extents = [each for each in located if isinstance(each, Extent)]
+        zones = [b""] * len(numbers)
+        for place, data in zip(stored, self.store.read(extents), strict=True):
+            number = int(numbers[place])
+            try:
+                zones[place] = self._chain.zone_in(data or b"", number)
+            except IngotError as error:
+                error.add_note(f"in chunk {number}, key {located.keys[place]!r}")
+                raise
+        return zones
+
+    @property
+    def _chain(self) -> SlotChain:
+        chain = self.schema.chain
+        assert isinstance(chain, SlotChain)
+        return chain
+
+    def reopened(self, store: Store) -> "BlskMap":
+        """Return the map of the same array in its current state in `store`."""
+        documents = DatasetDocuments.read(store, self.path)
+        if self.column not in documents.columns:
+            raise NotFoundError(f"{store.location}: no column {'.'.join(self.column)!r}")
+        return replace(documents.chunks(store, self.column), spare=self.spare)
+
+    def relocated(self) -> "BlskMap":
+        """Return the map to use once the commit of the last change is applied."""
+        return replace(self, kept=_KnownFiles(), before=None)
+
+    def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
+        """Return the commit that stores chunks."""
+        return self.stage_each(sorted(encoded.items()))
+
+    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+        """Return the commit that stores chunks, which are given in the order of their numbers."""
+        if self.storage.truncate == -1:
+            warnings.warn(
+                f"{prefix(self.path)}{storage_name(self.found)}: truncate does not say how many "
+                "bits floats keep; new chunks keep all of them",
+                stacklevel=2,
+            )
+        capacity, counts = self.storage.capacity, self.schema.grid.counts
+        numbered: Iterator[tuple[int, bytes | None]] = (
+            (_number(coords, counts), data) for coords, data in encoded
+        )
+        prepare: list[Edit] = []
+        publish: list[Edit] = []
+        renumbered = self.before is not None and self.before.schema.grid.counts[1:] != counts[1:]
+        if self.before is not None and renumbered:
+            return Commit(publish=tuple(self._renumbered(self.before, dict(numbered))))
+        if self.before is not None:
+            removed = self._outside(self.before)
+            numbered = iter(sorted({**removed, **dict(numbered)}.items()))
+        for number, images in _by_file(numbered, capacity):
+            self._load([number])
+            file = self.kept.files[number]
+            if file is None:
+                edit = self._new_file(number, images)
+                publish += () if edit is None else (edit,)
+            elif Feature.PATCH in self.store.features:
+                early, late = self._changed_file(file, dict(images))
+                prepare += early
+                publish += late
+            else:
+                publish.append(self._rewritten(file, dict(images)))
+        if self.kept.fresh:
+            # Whoever reads next reads what was staged.
+            self.kept.files.clear()
+            self.kept.fresh = False
+        return Commit(tuple(prepare), tuple(publish))
+
+    def resized(self, shape: tuple[int, ...]) -> "tuple[BlskMap, Commit]":
+        """Return the map of another shape, and the commit that makes it so.
+
+        The commit of `stage`, which must follow, changes the files.
+        """
+        old = self.schema
+        if len(shape) != len(old.shape):
+            raise UnsupportedError(f"blsk: {list(old.shape)} cannot become {list(shape)}")
+        start = prefix(self.path)
+        storage = replace(self.storage, shape=shape)
+        length = shape[0] if shape else 1
+        schema = storage.schema(length, old.attrs)
+        found = {**self.found, NROWS: pack_nrows(length)}
+        publish: list[Edit] = []
+        if shape[1:] != old.shape[1:] and self.column:
+            raise UnsupportedError("blsk: columns of a table change their length only")
+        if shape[1:] != old.shape[1:]:
+            name = storage_name(self.found)
+            document = Document.parse(_needed(self.found[name]), start + name)
+            text = document.changed({**document.values, "shape": list(shape)}).text
+            found[name] = text
+            publish.append(Put(start + name, text))
+        publish.append(Put(start + NROWS, _needed(found[NROWS])))
+        before = self if self.before is None else self.before
+        after = replace(self, storage=storage, schema=schema, found=found, before=before)
+        return after, Commit(publish=tuple(publish))
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[BlskMap, Commit]":
+        """Return the map with other attributes."""
+        if self.column:
+            raise UnsupportedError("blsk: a table has attributes, its columns have none")
+        key = prefix(self.path) + ATTRIBUTES
+        data = pack_attributes(attrs, self.found.get(ATTRIBUTES), key)
+        schema = self.schema.described(parse_attributes(data, key))
+        after = replace(self, schema=schema, found={**self.found, ATTRIBUTES: data})
+        return after, Commit(publish=(Put(key, data),))
+
+    def removed(self) -> Commit:
+        """Return the commit that removes the array."""
+        start = prefix(self.path)
+        # Without the number of rows it is no dataset, so that goes first.
+        names = {NROWS: None, **self.found}
+        documents = tuple(Delete(start + name) for name in names)
+        return Commit(publish=documents, cleanup=tuple(map(Delete, self.file_keys())))
+
+    def file_keys(self) -> Iterator[str]:
+        """Yield the keys of all files."""
+        yield from map(self._key, self._stored_files())
+
+    # Files
+
+    def _key(self, number: int) -> str:
+        return f"{self.folder}__{number + 1}__.bin"
+
+    def _file_count(self) -> int:
+        return -(-self.schema.grid.chunk_count // self.storage.capacity)
+
+    def _stored_files(self, among: range | None = None) -> list[int]:
+        """Return the numbers of the files that exist, of all or of some."""
+        among = range(self._file_count()) if among is None else among
+        if len(among) <= _FEW_FILES or Feature.LIST not in self.store.features:
+            found = self.store.read([Extent(self._key(number), 0, 1) for number in among])
+            return [number for number, data in zip(among, found, strict=True) if data is not None]
+        # The grid may have far more files than exist.
+        named = map(FILE_NAME.fullmatch, self.store.names(self.folder))
+        numbers = (int(match[1]) - 1 for match in named if match is not None)
+        return sorted(number for number in numbers if number in among)
+
+    def _load(self, numbers: Sequence[int]) -> None:
+        """Read the indexes of files that were not read yet."""
+        missing = [number for number in numbers if number not in self.kept.files]
+        if self.kept.fresh:
+            self.kept.files.update(dict.fromkeys(missing))
+        if self.kept.fresh or not missing:
+            return
+        end = slots_begin(self.storage.capacity)
+        keys = [self._key(number) for number in missing]
+        found = self.store.read([Extent(key, 0, end) for key in keys])
+        for number, key, data in zip(missing, keys, found, strict=True):
+            if data is None:
+                self.kept.files[number] = None
+                continue
+            try:
+                size = self.store.size(key)
+                file = SuperChunk.parse(data, size or 0, self.storage.capacity, key)
+                if file.head.typesize != self.schema.dtype.itemsize:
+                    raise CorruptionError(
+                        f"{key}: typesize is {file.head.typesize}, "
+                        f"items of {self.schema.dtype} have {self.schema.dtype.itemsize} bytes"
+                    )
+            except IngotError as error:
+                error.add_note(f"in {self.store.location}")
+                raise
+            self.kept.files[number] = file
+
+    def _rooms(self, file: SuperChunk) -> NDArray[np.int64]:
+        """Return for each entry how many bytes from its offset on may belong to it."""
+        # Without trailers, a chunk has nothing behind it but spare bytes.
+        return file.rooms() if file.head.trailers else self._lengths(file)
+
+    def _lengths(self, file: SuperChunk) -> NDArray[np.int64]:
+        """Return for each entry how many bytes its image has, without spare bytes."""
+        used, rooms = file.used, file.rooms()
+        starts = file.offsets[used]
+        heads = self.store.read([Extent(file.key, int(start), HEAD_BYTES) for start in starts])
+        chunk = np.array([slots.chunk_bytes(data or b"") for data in heads], np.int64)
+        if (chunk > rooms[used]).any():
+            entry = int(used[np.flatnonzero(chunk > rooms[used])[0]])
+            raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")
+        lengths = np.zeros(file.capacity, np.int64)
+        lengths[used] = chunk
+        if file.head.trailers:
+            places = [
+                Extent(file.key, int(start + size), trailer.LEAST_BYTES)
+                for start, size in zip(starts, chunk, strict=True)
+            ]
+            for entry, data in zip(used.tolist(), self.store.read(places), strict=True):
+                lengths[entry] += trailer.claimed_size(data or b"")
+        if (lengths > rooms).any():
+            entry = int(np.flatnonzero(lengths > rooms)[0])
+            raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")
+        return lengths
+
+    # Changes
+
+    def _head(self, nchunks: int) -> Head:
+        return Head(self.schema.dtype.itemsize, nchunks)
+
+    def _new_file(
+        self, number: int, images: Iterable[tuple[int, bytes | None]], *, key: str | None = None
+    ) -> Edit | None:
+        """Return the edit that makes a file; None where no chunk is stored."""
+        stored = ((entry, data) for entry, data in images if data is not None)
+        first = next(stored, None)
+        if first is None:
+            return None
+        offsets = np.full(self.storage.capacity, ABSENT, np.int64)
+        begin = slots_begin(self.storage.capacity)
+        end = begin
+
+        def pieces() -> Iterator[Buffer]:
+            nonlocal end
+            yield bytes(begin)
+            for entry, data in _chained(first, stored):
+                spare = int(len(data) * self.spare)
+                offsets[entry] = end
+                end += len(data) + spare
+                yield data
+                if spare:
+                    yield bytes(spare)
+
+        def head() -> bytes:
+            nchunks = int(np.flatnonzero(offsets != ABSENT)[-1]) + 1
+            return self._head(nchunks).pack() + pack_entries(offsets)
+
+        return put_pieces(self.store, key or self._key(number), pieces(), head=head)
+
+    def _changed_file(
+        self, file: SuperChunk, images: Mapping[int, bytes | None]
+    ) -> tuple[list[Edit], list[Edit]]:
+        """Return the edits that put images into a file, before and with the switch to them."""
+        lengths = self._lengths(file)
+        used = file.used
+        begin = slots_begin(file.capacity)
+        space = FreeSpace(
+            file.offsets[used].tolist(), lengths[used].tolist(), begin=begin, end=file.size
+        )
+        if space.dead > max(_LEAST_DEAD, (file.size - begin) // 2):
+            return [], [self._rewritten(file, images)]
+        starts: dict[int, int] = {}
+        publish: list[Edit] = []
+        behind: list[Buffer] = []
+        end = file.size
+        for entry, data in images.items():
+            if data is None:
+                starts[entry] = ABSENT
+                continue
+            place = space.take(len(data))
+            if place is not None:
+                publish.append(Patch(file.key, place, data))
+            else:
+                spare = int(len(data) * self.spare)
+                place = end
+                behind += [data, bytes(spare)]
+                end += len(data) + spare
+            starts[entry] = place
+        if not starts:
+            return [], []
+        prepare: list[Edit] = []
+        if behind:
+            prepare.append(extend(self.store, file.key, behind, end=file.size))
+        after = file.changed(list(starts), list(starts.values()), end)
+        if not len(after.used):
+            return [], [Delete(file.key)]
+        if after.head != file.head:
+            publish.append(Patch(file.key, 0, after.head.pack()))
+        for first, last in _runs(sorted(starts)):
+            at = HEAD_BYTES + ENTRY_BYTES * first
+            publish.append(Patch(file.key, at, pack_entries(after.offsets[first : last + 1])))
+        return prepare, publish
+
+    def _rewritten(self, file: SuperChunk, images: Mapping[int, bytes | None]) -> Edit:
+        """Return the edit that makes a file anew, with other images and without free space."""
+        entries = sorted({*file.used.tolist(), *images})
+        number = self._number(file, 0) // self.storage.capacity
+
+        def all_images() -> Iterator[tuple[int, bytes | None]]:
+            lengths = self._lengths(file)
+            for entry in entries:
+                if entry in images:
+                    yield entry, images[entry]
+                else:
+                    yield entry, self._image(file, entry, int(lengths[entry]))
+
+        edit = self._new_file(number, all_images())
+        return Delete(file.key) if edit is None else edit
+
+    def _image(self, file: SuperChunk, entry: int, length: int) -> bytes:
+        start = int(file.offsets[entry])
+        (data,) = self.store.read([Extent(file.key, start, length)])
+        if data is None or len(data) != length:
+            raise CorruptionError(f"{file.key}: chunk {entry} has {length} bytes at {start}")
+        # A file that is written anew has trailers behind all of its chunks.
+        return data if file.head.trailers else slots.renumbered(data, self._number(file, entry))
+
+    def _number(self, file: SuperChunk, entry: int) -> int:
+        """Return the number of the chunk that an entry of a file means."""
+        part = int(file.key.rpartition("__")[0].rpartition("__")[2]) - 1
+        return part * self.storage.capacity + entry
+
+    def _outside(self, before: "BlskMap") -> dict[int, None]:
+        """Return the numbers of stored chunks that lie outside of this shape or that of `before`.
+
+        A writer that knows nothing of the rest of a file may leave chunks behind the last row; they
+        must not show when the array grows.
+        """
+        count = min(before.schema.grid.chunk_count, self.schema.grid.chunk_count)
+        capacity = self.storage.capacity
+        most = max(before._file_count(), self._file_count())
+        numbers = self._stored_files(range(count // capacity, most))
+        self._load(numbers)
+        found: dict[int, None] = {}
+        for number in numbers:
+            file = self.kept.files[number]
+            used = [] if file is None else file.used.tolist()
+            every = (number * capacity + entry for entry in used)
+            found.update(dict.fromkeys(each for each in every if each >= count))
+        return found
+
+    def _renumbered(self, before: "BlskMap", images: Mapping[int, bytes | None]) -> list[Edit]:
+        """Return the edits that store new images and the chunks that stay, in another grid."""
+        old, counts, capacity = before.schema.grid, self.schema.grid.counts, self.storage.capacity
+        places: dict[int, int | None] = dict.fromkeys(images)
+        files = before._stored_files()
+        before._load(files)
+        for number in files:
+            file = before.kept.files[number]
+            for entry in [] if file is None else file.used.tolist():
+                coords = np.unravel_index(number * capacity + entry, old.counts)
+                if all(int(at) < count for at, count in zip(coords, counts, strict=True)):
+                    new = _number(tuple(map(int, coords)), counts)
+                    places.setdefault(new, number * capacity + entry)
+        lengths: dict[int, NDArray[np.int64]] = {}
+
+        def every() -> Iterator[tuple[int, bytes | None]]:
+            for new, place in sorted(places.items()):
+                if place is None:
+                    yield new, images[new]
+                    continue
+                number, entry = divmod(place, capacity)
+                file = before.kept.files[number]
+                assert file is not None
+                if number not in lengths:
+                    lengths[number] = before._lengths(file)
+                image = before._image(file, entry, int(lengths[number][entry]))
+                yield new, slots.renumbered(image, new)
+
+        edits: list[Edit] = []
+        made = set()
+        for number, found in _by_file(every(), capacity):
+            edit = self._new_file(number, found)
+            if edit is not None:
+                edits.append(edit)
+                made.add(number)
+        return edits + [Delete(self._key(number)) for number in files if number not in made]
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetDocuments:
+    """The documents of an array or a table: as they are, and what they say."""
+
+    path: str
+    found: Mapping[str, bytes | None] = field(repr=False)
+    """The documents by their names; one that is absent is None."""
+    columns: Mapping[tuple[str, ...], ColumnStorage]
+    """How the columns of a table are stored, by their paths; an array has the path ()."""
+    length: int
+    attrs: Mapping[str, Any]
+
+    @classmethod
+    def read(
+        cls, store: Store, path: str, found: Mapping[str, bytes | None] | None = None
+    ) -> "DatasetDocuments":
+        """Return the documents at `path`, of which some may have been read already."""
+        names = (STORAGE, NROWS, ATTRIBUTES)
+        given = _read(store, path, names) if found is None else found
+        known = {name: given.get(name) for name in names}
+        if known[STORAGE] is None:
+            others = _read(store, path, OTHER_STORAGES)
+            known |= {name: data for name, data in others.items() if data is not None}
+        try:
+            return cls.parse(store, path, known)
+        except IngotError as error:
+            error.add_note(f"in {store.location}")
+            raise
+
+    @classmethod
+    def parse(
+        cls, store: Store, path: str, found: Mapping[str, bytes | None]
+    ) -> "DatasetDocuments":
+        """Return what documents say; every claim in them is checked."""
+        start = prefix(path)
+        name, nrows = storage_name(found), found[NROWS]
+        storage = found[name]
+        if storage is None and nrows is None:
+            raise NotFoundError(f"{store.location}: no {start}{STORAGE}")
+        if storage is None or nrows is None:
+            lost = name if storage is None else NROWS
+            raise CorruptionError(f"{start}{lost} is missing")
+        columns = parse_columns(Document.parse(storage, start + name))
+        length = parse_nrows(nrows, start + NROWS)
+        for column, each in columns.items():
+            if column and not each.shape:
+                raise FormatError(f"{start}{name}: {'.'.join(column)}: a column needs an axis")
+            if not each.shape and length != 1:
+                raise CorruptionError(f"{start}{NROWS}: {length} rows, an array without axes has 1")
+        attrs = parse_attributes(found[ATTRIBUTES], start + ATTRIBUTES)
+        return cls(path, found, columns, length, attrs)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether this is an array, not a table."""
+        return () in self.columns
+
+    def chunks(self, store: Store, column: tuple[str, ...] = ()) -> "BlskMap":
+        """Return the map of a column, or of the array."""
+        storage = self.columns[column]
+        shape = (self.length, *storage.shape[1:]) if storage.shape else ()
+        storage = replace(storage, shape=shape)
+        schema = storage.schema(self.length, {} if column else self.attrs)
+        folder = prefix(self.path) + "".join(f"{part}/" for part in ("data", *column))
+        # The other documents are those of the table.
+        found = {NROWS: self.found[NROWS]} if column else self.found
+        return BlskMap(store, self.path, folder, storage, schema, found, column)
+
+
+def open_array(
+    store: Store, path: str = "", found: Mapping[str, bytes | None] | None = None
+) -> BlskMap:
+    """Return the array at `path`; `found` are its documents, if they were read already."""
+    documents = DatasetDocuments.read(store, path, found)
+    if not documents.is_array:
+        raise FormatError(f"{prefix(path)}{storage_name(documents.found)}: it is a table")
+    return documents.chunks(store)
+
+
+def _read(store: Store, path: str, names: Sequence[str]) -> dict[str, bytes | None]:
+    # One byte more than allowed shows that a document is too long.
+    extents = [Extent(prefix(path) + name, 0, yaml.LARGEST + 1) for name in names]
+    return dict(zip(names, store.read(extents), strict=True))
+
+
+def storage_name(found: Mapping[str, bytes | None]) -> str:
+    """Return the name of the document that says how data are stored."""
+    names = (STORAGE, *OTHER_STORAGES)
+    return next((name for name in names if found.get(name) is not None), STORAGE)
+
+
+def design(
+    request: Request,
+    *,
+    order: str = "C",
+    superchunksize: int | None = None,
+    spare: float = _SPARE,
+) -> ArraySchema:
+    """Return the layout of a new array.
+
+    >>> design(Request((10**6, 3), np.dtype("<f8"), np.float64(0))).chunks
+    (10922, 3)
+    """
+    if order not in ("C", "F"):
+        raise ValueError(f"order is {order!r}, not 'C' or 'F'")
+    return _designed(request, order, superchunksize, spare)[1]
+
+
+def _designed(
+    request: Request, order: str, superchunksize: int | None, spare: float
+) -> tuple[ColumnStorage, ArraySchema]:
+    dtype, shape = request.dtype, request.shape
+    if dtype.hasobject or dtype.names is not None or not dtype.itemsize:
+        raise UnsupportedError(f"blsk: an array of {dtype} cannot be stored")
+    chunks = _default_chunks(shape, dtype.itemsize) if request.chunks is None else request.chunks
+    size = math.prod(chunks) * dtype.itemsize
+    if size > CHUNK_LIMIT:
+        raise LimitError(f"chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
+    blosc, truncate = _codec(request.stages, ChunkSpec(chunks, dtype))
+    if superchunksize is None:
+        superchunksize = _capacity(shape, chunks, size)
+    if not 0 <= spare <= _MOST_SPARE:
+        raise ValueError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
+    if not 1 <= superchunksize <= LARGEST_CAPACITY:
+        raise ValueError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
+    storage = ColumnStorage(
+        dtype, shape, chunks, superchunksize, request.fill, order, blosc, truncate
+    )
+    return storage, storage.schema(shape[0] if shape else 1, request.attrs)
+
+
+def stored_as(
+    schema: ArraySchema, superchunksize: int | None = None, spare: float = _SPARE
+) -> ColumnStorage:
+    """Return how an array of a schema that was designed is stored."""
+    request = Request(
+        schema.shape, schema.dtype, schema.fill, schema.chunks, schema.codec, schema.attrs
+    )
+    return _designed(request, schema.order, superchunksize, spare)[0]
+
+
+def fresh(chunks: BlskMap, spare: float = _SPARE) -> BlskMap:
+    """Return the map of an array that does not exist yet."""
+    return replace(chunks, spare=spare, kept=_KnownFiles(fresh=True))
+
+
+def create_array(
+    store: Store,
+    schema: ArraySchema,
+    path: str = "",
+    *,
+    superchunksize: int | None = None,
+    spare: float = _SPARE,
+) -> tuple[ArrayNode, Commit]:
+    """Return a new array, and the commit that creates it, without any chunks."""
+    start = prefix(path)
+    storage = stored_as(schema, superchunksize, spare)
+    document = yaml.pack(storage.document(), start + STORAGE)
+    nrows = pack_nrows(schema.shape[0] if schema.shape else 1)
+    attributes = pack_attributes(schema.attrs, None, start + ATTRIBUTES)
+    found = {STORAGE: document, NROWS: nrows, ATTRIBUTES: attributes}
+    documents = DatasetDocuments.parse(store, path, found)
+    chunks = fresh(documents.chunks(store), spare)
+    edits = tuple(Put(start + name, data) for name, data in found.items())
+    return ArrayNode(chunks), Commit(publish=edits)
+
+
+def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int | None]:
+    """Return requested codecs as Blosc and a number of bits; refuse what blsk cannot store."""
+    if stages is None:
+        return Blosc().bind(spec.dtype.itemsize), None
+    cut = [stage for stage in stages if isinstance(stage, TruncatePrecision)]
+    blosc = [stage for stage in stages if isinstance(stage, Blosc)]
+    if len(cut) + len(blosc) != len(stages) or max(len(cut), len(blosc)) > 1:
+        raise UnsupportedError("blsk: chunks are compressed by Blosc, and floats may be truncated")
+    for stage in cut:
+        stage.encoded(spec)
+    return (blosc[0] if blosc else Blosc(clevel=0)), (cut[0].bits if cut else None)
+
+
+def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return chunks of about 256 KiB, long along the last axes."""
+    left = max(1, _CHUNK_BYTES // itemsize)
+    chunks = []
+    for length in reversed(shape[1:]):
+        side = max(1, min(length, left))
+        chunks.append(side)
+        left = max(1, left // side)
+    if shape:
+        chunks.append(max(1, left))
+    return tuple(reversed(chunks))
+
+
+def _capacity(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> int:
+    """Return how many chunks a file has, so that it has 16 to 256 MiB, as far as they go."""
+    count = math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
+    wanted = min(_MOST_FILE, max(_LEAST_FILE, count * size // 16))
+    return max(1, min(LARGEST_CAPACITY, wanted // max(1, size)))
+
+
+def _number(coords: Sequence[int], counts: Sequence[int]) -> int:
+    number = 0
+    for at, count in zip(coords, counts, strict=True):
+        number = number * count + at
+    return number
+
+
+def _numbers(coords: NDArray[np.int64], grid: ChunkGrid) -> NDArray[np.int64]:
+    numbers = np.zeros(len(coords), np.int64)
+    for axis, count in enumerate(grid.counts):
+        numbers = numbers * count + coords[:, axis]
+    return numbers
+
+
+def _by_file(
+    numbered: Iterable[tuple[int, bytes | None]], capacity: int
+) -> Iterator[tuple[int, Iterator[tuple[int, bytes | None]]]]:
+    """Yield the number of each file with its entries, which must be used up before the next."""
+    rest = iter(numbered)
+    ahead = next(rest, None)
+
+    def entries(file: int) -> Iterator[tuple[int, bytes | None]]:
+        nonlocal ahead
+        while ahead is not None and ahead[0] // capacity == file:
+            number, data = ahead
+            ahead = next(rest, None)
+            # A file that came twice would be changed twice, each time from the same state.
+            if ahead is not None and ahead[0] <= number:
+                raise ValueError(f"chunk {ahead[0]} is staged after chunk {number}")
+            yield number % capacity, data
+
+    while ahead is not None:
+        file = ahead[0] // capacity
+        yield file, entries(file)
+        if ahead is not None and ahead[0] // capacity == file:
+            raise FormatError(f"file {file} got fewer chunks than it was given")
+
+
+def _chained(
+    first: tuple[int, bytes], rest: Iterable[tuple[int, bytes]]
+) -> Iterator[tuple[int, bytes]]:
+    yield first
+    yield from rest
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of numbers that follow each other."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
+
+
+def _needed(data: bytes | None) -> bytes:
+    assert data is not None
+    return data

@@ -1,0 +1,269 @@
+"""Super-chunk files: a head, an index of offsets, and slots with a Blosc chunk each.
+
+This module parses and packs heads and indexes, checks them against the size of the file, and finds
+free space between slots. What a slot holds is coded by `chain`. Where the files lie, and which
+chunk of an array an entry means, is not its concern.
+
+All integers are little-endian::
+
+    0   magic "blsk"            8   typesize, i32
+    4   version, u8: 1          12  nchunks, i32: the used entries of the index
+    5   flags, u8               16  the index: an offset for each entry, i64; -1 without a chunk
+    6   reserved, 2 bytes: 0    ..  slots
+
+The index has a fixed number of entries, the capacity; those behind the used ones are -1. A slot is
+a chunk, its trailer if bit 0 of the flags says so, and spare bytes. A chunk ends where its header
+says, and its slot where the next one begins. Slots may stand in any order.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.blosc.header import HEADER_BYTES
+from ingot.errors import CorruptionError, FormatError, UnsupportedError
+
+__all__ = [
+    "ABSENT",
+    "ENTRY_BYTES",
+    "HEAD_BYTES",
+    "LARGEST_CAPACITY",
+    "FreeSpace",
+    "Head",
+    "SuperChunk",
+    "find_capacity",
+    "pack_entries",
+    "slots_begin",
+]
+
+HEAD_BYTES: Final = 16
+"""The size of the head, in bytes."""
+
+ENTRY_BYTES: Final = 8
+"""The size of an entry of the index, in bytes."""
+
+ABSENT: Final = -1
+"""The entry of a chunk that is not stored."""
+
+LARGEST_CAPACITY: Final = 2**20
+"""The most entries of an index."""
+
+_HEAD: Final = struct.Struct("<4sBBHii")
+_MAGIC: Final = b"blsk"
+_VERSION: Final = 1
+_TRAILERS: Final = 1
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a file.
+
+    >>> Head(typesize=8, nchunks=2).pack()
+    b'blsk\\x01\\x01\\x00\\x00\\x08\\x00\\x00\\x00\\x02\\x00\\x00\\x00'
+    """
+
+    typesize: int
+    nchunks: int
+    trailers: bool = True
+
+    @classmethod
+    def parse(cls, data: bytes, where: str) -> "Head":
+        """Return the head at the start of a file; `where` names the file in errors.
+
+        >>> Head.parse(b"blsk\\x02" + bytes(11), "__1__.bin")
+        Traceback (most recent call last):
+        ingot.errors.UnsupportedError: __1__.bin: version 2 is unknown
+        """
+        if len(data) < HEAD_BYTES:
+            raise CorruptionError(
+                f"{where}: a head needs {HEAD_BYTES} bytes, {len(data)} are stored"
+            )
+        magic, version, flags, reserved, typesize, nchunks = _HEAD.unpack_from(data)
+        if magic != _MAGIC:
+            raise FormatError(f"{where}: it begins with {magic!r}, not with {_MAGIC!r}")
+        if version != _VERSION:
+            raise UnsupportedError(f"{where}: version {version} is unknown")
+        if flags & ~_TRAILERS or reserved:
+            raise UnsupportedError(
+                f"{where}: flags {flags:#04x} and reserved bytes {reserved:#06x} are unknown"
+            )
+        if typesize < 1:
+            raise FormatError(f"{where}: typesize is {typesize}")
+        if nchunks < 0:
+            raise FormatError(f"{where}: nchunks is {nchunks}")
+        return cls(typesize, nchunks, bool(flags & _TRAILERS))
+
+    def pack(self) -> bytes:
+        """Return the head that `parse` reads back."""
+        flags = _TRAILERS if self.trailers else 0
+        return _HEAD.pack(_MAGIC, _VERSION, flags, 0, self.typesize, self.nchunks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SuperChunk:
+    """The head and the index of a file, checked against its size."""
+
+    key: str
+    head: Head
+    size: int
+    offsets: IntArray
+    """The whole index: an offset, or `ABSENT`, for each entry."""
+
+    @classmethod
+    def parse(cls, data: bytes, size: int, capacity: int, key: str) -> "SuperChunk":
+        """Return what the first bytes of a file say, of which there must be enough.
+
+        `capacity` is the number of entries that the index has by the metadata, `size` the size of
+        the file.
+        """
+        head = Head.parse(data, key)
+        if head.nchunks > capacity:
+            raise CorruptionError(
+                f"{key}: nchunks claims {head.nchunks} chunks, the index has {capacity} entries"
+            )
+        begin = slots_begin(capacity)
+        if begin > size or begin > len(data):
+            raise CorruptionError(
+                f"{key}: an index of {capacity} entries ends at byte {begin}, "
+                f"{min(size, len(data))} are stored"
+            )
+        offsets = np.frombuffer(data, "<i8", capacity, HEAD_BYTES).astype(np.int64)
+        made = cls(key, head, size, offsets)
+        made._check()
+        return made
+
+    @property
+    def capacity(self) -> int:
+        """The number of entries of the index."""
+        return len(self.offsets)
+
+    @property
+    def used(self) -> IntArray:
+        """The entries that have a chunk, in their order."""
+        return np.flatnonzero(self.offsets != ABSENT)
+
+    def rooms(self) -> IntArray:
+        """Return for each entry how many bytes its slot has; 0 without a chunk."""
+        used = self.used
+        starts = self.offsets[used]
+        edges = np.append(np.sort(starts), self.size)
+        rooms = np.zeros(self.capacity, np.int64)
+        rooms[used] = edges[np.searchsorted(edges, starts, side="right")] - starts
+        return rooms
+
+    def changed(self, entries: Sequence[int], starts: Sequence[int], size: int) -> "SuperChunk":
+        """Return the state of the file after some entries got other offsets."""
+        offsets = self.offsets.copy()
+        offsets[list(entries)] = starts
+        used = np.flatnonzero(offsets != ABSENT)
+        nchunks = max(self.head.nchunks, int(used[-1]) + 1 if len(used) else 0)
+        return replace(self, head=replace(self.head, nchunks=nchunks), size=size, offsets=offsets)
+
+    def _check(self) -> None:
+        offsets, begin = self.offsets, slots_begin(self.capacity)
+        last = self.size - HEADER_BYTES
+        wrong = (offsets != ABSENT) & ((offsets < begin) | (offsets > last))
+        if wrong.any():
+            entry = int(np.flatnonzero(wrong)[0])
+            raise CorruptionError(
+                f"{self.key}: chunk {entry} starts at {offsets[entry]}, "
+                f"slots lie from byte {begin} to {self.size}"
+            )
+        behind = offsets[self.head.nchunks :] != ABSENT
+        if behind.any():
+            entry = self.head.nchunks + int(np.flatnonzero(behind)[0])
+            raise CorruptionError(
+                f"{self.key}: chunk {entry} has an offset, nchunks is {self.head.nchunks}"
+            )
+        starts = np.sort(offsets[self.used])
+        near = np.flatnonzero(np.diff(starts) < HEADER_BYTES)
+        if len(near):
+            start = int(starts[near[0]])
+            raise CorruptionError(
+                f"{self.key}: two chunks start at {start} and {starts[near[0] + 1]}"
+            )
+
+
+def slots_begin(capacity: int) -> int:
+    """Return where the index of a file ends, and its slots begin."""
+    return HEAD_BYTES + ENTRY_BYTES * capacity
+
+
+def pack_entries(offsets: Sequence[int] | IntArray) -> bytes:
+    """Return the bytes of entries of an index.
+
+    >>> pack_entries([24, -1]).hex()
+    '1800000000000000ffffffffffffffff'
+    """
+    return np.asarray(offsets, "<i8").tobytes()
+
+
+def find_capacity(data: bytes, key: str) -> int:
+    """Return the number of entries in the index of a file whose metadata are not there.
+
+    It is the used entries and the run of entries without a chunk behind them: no chunk begins with
+    such bytes. `data` are the first bytes of the file.
+
+    >>> find_capacity(Head(1, 1).pack() + pack_entries([40, -1, -1]) + bytes(20), "__1__.bin")
+    3
+    """
+    head = Head.parse(data, key)
+    entries = np.frombuffer(data, "<i8", (len(data) - HEAD_BYTES) // ENTRY_BYTES, HEAD_BYTES)
+    if head.nchunks > len(entries):
+        raise CorruptionError(
+            f"{key}: nchunks claims {head.nchunks} chunks, {len(data)} bytes are stored"
+        )
+    stored = np.flatnonzero(entries[head.nchunks :] != ABSENT)
+    return head.nchunks + (int(stored[0]) if len(stored) else len(entries) - head.nchunks)
+
+
+class FreeSpace:
+    """The bytes of a file that no slot uses, given out to new images.
+
+    `starts` and `lengths` are those of the images that must stay, `begin` is where slots begin.
+
+    >>> space = FreeSpace([100, 200], [50, 10], begin=80, end=300)
+    >>> space.take(60), space.take(20), space.take(50)
+    (210, 80, 150)
+    >>> space.take(1000) is None, space.dead
+    (True, 30)
+    """
+
+    __slots__ = ("_gaps",)
+
+    def __init__(self, starts: Sequence[int], lengths: Sequence[int], begin: int, end: int) -> None:
+        order = np.argsort(np.asarray(starts, np.int64), kind="stable")
+        first = np.asarray(starts, np.int64)[order]
+        behind = first + np.asarray(lengths, np.int64)[order]
+        lows = np.concatenate(([begin], behind))
+        highs = np.concatenate((first, [end]))
+        if (lows[1:-1] > first[1:]).any() or (len(first) and int(behind[-1]) > end):
+            raise CorruptionError("chunks of a super-chunk file overlap")
+        gaps = zip(lows.tolist(), highs.tolist(), strict=True)
+        self._gaps: list[tuple[int, int]] = [(low, high) for low, high in gaps if high > low]
+
+    @property
+    def dead(self) -> int:
+        """The bytes that are free."""
+        return sum(high - low for low, high in self._gaps)
+
+    def take(self, length: int) -> int | None:
+        """Return where an image of this length fits best; None where it does not."""
+        fitting = [
+            (high - low, number)
+            for number, (low, high) in enumerate(self._gaps)
+            if high - low >= length
+        ]
+        if not fitting:
+            return None
+        _, number = min(fitting)
+        low, high = self._gaps.pop(number)
+        if high > low + length:
+            self._gaps.append((low + length, high))
+        return low

@@ -1,0 +1,67 @@
+"""blsk in a store: opening and creating its arrays and tables."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ingot.formats.blsk.array import DatasetDocuments, create_array, design
+from ingot.formats.blsk.metadata import NROWS, STORAGE
+from ingot.formats.blsk.table import create_table, table_of
+from ingot.formats.format import ArrayNode, Kind, Request, TableNode, TableSchema
+from ingot.schema import ArraySchema
+from ingot.stores.store import Commit, Store
+
+__all__ = ["BlskFormat"]
+
+
+class BlskFormat:
+    """Super-chunk files with an index and spare room: carray's proposal.
+
+    >>> BlskFormat().name
+    'blsk'
+    """
+
+    name: ClassVar[str] = "blsk"
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
+    typed_attributes: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("order", "superchunksize", "spare")
+
+    def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
+        """Return the array or table at `path`."""
+        return _node(store, DatasetDocuments.read(store, path))
+
+    def from_documents(
+        self, store: Store, path: str, documents: Mapping[str, bytes | None]
+    ) -> ArrayNode | TableNode | None:
+        """Return the array or table that documents describe; None without them."""
+        if documents.get(NROWS) is None and documents.get(STORAGE) is None:
+            return None
+        return _node(store, DatasetDocuments.read(store, path, documents))
+
+    def design(self, request: Request, **layout: Any) -> ArraySchema:
+        """Return the layout of a new array."""
+        return design(request, **layout)
+
+    def create(
+        self, store: Store, schema: ArraySchema, path: str = "", **layout: Any
+    ) -> tuple[ArrayNode, Commit]:
+        """Return a new array, and the commit that creates it."""
+        layout.pop("order", None)
+        return create_array(store, schema, path, **layout)
+
+    def create_table(
+        self,
+        store: Store,
+        schema: TableSchema,
+        attrs: Mapping[str, Any],
+        path: str = "",
+        **layout: Any,
+    ) -> tuple[TableNode, Commit]:
+        """Return a new table, and the commit that creates it."""
+        layout.pop("order", None)
+        return create_table(store, schema, attrs, path, **layout)
+
+
+def _node(store: Store, documents: DatasetDocuments) -> ArrayNode | TableNode:
+    if documents.is_array:
+        return ArrayNode(documents.chunks(store))
+    return TableNode(table_of(store, documents))

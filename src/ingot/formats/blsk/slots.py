@@ -1,0 +1,116 @@
+"""The slots of super-chunk files: a Blosc chunk, its trailer, and spare bytes.
+
+This module encodes and decodes what a slot holds, and finds how long it is. A chunk always has full
+size; the trailer says how many of its rows counted when it was written. Where slots lie is the
+concern of `chunk_file`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, NativeCoding
+from ingot.codecs.zone_maps import zone_map_of
+from ingot.errors import CorruptionError
+from ingot.formats import trailer
+
+__all__ = ["SlotChain", "chunk_bytes", "renumbered", "split"]
+
+_LENGTH: Final = slice(12, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotChain(CodecChain):
+    """The codec chain of an array in super-chunk files.
+
+    Chunk i holds the rows from `i // across * rows` on, of `length` rows in all.
+    """
+
+    length: int = 1
+    rows: int = 1
+    across: int = 1
+
+    def encode(self, array: Array, number: int = 0) -> bytes:
+        """Return a chunk and its trailer."""
+        for stage in self.filters:
+            array = stage.encode(array)
+        chunk = CodecChain.encode(replace(self, filters=()), array)
+        counted = self.counted(number)
+        # A filter may have changed the order of the axes; then rows do not lie along the first one.
+        zone = None if self.filters or array.ndim != 1 else zone_map_of(array[:counted])
+        packed = b"" if zone is None else zone.pack(array.dtype)
+        return chunk + trailer.pack(chunk, number, counted, packed)
+
+    def decode(
+        self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
+    ) -> Array:
+        """Return the items of a slot, after checking the trailer."""
+        chunk, behind = split(data)
+        if behind:
+            found = trailer.parse(behind)
+            found.check(chunk, ChunkHeader.parse(chunk), spec.number)
+            if found.rows > self.rows:
+                raise CorruptionError(
+                    f"chunk trailer: {found.rows} rows are claimed, a chunk has {self.rows}"
+                )
+        return CodecChain.decode(self, chunk, spec, out, limit=limit)
+
+    def zone_in(self, data: Buffer, number: int) -> bytes:
+        """Return the zone map of a slot, after checking its trailer; b"" where it does not hold.
+
+        It speaks of the rows that counted when it was made, perhaps fewer than count now.
+        """
+        chunk, behind = split(data)
+        if not behind:
+            return b""
+        found = trailer.parse(behind)
+        found.check(chunk, ChunkHeader.parse(chunk), number)
+        return found.zone if found.rows >= self.counted(number) else b""
+
+    def counted(self, number: int) -> int:
+        """Return how many rows of a chunk count."""
+        return max(0, min(self.rows, self.length - number // self.across * self.rows))
+
+    def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
+        """Return the chain as the native kernel takes it; None when only Python can run it."""
+        coding = CodecChain.native_coding(self, spec)
+        return None if coding is None else replace(coding, slotted=True)
+
+
+def chunk_bytes(header: Buffer) -> int:
+    """Return how long the chunk is that begins with a header."""
+    return int.from_bytes(memoryview(header)[_LENGTH], "little")
+
+
+def split(data: Buffer) -> tuple[memoryview, memoryview]:
+    """Return the chunk and the trailer at the start of the bytes of a slot, without spare bytes.
+
+    A chunk with nothing behind it has no trailer. With anything behind it, it must have one.
+
+    >>> from ingot import blosc
+    >>> chunk = blosc.compress(bytes(100))
+    >>> chunk, behind = split(chunk + trailer.pack(chunk, 0, 1) + bytes(9))
+    >>> len(behind), len(split(chunk)[1])
+    (40, 0)
+    """
+    view = memoryview(data)
+    if len(view) < HEADER_BYTES:
+        raise CorruptionError(f"slot: {len(view)} bytes hold no chunk")
+    claim = chunk_bytes(view)
+    if not HEADER_BYTES <= claim <= len(view):
+        raise CorruptionError(f"Blosc chunk: cbytes claims {claim} bytes, {len(view)} are stored")
+    chunk, rest = view[:claim], view[claim:]
+    ChunkHeader.parse(chunk).check_decodable()
+    return chunk, rest[: trailer.size_of(rest)] if rest else rest
+
+
+def renumbered(image: Buffer, number: int) -> bytes:
+    """Return a chunk and its trailer as those of another number.
+
+    The trailer of a chunk that has none says of no row that it counts.
+    """
+    chunk, behind = split(image)
+    if not behind:
+        return bytes(chunk) + trailer.pack(chunk, number, 0)
+    # The checksums of blocks stay, so that damage stays visible.
+    return bytes(chunk) + trailer.parse(behind).moved(chunk, number, None)

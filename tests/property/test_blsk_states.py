@@ -1,0 +1,114 @@
+"""Random changes of arrays of blsk agree with NumPy, and with an independent reader."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, rule, run_state_machine_as_test
+
+import ingot
+from tests.blsk_reader import read
+from tests.kernels import needs_native
+from tests.property.array_life import ArrayLife, shapes, short
+from tests.property.array_strategies import items
+from tests.storage import content
+
+
+class BlskLife(ArrayLife):
+    """An array in super-chunk files, beside a second handle that reads."""
+
+    layout: dict[str, Any]
+    fill: int
+
+    @initialize(
+        shape=shapes,
+        dtype=st.sampled_from(["<i4", ">i2", "u1", "<f4"]),
+        fill=st.sampled_from([0, 7]),
+        order=st.sampled_from("CF"),
+        capacity=st.integers(1, 5),
+        spare=st.sampled_from([0, 0.1, 1]),
+        draws=st.data(),
+    )
+    def create(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        fill: int,
+        order: str,
+        capacity: int,
+        spare: float,
+        draws: st.DataObject,
+    ) -> None:
+        chunks = tuple(draws.draw(st.integers(1, 4)) for _ in shape)
+        self.fill, self.attrs = fill, {}
+        self.layout = {
+            "chunks": chunks,
+            "order": order,
+            "superchunksize": capacity,
+            "spare": spare,
+        }
+        self.data = np.full(shape, fill, dtype)
+        self.array = ingot.create(
+            self.place, shape=shape, dtype=dtype, fill=fill, format="blsk", **self.layout
+        )
+        found = ingot.open(self.place)
+        assert isinstance(found, ingot.Array)
+        self.reader = found
+
+    @rule(length=short, draws=st.data(), start=st.integers(1, 60))
+    def append(self, length: int, draws: st.DataObject, start: int) -> None:
+        axis = draws.draw(st.integers(0, self.data.ndim - 1))
+        shape = list(self.data.shape)
+        shape[axis] = length
+        more = items(self.data.dtype, tuple(shape), start)
+        self.array.append(more, axis)
+        self.data = np.concatenate([self.data, more], axis).astype(self.data.dtype)
+
+    @rule(draws=st.data())
+    def resize(self, draws: st.DataObject) -> None:
+        shape = tuple(draws.draw(short) for _ in self.data.shape)
+        resized = np.full(shape, self.fill, self.data.dtype)
+        kept = tuple(slice(min(a, b)) for a, b in zip(shape, self.data.shape, strict=True))
+        resized[kept] = self.data[kept]
+        self.data = resized
+        self.array.resize(shape)
+
+    @rule(start=st.integers(1, 60))
+    def transact(self, start: int) -> None:
+        with self.array.transaction():
+            self.array[...] = items(self.data.dtype, self.data.shape, start)
+            self.array[:1] = self.fill
+        self.data = items(self.data.dtype, self.data.shape, start).copy()
+        self.data[:1] = self.fill
+
+    @invariant()
+    def others_see_the_same(self) -> None:
+        if not hasattr(self, "data"):
+            return
+        assert np.array_equal(self.reader[...], self.data)
+        if isinstance(self.place, Path):
+            assert np.array_equal(read(self.place), self.data)
+        capacity = self.layout["superchunksize"]
+        counts = [-(-n // c) for n, c in zip(self.data.shape, self.layout["chunks"], strict=True)]
+        names = {
+            f"data/__{1 + number}__.bin" for number in range(-(-int(np.prod(counts)) // capacity))
+        }
+        assert {key for key in content(self.place) if key.startswith("data/")} <= names
+
+
+PLACES = [
+    pytest.param("local", "native", marks=needs_native),
+    ("local", "python"),
+    ("memory", "python"),
+]
+
+
+@pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
+def test_an_array_changes_as_numpys_does(place_name: str, kernel_name: str) -> None:
+    machine = type("Life", (BlskLife,), {"place_name": place_name, "kernel_name": kernel_name})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=12, stateful_step_count=12, deadline=None)
+    )

@@ -1,0 +1,390 @@
+"""Arrays in super-chunk files: what lies on disk, and what becomes of files by other programs."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import CorruptionError, IngotError, UnsupportedError
+from ingot.formats import trailer
+from ingot.formats.blsk.array import BlskMap
+from ingot.formats.blsk.chunk_file import SuperChunk
+from ingot.formats.blsk.slots import split
+from ingot.stores import MemoryStore
+from tests.blsk_reader import read
+from tests.storage import Place, content, put
+
+FILE = "data/__1__.bin"
+META = ["meta/attributes", "meta/nrows", "meta/storage"]
+
+
+def made(place: Place, values: Any, **settings: Any) -> ingot.Array:
+    return ingot.array(values, place, format="blsk", **settings)
+
+
+def opened(place: Place, mode: str = "r") -> ingot.Array:
+    found = ingot.open(place, mode)
+    assert isinstance(found, ingot.Array)
+    return found
+
+
+def file_of(array: ingot.Array, number: int = 0) -> SuperChunk:
+    chunks = array._handle.value.chunks
+    assert isinstance(chunks, BlskMap)
+    chunks._load([number])
+    file = chunks.kept.files[number]
+    assert file is not None
+    return file
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<i4", ">f8", "|b1", "<U3", "|S5", "<M8[ns]", "|V6", "<c8"])
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [((), ()), ((0,), (4,)), ((10,), (4,)), ((7, 5), (3, 2)), ((3, 0, 2), (2, 1, 2))],
+)
+def test_an_independent_reader_agrees(
+    tmp_path: Path, shape: Any, chunks: Any, dtype: str, order: str
+) -> None:
+    count = int(np.prod(shape))
+    values = np.arange(8 * count, dtype="u1").reshape(*shape, 8)
+    items = (
+        values[..., 0].astype("V1").astype(dtype)
+        if dtype == "|V6"
+        else values[..., 0].astype(dtype)
+    )
+    settings = {} if dtype == "|V6" else {"fill": np.ones((), dtype)[()]}
+    array = made(tmp_path / "a", items, chunks=chunks, order=order, superchunksize=4, **settings)
+    found = read(tmp_path / "a")
+    assert found.dtype == items.dtype
+    assert found.tobytes() == items.tobytes() == array[...].tobytes()
+    if shape and all(shape):
+        array[1:3] = items[:2]
+        array.append(items)
+        array.resize((array.shape[0] - 1, *shape[1:]))
+        assert read(tmp_path / "a").tobytes() == array[...].tobytes()
+        assert array[1:3].tobytes() == items[:2].tobytes()
+        assert opened(tmp_path / "a")[...].tobytes() == array[...].tobytes()
+
+
+def test_growth_along_other_axes_renumbers_chunks(tmp_path: Path) -> None:
+    values = np.arange(1, 36, dtype="<i4").reshape(7, 5)
+    array = made(tmp_path / "a", values, chunks=(3, 2), superchunksize=4)
+    expected = np.zeros((6, 9), "i4")
+    expected[:6, :5] = values[:6]
+    array.resize((6, 9))
+    assert np.array_equal(read(tmp_path / "a"), expected)
+    array[2, 8] = expected[2, 8] = 7
+    assert np.array_equal(read(tmp_path / "a"), expected)
+    array.resize((6, 2))
+    assert np.array_equal(read(tmp_path / "a"), expected[:, :2])
+    array.resize((6, 9))
+    expected[:, 2:] = 0
+    assert np.array_equal(opened(tmp_path / "a")[...], expected)
+    # The chunks that hold values are number 0 and 5 of 10.
+    names = sorted(path.name for path in (tmp_path / "a" / "data").iterdir())
+    assert names == ["__1__.bin", "__2__.bin"]
+
+
+def test_an_append_along_another_axis_reads_chunks_by_their_old_numbers(tmp_path: Path) -> None:
+    values = np.arange(1, 13, dtype="<i4").reshape(4, 3)
+    array = made(tmp_path / "a", values, chunks=(1, 2), superchunksize=2)
+    assert np.array_equal(array[...], values)
+    array.append(values[:, :2], axis=1)
+    assert np.array_equal(read(tmp_path / "a"), np.concatenate([values, values[:, :2]], 1))
+    assert np.array_equal(array[...], read(tmp_path / "a"))
+
+
+def test_chunks_of_nothing_but_fill_are_not_stored(tmp_path: Path) -> None:
+    values = np.zeros(40, "i4")
+    values[13] = 1
+    array = made(tmp_path / "a", values, chunks=4, superchunksize=5)
+    assert file_of(array).offsets.tolist() == [-1, -1, -1, 16 + 5 * 8, -1]
+    assert [path.name for path in (tmp_path / "a" / "data").iterdir()] == ["__1__.bin"]
+    array[13] = 0
+    assert not list((tmp_path / "a" / "data").iterdir())
+    assert not array[...].any()
+    assert not read(tmp_path / "a").any()
+
+
+def test_a_new_image_goes_where_nothing_reaches(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    values = random.integers(0, 1000, 400).astype("<i4")
+    array = made(tmp_path / "a", values, chunks=100, superchunksize=8, spare=0)
+    first = file_of(array).offsets[:4].tolist()
+    array[0] = values[0] = -1
+    second = file_of(array).offsets[:4].tolist()
+    assert second[1:] == first[1:]
+    assert second[0] > first[3]
+    # The place of the first image is free now; one of the same length goes there.
+    array[100] = values[100] = -1
+    third = file_of(array).offsets[:4].tolist()
+    assert third[0] == second[0]
+    assert third[1] == first[0] or third[1] > second[0]
+    assert np.array_equal(read(tmp_path / "a"), values)
+
+
+def test_files_are_written_anew_when_most_of_them_is_dead(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    path = tmp_path / "a"
+    array = ingot.create(
+        path, shape=1 << 20, dtype="u1", format="blsk", chunks=1 << 18, superchunksize=4, spare=0
+    )
+    sizes = []
+    for turn in range(8):
+        array[...] = random.integers(0, 255, 1 << 20).astype("u1") // (1 + turn % 2)
+        sizes.append((path / FILE).stat().st_size)
+    assert max(sizes) < 5 << 20
+    assert np.array_equal(read(path), array[...])
+
+
+def test_rows_that_count_are_in_the_trailer(tmp_path: Path) -> None:
+    array = made(tmp_path / "a", np.arange(10), chunks=4, superchunksize=8)
+
+    def trailers() -> list[tuple[int, int, bool]]:
+        data = (tmp_path / "a" / FILE).read_bytes()
+        found = []
+        for start in file_of(array).offsets.tolist():
+            if start != -1:
+                each = trailer.parse(split(data[start:])[1])
+                found.append((each.number, each.rows, bool(each.zone)))
+        return found
+
+    assert trailers() == [(0, 4, True), (1, 4, True), (2, 2, True)]
+    array.append([10])
+    assert trailers()[2] == (2, 3, True)
+
+
+def test_files_without_trailers_are_read_and_changed(tmp_path: Path) -> None:
+    values = np.arange(1, 41, dtype="<i4")
+    store = MemoryStore()
+    array = made(store, values, chunks=4, superchunksize=5)
+    for number in (1, 2):
+        key = f"data/__{number}__.bin"
+        data = content(store)[key]
+        # Zeros take the places of the trailers: spare bytes behind each chunk.
+        bare = bytearray(data)
+        bare[5] = 0
+        for start in struct.unpack_from("<5q", data, 16):
+            chunk, behind = split(data[start:])
+            end = start + len(chunk)
+            bare[end : end + len(behind)] = bytes(len(behind))
+        put(store, {key: bytes(bare)})
+    array = opened(store, "r+")
+    assert np.array_equal(array[...], values)
+    array[5] = values[5] = -5
+    array[30:] = values[30:] = -np.arange(10)
+    array.append([1, 2, 3])
+    expected = np.concatenate([values, [1, 2, 3]])
+    assert np.array_equal(opened(store)[...], expected)
+    array.resize((41,))
+    assert np.array_equal(opened(store)[...], expected[:41])
+
+
+@pytest.mark.parametrize("name", ["meta/dtype", "meta/domain"])
+def test_the_storage_may_have_other_names(name: str) -> None:
+    store = MemoryStore()
+    made(store, np.arange(12).reshape(3, 4), chunks=2)
+    files = content(store)
+    other = MemoryStore()
+    put(other, {name if key == "meta/storage" else key: data for key, data in files.items()})
+    array = opened(other, "r+")
+    array[0, 0] = 9
+    array.resize((3, 5))
+    assert array[...].tolist() == [[9, 1, 2, 3, 0], [4, 5, 6, 7, 0], [8, 9, 10, 11, 0]]
+    assert opened(other)[...].tolist() == array[...].tolist()
+    assert b"shape: [3, 5]" in content(other)[name]
+    assert "meta/storage" not in content(other)
+
+
+def test_an_edited_document_keeps_its_comments() -> None:
+    store = MemoryStore()
+    made(store, np.zeros((3, 4), "<f4"), chunks=2)
+    text = b"""\
+# by hand
+dtype: float32  # a type
+shape: (3,4)
+chunkshape: (2, 4)
+superchunksize: 7 # few
+"""
+    put(store, {"meta/storage": text, "meta/attributes": b"# none yet\n"})
+    array = opened(store, "r+")
+    array[...] = 5
+    array.append(np.ones((2, 4)))
+    assert content(store)["meta/storage"] == text
+    array.resize((5, 6))
+    assert content(store)["meta/storage"] == text.replace(b"(3,4)", b"[5, 6]")
+    assert opened(store)[4].tolist() == [1, 1, 1, 1, 0, 0]
+
+
+def test_truncated_floats(tmp_path: Path) -> None:
+    values = np.linspace(0.1, 1, 10, dtype="<f4")
+    codec = ["truncate:4", "blosc:zstd:5:shuffle"]
+    array = made(tmp_path / "a", values, chunks=4, codec=codec, fill=0.1)
+    found = array[...]
+    assert np.allclose(found, values, rtol=2**-4)
+    assert not (found.view("<i4") & ((1 << 19) - 1)).any()
+    assert np.array_equal(read(tmp_path / "a"), found)
+    array.resize((12,))
+    before = array[11]
+    array[10] = 3
+    assert array[11] == before == array.fill
+    again = opened(tmp_path / "a")
+    assert (again.fill, again[11]) == (before, before)
+    assert [stage.name for stage in again.codec] == ["truncate", "blosc"]
+    for dtype, settings in [("<i4", {}), ("<f2", {}), ("<f4", {"codec": ["truncate:24"]})]:
+        with pytest.raises(UnsupportedError, match="truncate"):
+            ingot.create(
+                tmp_path / "b", shape=3, dtype=dtype, format="blsk", **{"codec": codec, **settings}
+            )
+    assert not (tmp_path / "b").exists()
+
+
+def test_truncate_without_bits_is_kept_and_changes_nothing() -> None:
+    store = MemoryStore()
+    values = np.linspace(0.1, 1, 10, dtype="<f4")
+    made(store, values, chunks=4)
+    text = content(store)["meta/storage"].replace(b"[shuffle]", b"[shuffle, truncate]")
+    put(store, {"meta/storage": text})
+    array = opened(store, "r+")
+    with pytest.warns(UserWarning, match="truncate does not say how many bits"):
+        array[3:5] = values[:2]
+    assert array[3:5].tolist() == values[:2].tolist()
+    assert content(store)["meta/storage"] == text
+
+
+def test_foreign_files_in_meta_are_left_alone(tmp_path: Path) -> None:
+    array = made(tmp_path / "a", np.arange(10), chunks=4)
+    other = tmp_path / "a" / "meta" / "units"
+    other.write_text("m\n")
+    array[...] = 1
+    array.attrs["a"] = np.float32(2.5)
+    array.resize((3,))
+    assert other.read_text() == "m\n"
+    found = opened(tmp_path / "a").attrs["a"]
+    assert type(found) is np.float32
+    assert found == 2.5
+
+
+def damaged(store: MemoryStore, change: Any, key: str = FILE) -> ingot.Array:
+    data = bytearray(content(store)[key])
+    change(data)
+    other = MemoryStore()
+    put(other, content(store) | {key: bytes(data)})
+    return opened(other, "r+")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: struct.pack_into("<i", data, 8, 4), "typesize is 4, items of int64 have 8"),
+        (
+            lambda data: struct.pack_into("<i", data, 12, 6),
+            "nchunks claims 6 chunks, the index has 5",
+        ),
+        (lambda data: struct.pack_into("<q", data, 16, 8), "chunk 0 starts at 8"),
+        (lambda data: struct.pack_into("<q", data, 16, 1 << 40), "chunk 0 starts at 1099511627776"),
+        (lambda data: data.__delitem__(slice(40, None)), "ends at byte 56, 40 are stored"),
+        (lambda data: data.__setitem__(slice(16, 24), data[24:32]), "two chunks start at"),
+        (lambda data: swap(data), "this is chunk 1, not 0"),
+    ],
+)
+def test_damaged_files_are_refused(change: Any, said: str) -> None:
+    store = MemoryStore()
+    made(store, np.arange(1, 21), chunks=4, superchunksize=5)
+    array = damaged(store, change)
+    with pytest.raises(IngotError, match=said):
+        array[...]
+    with pytest.raises(IngotError, match=said):
+        array[1] = 7
+
+
+def swap(data: bytearray) -> None:
+    data[16:24], data[24:32] = data[24:32], data[16:24]
+
+
+def test_a_chunk_larger_than_its_slot_is_refused() -> None:
+    store = MemoryStore()
+    made(store, np.arange(1, 21), chunks=4, superchunksize=5, spare=0)
+    begin = struct.unpack_from("<q", content(store)[FILE], 24)[0]
+    array = damaged(store, lambda data: struct.pack_into("<I", data, begin + 12, 4000))
+    with pytest.raises(CorruptionError, match="cbytes claims 4000 bytes, 114 are stored"):
+        array[...]
+    with pytest.raises(CorruptionError, match="chunk 1 is larger than its slot"):
+        array[0] = 3
+
+
+def test_another_arrays_file_is_noticed_where_its_chunks_are_others() -> None:
+    store = MemoryStore()
+    made(store, np.arange(1, 41), chunks=4, superchunksize=5)
+    files = content(store)
+    put(store, {FILE: files["data/__2__.bin"]})
+    with pytest.raises(CorruptionError, match="this is chunk 5, not 0"):
+        opened(store)[0]
+
+
+def test_chunks_behind_the_last_row_do_not_show() -> None:
+    store = MemoryStore()
+    made(store, np.arange(1, 41), chunks=4, superchunksize=3)
+    # Another program has cut the array, and left all chunks where they were.
+    put(store, {"meta/nrows": b"6\n"})
+    array = opened(store, "r+")
+    array.append([70, 80])
+    assert opened(store)[...].tolist() == [1, 2, 3, 4, 5, 6, 70, 80]
+    array.resize((40,))
+    assert opened(store)[...].tolist() == [1, 2, 3, 4, 5, 6, 70, 80, *[0] * 32]
+    assert sorted(content(store)) == ["data/__1__.bin", *META]
+
+
+def test_rows_that_no_chunk_stores_are_fill() -> None:
+    store = MemoryStore()
+    made(store, np.arange(1, 11), chunks=4, superchunksize=5)
+    put(store, {"meta/nrows": b"30\n"})
+    assert opened(store)[...].tolist() == [*range(1, 11), *[0] * 20]
+
+
+@pytest.mark.parametrize("name", ["nrows", "storage"])
+def test_a_lost_document_is_an_error(tmp_path: Path, name: str) -> None:
+    made(tmp_path / "a", np.arange(10), chunks=4)
+    (tmp_path / "a" / "meta" / name).unlink()
+    with pytest.raises(IngotError):
+        ingot.open(tmp_path / "a")
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    for settings in (
+        {"superchunksize": 0},
+        {"superchunksize": 2**21},
+        {"order": "A"},
+        {"spare": -1},
+        {"spare": 20},
+    ):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            ingot.create(tmp_path / "a", shape=3, dtype="i4", format="blsk", **settings)
+    for dtype in ("O", [("a", "i4")]):
+        with pytest.raises(UnsupportedError):
+            ingot.create(tmp_path / "a", shape=3, dtype=dtype, format="blsk")
+    with pytest.raises(UnsupportedError, match="compressed by Blosc"):
+        ingot.create(tmp_path / "a", shape=3, dtype="i4", format="blsk", codec="zstd")
+    assert not (tmp_path / "a").exists()
+
+
+def test_chunks_may_be_walked_backwards(tmp_path: Path) -> None:
+    values = np.zeros((11, 3), "<i4")
+    array = made(tmp_path / "a", values + 1, chunks=(1, 1), superchunksize=4)
+    values += 1
+    mask = np.arange(11) % 3 != 1
+    values[mask, 2:0:-1] = array[mask, 2:0:-1] = 7
+    assert np.array_equal(read(tmp_path / "a"), values)
+    values[::-2] = array[::-2] = np.arange(18).reshape(6, 3)
+    assert np.array_equal(read(tmp_path / "a"), values)
+
+
+def test_an_array_that_was_read_gets_attributes(tmp_path: Path) -> None:
+    array = made(tmp_path / "a", np.arange(10), chunks=4)
+    assert array[3] == 3
+    array.attrs["a"] = 1
+    assert array[3] == opened(tmp_path / "a")[3] == 3
