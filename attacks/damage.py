@@ -40,7 +40,7 @@ CODECS = (
     "lz4:1",
     "bz2:1",
 )
-COVERED = {"zarr3": 0, "bcolz": 0, "bloscpack": 0}
+COVERED = {"zarr3": 0, "bcolz": 0, "bloscpack": 0, "blsk": 0}
 """Formats whose chunks Ingot writes with a checksum over all of their bytes."""
 STREAMS = {"gzip:1": 0, "zlib:1": 0, "bz2:1": 0, "blosc:zlib:5:shuffle": 400,
            "blosc:zlib:5:noshuffle": 400}  # fmt: skip

@@ -40,6 +40,8 @@ METADATA = {
     "attrs",
     "sizes",
     "storage",
+    "nrows",
+    "attributes",
     "__attrs__",
     "__rootdirs__",
     ".lock",

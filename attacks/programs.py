@@ -238,6 +238,9 @@ class Program:
         if self.format == "zarr3" and layout and rng.random() < 0.3:
             shards = tuple(size * rng.choice((1, 2, 3)) for size in chunks)
             layout += f", shards={shards!r}"
+        if self.format == "blsk" and layout:
+            layout += f", superchunksize={rng.choice((1, 2, 5, 64))}, order={rng.choice('CF')!r}"
+            layout += f", spare={rng.choice((0, 0.1, 1))}"
         value = self.value(shape, dtype)
         return Step(
             f'h = ingot.array({value}, place, format="{self.format}"{layout})',
