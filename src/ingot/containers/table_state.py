@@ -29,6 +29,7 @@ from ingot.formats.format import (
     TableMap,
     TableNode,
     TableSchema,
+    relocated,
 )
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
@@ -393,8 +394,9 @@ def _shortened(state: TableState, after: TableState, name: str, rows: int) -> Co
         return RaggedEngine(items.packs.rebound(state.table.store), state.options)
     node = state._node(name)
     assert isinstance(node, ArrayNode)
-    chunks = node.chunks
-    return Engine(chunks.resized((rows, *chunks.schema.shape[1:]))[0], state.options)
+    chunks, _ = node.chunks.resized((rows, *node.chunks.schema.shape[1:]))
+    # Chunks may lie elsewhere now.
+    return Engine(relocated(chunks), state.options)
 
 
 def _moved_up(

@@ -204,6 +204,19 @@ def test_a_table_is_read_by_conditions_and_in_transactions(tmp_path: Path) -> No
     assert len(opened(path)) == 1010
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_a_table_is_read_where_its_chunks_lie_after_a_deletion(tmp_path: Path, local: bool) -> None:
+    given = {"a": np.arange(33), "b": np.arange(33) / 2}
+    table = ingot.table(given, tmp_path / "t" if local else MemoryStore(), format="blsk", chunks=11)
+    assert len(table.read()["a"]) == 33
+    table["a"][26:29] = 87
+    assert table.delete("(a >= 18) & (a < 38)") == 12
+    assert table["a"][...].tolist() == [*range(18), 87, 87, 87]
+    assert table.read()["b"].tolist() == [each / 2 for each in (*range(18), 26, 27, 28)]
+    table.append({"a": [1], "b": [2]})
+    assert table["a"][18:].tolist() == [87, 87, 87, 1]
+
+
 def test_structures_are_nested_columns(tmp_path: Path) -> None:
     dtype = np.dtype([("a", "<i4"), ("b", [("c", "<f8"), ("d", "S3")])])
     items = np.zeros(5, dtype)
