@@ -193,7 +193,7 @@ def test_numpy_attributes_come_back(value: Any) -> None:
     ("value", "error"),
     [
         ({"value": 1, "type": "scalar", "dtype": "int8"}, FormatError),
-        (object(), FormatError),
+        pytest.param(object(), FormatError, id="object"),
         (2**65, LimitError),
         (np.array([None]), FormatError),
         ({1: 2}, FormatError),
