@@ -99,6 +99,8 @@ _FEW_FILES: Final = 8
 """So many files are found faster one by one than by a list of all."""
 _MOST_TABLED: Final = 1 << 20
 """Of more chunks, most are absent: a table of them would take more memory than their files."""
+_FEW_CHUNKS: Final = 4096
+"""Of so many chunks the index is 32 KiB long, which is read at once."""
 _LEAST_DEAD: Final = 1 << 20
 """A file with fewer free bytes is never written anew to get rid of them."""
 
@@ -743,10 +745,14 @@ def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _capacity(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> int:
-    """Return how many chunks a file has, so that it has 16 to 256 MiB, as far as they go."""
+    """Return how many chunks a file has, so that it has 16 to 256 MiB, as far as they go.
+
+    Of small chunks a file has fewer bytes: its index would be longer than all that is stored.
+    """
     count = math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
     wanted = min(_MOST_FILE, max(_LEAST_FILE, count * size // 16))
-    return max(1, min(LARGEST_CAPACITY, wanted // max(1, size)))
+    most = min(LARGEST_CAPACITY, max(_FEW_CHUNKS, count))
+    return max(1, min(most, wanted // max(1, size)))
 
 
 def _number(coords: Sequence[int], counts: Sequence[int]) -> int:

@@ -354,6 +354,16 @@ def test_a_lost_document_is_an_error(tmp_path: Path, name: str) -> None:
         ingot.open(tmp_path / "a")
 
 
+@pytest.mark.parametrize(
+    ("shape", "chunks", "capacity"),
+    [(10, 4, 4096), (10**6, 4, 250_000), (10, 1 << 15, 128), (10, 1 << 25, 1)],
+)
+def test_indexes_are_no_longer_than_what_they_index(shape: int, chunks: int, capacity: int) -> None:
+    store = MemoryStore()
+    ingot.create(store, shape=shape, dtype="<i4", format="blsk", chunks=chunks)
+    assert b"superchunksize: %d\n" % capacity in content(store)["meta/storage"]
+
+
 def test_settings_are_checked(tmp_path: Path) -> None:
     for settings in (
         {"superchunksize": 0},
