@@ -193,6 +193,14 @@ class Layout:
         threads: int,
         held: Held,
     ) -> tuple[list[tuple[Coords, bytes | None]], list[Trouble]]: ...
+    def assign_rows(
+        self,
+        rows: NDArray[np.int64],
+        values: NDArray[Any],
+        threads: int,
+        transaction: str | None = None,
+        held: Held | None = None,
+    ) -> tuple[list[Image], list[Trouble]]: ...
     def copy_chunks(
         self,
         target: Layout,

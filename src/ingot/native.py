@@ -263,6 +263,19 @@ class Layout(Protocol):
         fill value.
         """
 
+    def assign_rows(
+        self,
+        rows: "NDArray[np.int64]",
+        values: "NDArray[Any]",
+        threads: int,
+        transaction: "str | None" = None,
+        held: "Held | None" = None,
+    ) -> "tuple[list[Image], list[Trouble]]":
+        """Encode the chunks of some rows with new values, one for each row or one for all.
+
+        The array is cut along its first axis only. Returns images as ``copy_chunks`` does.
+        """
+
     def copy_chunks(
         self,
         target: "Layout",

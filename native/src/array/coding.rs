@@ -4,9 +4,9 @@
 //! in memory, or still in a file; then only those that are needed are read, as far as the codec and
 //! the checksum allow.
 
-use crate::array::overwrite::overwrite;
+use crate::array::overwrite::{NewItems, overwrite};
 use crate::array::partial_read;
-use crate::array::scatter::{Region, Source};
+use crate::array::scatter::Region;
 use crate::array::workspace::Buffers;
 use crate::checksum::Checksum;
 use crate::chunk::codecs::streams::{Codecs, Whole};
@@ -200,7 +200,7 @@ impl Coding {
     pub fn overwrite(
         &self,
         extent: &Extent<'_>,
-        source: &Source<'_>,
+        source: &dyn NewItems,
         fill: &[u8],
         chunk: &mut [u8],
         workspace: (&mut Scratch, &mut Buffers, &mut Packer),

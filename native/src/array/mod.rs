@@ -14,6 +14,7 @@ pub mod layout;
 mod overwrite;
 pub mod partial_read;
 pub mod read;
+pub mod row_values;
 mod rows;
 pub mod runs;
 pub mod scatter;

@@ -1,7 +1,7 @@
 //! A Blosc chunk of which a part is overwritten: only the blocks that hold new items are decoded, and
 //! encoded again. The bytes of the other blocks are copied, whatever they are.
 
-use crate::array::scatter::{Geometry, Source};
+use crate::array::scatter::Source;
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{self, BlockBytes, MIN_COMPRESSED, Packer, Recipe};
 use crate::chunk::header::{HEADER_BYTES, Header};
@@ -9,6 +9,45 @@ use crate::chunk::scratch::Scratch;
 use crate::error::Outcome;
 use crate::memory::{push, reserved};
 use std::ops::Range;
+
+/// Items that are put into a chunk. Positions are counted in items of the chunk.
+pub trait NewItems {
+    fn itemsize(&self) -> usize;
+
+    /// The first and behind the last item that is put.
+    fn span(&self) -> (usize, usize);
+
+    /// How many of them lie before item `limit`.
+    fn rank(&self, limit: usize) -> usize;
+
+    /// Copy the items to their places in `chunk`, which is whole.
+    fn gather(&self, chunk: &mut [u8]);
+
+    /// The bytes of all items, when they are neighbours in the chunk and in memory.
+    fn as_slice(&self) -> Option<&[u8]>;
+}
+
+impl NewItems for Source<'_> {
+    fn itemsize(&self) -> usize {
+        (**self).itemsize()
+    }
+
+    fn span(&self) -> (usize, usize) {
+        (**self).span()
+    }
+
+    fn rank(&self, limit: usize) -> usize {
+        (**self).rank(limit)
+    }
+
+    fn gather(&self, chunk: &mut [u8]) {
+        Source::gather(self, chunk);
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        Source::as_slice(self)
+    }
+}
 
 /// Which blocks of a chunk get new items.
 pub struct Overwrite {
@@ -21,7 +60,7 @@ pub struct Overwrite {
 impl Overwrite {
     /// Plan to put the items of `source` into a chunk of `nbytes` bytes. `None` where they lie in all
     /// blocks, or where the recipe makes none.
-    pub fn plan(recipe: Recipe, nbytes: usize, source: &Geometry) -> Outcome<Option<Self>> {
+    pub fn plan(recipe: Recipe, nbytes: usize, source: &dyn NewItems) -> Outcome<Option<Self>> {
         let recipe = recipe.settled(nbytes, HEADER_BYTES)?;
         if recipe.level == 0 || nbytes < MIN_COMPRESSED {
             return Ok(None);
@@ -91,7 +130,7 @@ pub fn overwrite(
     decoder: &Decoder<'_>,
     bytes: &[u8],
     recipe: Recipe,
-    source: &Source<'_>,
+    source: &dyn NewItems,
     fill: &[u8],
     chunk: &mut [u8],
     packer: &mut Packer,
@@ -116,7 +155,7 @@ fn repeats(bytes: &[u8], item: &[u8], start: usize) -> bool {
 }
 
 /// The numbers of the blocks of `blocksize` bytes that hold items of `source`, in a chunk of `nbytes`.
-fn touched(source: &Geometry, nbytes: usize, blocksize: usize) -> Outcome<Vec<usize>> {
+fn touched(source: &dyn NewItems, nbytes: usize, blocksize: usize) -> Outcome<Vec<usize>> {
     let (size, (first, end)) = (source.itemsize(), source.span());
     let mut touched = Vec::new();
     for index in first * size / blocksize..(end * size).min(nbytes).div_ceil(blocksize) {
@@ -131,7 +170,7 @@ fn touched(source: &Geometry, nbytes: usize, blocksize: usize) -> Outcome<Vec<us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::scatter::Axis;
+    use crate::array::scatter::{Axis, Geometry};
     use crate::chunk::codecs::streams::Codec;
     use crate::chunk::header::Filter;
     use crate::chunk::samples::packed;
@@ -203,7 +242,8 @@ mod tests {
             (2, 2, 4, 6, vec![1, 4]),
         ] {
             let axis = Axis { size: 1100, start, count, step, stride: 4 };
-            let source = Geometry::new(&[axis], 4, 0, 4 * count).unwrap();
+            let values = vec![0; 4 * count];
+            let source = Source::new(Geometry::new(&[axis], 4, 0, 4 * count).unwrap(), values[..].into());
             assert_eq!(touched(&source, 4400, blocksize).unwrap(), expected, "{start} {count} {blocksize}");
         }
     }

@@ -5,8 +5,8 @@ use crate::array::chunk_file::{self, Expected, OpenChunk};
 use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
 use crate::array::layout::{Failure, Layout};
-use crate::array::overwrite::Overwrite;
-use crate::array::scatter::{Axis, Region, Source};
+use crate::array::overwrite::{NewItems, Overwrite};
+use crate::array::scatter::{Axis, Region};
 use crate::array::slots;
 use crate::array::stored::{Chunk, Held, Stored};
 use crate::array::workspace::{Buffers, Workspace};
@@ -98,7 +98,7 @@ pub fn encode<'f, T>(
     grid: &Grid,
     old: impl FnOnce() -> Outcome<Chunk<'f>>,
     number: usize,
-    source: &Source<'_>,
+    source: &dyn NewItems,
     whole: bool,
     workspace: &mut Workspace,
     keep: impl FnOnce(&[u8]) -> Outcome<T>,
@@ -111,7 +111,7 @@ pub fn encode<'f, T>(
     let old = if whole { Chunk::Absent } else { old()? };
     if let Chunk::Stored(extent) = &old
         && let Some(added) = source.as_slice()
-        && source.span().1 * grid.itemsize == size
+        && source.span().1 * source.itemsize() == size
         && append(recipe, grid, extent, number, added, workspace)?
     {
         return keep(&workspace.framed);
@@ -245,7 +245,7 @@ fn overwrite(
     grid: &Grid,
     extent: &Extent<'_>,
     number: usize,
-    source: &Source<'_>,
+    source: &dyn NewItems,
     workspace: &mut Workspace,
 ) -> Outcome<bool> {
     let expected = expected_before(grid, number);

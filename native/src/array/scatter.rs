@@ -83,7 +83,7 @@ impl<'m> SourceMemory<'m> {
 
     /// `bytes` of it from `offset` on, which must lie inside.
     #[inline(always)]
-    fn slice(&self, offset: isize, bytes: usize) -> &'m [u8] {
+    pub fn slice(&self, offset: isize, bytes: usize) -> &'m [u8] {
         check_inside(offset, bytes, self.bytes);
         // SAFETY: inside by the check, valid by `new`.
         unsafe { std::slice::from_raw_parts(self.start.offset(offset), bytes) }

@@ -4,6 +4,7 @@
 use crate::array::addresses::{Addresses, Keys};
 use crate::array::coding::Compression;
 use crate::array::layout::{Failure, Failures, Layout};
+use crate::array::overwrite::NewItems;
 use crate::array::scatter::{Geometry, Source, SourceMemory};
 use crate::array::selection::{ChunkPart, Files, Selection, worth};
 use crate::array::stored::{Chunk, Held, Stored};
@@ -231,7 +232,7 @@ pub fn encode_chunk<'f, T>(
         let number = grid.number(&part.coords());
         return slots::encode(coding, grid, old, number, &source, (whole, padded), workspace, keep);
     }
-    let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
+    let Workspace { scratch, chunk, packer, .. } = workspace;
     if whole
         && !padded
         && let Some(recipe) = shuffled_in_place(coding.compression, grid.itemsize, &source)
@@ -244,18 +245,44 @@ pub fn encode_chunk<'f, T>(
             return coding.finish(packer, keep).map(Some);
         }
     }
+    if !whole || padded {
+        return encode_over(
+            selection.layout,
+            part.bytes(),
+            &source,
+            || if whole { Ok(Chunk::Absent) } else { old() },
+            workspace,
+            keep,
+        );
+    }
     let chunk = grow(chunk, part.bytes())?;
-    let old = if whole { Chunk::Absent } else { old()? };
-    match old {
+    source.gather(chunk);
+    if is_all(chunk, &grid.fill) {
+        return Ok(None);
+    }
+    coding.encode(chunk, scratch, packer, keep).map(Some)
+}
+
+/// Encode a chunk of `bytes` bytes with new items over what is stored of it, which `old` finds.
+pub fn encode_over<'f, T>(
+    layout: &Layout,
+    bytes: usize,
+    source: &dyn NewItems,
+    old: impl FnOnce() -> Outcome<Chunk<'f>>,
+    workspace: &mut Workspace,
+    keep: impl FnOnce(&[u8]) -> Outcome<T>,
+) -> Outcome<Option<T>> {
+    let Layout { coding, grid, .. } = layout;
+    let Workspace { scratch, buffers, chunk, packer, .. } = workspace;
+    let chunk = grow(chunk, bytes)?;
+    match old()? {
         Chunk::Stored(extent) => {
-            if coding.overwrite(&extent, &source, &grid.fill, chunk, (scratch, buffers, packer))? {
+            if coding.overwrite(&extent, source, &grid.fill, chunk, (scratch, buffers, packer))? {
                 return coding.finish(packer, keep).map(Some);
             }
         }
         Chunk::Absent => {
-            if !whole || padded {
-                repeat(&grid.fill, 0, chunk);
-            }
+            repeat(&grid.fill, 0, chunk);
             source.gather(chunk);
         }
         Chunk::Constant(item) => {

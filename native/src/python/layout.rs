@@ -16,6 +16,7 @@ use crate::array::grid::Grid;
 use crate::array::images::{Made, Outcomes};
 use crate::array::layout::{Failure, Layout};
 use crate::array::read::{self, Report};
+use crate::array::row_values::{self, Assignment};
 use crate::array::runs::{self, Offsets, RunAxis, Runs};
 use crate::array::search::{self, Condition};
 use crate::array::selection::Selection;
@@ -532,6 +533,33 @@ impl PyLayout {
             copies::copy(&self.0, held, target, first..last, offset, transaction, threads, workspace, interrupt)
         })?;
         images(py, target, made)
+    }
+
+    /// Encode the chunks of the rows number `rows` with new values, one for each or one for all; the array is
+    /// cut along its first axis only. With a transaction they are staged. Nothing is published.
+    #[pyo3(signature = (rows, values, threads, transaction=None, held=None))]
+    fn assign_rows(
+        &self,
+        py: Python<'_>,
+        rows: PyBuffer<i64>,
+        values: &Bound<'_, PyAny>,
+        threads: usize,
+        transaction: Option<&str>,
+        held: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(PyImages, Failures)> {
+        // Copied: another thread may change them after they were checked.
+        let rows = rows.to_vec(py)?;
+        let buffer = PyUntypedBuffer::get(values)?;
+        let bytes = buffers::contiguous(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let held = held.map(HeldInputs::of).transpose()?;
+        let held = held.as_ref().map(HeldInputs::chunks);
+        let (layout, values, bytes) = (&self.0, bytes.into(), bytes.len());
+        let assignment = Assignment { layout, held: held.as_ref(), rows: &rows, values, bytes };
+        let made = detached(py, |kept, interrupt| {
+            row_values::assign(&assignment, transaction, threads, &mut kept.workspace, interrupt)
+        })?;
+        images(py, &self.0, made)
     }
 
     /// Decode whole chunks, each into an array of its own shape: `outs` has an array, a number and what

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
 from operator import floordiv
 from types import EllipsisType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,7 @@ _BATCH_BYTES: Final = 16 << 20
 
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
+Part = TypeVar("Part")
 
 
 class Engine:
@@ -295,12 +296,57 @@ class Engine:
                 return self._commit_of(self._encoded(layout, selection, values), self._unit())
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
+        numbers = None if layout is None else self._single_rows(selection)
+        if layout is not None and numbers is not None:
+            return self._assign_rows(layout, numbers, values)
         unit = self._unit()
         rows = plan.rows(selection, self.chunks.schema.grid, unit)
         if streaming(self.chunks) is not None:
             # An axis may be walked backwards; chunks are stored in ascending order.
             rows = iter(sorted(rows, key=lambda row: row.coords))
         return self.stage(self._merged(rows, values), unit)
+
+    def _single_rows(self, selection: Selection) -> NDArray[np.int64] | None:
+        """Return the numbers of rows to which the kernel assigns values one by one.
+
+        None for other selections, where chunks are no rows, and where they lie in slots.
+        """
+        schema = self.chunks.schema
+        if not isinstance(selection, OrthogonalSelection) or schema.rectilinear:
+            return None
+        if is_relocating(self.chunks):
+            return None
+        if not kernel.selects_rows(selection.axes, self.shape):
+            return None
+        cut = kernel.has_rows(schema) or (len(self.shape) == 1 and schema.padded)
+        return np.asarray(selection.axes[0]) if cut else None
+
+    def _assign_rows(
+        self, layout: native.Layout | HandedLayout, rows: NDArray[np.int64], values: NDArray[Any]
+    ) -> Commit:
+        """Return the commit that assigns values to rows, encoded natively, block by block."""
+        if self.chunks.template is None:
+            # The chunks have no files of their own.
+            handed = kernel.handed_layout(self.chunks, self.options, self._before)
+            layout = layout if handed is None else handed
+        single = len(rows) > 1 and not values.strides[0]
+        values = _as_buffer(values[:1] if single else values, self._plain)
+        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        if bool((rows[:-1] > rows[1:]).any()):
+            order = np.argsort(rows, kind="stable")
+            rows, values = rows[order], values if single else values[order]
+        numbers = np.unique(rows // chunk)
+
+        def make(part: NDArray[np.int64], transaction: str | None) -> Images:
+            held = layout.held_rows(part) if isinstance(layout, HandedLayout) else None
+            first, last = np.searchsorted(rows, [part[0] * chunk, (part[-1] + 1) * chunk])
+            given = values if single else values[first:last]
+            kernel_layout = _of_kernel(layout)
+            return kernel_layout.assign_rows(rows[first:last], given, threads, transaction, held)
+
+        step = layout.window if isinstance(layout, HandedLayout) else _STAGED_PER_CALL
+        parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
+        return self._commit_of_images(parts, self, make, handed=isinstance(layout, HandedLayout))
 
     def copied(self, source: "Engine", offset: int) -> Commit | None:
         """Return the commit that stores the chunks of another array as those of this one.
@@ -315,7 +361,7 @@ class Engine:
             return None
         threads = self._thread_count()
 
-        def make(numbers: range, transaction: str) -> Images:
+        def make(numbers: range, transaction: str | None) -> Images:
             held = None
             if isinstance(given, HandedLayout):
                 held = given.held_rows(np.arange(numbers.start + offset, numbers.stop + offset))
@@ -323,21 +369,37 @@ class Engine:
             found = _of_kernel(given)
             return found.copy_chunks(target, first, last, offset, threads, transaction, held)
 
-        return self._commit_of_images(range(self.chunks.schema.grid.counts[0]), source, make)
+        numbers = range(self.chunks.schema.grid.counts[0])
+        self.check_count(len(numbers))
+        step = given.window if isinstance(given, HandedLayout) else _STAGED_PER_CALL
+        parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
+        return self._commit_of_images(parts, source, make, handed=False)
 
     def _commit_of_images(
-        self, numbers: range, source: "Engine", make: Callable[[range, str], Images]
+        self,
+        parts: Sequence[Part],
+        source: "Engine",
+        make: Callable[[Part, str | None], Images],
+        *,
+        handed: bool,
     ) -> Commit:
         """Return the commit that stores chunks of rows, which `make` makes of those of `source`.
 
-        It stages them under the name of a transaction; some at a time, where the bytes of `source`
-        are in memory.
+        It makes them part by part, since their bytes may be in memory: staged under the name of a
+        transaction, or as bytes where the layout is `handed` the chunks.
         """
-        self.check_count(len(numbers))
-        given = source.layout()
-        step = given.window if isinstance(given, HandedLayout) else _STAGED_PER_CALL
-        parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
-        store = self.chunks.store
+        store, rest = self.chunks.store, (0,) * (len(self.shape) - 1)
+        if handed:
+
+            def encoded() -> Iterator[tuple[Coords, bytes | None]]:
+                for part in parts:
+                    images, troubles = make(part, None)
+                    source.raise_first(troubles)
+                    for number, _, data, _, _ in images:
+                        assert not isinstance(data, str), "there is no transaction"
+                        yield (number, *rest), data
+
+            return self._commit_of(encoded(), self._unit())
 
         def stage(transaction: str, edits: list[Edit]) -> None:
             for part in parts:
