@@ -16,9 +16,10 @@ from ingot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ingot import blosc, errors
-    from ingot.api import array, create, group, open, table
+    from ingot.api import array, create, group, open, ragged, table
     from ingot.containers.array import Array
     from ingot.containers.group import Group
+    from ingot.containers.ragged import Ragged
     from ingot.containers.table import Table
     from ingot.containers.view import View
     from ingot.formats.registry import list_formats as formats
@@ -29,6 +30,7 @@ __all__ = [
     "Group",
     "Limits",
     "Options",
+    "Ragged",
     "Table",
     "View",
     "__version__",
@@ -39,6 +41,7 @@ __all__ = [
     "formats",
     "group",
     "open",
+    "ragged",
     "table",
 ]
 
@@ -51,12 +54,14 @@ __getattr__, __dir__ = lazy_names(
         "Group": "ingot.containers.group",
         "Limits": "ingot.options",
         "Options": "ingot.options",
+        "Ragged": "ingot.containers.ragged",
         "Table": "ingot.containers.table",
         "View": "ingot.containers.view",
         "array": "ingot.api",
         "create": "ingot.api",
         "group": "ingot.api",
         "open": "ingot.api",
+        "ragged": "ingot.api",
         "table": "ingot.api",
     },
     ("blosc", "codecs", "errors", "formats", "stores"),

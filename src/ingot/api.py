@@ -31,6 +31,7 @@ from ingot.formats.format import (
     GroupFormat,
     GroupNode,
     Kind,
+    RaggedNode,
     TableFormat,
     TableNode,
 )
@@ -39,22 +40,26 @@ from ingot.stores import Commit, Store
 from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
+    from ingot.containers import create_ragged as items_creation
     from ingot.containers import create_table as tables
     from ingot.containers.create import Chunks
+    from ingot.containers.ragged import Ragged
     from ingot.containers.table import Table
 else:
     tables = deferred("ingot.containers.create_table")
+    items_creation = deferred("ingot.containers.create_ragged")
 
-__all__ = ["array", "create", "group", "open", "table"]
+__all__ = ["array", "create", "group", "open", "ragged", "table"]
 
 _DEFAULT: Final = "zarr3"
 _DEFAULT_TABLE: Final = "bcolz"
+_DEFAULT_RAGGED: Final = "varlen"
 _OPTIONS: Final = Options()
 
 
 def open(
     path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
-) -> "Array | Table | Group":
+) -> "Array | Table | Ragged | Group":
     """Open a dataset. Its content decides what it is, not its name.
 
     Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group or a
@@ -82,6 +87,8 @@ def open(
         return Group.of(chosen, place.store, place.inner, place.path, mode, options, first)
     if isinstance(node, TableNode):
         return tables.open_table(found, node, mode, options)
+    if isinstance(node, RaggedNode):
+        return items_creation.open_ragged(found, node, mode, options)
     if not isinstance(node, ArrayNode):
         raise UnsupportedError(f"{place.name}: {type(node).__name__} is not supported")
     engine = Engine(node.chunks, options), number
@@ -204,6 +211,39 @@ def table(
     options = options or _OPTIONS
     spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
     return tables.create_table(chosen, place, inner, spec)
+
+
+def ragged(
+    items: object,
+    path: Path | None = None,
+    *,
+    kind: DTypeLike | None = None,
+    codec: Codec = None,
+    format: str | None = None,
+    attrs: Mapping[str, object] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+    **layout: Any,
+) -> "Ragged":
+    """Create a sequence of items of variable length; without a path, in memory.
+
+    `items` is a list or any other iterable, an array of pyarrow or NumPy, or a pandas Series; None
+    is a missing item. `kind` is "utf8", "bytes", "json", or the type of the numbers of a row;
+    without it, the items decide, which must all be of one kind. The format varlen has the settings
+    `packed` (False for one chunk per item), `pack_bytes`, `checksum`, `reserve` (the room behind
+    each pack, in bytes or as a fraction) and `slots` (how many packs can be added in place).
+
+    An existing dataset raises `ExistsError`, unless `overwrite` allows to replace it.
+
+    >>> rows = ragged([[1, 2, 3], [], None, [4]], kind="i4")
+    >>> rows[0], rows[2], len(rows)
+    (array([1, 2, 3], dtype=int32), None, 4)
+    """
+    place, chosen, inner = resolve_new(path, format, Kind.RAGGED, _DEFAULT_RAGGED)
+    spec = items_creation.RaggedSpec(
+        items, kind, codec, attrs or {}, overwrite, options or _OPTIONS, layout
+    )
+    return items_creation.create_ragged(chosen, place, inner, spec)
 
 
 def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:

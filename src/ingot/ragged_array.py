@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot.dtypes import DType
@@ -73,7 +73,7 @@ class ItemKind:
     item: DType | None = None
 
     @classmethod
-    def of(cls, kind: "str | DType | ItemKind") -> "ItemKind":
+    def of(cls, kind: "DTypeLike | ItemKind") -> "ItemKind":
         """Return the kind that a caller names: "utf8", "bytes", "json", or the type of a row."""
         if isinstance(kind, ItemKind):
             return kind

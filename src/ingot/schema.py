@@ -235,7 +235,8 @@ class RaggedSchema:
     """The description of a sequence of variable-length items, which are stored in packs.
 
     A pack has at most `pack_items` items. Where packs are `regular`, all but the last have exactly
-    as many, as the chunks of a column have; otherwise the map says where each pack begins.
+    as many, as the chunks of a column have; otherwise the map says where each pack begins, and new
+    packs have about `pack_bytes` bytes of items, if that is given.
 
     >>> RaggedSchema(10, ItemKind("utf8"), 4, None).pack_count
     3
@@ -247,6 +248,7 @@ class RaggedSchema:
     codec: PackCodec
     attrs: Mapping[str, Any] = field(default_factory=dict)
     regular: bool = True
+    pack_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.pack_items < 1:

@@ -24,7 +24,7 @@ MODULES: tuple[ModuleType, ...] = (
     ingot.testing,
 )
 
-CONTAINERS = (ingot.Array, ingot.Group, ingot.Table, ingot.View)
+CONTAINERS = (ingot.Array, ingot.Group, ingot.Ragged, ingot.Table, ingot.View)
 """Classes whose objects are made by functions, so that their constructors are not public."""
 
 

@@ -18,6 +18,7 @@ PUBLIC = {
     "Group",
     "Limits",
     "Options",
+    "Ragged",
     "Table",
     "View",
     "__version__",
@@ -28,6 +29,7 @@ PUBLIC = {
     "formats",
     "group",
     "open",
+    "ragged",
     "table",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""

@@ -53,6 +53,7 @@ __all__ = [
     "blocks",
     "check_layout",
     "create_array",
+    "stages_of",
 ]
 
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
@@ -83,7 +84,7 @@ class ArraySpec:
         dtype = _dtype(self.dtype)
         shape = (self.shape,) if isinstance(self.shape, int | np.integer) else tuple(self.shape)
         chunks = _chunks(self.chunks, shape)
-        stages = None if self.codec is None else tuple(_stages(self.codec))
+        stages = None if self.codec is None else tuple(stages_of(self.codec))
         fill, attrs = _fill(self.fill, dtype), converted(self.attrs or {}, typed=typed)
         return Request(shape, dtype, fill, chunks, stages, attrs)
 
@@ -258,7 +259,12 @@ def _size(chunks: str) -> int:
     return size
 
 
-def _stages(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
+def stages_of(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
+    """Return the codecs that a caller gives or spells, in the order of encoding.
+
+    >>> [stage.name for stage in stages_of(["zlib:1"])]
+    ['zlib']
+    """
     stages: list[Stage] = []
     for each in (codec,) if isinstance(codec, str | Stage) else codec:
         stages += parse_spelling(each) if isinstance(each, str) else [each]

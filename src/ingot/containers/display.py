@@ -20,6 +20,7 @@ __all__ = [
     "array_info",
     "codec_text",
     "group_info",
+    "ragged_info",
     "size_text",
     "table_info",
 ]
@@ -180,6 +181,41 @@ def array_info(
         rows["stored"] = _stored_text(schema.nbytes, stored)
     rows["attrs"] = ", ".join(schema.attrs) or "none"
     return Info("ingot.Array", tuple(rows.items()))
+
+
+def ragged_info(
+    schema: RaggedSchema,
+    packs: int,
+    format: str,
+    path: str | None,
+    mode: str,
+    stored: int | None,
+    dead: int,
+) -> Info:
+    """Return the table of variable-length items; `stored` is None when it was not counted.
+
+    >>> import ingot
+    >>> ingot.ragged(["ape", None], attrs={"units": "m"}, codec="blosc:zstd:5:0").info
+    ingot.Ragged
+      path    in memory
+      format  varlen, mode r+
+      items   2 utf8 in 1 packs
+      codec   blosc(...) > digest(kind=crc32)
+      stored  ...
+      attrs   units
+    """
+    rows = {
+        "path": path or "in memory",
+        "format": f"{format}, mode {mode}",
+        "items": f"{schema.length:,} {schema.kind} in {packs:,} packs",
+        "codec": codec_text(schema.codec.stages),
+    }
+    if stored is not None:
+        rows["stored"] = size_text(stored)
+    if dead:
+        rows["dead"] = size_text(dead)
+    rows["attrs"] = ", ".join(schema.attrs) or "none"
+    return Info("ingot.Ragged", tuple(rows.items()))
 
 
 def group_info(

@@ -29,6 +29,7 @@ __all__ = [
     "fitted_rows",
     "fitted_values",
     "flattened",
+    "items_of",
     "row_dtype",
     "rows_of",
     "spread",
@@ -213,6 +214,26 @@ def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     if single or not isinstance(values, Iterable):
         raise ValueError(f"column {name!r} is one value, not an array of them")
     return RaggedArray.of(values, kind, f"column {name!r}")
+
+
+def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
+    """Return many values in any form as variable-length items; None is a null.
+
+    >>> items_of(letter * 2 for letter in "ab").to_list()
+    ['aa', 'bb']
+    >>> items_of("text")
+    Traceback (most recent call last):
+    ValueError: items: one item is given, not a list of them
+    """
+    if not isinstance(values, RaggedArray) and isinstance(values, ItemColumn):
+        values = values.items()
+    values = _taken_over(values, "items", kind)
+    single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
+        isinstance(values, np.ndarray) and not values.ndim
+    )
+    if single or not isinstance(values, Iterable):
+        raise ValueError("items: one item is given, not a list of them")
+    return RaggedArray.of(values, kind)
 
 
 def fitted_values(

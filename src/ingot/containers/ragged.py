@@ -1,5 +1,6 @@
 """Variable-length items as a user sees them: text, bytes, rows and JSON values by their numbers."""
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -7,30 +8,48 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.codecs.codec import Stage
 from ingot.containers.attributes import Attributes
-from ingot.containers.dataset import Dataset
-from ingot.containers.ingest import fitted_values, spread
+from ingot.containers.dataset import Dataset, Mode
+from ingot.containers.display import Info, ragged_info
+from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
+from ingot.containers.ingest import fitted_values, items_of, spread
 from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
 from ingot.engine import ragged
+from ingot.engine.explain import Explanation
 from ingot.engine.ragged import RaggedEngine
-from ingot.errors import SelectionError, UnsupportedError
+from ingot.errors import FormatError, SelectionError, UnsupportedError
+from ingot.formats.format import Documents, Format, RaggedNode, as_compactable, is_current
 from ingot.interop import arrow
+from ingot.options import Options
 from ingot.ragged_array import ItemKind, RaggedArray
 from ingot.selection import evaluated
-from ingot.stores.store import Commit
+from ingot.stores.store import Commit, Store
+from ingot.stores.versions import NO_VERSION
 
-__all__ = ["Ragged"]
+__all__ = ["Ragged", "ragged_handle"]
 
-_BLOCK_ITEMS: Final = 65_536
+# Counting the packs of more takes too long for a display.
+_MOST_COUNTED: Final = 10_000
 
 
 class Ragged(Dataset[RaggedEngine]):
-    """Items of variable length: a column of a table whose format holds such items.
+    """Items of variable length: text, bytes, rows of numbers, or JSON values.
 
-    A missing item is None. Slices, index arrays and masks give arrays: of NumPy's strings for text,
+    Made by `ingot.ragged` and `ingot.open`, or a column of a table whose format holds such items. A
+    missing item is None. Slices, index arrays and masks give arrays: of NumPy's strings for text,
     of objects for bytes, rows of numbers and JSON. Every call that changes items has stored the
-    change when it returns; rows are added and removed by the table.
+    change when it returns. The rows of a column are added and removed by its table.
+
+    >>> import ingot
+    >>> words = ingot.ragged(["ape", None, "bee"])
+    >>> words[2], words[-2], words[::-2]
+    ('bee', None, array(['bee', 'ape'], dtype=StringDType(na_object=None)))
+    >>> words.append(["cat"])
+    >>> words[1] = "ant"
+    >>> list(words)
+    ['ape', 'ant', 'bee', 'cat']
     """
 
     __slots__ = ()
@@ -59,6 +78,17 @@ class Ragged(Dataset[RaggedEngine]):
         return self._handle.read(RaggedEngine.stored_bytes)
 
     @property
+    def dead_bytes(self) -> int:
+        """The bytes that changes have left behind; `compact` removes them."""
+        found = as_compactable(self._handle.value.packs)
+        return 0 if found is None else found.dead_bytes
+
+    @property
+    def codec(self) -> tuple[Stage, ...]:
+        """The codecs of the bytes of items, in the order of encoding."""
+        return self._handle.value.packs.schema.codec.stages
+
+    @property
     def attrs(self) -> Attributes:
         """Names and values that describe the items; setting one stores it."""
         return Attributes(lambda: self._handle.value.packs.schema.attrs, self._describing)
@@ -71,6 +101,15 @@ class Ragged(Dataset[RaggedEngine]):
             return self._handle.read(lambda engine: engine.read(_one(key, engine.shape[0]))[0])
         return self.items(key).to_numpy()
 
+    def read(self, key: Any = ...) -> Any:
+        """Return what ``items[key]`` does: text as NumPy's strings, other items as objects.
+
+        >>> import ingot
+        >>> ingot.ragged([[1, 2], [3]]).read(slice(1, None))
+        array([array([3])], dtype=object)
+        """
+        return self[key]
+
     def items(self, key: Any = ...) -> RaggedArray:
         """Return items in buffers: no Python object is made for an item."""
         return self._handle.read(lambda engine: engine.read(numbered(key, engine.shape[0])))
@@ -79,11 +118,19 @@ class Ragged(Dataset[RaggedEngine]):
         """Yield the items; a block of them is read at a time."""
         start = 0
         while True:
-            block = self.items(slice(start, start + _BLOCK_ITEMS))
+            block = self._handle.read(
+                lambda engine, start=start: engine.read(engine.block(start))  # type: ignore[misc]
+            )
             if not len(block):
                 return
-            yield from block
+            yield from block.to_list()
             start += len(block)
+
+    def explain(self, key: Any = ...) -> Explanation:
+        """Return what reading ``items[key]`` costs, pack by pack, as a text to print."""
+        return self._handle.read(
+            lambda engine: engine.explain(numbered(_range(key), engine.shape[0]))
+        )
 
     def to_numpy(self) -> NDArray[Any]:
         """Return all items as an array."""
@@ -124,8 +171,87 @@ class Ragged(Dataset[RaggedEngine]):
             else:
                 turn.commit(engine, Commit())
 
+    def append(self, items: object) -> None:
+        """Add items at the end, in one commit.
+
+        They are a list, any iterable, an array of pyarrow or NumPy, a pandas Series, or a `Ragged`.
+
+        >>> import ingot
+        >>> words = ingot.ragged(["a"])
+        >>> words.append(letter * 2 for letter in "bc")
+        >>> len(words), words[-1]
+        (3, 'cc')
+        """
+        handle = self._writable()
+        kind = handle.recent().packs.schema.kind
+        given = items_of(items, kind)
+        with handle.writing() as turn:
+            engine = turn.value
+            turn.commit(*ragged.appended(engine, given.cast(engine.packs.schema.kind)))
+
+    def extend(self, items: object) -> None:
+        """Add items at the end, as `append` does."""
+        self.append(items)
+
+    def delete(self, key: Any) -> int:
+        """Remove items, and return how many; those behind them move up.
+
+        >>> import ingot
+        >>> words = ingot.ragged(["a", "b", "c", "d"])
+        >>> words.delete([0, 2]), list(words)
+        (2, ['b', 'd'])
+        """
+        handle, rows = self._writable(), evaluated(key)
+        with handle.writing() as turn:
+            engine = turn.value
+            found = np.unique(np.asarray(numbered(_range(rows), engine.shape[0]), np.int64))
+            turn.commit(*ragged.deleted(engine, found))
+            return len(found)
+
+    def resize(self, length: int) -> None:
+        """Change the number of items; new ones are None."""
+        wanted = operator.index(length)
+        if wanted < 0:
+            raise ValueError(f"length is {wanted}, not a number from 0 on")
+        with self._writable().writing() as turn:
+            turn.commit(*ragged.resized(turn.value, wanted))
+
+    def compact(self) -> None:
+        """Store the items again without the bytes that changes have left behind.
+
+        That is done by itself when they are more than half of what is stored.
+        """
+        with self._writable().writing() as turn:
+            turn.commit(*ragged.compacted(turn.value))
+
+    @property
+    def info(self) -> Info:
+        """The properties of the items, as a table to print."""
+        return self._info(counted=True)
+
+    def _repr_html_(self) -> str:
+        counted = self._handle.value.pack_count <= _MOST_COUNTED
+        return self._info(counted=counted)._repr_html_()
+
+    def _info(self, *, counted: bool) -> Info:
+        engine = self._handle.value
+        stored = self.stored_bytes if counted else None
+        return ragged_info(
+            engine.packs.schema,
+            engine.pack_count,
+            self.format,
+            self._path,
+            self._mode,
+            stored,
+            self.dead_bytes,
+        )
+
     def __reduce__(self) -> tuple[Any, ...]:
-        raise UnsupportedError("a column of items is pickled with the table that it is part of")
+        if isinstance(self._handle, PartHandle):
+            raise UnsupportedError("a column of items is pickled with the table that it is part of")
+        engine = self._handle.value
+        place = self._handle.store, engine.packs.path
+        return _reopened, (self._format, *place, self._path, self._mode, engine.options)
 
     def __repr__(self) -> str:
         try:
@@ -145,6 +271,52 @@ class Ragged(Dataset[RaggedEngine]):
             attrs = dict(turn.value.packs.schema.attrs)
             yield attrs
             turn.commit(*ragged.described(turn.value, attrs))
+
+
+def ragged_handle(
+    format: Format,
+    store: Store,
+    inner: str,
+    options: Options,
+    first: tuple[RaggedEngine | None, int | None] = (None, NO_VERSION),
+) -> HandleProtocol[RaggedEngine]:
+    """Return a handle of the items at `inner` of a store."""
+
+    def load(view: Store) -> RaggedEngine:
+        node = format.open(view, inner)
+        if not isinstance(node, RaggedNode):
+            raise FormatError(f"{store.location}: no longer variable-length items")
+        return RaggedEngine(node.packs, options)
+
+    handle = Handle(
+        store,
+        load,
+        documents=_documents,
+        is_current=_is_current,
+        durability=options.durability,
+        first=first,
+    )
+    return TransactionalHandle(handle, load)
+
+
+def _documents(engine: RaggedEngine) -> Documents:
+    return engine.packs.documents
+
+
+def _is_current(engine: RaggedEngine, store: Store) -> bool:
+    return is_current(engine.packs, store)
+
+
+def _reopened(
+    format: Format, store: Store, inner: str, path: str | None, mode: Mode, options: Options
+) -> Ragged:
+    return Ragged(format, ragged_handle(format, store, inner, options), path=path, mode=mode)
+
+
+def _range(key: Any) -> Any:
+    """Return a key of one item as one of a range."""
+    single = isinstance(key, int | np.integer) and not isinstance(key, bool)
+    return [key] if single else key
 
 
 def _one(key: Any, count: int) -> range:

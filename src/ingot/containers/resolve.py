@@ -30,6 +30,7 @@ from ingot.formats.format import (
     Kind,
     NamingFormat,
     Node,
+    RaggedNode,
     TableNode,
 )
 from ingot.formats.paths import prefix
@@ -307,7 +308,7 @@ def resolve_new(path: Path | None, format: str | None, kind: Kind, default: str)
     else:
         chosen = format_named(default)
     if kind not in chosen.holds:
-        what = f"{str(kind.name).lower()}s"
+        what = "items alone" if kind is Kind.RAGGED else f"{str(kind.name).lower()}s"
         by = "" if entry is None else f"{place.name}: by its suffix, "
         raise UnsupportedError(f"{by}format {chosen.name} holds no {what}")
     return _new_place(path, place, FORMATS.entries[chosen.name], chosen)
@@ -499,6 +500,8 @@ def remove_existing(
         return node.chunks.removed()
     if isinstance(node, TableNode):
         return node.table.removed()
+    if isinstance(node, RaggedNode):
+        return node.packs.removed()
     if not groups or not isinstance(found, GroupFormat):
-        raise ExistsError(f"{place.name}: only arrays and tables are replaced, this is none")
+        raise ExistsError(f"{place.name}: only arrays, tables and items are replaced, this is none")
     return found.removed(store, place.inner)

@@ -5,19 +5,22 @@ by the codec of the schema, and cut or joined as buffers. A change is the engine
 and the commit that leads to it; nothing is applied here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot import native
+from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
-from ingot.errors import CorruptionError, IngotError, LimitError
-from ingot.formats.format import Pack, RaggedMap, Splice
+from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
+from ingot.formats.format import Pack, RaggedMap, Splice, as_compactable
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
-from ingot.stores.store import Commit, Extent, Inline
+from ingot.stores.store import Commit, Extent, Inline, Location
 from ingot.stores.versions import discard
 
 __all__ = [
@@ -25,6 +28,8 @@ __all__ = [
     "RaggedEngine",
     "appended",
     "assigned",
+    "compacted",
+    "deleted",
     "described",
     "filled",
     "resized",
@@ -35,6 +40,8 @@ Rows: TypeAlias = range | NDArray[np.int64]
 
 # The packs that are read by one call of the store.
 _BATCH: Final = 256
+_BLOCK_ITEMS: Final = 65_536
+_MOST_EXPLAINED: Final = 10_000
 # The rows whose numbers are written down at once.
 _ROWS: Final = 1 << 20
 
@@ -93,6 +100,25 @@ class RaggedEngine:
         back[order] = np.arange(len(order))
         return RaggedArray.joined(found).take(back)
 
+    def explain(self, rows: Rows) -> Explanation:
+        """Return what reading some rows costs: each pack that holds one is read as a whole."""
+        packs, numbers = self.packs, np.asarray(rows, np.int64)
+        touched, items = np.unique(self._pack_of(numbers), return_counts=True)
+        costs = []
+        for number, count, location in zip(
+            touched[:_MOST_EXPLAINED].tolist(),
+            items.tolist(),
+            packs.locate(touched[:_MOST_EXPLAINED]),
+            strict=False,
+        ):
+            stored = location_bytes(packs.store, location)
+            key = location.key if isinstance(location, Extent) else ""
+            costs.append(ChunkCost((number,), key, stored, count, stored, None))
+        nbytes = len(numbers) * packs.schema.dtype.itemsize
+        return Explanation(
+            (len(numbers),), nbytes, native.choice().name, "packs", len(touched), tuple(costs)
+        )
+
     def stored_bytes(self) -> int:
         """Return the bytes of all stored packs."""
         packs, total, count = self.packs, 0, self.pack_count
@@ -117,9 +143,25 @@ class RaggedEngine:
     def cut(self, items: RaggedArray) -> Iterator[RaggedArray]:
         """Yield items in parts of the size of a pack."""
         self.check_kind(items)
-        step = self.packs.schema.pack_items
-        self.check_count(-(-len(items) // step))
-        return (items[at : at + step] for at in range(0, len(items), step))
+        cuts = _cuts(items, self.packs.schema)
+        self.check_count(len(cuts) - 1)
+        return (items[start:stop] for start, stop in pairwise(cuts))
+
+    def recut(self, items: RaggedArray) -> Iterable[RaggedArray]:
+        """Return the items of a pack that was changed; in parts if they are too many for one."""
+        schema = self.packs.schema
+        most = schema.pack_bytes
+        fits = most is None or items.nbytes <= 2 * most or len(items) == 1
+        return [items] if fits and len(items) <= schema.pack_items else self.cut(items)
+
+    def block(self, start: int) -> range:
+        """Return the numbers of items from `start` on that are read at once in an iteration."""
+        schema = self.packs.schema
+        if schema.regular or start >= schema.length:
+            return range(start, max(start, min(start + _BLOCK_ITEMS, schema.length)))
+        bounds = self.packs.bounds()
+        number = int(np.searchsorted(bounds, start, "right")) - 1
+        return range(start, int(bounds[min(number + _BATCH, len(bounds) - 1)]))
 
     def check_kind(self, items: RaggedArray) -> None:
         """Raise `ValueError` for items of another kind than those of the sequence."""
@@ -157,10 +199,7 @@ class RaggedEngine:
         packs, schema = self.packs, self.packs.schema
         for start in range(0, len(numbers), _BATCH):
             chosen = np.asarray(numbers[start : start + _BATCH], np.int64)
-            located = list(packs.locate(chosen))
-            extents = [each for each in located if isinstance(each, Extent)]
-            read = iter(packs.store.read(extents))
-            for number, location in zip(chosen.tolist(), located, strict=True):
+            for number, location, read in self._fetched(chosen):
                 data: bytes | None = None
                 if isinstance(location, Inline):
                     data = location.data
@@ -175,6 +214,28 @@ class RaggedEngine:
                     error.add_note(f"in {where} in {packs.store.location}")
                     raise
                 yield number, span, items
+
+    def _fetched(
+        self, numbers: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Location, Iterator[bytes | None]]]:
+        """Yield packs with their locations, and an iterator over the bytes of extents.
+
+        A few long packs are read at a time, or many short ones.
+        """
+        packs, window = self.packs, self.options.limits.window_bytes
+        located = list(packs.locate(numbers))
+        at = 0
+        while at < len(located):
+            stop, size = at, 0
+            while stop < len(located) and (stop == at or size < window):
+                location = located[stop]
+                size += (location.length or 0) if isinstance(location, Extent) else 0
+                stop += 1
+            extents = [each for each in located[at:stop] if isinstance(each, Extent)]
+            read = iter(packs.store.read(extents))
+            for place in range(at, stop):
+                yield int(numbers[place]), located[place], read
+            at = stop
 
 
 class RaggedChange(NamedTuple):
@@ -193,7 +254,7 @@ def assigned(engine: RaggedEngine, rows: Rows, items: RaggedArray) -> RaggedChan
     splices = []
     for number, span, place, old in engine.touched(ascending):
         new = old.replaced(ascending[place] - span.start, items.take(order[place]))
-        splices.append(Splice(number, number + 1, engine.encoded([new], number)))
+        splices.append(Splice(number, number + 1, engine.encoded(engine.recut(new), number)))
     return _spliced(engine, splices)
 
 
@@ -204,8 +265,41 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
     engine.check_kind(items)
     first, old = _open_pack(engine)
     joined = items if old is None else RaggedArray.joined([old, items])
-    packs = engine.encoded(engine.cut(joined), first)
+    parts = list(engine.cut(joined))
+    if old is not None and len(parts[0]) == len(old):
+        # The first item needs a pack of its own.
+        del parts[0]
+        first += 1
+    packs = engine.encoded(parts, first)
     return _spliced(engine, [Splice(first, engine.pack_count, packs)])
+
+
+def deleted(engine: RaggedEngine, rows: Rows) -> RaggedChange:
+    """Remove the items of some rows."""
+    numbers = np.unique(np.asarray(rows, np.int64))
+    if not len(numbers):
+        return RaggedChange(engine, Commit())
+    if engine.packs.schema.regular:
+        first = int(engine._pack_of(numbers[:1])[0])
+        start = engine.span(first).start
+        held = engine.read(range(start, engine.shape[0]))
+        packs = engine.encoded(engine.cut(_without(held, numbers - start)), first)
+        return _spliced(engine, [Splice(first, engine.pack_count, packs)])
+    splices = []
+    for number, span, place, old in engine.touched(numbers):
+        left = _without(old, numbers[place] - span.start)
+        packs = engine.encoded([left] if len(left) else [], number)
+        splices.append(Splice(number, number + 1, packs))
+    return _spliced(engine, splices)
+
+
+def compacted(engine: RaggedEngine) -> RaggedChange:
+    """Store the items without the bytes that changes have left behind."""
+    packs = as_compactable(engine.packs)
+    if packs is None:
+        raise UnsupportedError(f"{engine.packs.store.location}: its format leaves no bytes behind")
+    after, commit = packs.compacted()
+    return RaggedChange(RaggedEngine(after, engine.options), commit)
 
 
 def resized(engine: RaggedEngine, length: int) -> RaggedChange:
@@ -245,12 +339,34 @@ def _spliced(engine: RaggedEngine, splices: list[Splice]) -> RaggedChange:
     return RaggedChange(RaggedEngine(packs, engine.options), commit)
 
 
+def _cuts(items: RaggedArray, schema: RaggedSchema) -> Sequence[int]:
+    """Return where packs begin, and where the last one ends."""
+    count, most = len(items), schema.pack_items
+    if schema.pack_bytes is None:
+        return [*range(0, count, most), count] if count else [0]
+    cuts, at, offsets = [0], 0, items.offsets
+    while at < count:
+        # As many items as fit, and at least one.
+        until = int(np.searchsorted(offsets, offsets[at] + schema.pack_bytes, "right")) - 1
+        at = min(max(until, at + 1), at + most, count)
+        cuts.append(at)
+    return cuts
+
+
+def _without(items: RaggedArray, rows: NDArray[np.int64]) -> RaggedArray:
+    kept = np.ones(len(items), np.bool_)
+    kept[rows] = False
+    return items.masked(kept)
+
+
 def _open_pack(engine: RaggedEngine) -> tuple[int, RaggedArray | None]:
     """Return the number of the first pack that an append stores, and what it holds already."""
-    count = engine.pack_count
+    count, schema = engine.pack_count, engine.packs.schema
     last = engine.span(count - 1) if count else range(0)
-    if count and len(last) < engine.packs.schema.pack_items:
-        return count - 1, engine.read(last)
+    if count and len(last) < schema.pack_items:
+        held = engine.read(last)
+        if schema.pack_bytes is None or held.nbytes < schema.pack_bytes:
+            return count - 1, held
     return count, None
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "ChunkTable",
     "Column",
     "ColumnSchema",
+    "Compactable",
     "Comparable",
     "ConsolidatedMetadata",
     "Coords",
@@ -66,6 +67,7 @@ __all__ = [
     "Recode",
     "Relocating",
     "Request",
+    "SequenceFormat",
     "Sharded",
     "Splice",
     "SplitFormat",
@@ -79,6 +81,7 @@ __all__ = [
     "addressed",
     "addresses",
     "as_chunk_run",
+    "as_compactable",
     "as_sharded",
     "has_typed_attributes",
     "is_current",
@@ -275,7 +278,7 @@ def streaming(chunks: ChunkMap) -> Streaming | None:
 
 @runtime_checkable
 class Comparable(Protocol):
-    """A chunk map without documents that compares what it was read from with a store."""
+    """A map without documents that compares what it was read from with a store."""
 
     def is_current(self, store: Store) -> bool:
         """Return whether `store` has the state that the map was read from.
@@ -285,7 +288,7 @@ class Comparable(Protocol):
         ...
 
 
-def is_current(chunks: ChunkMap, store: Store) -> bool:
+def is_current(chunks: "ChunkMap | RaggedMap", store: Store) -> bool:
     """Return whether a map is known to be that of the state in `store`."""
     if not hasattr(type(chunks), "is_current"):
         return False
@@ -437,6 +440,25 @@ class RaggedMap(Protocol):
         What was built in a buffer over a store becomes the state of the store with its commit.
         """
         ...
+
+
+@runtime_checkable
+class Compactable(Protocol):
+    """A map of items whose changes leave bytes behind that nothing reaches."""
+
+    @property
+    def dead_bytes(self) -> int:
+        """The bytes that nothing reaches, as far as writers counted them."""
+        ...
+
+    def compacted(self) -> tuple[RaggedMap, Commit]:
+        """Return the map of the same items without dead bytes, and the commit that stores them."""
+        ...
+
+
+def as_compactable(packs: RaggedMap) -> Compactable | None:
+    """Return a map as one that leaves bytes behind; None when it does not."""
+    return cast(Compactable, packs) if hasattr(type(packs), "compacted") else None
 
 
 @runtime_checkable
@@ -803,6 +825,21 @@ class RaggedFormat(Format, Protocol):
 
     def design_ragged(self, request: RaggedRequest, **layout: Any) -> RaggedSchema:
         """Return how the format lays out items; `ValueError` for a wrong value of a setting."""
+        ...
+
+
+@runtime_checkable
+class SequenceFormat(RaggedFormat, Protocol):
+    """A format that holds variable-length items on their own, not as a column."""
+
+    def create_ragged(
+        self, store: Store, schema: RaggedSchema, path: str = "", **layout: Any
+    ) -> tuple[RaggedNode, Commit]:
+        """Return a new sequence without items, and the commit that makes it.
+
+        The length of the schema is not stored: the caller appends the items, and applies both
+        commits as one.
+        """
         ...
 
 

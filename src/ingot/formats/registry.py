@@ -176,6 +176,14 @@ _BUILT_IN: Final = (
         head=8,
         matches="ingot.formats.bloscpack.header:is_bloscpack",
     ),
+    FormatEntry(
+        "varlen",
+        "ingot.formats.varlen.format:VarlenFormat",
+        Kind.RAGGED,
+        suffixes=(".blv",),
+        head=8,
+        matches="ingot.formats.varlen.header:is_varlen",
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from ingot import api
 from ingot.containers.array import Array
 from ingot.containers.create import ArraySpec
 from ingot.containers.group import Group
+from ingot.containers.ragged import Ragged
 from ingot.containers.table import Table
 from ingot.dtypes import NULLABLE_TEXT
 from ingot.engine import changes
@@ -44,6 +45,7 @@ from ingot.formats.format import (
     Node,
     RaggedFormat,
     RaggedNode,
+    SequenceFormat,
     TableFormat,
     TableNode,
 )
@@ -189,6 +191,7 @@ class FormatContract:
         makers: dict[Kind, Callable[[Store], object]] = {
             Kind.ARRAY: lambda store: api.array([1, 2], store, format=self.format),
             Kind.TABLE: lambda store: api.table({"a": [1, 2]}, store, format=self.format),
+            Kind.RAGGED: lambda store: api.ragged(["a"], store, format=self.format),
             Kind.GROUP: lambda store: api.group(store, format=self.format),
         }
         for kind, make in makers.items():
@@ -205,6 +208,8 @@ class FormatContract:
         make: Callable[..., object] = partial(_make, place)
         if Kind.ARRAY not in entry.holds:
             make = partial(api.table, _columns(3), place)
+        if not entry.holds & (Kind.ARRAY | Kind.TABLE):
+            make = partial(api.ragged, ["a"], place)
         with pytest.raises(TypeError, match="no_such_setting"):
             make(format=self.format, no_such_setting=1)
         assert _content(place) == {}
@@ -413,6 +418,15 @@ class FormatContract:
             if isinstance(dataset, Table):
                 with pytest.raises(ReadOnlyError):
                     dataset.append({name: [1] for name in dataset.names})
+            if isinstance(dataset, Ragged):
+                with pytest.raises(ReadOnlyError):
+                    dataset.append(["more"])
+                with pytest.raises(ReadOnlyError):
+                    dataset.resize(1)
+                with pytest.raises(ReadOnlyError):
+                    dataset.delete(0)
+                with pytest.raises(ReadOnlyError):
+                    dataset[0] = "other"
             dataset.close()
             assert _files(place) == before
 
@@ -511,6 +525,8 @@ class FormatContract:
                 store.apply(node.chunks.removed())
             elif isinstance(node, TableNode):
                 store.apply(node.table.removed())
+            elif isinstance(node, RaggedNode):
+                store.apply(node.packs.removed())
             else:
                 assert isinstance(loaded, GroupFormat)
                 store.apply(loaded.removed(store, ""))
@@ -693,6 +709,145 @@ class FormatContract:
         assert _plain(found["inner.json"]) == [*items["json"], 7]
         assert not any(key.startswith("deep/") for key in _content(place))
 
+    # Items on their own
+
+    @pytest.mark.parametrize("kind", ["text", "data", "json", "rows"])
+    def test_sequences_come_back(self, place: Place, entry: FormatEntry, kind: str) -> None:
+        _need_sequence(entry)
+        items = _items(40)[kind]
+        made = self._ragged(place, items, kind=_KINDS[kind])
+        for each in (made, _open(place)):
+            assert isinstance(each, Ragged)
+            assert (len(each), str(each.kind)) == (40, _KINDS[kind])
+            assert _plain(each) == _plain(each[...]) == _plain(each.read()) == items
+            assert _plain(each.items().to_list()) == items
+            for key in (slice(3, 30), slice(None, None, -7), slice(5, 5)):
+                assert _plain(each[key]) == items[key]
+            for row in (0, 7, -1, -40):
+                assert _plain([each[row]]) == [items[row]]
+            assert _plain(each[[7, 2, 2, -1]]) == [items[row] for row in (7, 2, 2, -1)]
+            mask = np.arange(40) % 3 == 1
+            assert _plain(each[mask]) == items[1::3]
+            with pytest.raises(IndexError):
+                each[40]
+            assert len(repr(each.info)) > 0
+            assert each._repr_html_()
+            assert each.stored_bytes > 0
+            assert each.explain(3).chunks == 1
+
+    def test_sequences_without_items_come_back(self, place: Place, entry: FormatEntry) -> None:
+        _need_sequence(entry)
+        made = self._ragged(place, [], kind="utf8")
+        for each in (made, _open(place)):
+            assert (len(each), list(each), each[:].tolist(), each.kind) == (0, [], [], "utf8")
+        made.append(["a", None])
+        assert list(_open(place)) == ["a", None]
+        made.resize(0)
+        assert list(_open(place)) == []
+
+    @pytest.mark.parametrize("kind", ["text", "data", "json", "rows"])
+    def test_sequences_change_as_lists_do(
+        self, place: Place, entry: FormatEntry, kind: str
+    ) -> None:
+        _need_sequence(entry)
+        expected, more = _items(20)[kind], _items(30)[kind]
+        self._ragged(place, expected, kind=_KINDS[kind])
+        with _open(place, "r+") as items:
+
+            def check() -> None:
+                assert _plain(items) == expected
+                assert _plain(_open(place)) == expected
+                assert len(items) == len(expected)
+
+            items.append(more[:1])
+            items.extend(iter(more))
+            expected = [*expected, *more[:1], *more]
+            check()
+            items[3] = expected[3] = more[8]
+            items[-1] = expected[-1] = None
+            check()
+            items[10:20] = more[:10]
+            expected[10:20] = more[:10]
+            items[[0, 30]] = None
+            expected[0] = expected[30] = None
+            check()
+            assert items.delete(slice(5, 25)) == 20
+            del expected[5:25]
+            assert items.delete([0, -1]) == 2
+            expected = expected[1:-1]
+            check()
+            items.resize(len(expected) + 5)
+            expected += [None] * 5
+            check()
+            items.resize(4)
+            del expected[4:]
+            check()
+            with pytest.raises(ValueError, match="item 1"):
+                items.append([None, object()])
+            check()
+
+    def test_transactions_carry_sequences(self, place: Place, entry: FormatEntry) -> None:
+        _need_sequence(entry)
+        before = _items(9)["text"]
+        self._ragged(place, before, kind="utf8")
+        items, reader = _open(place, "r+"), _open(place)
+        with suppress(ZeroDivisionError), items.transaction():
+            items.append(["gone"])
+            items[0] = "gone"
+            raise ZeroDivisionError
+        assert list(items) == before
+        with items.transaction():
+            items.append(["new"])
+            items.delete(0)
+            items.attrs["units"] = "m"
+            items[0] = "first"
+            after = ["first", *before[2:], "new"]
+            assert list(items) == after
+            assert list(reader) == before
+        assert list(items) == list(reader) == list(_open(place)) == after
+        assert dict(reader.attrs) == {"units": "m"}
+
+    def test_sequences_are_replaced_on_request(self, place: Place, entry: FormatEntry) -> None:
+        _need_sequence(entry)
+        self._ragged(place, _items(30)["text"], kind="utf8")
+        self._ragged(place, [b"only"], kind="bytes", overwrite=True)
+        assert list(_open(place)) == [b"only"]
+
+    def test_a_reader_beside_a_writer_of_a_sequence_sees_committed_states(
+        self, entry: FormatEntry, tmp_path: Path
+    ) -> None:
+        _need_sequence(entry)
+        for place in (tmp_path / "items", MemoryStore()):
+            self._ragged(place, ["0"] * 9, kind="utf8")
+            errors: list[BaseException] = []
+
+            def write(place: Place = place, errors: list[BaseException] = errors) -> None:
+                try:
+                    with _open(place, "r+") as items:
+                        for state in range(1, 13):
+                            with items.transaction():
+                                items.append([None])
+                                items[:] = str(state) * state
+                except BaseException as error:
+                    errors.append(error)
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            reader = _open(place)
+            last = False
+            while not last:
+                # The read that begins after the writer has ended sees the last state.
+                last = not writer.is_alive()
+                found = reader[...].tolist()
+                state = len(found) - 9
+                assert set(found) == {str(state) * max(1, state)}
+            writer.join()
+            assert not errors
+            assert state == 12
+
+    def _ragged(self, place: Place, items: list[Any], **settings: Any) -> Ragged:
+        return api.ragged(items, place, format=self.format, options=_OPTIONS, **settings)
+
     def test_expressions_compare_text(self, entry: FormatEntry) -> None:
         _need(entry, Kind.TABLE | Kind.RAGGED)
         words: list[Any] = ["bee", None, "ape", "", "beer", "bé", "zz", "b"]
@@ -818,6 +973,8 @@ class FormatContract:
             yield lambda place: api.table(
                 _items(6), place, chunks=4, format=self.format, options=_OPTIONS
             )
+        if _is_sequence(entry):
+            yield lambda place: self._ragged(place, _items(6)["text"], kind="utf8")
         if Kind.GROUP in entry.holds:
             yield lambda place: _make_group(place, self.format)
 
@@ -851,6 +1008,16 @@ def _need(entry: FormatEntry, kind: Kind) -> None:
     if kind not in entry.holds:
         wanted = " and a ".join(str(each.name).lower() for each in kind)
         pytest.skip(f"{entry.name} does not hold a {wanted}")
+
+
+def _is_sequence(entry: FormatEntry) -> bool:
+    """Return whether the format holds variable-length items on their own."""
+    return isinstance(FORMATS[entry.name], SequenceFormat)
+
+
+def _need_sequence(entry: FormatEntry) -> None:
+    if not _is_sequence(entry):
+        pytest.skip(f"{entry.name} does not hold variable-length items on their own")
 
 
 def _values(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

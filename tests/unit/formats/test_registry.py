@@ -29,7 +29,8 @@ from ingot.stores import MemoryStore
 
 
 def test_the_order_of_detection() -> None:
-    assert list(FORMATS) == ["zarr3", "zarr2", "blsk", "bcolz", "zarr0", "zarr1", "bloscpack"]
+    folders = ["zarr3", "zarr2", "blsk", "bcolz", "zarr0", "zarr1"]
+    assert list(FORMATS) == [*folders, "bloscpack", "varlen"]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -111,7 +112,7 @@ def test_a_new_format_is_looked_for(twin: FormatEntry, tmp_path: object) -> None
     with pytest.raises(ingot.errors.NotFoundError, match=r"twin \(twin\)"):
         ingot.open(MemoryStore())
     unregister("twin")
-    with pytest.raises(ingot.errors.NotFoundError, match=r"bloscpack \(a single file\)$"):
+    with pytest.raises(ingot.errors.NotFoundError, match=r"varlen \(a single file\)$"):
         ingot.open(MemoryStore())
     register(twin)
     assert open_fast(str(tmp_path), "twin", writable=False) is None
