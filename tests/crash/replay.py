@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ingot.formats.bloscpack import array as bloscpack_array
+from ingot.formats.varlen import ragged as varlen_ragged
 from ingot.stores import LocalStore, Store
 from ingot.testing import Disk, Scenario
-from tests.crash import bloscpack_scenarios
+from tests.crash import bloscpack_scenarios, varlen_scenarios
 from tests.crash.arrays import append, assign, describe, numbered, resize, scenario
 
 Step = Callable[[Disk], object]
@@ -41,12 +42,21 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "zarr3": {"format": "zarr3", "chunks": 4},
     "shards": {"format": "zarr3", "chunks": 2, "shards": 4},
 }
-FILES = ("bloscpack",)
+FILES = ("bloscpack", "varlen")
 """Layouts that are single files."""
 
 
 def changes(layout: str) -> Scenario:
     """Return one of every kind of change, one after the other."""
+    if layout == "varlen":
+        return varlen_scenarios.changed(
+            varlen_scenarios.append(7),
+            varlen_scenarios.assign(0, varlen_scenarios.NOISE[100:109]),
+            varlen_scenarios.assign(2, varlen_scenarios.NOISE[100:140]),
+            lambda found: found.delete([0, 3]),
+            lambda found: found.compact(),
+            lambda found: found.attrs.update(n=1),
+        )
     if layout in FILES:
         return bloscpack_scenarios.changed(
             bloscpack_scenarios.append(5),
@@ -244,6 +254,7 @@ def _data(argument: str) -> bytes:
 if __name__ == "__main__":
     # Short files grow in place, as long ones do.
     bloscpack_array._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
+    varlen_ragged._SMALLEST_IN_PLACE = 0  # type: ignore[misc]
     for number, take in enumerate(changes(sys.argv[1]).steps):
         take(LocalStore(sys.argv[2], writable=True))
         os.write(1, b"%d done\n" % number)

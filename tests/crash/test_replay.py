@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingot.formats.bloscpack import array as bloscpack_array
+from ingot.formats.varlen import ragged as varlen_ragged
 from ingot.stores import LocalStore
 from ingot.stores.store import is_staged
 from ingot.testing import Disk, prove
@@ -35,6 +36,7 @@ RUNS = [
 def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short files grow in place, as long ones do."""
     monkeypatch.setattr(bloscpack_array, "_SMALLEST_IN_PLACE", 0)
+    monkeypatch.setattr(varlen_ragged, "_SMALLEST_IN_PLACE", 0)
 
 
 @pytest.mark.parametrize(("layout", "kernel"), RUNS)
