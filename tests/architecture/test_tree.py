@@ -17,7 +17,6 @@ TESTED_ELSEWHERE = {
     "cli/chunk": "unit/test_cli.py",
     "cli/doctor": "unit/test_cli.py",
     "cli/messages": "unit/test_cli.py",
-    "containers/appender": "unit/containers/test_table_changes.py",
     "containers/create": "unit/test_api.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
     "containers/ingest": "unit/containers/test_table_changes.py",
