@@ -41,7 +41,8 @@ def _read(folder: Path, storage: Any, dtype: Any, path: tuple[str, ...], rows: i
     array = np.full(shape, _fill(setting("fill"), kind), kind)
     counts = [-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True)]
     for number, coords in enumerate(np.ndindex(*counts)):
-        items = _chunk(folder, number, setting("superchunksize"), math.prod(chunks), kind)
+        place = number, math.prod(counts), setting("superchunksize")
+        items = _chunk(folder, place, math.prod(chunks), kind, setting("x_id"))
         if items is not None:
             box = items.reshape(chunks, order=setting("order", "C"))
             place = [
@@ -60,7 +61,10 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
     return np.zeros((), kind)[()] if value is None else np.array(value).astype(kind)
 
 
-def _chunk(folder: Path, number: int, capacity: int, items: int, dtype: Any) -> Array | None:
+def _chunk(
+    folder: Path, place: tuple[int, int, int], items: int, dtype: Any, identity: str | None
+) -> Array | None:
+    number, count, capacity = place
     file = folder / f"__{number // capacity + 1}__.bin"
     if not file.exists():
         return None
@@ -68,6 +72,7 @@ def _chunk(folder: Path, number: int, capacity: int, items: int, dtype: Any) -> 
     magic, version, flags, typesize, used = struct.unpack_from("<4sBB2xii", data)
     assert (magic, version, flags & ~1, typesize) == (b"blsk", 1, 0, dtype.itemsize)
     index = struct.unpack_from(f"<{capacity}q", data, 16)
+    assert used >= min(capacity, count - number // capacity * capacity)
     start = index[number % capacity]
     if start == -1:
         return None
@@ -75,16 +80,19 @@ def _chunk(folder: Path, number: int, capacity: int, items: int, dtype: Any) -> 
     assert start >= 16 + 8 * capacity
     size = struct.unpack_from("<I", data, start + 12)[0]
     if flags & 1:
-        _check(data[start : start + size], data[start + size :], number)
+        _check(data[start + size :], number, identity)
     found: Array = np.frombuffer(blosc.decompress(data[start : start + size]), dtype)
     assert len(found) == items
     return found
 
 
-def _check(chunk: bytes, behind: bytes, number: int) -> None:
-    """Compare a chunk with the trailer behind it: its number, and the checksum of the trailer."""
+def _check(behind: bytes, number: int, identity: str | None) -> None:
+    """Check the trailer behind a chunk: its number, the array that it belongs to, its checksum."""
     magic, version, zone, blocks, claim = struct.unpack_from("<4sBxHIQ", behind)
     extra = 8 if version == 2 else 0
+    if extra:
+        assert identity is not None
+        assert struct.unpack_from("<Q", behind, 24)[0] == int(identity, 16)
     size = 28 + extra + 4 * blocks + zone + 8
     length, checksum = struct.unpack_from("<II", behind, size - 8)
     assert (magic, claim, length) == (b"igt1", number, size)

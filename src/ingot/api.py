@@ -7,6 +7,7 @@ and return containers. The containers move the data.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot._lazy import deferred
@@ -34,6 +35,7 @@ from ingot.formats.format import (
     RaggedNode,
     TableFormat,
     TableNode,
+    UntypedFormat,
 )
 from ingot.options import Options
 from ingot.stores import Commit, Store
@@ -58,12 +60,19 @@ _OPTIONS: Final = Options()
 
 
 def open(
-    path: Path, mode: Mode = "r", *, format: str | None = None, options: Options | None = None
+    path: Path,
+    mode: Mode = "r",
+    *,
+    format: str | None = None,
+    dtype: DTypeLike | None = None,
+    options: Options | None = None,
 ) -> "Array | Table | Ragged | Group":
     """Open a dataset. Its content decides what it is, not its name.
 
     Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group or a
     column of a table is opened as part of the outermost group or table, and shares its lock.
+    `dtype` is for a dataset that does not say what its items are: a super-chunk file of blsk
+    without its metadata.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -82,6 +91,11 @@ def open(
     if found is None:
         found = open_complete(path, format, writable=writable)
     place, chosen, node, number = found
+    if dtype is not None:
+        if not isinstance(chosen, UntypedFormat):
+            raise UnsupportedError(f"{place.name}: datasets of {chosen.name} take no dtype")
+        chosen = chosen.typed(np.dtype(dtype))
+        node = chosen.open(place.store, place.inner)
     if isinstance(node, GroupNode) and isinstance(chosen, GroupFormat):
         first = GroupState(chosen, place.store, node), number
         return Group.of(chosen, place.store, place.inner, place.path, mode, options, first)

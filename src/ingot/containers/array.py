@@ -34,6 +34,7 @@ from ingot.formats.format import (
     ChunkMap,
     Documents,
     Format,
+    compactable,
     has_typed_attributes,
     is_current,
 )
@@ -399,6 +400,22 @@ class Array(Dataset[Engine]):
         engine, selection = self._handle.read(lambda now: (now, select(now.shape)))
         return engine, selection, engine.replaces(selection)
 
+    def compact(self) -> None:
+        """Write files that have dead bytes anew; only blsk has them. It is one commit.
+
+        A change of a chunk leaves the bytes of the old one behind, until another chunk takes their
+        place.
+
+        >>> import ingot
+        >>> array = ingot.array([3, 1, 2], format="blsk")
+        >>> array[0] = 1000
+        >>> array.compact()
+        >>> array[...]
+        array([1000,    1,    2])
+        """
+        with self._writable().writing() as turn:
+            turn.commit(*changes.compacted(turn.value))
+
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:
         with self._writable().writing() as turn:
@@ -506,7 +523,11 @@ class Array(Dataset[Engine]):
 
     def _info(self, *, counted: bool) -> Info:
         stored = self.stored_bytes if counted else None
-        return array_info(self._schema, self.codec, self.format, self._path, self._mode, stored)
+        chunks = compactable(self._chunks) if counted else None
+        free = None if chunks is None else chunks.free_bytes()
+        others = () if chunks is None else chunks.other_files()
+        place = self.format, self._path, self._mode
+        return array_info(self._schema, self.codec, *place, stored, free, others)
 
     @property
     def _chunks(self) -> ChunkMap:

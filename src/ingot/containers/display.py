@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
+from ingot.formats.format import FreeBytes
 from ingot.schema import ArraySchema, RaggedSchema
 
 __all__ = [
@@ -146,8 +147,12 @@ def array_info(
     path: str | None,
     mode: str,
     stored: int | None,
+    free: FreeBytes | None = None,
+    others: Sequence[str] = (),
 ) -> Info:
     """Return the table of an array; `stored` is None when it was not counted.
+
+    `free` are the bytes of files that hold nothing, `others` the files of other programs.
 
     >>> import ingot
     >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
@@ -179,6 +184,10 @@ def array_info(
         )
     if stored is not None:
         rows["stored"] = _stored_text(schema.nbytes, stored)
+    if free is not None:
+        rows["free"] = _free_text(free)
+    if others:
+        rows["files"] = ", ".join(others)
     rows["attrs"] = ", ".join(schema.attrs) or "none"
     return Info("ingot.Array", tuple(rows.items()))
 
@@ -247,8 +256,11 @@ def table_info(
     stored: Mapping[str, int],
     first: Mapping[str, NDArray[Any]],
     attrs: Mapping[str, Any],
+    free: FreeBytes | None = None,
 ) -> Info:
     """Return the table of a table; `first` has the values of its first rows.
+
+    `free` are the bytes of files that hold nothing.
 
     >>> import ingot
     >>> ingot.table({"day": [1, 2, 3], "name": ["x", "yy", "z"]}, codec="blosc:zlib:9").info
@@ -268,6 +280,8 @@ def table_info(
         "attrs": ", ".join(attrs) or "none",
         "stored": _stored_text(_nbytes(schemas), sum(stored.values())),
     }
+    if free is not None:
+        rows["free"] = _free_text(free)
     columns = tuple(
         ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
         for name, schema in schemas.items()
@@ -307,6 +321,10 @@ def _nbytes(schemas: Mapping[str, ArraySchema | RaggedSchema]) -> int:
 def _stored_text(nbytes: int, stored: int) -> str:
     ratio = f", {nbytes / stored:.1f} times smaller" if stored and nbytes else ""
     return size_text(stored) + ratio
+
+
+def _free_text(free: FreeBytes) -> str:
+    return f"{size_text(free.dead)} dead, {size_text(free.spare)} spare"
 
 
 def _kind_texts(schema: ArraySchema | RaggedSchema, stored: int) -> tuple[str, str]:

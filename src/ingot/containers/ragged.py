@@ -20,7 +20,7 @@ from ingot.engine import ragged
 from ingot.engine.explain import Explanation
 from ingot.engine.ragged import RaggedEngine
 from ingot.errors import FormatError, SelectionError, UnsupportedError
-from ingot.formats.format import Documents, Format, RaggedNode, as_compactable, is_current
+from ingot.formats.format import Documents, Format, RaggedNode, compactable_ragged, is_current
 from ingot.interop import arrow
 from ingot.options import Options
 from ingot.ragged_array import ItemKind, RaggedArray
@@ -80,7 +80,7 @@ class Ragged(Dataset[RaggedEngine]):
     @property
     def dead_bytes(self) -> int:
         """The bytes that changes have left behind; `compact` removes them."""
-        found = as_compactable(self._handle.value.packs)
+        found = compactable_ragged(self._handle.value.packs)
         return 0 if found is None else found.dead_bytes
 
     @property

@@ -258,7 +258,7 @@ def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDat
         if format is None:
             return _open_detected(place, view)
         chosen, found = format_named(format), place
-        if FORMATS.entries[format].is_file:
+        if _may_be_file(FORMATS.entries[format], place, view):
             found = _with_file(place, view)
         return found, chosen, chosen.open(view, found.inner)
 
@@ -335,6 +335,13 @@ def _new_place(
     name = os.path.basename(place.path or "").removesuffix(".zip")
     own = any(name.endswith(suffix) and name != suffix for suffix in entry.suffixes)
     return NewDataset(place, chosen, name if own else _default_file(entry))
+
+
+def _may_be_file(entry: FormatEntry, place: DatasetPath, view: Store) -> bool:
+    """Return whether a dataset of a format may be the only file in a store."""
+    if not entry.is_folder or place.file is not None:
+        return entry.matches is not None
+    return entry.matches is not None and detect(view, [entry], path=place.inner) is None
 
 
 def _default_file(entry: FormatEntry) -> str:

@@ -324,6 +324,20 @@ class Table(Dataset[TableState]):
         with self._writable().writing() as turn:
             turn.commit(*table_state.resized(turn.value, count))
 
+    def compact(self) -> None:
+        """Write files that have dead bytes anew, of all columns; only blsk has them.
+
+        It is one commit.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [3, 1, 2]}, format="blsk")
+        >>> table.update("a == 1", {"a": 1000})
+        1
+        >>> table.compact()
+        """
+        with self._writable().writing() as turn:
+            turn.commit(*table_state.compacted(turn.value))
+
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(key, str):
             self.update(slice(None), {key: values})

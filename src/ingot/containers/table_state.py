@@ -24,11 +24,13 @@ from ingot.formats.format import (
     ColumnSchema,
     Documents,
     Format,
+    FreeBytes,
     RaggedNode,
     TableFormat,
     TableMap,
     TableNode,
     TableSchema,
+    compactable,
     relocated,
 )
 from ingot.options import Options
@@ -47,6 +49,7 @@ __all__ = [
     "appended",
     "assigned",
     "column_handle",
+    "compacted",
     "created",
     "deleted",
     "described",
@@ -179,6 +182,15 @@ class TableState:
     def stored(self) -> dict[str, int]:
         """Return the number of bytes of the stored chunks of each column."""
         return {name: _stored_bytes(self._node(name), self.options) for name in self._leaves}
+
+    def free(self) -> FreeBytes | None:
+        """Return how many bytes of the files hold nothing; None where files have no such bytes."""
+        nodes = [self._node(name) for name in self._leaves]
+        maps = [compactable(node.chunks) for node in nodes if isinstance(node, ArrayNode)]
+        found = [chunks.free_bytes() for chunks in maps if chunks is not None]
+        if not found:
+            return None
+        return FreeBytes(sum(each.dead for each in found), sum(each.spare for each in found))
 
     def nested(self, name: str) -> "TableState":
         """Return a nested table, which shares its columns with this one."""
@@ -331,6 +343,17 @@ def resized(state: TableState, rows: int) -> TableChange:
         return changes.resized(engine, (rows, *engine.shape[1:]))
 
     return _joined(state, ((name, resize) for name in state.leaves), shrinking=shrinking)
+
+
+def compacted(state: TableState) -> TableChange:
+    """Return the change that makes files with dead bytes anew, of all columns."""
+
+    def compact(engine: ColumnEngine) -> ColumnChange:
+        if isinstance(engine, RaggedEngine):
+            raise UnsupportedError("packs of variable-length items have no dead bytes")
+        return changes.compacted(engine)
+
+    return _joined(state, ((name, compact) for name in state.leaves))
 
 
 def with_column(state: TableState, name: str, engine: ColumnEngine, commit: Commit) -> TableChange:

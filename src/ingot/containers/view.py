@@ -275,7 +275,8 @@ def info_of(state: TableState, path: str | None, head: str) -> Info:
     """Return the properties of a table, its first rows included."""
     schemas = {name: state.schema(name) for name in state.leaves}
     first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
-    return table_info(path, head, state.rows, schemas, state.stored(), first, state.table.attrs)
+    facts = schemas, state.stored(), first, state.table.attrs, state.free()
+    return table_info(path, head, state.rows, *facts)
 
 
 def types_of(state: TableState) -> dict[str, DType]:

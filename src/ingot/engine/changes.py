@@ -18,8 +18,8 @@ from ingot.dtypes import DType
 from ingot.engine import flat, kernel
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
-from ingot.errors import LimitError
-from ingot.formats.format import ChunkMap, Coords, as_sharded, is_relocating
+from ingot.errors import LimitError, UnsupportedError
+from ingot.formats.format import ChunkMap, Coords, as_sharded, compactable, is_relocating
 from ingot.grid import ChunkGrid
 from ingot.options import Options
 from ingot.schema import ArraySchema
@@ -32,6 +32,7 @@ __all__ = [
     "appended",
     "assigned",
     "assigned_together",
+    "compacted",
     "copied",
     "described",
     "evaluated",
@@ -216,6 +217,17 @@ def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:
     """Give an array other attributes."""
     chunks, commit = engine.chunks.described(attrs)
     return ArrayChange(engine.next_state(chunks).committed(), commit)
+
+
+def compacted(engine: Engine) -> ArrayChange:
+    """Make files with dead bytes anew, without them."""
+    chunks = compactable(engine.chunks)
+    if chunks is None:
+        raise UnsupportedError(
+            f"{engine.chunks.store.location}: files of this format have no dead bytes"
+        )
+    commit = chunks.compacted()
+    return ArrayChange(engine.committed(), commit)
 
 
 def _data_first(chunks: ChunkMap, data: Commit, shape: Commit) -> Commit:

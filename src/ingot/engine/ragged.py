@@ -16,7 +16,7 @@ from ingot import native
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
-from ingot.formats.format import Pack, RaggedMap, Splice, as_compactable
+from ingot.formats.format import Pack, RaggedMap, Splice, compactable_ragged
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
@@ -295,7 +295,7 @@ def deleted(engine: RaggedEngine, rows: Rows) -> RaggedChange:
 
 def compacted(engine: RaggedEngine) -> RaggedChange:
     """Store the items without the bytes that changes have left behind."""
-    packs = as_compactable(engine.packs)
+    packs = compactable_ragged(engine.packs)
     if packs is None:
         raise UnsupportedError(f"{engine.packs.store.location}: its format leaves no bytes behind")
     after, commit = packs.compacted()

@@ -100,6 +100,7 @@ class Engine:
         "_payload",
         "_plain",
         "_run_layout",
+        "_stager",
         "_threads",
         "_zones",
         "chunks",
@@ -140,6 +141,8 @@ class Engine:
         # The ellipsis stands for a layout that no call has needed yet.
         self._layout: native.Layout | HandedLayout | EllipsisType | None = ...
         self._coder: native.Layout | EllipsisType | None = ...
+        # What encodes chunks that may lie elsewhere afterwards; None until it is needed.
+        self._stager: native.Layout | None = None
         # The engine of the payload of a flat array; None until it is needed.
         self._payload: Engine | None = None
         self._run_layout: tuple[native.Layout, bool] | EllipsisType | None = ...
@@ -166,6 +169,8 @@ class Engine:
         if same or not unread or chunks is not self.chunks or chunks.schema.flat is not None:
             engine = Engine(chunks, self.options)
             engine._threads = self._threads
+            if chunks.schema is self.chunks.schema:
+                engine._stager = self._stager
         else:
             # It served nothing but the change, and keeps nothing of the state before.
             engine._before = chunks
@@ -279,17 +284,7 @@ class Engine:
             return Commit()
         if self.chunks.schema.flat is not None:
             return self._assign_flat(selection, values)
-        layout = self.layout()
-        sharded = as_sharded(self.chunks)
-        if layout is not None and sharded is not None and len(sharded.levels) > 1:
-            # The kernel writes shards, but no shards in shards.
-            layout = kernel.handed_layout(self.chunks, self.options, self._before)
-        if layout is not None and is_relocating(self.chunks):
-            # Only the map knows where images of chunks go. Chunks that state their numbers are read
-            # by the numbers of the old grid, which one layout with the new ones cannot do.
-            layout = None
-            if self.chunks.schema.grid.counts[1:] == self._before.schema.grid.counts[1:]:
-                layout = kernel.handed_layout(self.chunks, self.options, self._before)
+        layout = self._staging_layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
                 self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
@@ -409,6 +404,29 @@ class Engine:
 
         check_writable(store)
         return Commit(publish=tuple(_staged(store, stage)))
+
+    def _staging_layout(self) -> native.Layout | HandedLayout | None:
+        """Return what encodes chunks natively; None where Python does.
+
+        Where only the map knows where their images go, they are handed over.
+        """
+        sharded = as_sharded(self.chunks)
+        if sharded is not None and len(sharded.levels) > 1:
+            # The kernel writes shards, but no shards in shards.
+            return kernel.handed_layout(self.chunks, self.options, self._before)
+        if not is_relocating(self.chunks):
+            return self.layout()
+        new, old = self.chunks.schema.grid.counts, self._before.schema.grid.counts
+        if new[1:] != old[1:]:
+            # Chunks that state their numbers are read by the numbers of the old grid, which one
+            # layout with the new ones cannot do.
+            return None
+        if self._stager is None:
+            found = kernel.handed_layout(self.chunks, self.options, self._before)
+            if isinstance(found, HandedLayout):
+                self._stager = found.kernel
+            return found
+        return HandedLayout(self._stager, self.chunks, self._before, self.options)
 
     def _box(
         self, selection: Selection, value: object

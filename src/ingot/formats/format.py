@@ -41,6 +41,7 @@ __all__ = [
     "Column",
     "ColumnSchema",
     "Compactable",
+    "CompactableRagged",
     "Comparable",
     "ConsolidatedMetadata",
     "Coords",
@@ -49,6 +50,7 @@ __all__ = [
     "Documents",
     "EnclosingFormat",
     "Format",
+    "FreeBytes",
     "GroupFormat",
     "GroupMembers",
     "GroupNode",
@@ -77,12 +79,14 @@ __all__ = [
     "TableNode",
     "TableSchema",
     "TypedAttributes",
+    "UntypedFormat",
     "ZoneMapped",
     "addressed",
     "addresses",
     "as_chunk_run",
-    "as_compactable",
     "as_sharded",
+    "compactable",
+    "compactable_ragged",
     "has_typed_attributes",
     "is_current",
     "is_relocating",
@@ -320,6 +324,38 @@ def is_relocating(chunks: ChunkMap) -> bool:
     return hasattr(type(chunks), "relocated")
 
 
+class FreeBytes(NamedTuple):
+    """The bytes of files that hold nothing: `dead` ones, and `spare` ones behind chunks."""
+
+    dead: int
+    spare: int
+
+
+@runtime_checkable
+class Compactable(Protocol):
+    """A chunk map whose files may have bytes that hold nothing."""
+
+    def free_bytes(self) -> FreeBytes:
+        """Return how many bytes of the files hold nothing."""
+        ...
+
+    def compacted(self) -> Commit:
+        """Return the commit that makes files with dead bytes anew; `relocated` is the map after it.
+
+        Called by the one writer.
+        """
+        ...
+
+    def other_files(self) -> Sequence[str]:
+        """Return the keys of files beside the documents that other programs have put there."""
+        ...
+
+
+def compactable(chunks: ChunkMap) -> Compactable | None:
+    """Return a map as one whose files may have bytes that hold nothing; None when it is none."""
+    return cast(Compactable, chunks) if hasattr(type(chunks), "compacted") else None
+
+
 def stored_map(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the same array whose chunks are the values of keys: shards, or chunks."""
     sharded = as_sharded(chunks)
@@ -443,7 +479,7 @@ class RaggedMap(Protocol):
 
 
 @runtime_checkable
-class Compactable(Protocol):
+class CompactableRagged(Protocol):
     """A map of items whose changes leave bytes behind that nothing reaches."""
 
     @property
@@ -456,9 +492,9 @@ class Compactable(Protocol):
         ...
 
 
-def as_compactable(packs: RaggedMap) -> Compactable | None:
+def compactable_ragged(packs: RaggedMap) -> CompactableRagged | None:
     """Return a map as one that leaves bytes behind; None when it does not."""
-    return cast(Compactable, packs) if hasattr(type(packs), "compacted") else None
+    return cast(CompactableRagged, packs) if hasattr(type(packs), "compacted") else None
 
 
 @runtime_checkable
@@ -691,6 +727,15 @@ def has_typed_attributes(format: Format) -> bool:
     Other formats get them as plain numbers, text and lists.
     """
     return hasattr(type(format), "typed_attributes")
+
+
+@runtime_checkable
+class UntypedFormat(Format, Protocol):
+    """A format with datasets that do not say what type their items have."""
+
+    def typed(self, dtype: DType) -> Format:
+        """Return the format that reads such items as a type."""
+        ...
 
 
 @runtime_checkable

@@ -38,7 +38,8 @@ class FormatEntry:
     """What is known of a format before its code is loaded.
 
     A dataset is a folder in which one of the `markers` lies, or a single file that `matches`
-    recognises by its first `head` and last `tail` bytes. Code is named as "module:name".
+    recognises by its first `head` and last `tail` bytes; new datasets of a format that has both are
+    folders. Code is named as "module:name".
 
     >>> FormatEntry("toy", "toy.format:ToyFormat", Kind.ARRAY, markers=("toy.json",)).is_folder
     True
@@ -95,8 +96,8 @@ class FormatEntry:
 
     @property
     def is_file(self) -> bool:
-        """Whether datasets of the format are single files."""
-        return self.matches is not None
+        """Whether new datasets of the format are single files."""
+        return self.matches is not None and not self.is_folder
 
     def load(self) -> Format:
         """Return the format, after loading its code."""
@@ -137,6 +138,8 @@ _BUILT_IN: Final = (
         markers=("meta/nrows",),
         documents=(("meta/nrows", "meta/storage", "meta/attributes"),),
         suffixes=(".blsk",),
+        head=8,
+        matches="ingot.formats.blsk.lone_file:is_super_chunk",
     ),
     FormatEntry(
         "bcolz",
@@ -433,8 +436,6 @@ def _detect_file(store: Store, entries: tuple[FormatEntry, ...], file: str) -> F
     if begin is None or end is None:
         return None
     for entry in entries:
-        if not entry.is_file:
-            continue
         first, last = begin[: entry.head], end[max(0, len(end) - entry.tail) :]
         if entry.matches_file(first, last):
             return entry

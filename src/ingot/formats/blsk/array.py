@@ -32,17 +32,20 @@ from ingot.errors import (
 )
 from ingot.formats import trailer, yaml
 from ingot.formats.addresses import ChunkState, ChunkTable
+from ingot.formats.bcolz.metadata import draw_identity
 from ingot.formats.blsk import slots
 from ingot.formats.blsk.chunk_file import (
     ABSENT,
     ENTRY_BYTES,
     HEAD_BYTES,
     LARGEST_CAPACITY,
+    SPARE,
     FreeSpace,
     Head,
     SuperChunk,
     pack_entries,
     slots_begin,
+    used_entries,
 )
 from ingot.formats.blsk.metadata import (
     ATTRIBUTES,
@@ -58,7 +61,7 @@ from ingot.formats.blsk.metadata import (
     parse_nrows,
 )
 from ingot.formats.blsk.slots import SlotChain
-from ingot.formats.format import ArrayNode, Coords, Documents, Locations, Request
+from ingot.formats.format import ArrayNode, Coords, Documents, FreeBytes, Locations, Request
 from ingot.formats.paths import prefix
 from ingot.formats.yaml import Document
 from ingot.grid import ChunkGrid
@@ -75,6 +78,7 @@ from ingot.stores.store import (
     Put,
     Store,
     extend,
+    is_staged,
     put_pieces,
 )
 
@@ -89,8 +93,6 @@ __all__ = [
     "stored_as",
 ]
 
-_SPARE: Final = 0.1
-"""The room behind a new chunk, as a fraction of its size."""
 _MOST_SPARE: Final = 10
 _LEAST_FILE: Final = 16 << 20
 _MOST_FILE: Final = 256 << 20
@@ -110,8 +112,14 @@ class _KnownFiles:
     """The files of an array whose index was read, by their number; None for an absent file."""
 
     files: dict[int, SuperChunk | None] = field(default_factory=dict)
+    lengths: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    """How many bytes the images of all entries have, of files that were changed before."""
     fresh: bool = False
     """Whether the array does not exist yet: no file of the store is one of its own."""
+    complete: bool = False
+    """Whether the file in front of absent ones is known to hold as many chunks as it should."""
+    following: "_KnownFiles | None" = None
+    """The same after the commit that was made last, and is not applied yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +136,7 @@ class BlskMap:
     """The documents, by their names."""
     column: tuple[str, ...] = ()
     """The path of the column, if the array is one of a table."""
-    spare: float = _SPARE
+    spare: float = SPARE
     kept: _KnownFiles = field(default_factory=_KnownFiles, repr=False)
     before: "BlskMap | None" = field(default=None, repr=False)
     """The map of the same array in another shape, whose files are still those of the store."""
@@ -220,7 +228,8 @@ class BlskMap:
 
     def relocated(self) -> "BlskMap":
         """Return the map to use once the commit of the last change is applied."""
-        return replace(self, kept=_KnownFiles(), before=None)
+        following, self.kept.following = self.kept.following, None
+        return replace(self, kept=following or _KnownFiles(), before=None)
 
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Return the commit that stores chunks."""
@@ -242,26 +251,35 @@ class BlskMap:
         publish: list[Edit] = []
         renumbered = self.before is not None and self.before.schema.grid.counts[1:] != counts[1:]
         if self.before is not None and renumbered:
+            self.kept.following = None
             return Commit(publish=tuple(self._renumbered(self.before, dict(numbered))))
         if self.before is not None:
             removed = self._outside(self.before)
             numbered = iter(sorted({**removed, **dict(numbered)}.items()))
+        self.kept.following = None
+        after = _KnownFiles(dict(self.kept.files), dict(self.kept.lengths))
+        after.complete = self.kept.complete
+        visited = set()
         for number, images in _by_file(numbered, capacity):
-            self._load([number])
-            file = self.kept.files[number]
+            visited.add(number)
+            file = self._current(number)
             if file is None:
-                edit = self._new_file(number, images)
+                edit = self._new_file(number, images, after)
                 publish += () if edit is None else (edit,)
-            elif Feature.PATCH in self.store.features:
-                early, late = self._changed_file(file, dict(images))
+            else:
+                early, late = self._changed(file, number, dict(images), after)
                 prepare += early
                 publish += late
-            else:
-                publish.append(self._rewritten(file, dict(images)))
+        for number in self._ends() - visited:
+            # It has another number of chunks, though none of those that are stored changes.
+            file = self._current(number)
+            if file is not None:
+                publish += self._changed(file, number, {}, after)[1]
         if self.kept.fresh:
             # Whoever reads next reads what was staged.
             self.kept.files.clear()
             self.kept.fresh = False
+        self.kept.following = after
         return Commit(tuple(prepare), tuple(publish))
 
     def resized(self, shape: tuple[int, ...]) -> "tuple[BlskMap, Commit]":
@@ -288,6 +306,7 @@ class BlskMap:
             publish.append(Put(start + name, text))
         publish.append(Put(start + NROWS, _needed(found[NROWS])))
         before = self if self.before is None else self.before
+        self.kept.following = None
         after = replace(self, storage=storage, schema=schema, found=found, before=before)
         return after, Commit(publish=tuple(publish))
 
@@ -298,7 +317,9 @@ class BlskMap:
         key = prefix(self.path) + ATTRIBUTES
         data = pack_attributes(attrs, self.found.get(ATTRIBUTES), key)
         schema = self.schema.described(parse_attributes(data, key))
-        after = replace(self, schema=schema, found={**self.found, ATTRIBUTES: data})
+        kept = _KnownFiles(self.kept.files, self.kept.lengths, self.kept.fresh)
+        found = {**self.found, ATTRIBUTES: data}
+        after = replace(self, schema=schema, found=found, kept=kept)
         return after, Commit(publish=(Put(key, data),))
 
     def removed(self) -> Commit:
@@ -313,7 +334,45 @@ class BlskMap:
         """Yield the keys of all files."""
         yield from map(self._key, self._stored_files())
 
+    def free_bytes(self) -> FreeBytes:
+        """Return how many bytes of the files hold nothing.
+
+        Spare is the room behind a chunk, up to what a new chunk gets; all else is dead.
+        """
+        found = [self._free_in(number) for number in self._stored_files()]
+        return FreeBytes(sum(each.dead for each in found), sum(each.spare for each in found))
+
+    def compacted(self) -> Commit:
+        """Return the commit that makes files with dead bytes anew."""
+        edits: list[Edit] = []
+        self.kept.following = None
+        after = _KnownFiles(dict(self.kept.files))
+        for number in self._stored_files():
+            file = self._current(number)
+            if file is not None and self._free_in(number).dead:
+                edits.append(self._rewritten(file, number, {}, after))
+        self.kept.following = after
+        return Commit(publish=tuple(edits))
+
+    def other_files(self) -> list[str]:
+        """Return the keys of files in ``meta`` that are none of the documents."""
+        if self.column or Feature.LIST not in self.store.features:
+            return []
+        folder = prefix(self.path) + "meta/"
+        keys = [folder + name for name in self.store.names(folder) if not is_staged(name)]
+        return sorted(key for key in keys if key not in self.documents)
+
+    def _free_in(self, number: int) -> FreeBytes:
+        file = self._loaded(number)
+        if file is None:
+            return FreeBytes(0, 0)
+        return FreeBytes(*file.free_bytes(self._lengths(file), self.spare))
+
     # Files
+
+    def _loaded(self, number: int) -> SuperChunk | None:
+        self._load([number])
+        return self.kept.files[number]
 
     def _key(self, number: int) -> str:
         return f"{self.folder}__{number + 1}__.bin"
@@ -332,6 +391,17 @@ class BlskMap:
         numbers = (int(match[1]) - 1 for match in named if match is not None)
         return sorted(number for number in numbers if number in among)
 
+    def _current(self, number: int) -> SuperChunk | None:
+        """Return a file as the store has it now: another program may have changed it."""
+        known = self.kept.files.get(number)
+        if known is None or self.kept.fresh:
+            return self._loaded(number)
+        (data,) = self.store.read([Extent(known.key, 0, slots_begin(known.capacity))])
+        if data != known.pack() or self.store.size(known.key) != known.size:
+            del self.kept.files[number]
+            self.kept.lengths.pop(number, None)
+        return self._loaded(number)
+
     def _load(self, numbers: Sequence[int]) -> None:
         """Read the indexes of files that were not read yet."""
         missing = [number for number in numbers if number not in self.kept.files]
@@ -349,6 +419,7 @@ class BlskMap:
             try:
                 size = self.store.size(key)
                 file = SuperChunk.parse(data, size or 0, self.storage.capacity, key)
+                self._check_count(file, number)
                 if file.head.typesize != self.schema.dtype.itemsize:
                     raise CorruptionError(
                         f"{key}: typesize is {file.head.typesize}, "
@@ -358,6 +429,24 @@ class BlskMap:
                 error.add_note(f"in {self.store.location}")
                 raise
             self.kept.files[number] = file
+        absent = [number for number in missing if number and self.kept.files[number] is None]
+        if absent and not self.kept.complete:
+            # The last file in front of an absent one tells whether so many chunks were ever stored.
+            self.kept.complete = True
+            self._load(self._stored_files(range(absent[-1]))[-1:])
+
+    def _check_count(self, file: SuperChunk, number: int) -> None:
+        """Raise `CorruptionError` where the array has more chunks than the head of a file counts.
+
+        The rows of an append are stored before their number is, never after it.
+        """
+        grid = (self if self.before is None else self.before).schema.grid
+        due = _count_in(number, grid.chunk_count, self.storage.capacity)
+        if file.head.nchunks < due:
+            raise CorruptionError(
+                f"{file.key}: nchunks is {file.head.nchunks}, by {prefix(self.path)}{NROWS} and "
+                f"the shape of chunks it holds {due}"
+            )
 
     def _rooms(self, file: SuperChunk) -> NDArray[np.int64]:
         """Return for each entry how many bytes from its offset on may belong to it."""
@@ -369,19 +458,12 @@ class BlskMap:
         used, rooms = file.used, file.rooms()
         starts = file.offsets[used]
         heads = self.store.read([Extent(file.key, int(start), HEAD_BYTES) for start in starts])
-        chunk = np.array([slots.chunk_bytes(data or b"") for data in heads], np.int64)
-        if (chunk > rooms[used]).any():
-            entry = int(used[np.flatnonzero(chunk > rooms[used])[0]])
-            raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")
         lengths = np.zeros(file.capacity, np.int64)
-        lengths[used] = chunk
-        if file.head.trailers:
-            places = [
-                Extent(file.key, int(start + size), trailer.LEAST_BYTES)
-                for start, size in zip(starts, chunk, strict=True)
-            ]
-            for entry, data in zip(used.tolist(), self.store.read(places), strict=True):
-                lengths[entry] += trailer.claimed_size(data or b"")
+        lengths[used] = [slots.chunk_bytes(data or b"") for data in heads]
+        if file.head.trailers and not (lengths > rooms).any():
+            ends = (starts + lengths[used]).tolist()
+            behind = self.store.read([Extent(file.key, end, trailer.LEAST_BYTES) for end in ends])
+            lengths[used] += [trailer.claimed_size(data or b"") for data in behind]
         if (lengths > rooms).any():
             entry = int(np.flatnonzero(lengths > rooms)[0])
             raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")
@@ -389,17 +471,39 @@ class BlskMap:
 
     # Changes
 
-    def _head(self, nchunks: int) -> Head:
-        return Head(self.schema.dtype.itemsize, nchunks)
+    def _ends(self) -> set[int]:
+        """Return the numbers of the files that hold the last chunk, before and after a resize."""
+        if self.before is None:
+            return set()
+        counts = (each.schema.grid.chunk_count for each in (self, self.before))
+        return {(count - 1) // self.storage.capacity for count in counts if count}
+
+    def _changed(
+        self,
+        file: SuperChunk,
+        number: int,
+        images: Mapping[int, bytes | None],
+        after: _KnownFiles,
+    ) -> tuple[list[Edit], list[Edit]]:
+        """Return the edits that store images in a file, before and with the switch to them.
+
+        `after` gets the file as it is then.
+        """
+        if Feature.PATCH in self.store.features:
+            return self._patched(file, number, images, after)
+        return [], [self._rewritten(file, number, images, after)]
 
     def _new_file(
-        self, number: int, images: Iterable[tuple[int, bytes | None]], *, key: str | None = None
+        self, number: int, images: Iterable[tuple[int, bytes | None]], after: _KnownFiles
     ) -> Edit | None:
         """Return the edit that makes a file; None where no chunk is stored."""
         stored = ((entry, data) for entry, data in images if data is not None)
         first = next(stored, None)
+        after.lengths.pop(number, None)
         if first is None:
+            after.files[number] = None
             return None
+        after.files.pop(number, None)
         offsets = np.full(self.storage.capacity, ABSENT, np.int64)
         begin = slots_begin(self.storage.capacity)
         end = begin
@@ -416,23 +520,28 @@ class BlskMap:
                     yield bytes(spare)
 
         def head() -> bytes:
-            nchunks = int(np.flatnonzero(offsets != ABSENT)[-1]) + 1
-            return self._head(nchunks).pack() + pack_entries(offsets)
+            count = _count_in(number, self.schema.grid.chunk_count, self.storage.capacity)
+            head = Head(self.schema.dtype.itemsize, max(count, used_entries(offsets)))
+            return head.pack() + pack_entries(offsets)
 
-        return put_pieces(self.store, key or self._key(number), pieces(), head=head)
+        return put_pieces(self.store, self._key(number), pieces(), head=head)
 
-    def _changed_file(
-        self, file: SuperChunk, images: Mapping[int, bytes | None]
+    def _patched(
+        self,
+        file: SuperChunk,
+        number: int,
+        images: Mapping[int, bytes | None],
+        following: _KnownFiles,
     ) -> tuple[list[Edit], list[Edit]]:
-        """Return the edits that put images into a file, before and with the switch to them."""
-        lengths = self._lengths(file)
+        """Return the edits that put images into parts of a file that no image uses."""
+        lengths = self.kept.lengths.get(number)
+        if lengths is None:
+            lengths = self.kept.lengths[number] = self._lengths(file)
         used = file.used
         begin = slots_begin(file.capacity)
-        space = FreeSpace(
-            file.offsets[used].tolist(), lengths[used].tolist(), begin=begin, end=file.size
-        )
+        space = FreeSpace(file.offsets[used], lengths[used], begin=begin, end=file.size)
         if space.dead > max(_LEAST_DEAD, (file.size - begin) // 2):
-            return [], [self._rewritten(file, images)]
+            return [], [self._rewritten(file, number, images, following)]
         starts: dict[int, int] = {}
         publish: list[Edit] = []
         behind: list[Buffer] = []
@@ -450,25 +559,36 @@ class BlskMap:
                 behind += [data, bytes(spare)]
                 end += len(data) + spare
             starts[entry] = place
-        if not starts:
-            return [], []
         prepare: list[Edit] = []
         if behind:
             prepare.append(extend(self.store, file.key, behind, end=file.size))
-        after = file.changed(list(starts), list(starts.values()), end)
+        count = _count_in(number, self.schema.grid.chunk_count, file.capacity)
+        after = file.changed(list(starts), list(starts.values()), end, count)
+        following.lengths.pop(number, None)
         if not len(after.used):
+            following.files[number] = None
             return [], [Delete(file.key)]
+        following.files[number] = after
+        following.lengths[number] = lengths.copy()
+        sizes = [0 if data is None else len(data) for data in images.values()]
+        following.lengths[number][list(starts)] = sizes
         if after.head != file.head:
             publish.append(Patch(file.key, 0, after.head.pack()))
-        for first, last in _runs(sorted(starts)):
+        for first, last in _runs(sorted(starts)) if starts else ():
             at = HEAD_BYTES + ENTRY_BYTES * first
             publish.append(Patch(file.key, at, pack_entries(after.offsets[first : last + 1])))
         return prepare, publish
 
-    def _rewritten(self, file: SuperChunk, images: Mapping[int, bytes | None]) -> Edit:
+    def _rewritten(
+        self,
+        file: SuperChunk,
+        number: int,
+        images: Mapping[int, bytes | None],
+        following: _KnownFiles,
+    ) -> Edit:
         """Return the edit that makes a file anew, with other images and without free space."""
         entries = sorted({*file.used.tolist(), *images})
-        number = self._number(file, 0) // self.storage.capacity
+        first = number * self.storage.capacity
 
         def all_images() -> Iterator[tuple[int, bytes | None]]:
             lengths = self._lengths(file)
@@ -476,23 +596,24 @@ class BlskMap:
                 if entry in images:
                     yield entry, images[entry]
                 else:
-                    yield entry, self._image(file, entry, int(lengths[entry]))
+                    yield entry, self._image(file, entry, int(lengths[entry]), first + entry)
 
-        edit = self._new_file(number, all_images())
+        edit = self._new_file(number, all_images(), following)
         return Delete(file.key) if edit is None else edit
 
-    def _image(self, file: SuperChunk, entry: int, length: int) -> bytes:
+    def _image(self, file: SuperChunk, entry: int, length: int, number: int) -> bytes:
         start = int(file.offsets[entry])
         (data,) = self.store.read([Extent(file.key, start, length)])
         if data is None or len(data) != length:
             raise CorruptionError(f"{file.key}: chunk {entry} has {length} bytes at {start}")
         # A file that is written anew has trailers behind all of its chunks.
-        return data if file.head.trailers else slots.renumbered(data, self._number(file, entry))
+        return data if file.head.trailers else self._moved(data, number)
 
-    def _number(self, file: SuperChunk, entry: int) -> int:
-        """Return the number of the chunk that an entry of a file means."""
-        part = int(file.key.rpartition("__")[0].rpartition("__")[2]) - 1
-        return part * self.storage.capacity + entry
+    def _moved(self, image: bytes, old: int, new: int | None = None) -> bytes:
+        """Return the image of a chunk with another number."""
+        identity = self.storage.identity
+        number = old if new is None else new
+        return slots.renumbered(image, (old, identity), (number, identity))
 
     def _outside(self, before: "BlskMap") -> dict[int, None]:
         """Return the numbers of stored chunks that lie outside of this shape or that of `before`.
@@ -538,13 +659,13 @@ class BlskMap:
                 assert file is not None
                 if number not in lengths:
                     lengths[number] = before._lengths(file)
-                image = before._image(file, entry, int(lengths[number][entry]))
-                yield new, slots.renumbered(image, new)
+                image = before._image(file, entry, int(lengths[number][entry]), place)
+                yield new, self._moved(image, place, new)
 
         edits: list[Edit] = []
         made = set()
         for number, found in _by_file(every(), capacity):
-            edit = self._new_file(number, found)
+            edit = self._new_file(number, found, _KnownFiles())
             if edit is not None:
                 edits.append(edit)
                 made.add(number)
@@ -647,7 +768,7 @@ def design(
     *,
     order: str = "C",
     superchunksize: int | None = None,
-    spare: float = _SPARE,
+    spare: float = SPARE,
 ) -> ArraySchema:
     """Return the layout of a new array.
 
@@ -683,7 +804,7 @@ def _designed(
 
 
 def stored_as(
-    schema: ArraySchema, superchunksize: int | None = None, spare: float = _SPARE
+    schema: ArraySchema, superchunksize: int | None = None, spare: float = SPARE
 ) -> ColumnStorage:
     """Return how an array of a schema that was designed is stored."""
     request = Request(
@@ -692,7 +813,7 @@ def stored_as(
     return _designed(request, schema.order, superchunksize, spare)[0]
 
 
-def fresh(chunks: BlskMap, spare: float = _SPARE) -> BlskMap:
+def fresh(chunks: BlskMap, spare: float = SPARE) -> BlskMap:
     """Return the map of an array that does not exist yet."""
     return replace(chunks, spare=spare, kept=_KnownFiles(fresh=True))
 
@@ -703,11 +824,11 @@ def create_array(
     path: str = "",
     *,
     superchunksize: int | None = None,
-    spare: float = _SPARE,
+    spare: float = SPARE,
 ) -> tuple[ArrayNode, Commit]:
     """Return a new array, and the commit that creates it, without any chunks."""
     start = prefix(path)
-    storage = stored_as(schema, superchunksize, spare)
+    storage = replace(stored_as(schema, superchunksize, spare), identity=draw_identity())
     document = yaml.pack(storage.document(), start + STORAGE)
     nrows = pack_nrows(schema.shape[0] if schema.shape else 1)
     attributes = pack_attributes(schema.attrs, None, start + ATTRIBUTES)
@@ -753,6 +874,15 @@ def _capacity(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> int
     wanted = min(_MOST_FILE, max(_LEAST_FILE, count * size // 16))
     most = min(LARGEST_CAPACITY, max(_FEW_CHUNKS, count))
     return max(1, min(most, wanted // max(1, size)))
+
+
+def _count_in(number: int, count: int, capacity: int) -> int:
+    """Return how many of the chunks of an array belong to a file.
+
+    >>> _count_in(0, 7, 5), _count_in(1, 7, 5), _count_in(2, 7, 5)
+    (5, 2, 0)
+    """
+    return max(0, min(capacity, count - number * capacity))
 
 
 def _number(coords: Sequence[int], counts: Sequence[int]) -> int:

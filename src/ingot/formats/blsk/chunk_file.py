@@ -7,7 +7,7 @@ chunk of an array an entry means, is not its concern.
 All integers are little-endian::
 
     0   magic "blsk"            8   typesize, i32
-    4   version, u8: 1          12  nchunks, i32: the used entries of the index
+    4   version, u8: 1          12  nchunks, i32: entries that the array uses
     5   flags, u8               16  the index: an offset for each entry, i64; -1 without a chunk
     6   reserved, 2 bytes: 0    ..  slots
 
@@ -19,7 +19,7 @@ says, and its slot where the next one begins. Slots may stand in any order.
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,14 @@ __all__ = [
     "ENTRY_BYTES",
     "HEAD_BYTES",
     "LARGEST_CAPACITY",
+    "SPARE",
     "FreeSpace",
     "Head",
     "SuperChunk",
     "find_capacity",
     "pack_entries",
     "slots_begin",
+    "used_entries",
 ]
 
 HEAD_BYTES: Final = 16
@@ -52,12 +54,16 @@ ABSENT: Final = -1
 LARGEST_CAPACITY: Final = 2**20
 """The most entries of an index."""
 
+SPARE: Final = 0.1
+"""The room behind a new chunk, as a fraction of its size, unless another one is asked for."""
+
 _HEAD: Final = struct.Struct("<4sBBHii")
 _MAGIC: Final = b"blsk"
 _VERSION: Final = 1
 _TRAILERS: Final = 1
 
-IntArray = NDArray[np.int64]
+IntArray: TypeAlias = NDArray[np.int64]
+Integers: TypeAlias = Sequence[int] | IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,10 @@ class SuperChunk:
         made._check()
         return made
 
+    def pack(self) -> bytes:
+        """Return the head and the index."""
+        return self.head.pack() + pack_entries(self.offsets)
+
     @property
     def capacity(self) -> int:
         """The number of entries of the index."""
@@ -157,12 +167,26 @@ class SuperChunk:
         rooms[used] = edges[np.searchsorted(edges, starts, side="right")] - starts
         return rooms
 
-    def changed(self, entries: Sequence[int], starts: Sequence[int], size: int) -> "SuperChunk":
-        """Return the state of the file after some entries got other offsets."""
+    def free_bytes(self, lengths: IntArray, spare: float) -> tuple[int, int]:
+        """Return how many bytes of the slots are dead, and how many are spare.
+
+        `lengths` are those of the images of all entries. Spare are the bytes behind an image, up to
+        the fraction `spare` of its length.
+        """
+        behind = np.minimum(self.rooms() - lengths, (lengths * spare).astype(np.int64))
+        kept = int(behind.sum())
+        return self.size - slots_begin(self.capacity) - int(lengths.sum()) - kept, kept
+
+    def changed(
+        self, entries: Sequence[int], starts: Sequence[int], size: int, nchunks: int
+    ) -> "SuperChunk":
+        """Return the state of the file after some entries got other offsets.
+
+        `nchunks` is how many entries the array uses; the head counts more where others are used.
+        """
         offsets = self.offsets.copy()
         offsets[list(entries)] = starts
-        used = np.flatnonzero(offsets != ABSENT)
-        nchunks = max(self.head.nchunks, int(used[-1]) + 1 if len(used) else 0)
+        nchunks = max(nchunks, used_entries(offsets))
         return replace(self, head=replace(self.head, nchunks=nchunks), size=size, offsets=offsets)
 
     def _check(self) -> None:
@@ -188,6 +212,16 @@ class SuperChunk:
             raise CorruptionError(
                 f"{self.key}: two chunks start at {start} and {starts[near[0] + 1]}"
             )
+
+
+def used_entries(offsets: IntArray) -> int:
+    """Return how many entries of an index there are up to the last one with a chunk.
+
+    >>> used_entries(np.array([24, -1, 90, -1]))
+    3
+    """
+    used = np.flatnonzero(offsets != ABSENT)
+    return int(used[-1]) + 1 if len(used) else 0
 
 
 def slots_begin(capacity: int) -> int:
@@ -235,9 +269,9 @@ class FreeSpace:
     (True, 30)
     """
 
-    __slots__ = ("_gaps",)
+    __slots__ = ("_highs", "_lows")
 
-    def __init__(self, starts: Sequence[int], lengths: Sequence[int], begin: int, end: int) -> None:
+    def __init__(self, starts: Integers, lengths: Integers, begin: int, end: int) -> None:
         order = np.argsort(np.asarray(starts, np.int64), kind="stable")
         first = np.asarray(starts, np.int64)[order]
         behind = first + np.asarray(lengths, np.int64)[order]
@@ -245,25 +279,20 @@ class FreeSpace:
         highs = np.concatenate((first, [end]))
         if (lows[1:-1] > first[1:]).any() or (len(first) and int(behind[-1]) > end):
             raise CorruptionError("chunks of a super-chunk file overlap")
-        gaps = zip(lows.tolist(), highs.tolist(), strict=True)
-        self._gaps: list[tuple[int, int]] = [(low, high) for low, high in gaps if high > low]
+        self._lows, self._highs = lows, highs
 
     @property
     def dead(self) -> int:
         """The bytes that are free."""
-        return sum(high - low for low, high in self._gaps)
+        return int((self._highs - self._lows).sum())
 
     def take(self, length: int) -> int | None:
         """Return where an image of this length fits best; None where it does not."""
-        fitting = [
-            (high - low, number)
-            for number, (low, high) in enumerate(self._gaps)
-            if high - low >= length
-        ]
-        if not fitting:
+        sizes = self._highs - self._lows
+        fitting = np.flatnonzero(sizes >= length)
+        if not len(fitting):
             return None
-        _, number = min(fitting)
-        low, high = self._gaps.pop(number)
-        if high > low + length:
-            self._gaps.append((low + length, high))
+        gap = fitting[np.argmin(sizes[fitting])]
+        low = int(self._lows[gap])
+        self._lows[gap] += length
         return low

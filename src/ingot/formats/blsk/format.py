@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from ingot.dtypes import DType
+from ingot.errors import UnsafeError, UnsupportedError
 from ingot.formats.blsk.array import DatasetDocuments, create_array, design
+from ingot.formats.blsk.lone_file import is_super_chunk, open_file
 from ingot.formats.blsk.metadata import NROWS, STORAGE
 from ingot.formats.blsk.table import create_table, table_of
 from ingot.formats.format import ArrayNode, Kind, Request, TableNode, TableSchema
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Commit, Extent, Store
 
 __all__ = ["BlskFormat"]
 
@@ -20,13 +23,28 @@ class BlskFormat:
     'blsk'
     """
 
+    __slots__ = ("_dtype",)
+
     name: ClassVar[str] = "blsk"
     holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
     typed_attributes: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("order", "superchunksize", "spare")
 
+    def __init__(self, dtype: DType | None = None) -> None:
+        self._dtype = dtype
+
+    def typed(self, dtype: DType) -> "BlskFormat":
+        """Return the format that reads the items of files without metadata as a type."""
+        return BlskFormat(dtype)
+
     def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
-        """Return the array or table at `path`."""
+        """Return the array or table at `path`, or the array in the file that lies there."""
+        if path and _is_file(store, path):
+            return ArrayNode(open_file(store, path, self._dtype))
+        if self._dtype is not None:
+            raise UnsupportedError(
+                f"{store.location}: only a super-chunk file without metadata takes a dtype"
+            )
         return _node(store, DatasetDocuments.read(store, path))
 
     def from_documents(
@@ -59,6 +77,15 @@ class BlskFormat:
         """Return a new table, and the commit that creates it."""
         layout.pop("order", None)
         return create_table(store, schema, attrs, path, **layout)
+
+
+def _is_file(store: Store, path: str) -> bool:
+    """Return whether a super-chunk file, not a folder, lies at `path`."""
+    try:
+        (head,) = store.read([Extent(path, 0, 8)])
+    except UnsafeError:  # A folder.
+        return False
+    return head is not None and is_super_chunk(head, b"")
 
 
 def _node(store: Store, documents: DatasetDocuments) -> ArrayNode | TableNode:

@@ -34,6 +34,7 @@ from ingot.schema import ArraySchema
 __all__ = [
     "ATTRIBUTES",
     "FILE_NAME",
+    "IDENTITY",
     "NROWS",
     "OTHER_STORAGES",
     "STORAGE",
@@ -51,12 +52,16 @@ OTHER_STORAGES: Final = ("meta/dtype", "meta/domain")
 NROWS: Final = "meta/nrows"
 ATTRIBUTES: Final = "meta/attributes"
 
+IDENTITY: Final = "x_id"
+"""The key in ``meta/storage`` of the identity of an array."""
+
 FILE_NAME: Final = re.compile(r"__([1-9][0-9]{0,18})__\.bin", re.A)
 """The name of a super-chunk file, with its number."""
 
 _TUPLE: Final = re.compile(r"\(\s*((?:[0-9]{1,19}\s*,\s*)*[0-9]{0,19})\s*\)", re.A)
 _NROWS: Final = re.compile(rb"[0-9]{1,19}\r?\n\s*")
 _SIZED: Final = re.compile("[SUV][0-9]{1,10}", re.A)
+_IDENTITY_DIGITS: Final = re.compile("[0-9a-f]{16}")
 _ORDERS: Final = {"little": "<", "big": ">"}
 _FIELDS: Final = frozenset({"value", "type", "dtype"})
 _MOST_COLUMNS: Final = 2**16
@@ -77,6 +82,8 @@ class ColumnStorage:
     blosc: Blosc
     truncate: int | None = None
     """How many bits floats keep; -1 where the document does not say it."""
+    identity: int | None = None
+    """What the trailers of the chunks repeat."""
 
     def schema(self, length: int, attrs: Mapping[str, Any]) -> ArraySchema:
         """Return the schema of the array, whose first axis has `length` rows."""
@@ -100,6 +107,7 @@ class ColumnStorage:
             length=length,
             rows=self.chunks[0] if self.chunks else 1,
             across=max(1, across),
+            identity=self.identity,
         )
         return ArraySchema(shape, self.dtype, self.chunks, chain, fill, self.order, attrs)
 
@@ -110,6 +118,7 @@ class ColumnStorage:
             filters.append("truncate" if self.truncate < 0 else {"truncate": self.truncate})
         word = self.blosc.native_coding().shuffle
         filters += [] if word == "none" else [word]
+        identity = {} if self.identity is None else {IDENTITY: f"{self.identity:016x}"}
         return {
             "dtype": _pack_dtype(self.dtype),
             "shape": list(self.shape),
@@ -123,6 +132,7 @@ class ColumnStorage:
                 "filters": filters,
             },
             "fill": _pack_fill(self.fill, self.dtype),
+            **identity,
         }
 
 
@@ -328,6 +338,7 @@ def _column(document: Document, path: tuple[str, ...], text: str) -> ColumnStora
         fields.choice("order", ("C", "F"), "C"),
         blosc,
         truncate,
+        _parse_identity(_setting(values, IDENTITY, path), f"{where}: {IDENTITY}"),
     )
     if truncate is not None and truncate >= 0:
         TruncatePrecision(truncate).encoded(ChunkSpec(chunks, dtype))
@@ -396,6 +407,14 @@ def _parse_compression(claim: Any, where: str) -> tuple[Blosc, int | None]:
         else:
             raise UnsupportedError(f"{fields.where}: filter {shown(each)} is unknown")
     return Blosc(library, level, shuffle), truncate
+
+
+def _parse_identity(claim: Any, where: str) -> int | None:
+    if claim is None:
+        return None
+    if not isinstance(claim, str) or not _IDENTITY_DIGITS.fullmatch(claim):
+        raise FormatError(f"{where} is {shown(claim)}, not text of 16 hexadecimal digits")
+    return int(claim, 16)
 
 
 def _parse_fill(claim: Any, dtype: DType, where: str) -> Any:

@@ -6,7 +6,7 @@ concern of `chunk_file`.
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, NativeCoding
@@ -14,21 +14,26 @@ from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
 
-__all__ = ["SlotChain", "chunk_bytes", "renumbered", "split"]
+__all__ = ["SlotChain", "Stated", "chunk_bytes", "renumbered", "split"]
 
 _LENGTH: Final = slice(12, 16)
+
+Stated: TypeAlias = tuple[int, int | None]
+"""What a trailer states: the number of its chunk, and the identity of the array."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotChain(CodecChain):
     """The codec chain of an array in super-chunk files.
 
-    Chunk i holds the rows from `i // across * rows` on, of `length` rows in all.
+    Chunk i holds the rows from `i // across * rows` on, of `length` rows in all. `identity` is that
+    of the array, which the trailers repeat; None where the array has none.
     """
 
     length: int = 1
     rows: int = 1
     across: int = 1
+    identity: int | None = None
 
     def encode(self, array: Array, number: int = 0) -> bytes:
         """Return a chunk and its trailer."""
@@ -39,7 +44,7 @@ class SlotChain(CodecChain):
         # A filter may have changed the order of the axes; then rows do not lie along the first one.
         zone = None if self.filters or array.ndim != 1 else zone_map_of(array[:counted])
         packed = b"" if zone is None else zone.pack(array.dtype)
-        return chunk + trailer.pack(chunk, number, counted, packed)
+        return chunk + trailer.pack(chunk, number, counted, packed, self.identity)
 
     def decode(
         self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
@@ -48,7 +53,7 @@ class SlotChain(CodecChain):
         chunk, behind = split(data)
         if behind:
             found = trailer.parse(behind)
-            found.check(chunk, ChunkHeader.parse(chunk), spec.number)
+            found.check(chunk, ChunkHeader.parse(chunk), spec.number, self.identity)
             if found.rows > self.rows:
                 raise CorruptionError(
                     f"chunk trailer: {found.rows} rows are claimed, a chunk has {self.rows}"
@@ -64,7 +69,7 @@ class SlotChain(CodecChain):
         if not behind:
             return b""
         found = trailer.parse(behind)
-        found.check(chunk, ChunkHeader.parse(chunk), number)
+        found.check(chunk, ChunkHeader.parse(chunk), number, self.identity)
         return found.zone if found.rows >= self.counted(number) else b""
 
     def counted(self, number: int) -> int:
@@ -74,7 +79,9 @@ class SlotChain(CodecChain):
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it; None when only Python can run it."""
         coding = CodecChain.native_coding(self, spec)
-        return None if coding is None else replace(coding, slotted=True)
+        if coding is None:
+            return None
+        return replace(coding, slotted=True, parts=((0, self.identity),))
 
 
 def chunk_bytes(header: Buffer) -> int:
@@ -104,13 +111,16 @@ def split(data: Buffer) -> tuple[memoryview, memoryview]:
     return chunk, rest[: trailer.size_of(rest)] if rest else rest
 
 
-def renumbered(image: Buffer, number: int) -> bytes:
-    """Return a chunk and its trailer as those of another number.
+def renumbered(image: Buffer, old: Stated, new: Stated) -> bytes:
+    """Return a chunk and its trailer as those of another number or array, after checking them.
 
-    The trailer of a chunk that has none says of no row that it counts.
+    Both are given as the number and the identity of the array. The trailer of a chunk that has none
+    says of no row that it counts.
     """
     chunk, behind = split(image)
+    number, identity = new
     if not behind:
-        return bytes(chunk) + trailer.pack(chunk, number, 0)
-    # The checksums of blocks stay, so that damage stays visible.
-    return bytes(chunk) + trailer.parse(behind).moved(chunk, number, None)
+        return bytes(chunk) + trailer.pack(chunk, number, 0, identity=identity)
+    found = trailer.parse(behind)
+    found.check(chunk, ChunkHeader.parse(chunk), *old)
+    return bytes(chunk) + found.moved(chunk, number, identity)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from ingot.errors import NotFoundError, UnsupportedError
 from ingot.formats import yaml
+from ingot.formats.bcolz.metadata import draw_identity
 from ingot.formats.blsk.array import (
     BlskMap,
     DatasetDocuments,
@@ -20,6 +21,7 @@ from ingot.formats.blsk.array import (
 )
 from ingot.formats.blsk.metadata import (
     ATTRIBUTES,
+    IDENTITY,
     NROWS,
     STORAGE,
     ColumnStorage,
@@ -315,7 +317,7 @@ def _stored_columns(
     if isinstance(schema, ArraySchema):
         if not schema.shape:
             raise UnsupportedError(f"blsk: column {'.'.join(path)!r} has no axis")
-        yield path, stored_as(schema, superchunksize, spare)
+        yield path, replace(stored_as(schema, superchunksize, spare), identity=draw_identity())
     elif isinstance(schema, RaggedSchema):
         raise UnsupportedError(f"blsk: column {'.'.join(path)!r} has items of variable length")
     else:
@@ -360,7 +362,10 @@ def _document(storages: Storages, old: Mapping[str, Any]) -> dict[str, Any]:
         differing = {repr(each[name]) for each in documents.values()}
         if not (single and len(differing) <= 1):
             values[name] = _tree(documents, name)
-    return values
+    # Columns that another program made may have none.
+    identities = _tree(documents, IDENTITY)
+    values.pop(IDENTITY, None)
+    return {**values, IDENTITY: identities} if identities else values
 
 
 def _by_column(name: str, value: Any) -> bool:
@@ -372,6 +377,8 @@ def _by_column(name: str, value: Any) -> bool:
 def _tree(documents: Mapping[Path, Mapping[str, Any]], name: str) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path, values in documents.items():
+        if name not in values:
+            continue
         at = tree
         for part in path[:-1]:
             at = at.setdefault(part, {})

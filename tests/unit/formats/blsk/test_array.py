@@ -141,6 +141,45 @@ def test_files_are_written_anew_when_most_of_them_is_dead(tmp_path: Path) -> Non
     assert np.array_equal(read(path), array[...])
 
 
+def test_dead_and_spare_bytes_are_counted_and_removed(tmp_path: Path) -> None:
+    values = np.random.default_rng(3).integers(0, 1 << 20, 4000)
+    array = made(tmp_path / "a", values, chunks=500, superchunksize=4, spare=0.25)
+
+    def free() -> tuple[int, int]:
+        chunks = array._handle.value.chunks
+        assert isinstance(chunks, BlskMap)
+        return tuple(chunks.free_bytes())  # type: ignore[return-value]
+
+    def stored() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "a" / "data").iterdir())
+
+    dead, spare = free()
+    images = stored() - 2 * (16 + 4 * 8) - spare
+    assert dead == 0
+    assert images // 4 - 8 <= spare <= images // 4
+    array[:2000] = values[:2000] = 1 << 19
+    assert free()[0] >= images // 2
+    assert "bytes) dead" in repr(array.info)
+    before = stored()
+    array.compact()
+    assert free()[0] == 0
+    assert stored() < before
+    assert np.array_equal(read(tmp_path / "a"), values)
+    names = {path: path.stat().st_ino for path in (tmp_path / "a" / "data").iterdir()}
+    array.compact()
+    assert names == {path: path.stat().st_ino for path in (tmp_path / "a" / "data").iterdir()}
+    with array.transaction():
+        array[0] = values[0] = 7
+        array.compact()
+    assert np.array_equal(opened(tmp_path / "a")[...], values)
+
+
+def test_only_super_chunks_are_compacted() -> None:
+    for format in ("zarr3", "bcolz"):
+        with pytest.raises(UnsupportedError, match="no dead bytes"):
+            ingot.array([1, 2], format=format).compact()
+
+
 def test_rows_that_count_are_in_the_trailer(tmp_path: Path) -> None:
     array = made(tmp_path / "a", np.arange(10), chunks=4, superchunksize=8)
 
@@ -264,6 +303,7 @@ def test_foreign_files_in_meta_are_left_alone(tmp_path: Path) -> None:
     array.attrs["a"] = np.float32(2.5)
     array.resize((3,))
     assert other.read_text() == "m\n"
+    assert "files   meta/units" in repr(array.info)
     found = opened(tmp_path / "a").attrs["a"]
     assert type(found) is np.float32
     assert found == 2.5
@@ -311,7 +351,7 @@ def test_a_chunk_larger_than_its_slot_is_refused() -> None:
     made(store, np.arange(1, 21), chunks=4, superchunksize=5, spare=0)
     begin = struct.unpack_from("<q", content(store)[FILE], 24)[0]
     array = damaged(store, lambda data: struct.pack_into("<I", data, begin + 12, 4000))
-    with pytest.raises(CorruptionError, match="cbytes claims 4000 bytes, 114 are stored"):
+    with pytest.raises(CorruptionError, match="cbytes claims 4000 bytes, 122 are stored"):
         array[...]
     with pytest.raises(CorruptionError, match="chunk 1 is larger than its slot"):
         array[0] = 3
@@ -324,6 +364,46 @@ def test_another_arrays_file_is_noticed_where_its_chunks_are_others() -> None:
     put(store, {FILE: files["data/__2__.bin"]})
     with pytest.raises(CorruptionError, match="this is chunk 5, not 0"):
         opened(store)[0]
+
+
+@pytest.mark.parametrize("shape", [(20,), (4, 5)])
+@pytest.mark.parametrize("local", [True, False])
+def test_another_arrays_file_is_noticed(tmp_path: Path, shape: Any, local: bool) -> None:
+    places: list[Place] = [MemoryStore(), MemoryStore()]
+    if local:
+        places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        made(place, np.arange(1, 21).reshape(shape), chunks=(2,) * len(shape))
+    put(places[0], {FILE: content(places[1])[FILE]})
+    array = opened(places[0], "r+")
+    for change in (
+        lambda: array[...],
+        lambda: array[1],
+        lambda: array[[0, 3]],
+        lambda: array.__setitem__(1, 7),
+    ):
+        with pytest.raises(CorruptionError, match="its identity is"):
+            change()
+    if len(shape) == 2:
+        with pytest.raises(CorruptionError, match="its identity is"):
+            array.resize((4, 9))
+    assert opened(places[1])[...].tolist() == np.arange(1, 21).reshape(shape).tolist()
+
+
+def test_an_array_without_an_identity_takes_and_makes_trailers_of_version_1(tmp_path: Path) -> None:
+    array = made(tmp_path / "a", np.arange(1, 11), chunks=4)
+    storage = tmp_path / "a" / "meta" / "storage"
+    text = storage.read_bytes()
+    storage.write_bytes(b"".join(line for line in text.splitlines(True) if b"x_id" not in line))
+    with pytest.raises(CorruptionError, match="the array has no x_id"):
+        opened(tmp_path / "a")[0]
+    array = opened(tmp_path / "a", "r+")
+    array[...] = np.arange(2, 12)
+    start = int(file_of(array).offsets[0])
+    behind = split((tmp_path / "a" / FILE).read_bytes()[start:])[1]
+    assert trailer.parse(behind).identity is None
+    storage.write_bytes(text)
+    assert opened(tmp_path / "a")[...].tolist() == list(range(2, 12))
 
 
 def test_chunks_behind_the_last_row_do_not_show() -> None:
@@ -339,11 +419,42 @@ def test_chunks_behind_the_last_row_do_not_show() -> None:
     assert sorted(content(store)) == ["data/__1__.bin", *META]
 
 
-def test_rows_that_no_chunk_stores_are_fill() -> None:
-    store = MemoryStore()
-    made(store, np.arange(1, 11), chunks=4, superchunksize=5)
-    put(store, {"meta/nrows": b"30\n"})
-    assert opened(store)[...].tolist() == [*range(1, 11), *[0] * 20]
+@pytest.mark.parametrize("rows", [13, 20, 21, 1000])
+def test_more_rows_than_are_stored_are_an_error(tmp_path: Path, rows: int) -> None:
+    places: list[Place] = [MemoryStore(), tmp_path / "a"]
+    for place in places:
+        made(place, np.arange(1, 11), chunks=4, superchunksize=5)
+        put(place, {"meta/nrows": b"%d\n" % rows})
+        array = opened(place, "r+")
+        for change in (
+            lambda array=array: array[...],
+            lambda array=array: array[0],
+            lambda array=array: array.__setitem__(0, 5),
+            lambda array=array: array.append([5]),
+        ):
+            with pytest.raises(CorruptionError, match="nchunks is 3, by meta/nrows"):
+                change()
+
+
+def test_the_head_counts_chunks_that_are_not_stored(tmp_path: Path) -> None:
+    def heads() -> dict[str, int]:
+        return {
+            path.name: struct.unpack_from("<i", path.read_bytes(), 12)[0]
+            for path in (tmp_path / "a" / "data").iterdir()
+        }
+
+    array = made(tmp_path / "a", np.arange(1, 11), chunks=4, superchunksize=5)
+    assert heads() == {"__1__.bin": 3}
+    array.resize((60,))
+    assert heads() == {"__1__.bin": 5}
+    assert opened(tmp_path / "a")[...].tolist() == [*range(1, 11), *[0] * 50]
+    array.resize((14,))
+    assert heads() == {"__1__.bin": 4}
+    array.append(np.arange(40))
+    assert heads() == {"__1__.bin": 5, "__2__.bin": 5, "__3__.bin": 4}
+    array.resize((33,))
+    assert heads() == {"__1__.bin": 5, "__2__.bin": 4}
+    assert opened(tmp_path / "a")[...].tolist() == [*range(1, 11), *[0] * 4, *range(19)]
 
 
 @pytest.mark.parametrize("name", ["nrows", "storage"])

@@ -35,7 +35,7 @@ def test_offsets_may_stand_in_any_order() -> None:
     file = SuperChunk.parse(packed([200, -1, 48, 100]), 500, 4, "f")
     assert file.used.tolist() == [0, 2, 3]
     assert file.rooms().tolist() == [300, 0, 52, 100]
-    after = file.changed([1, 0], [400, -1], 600)
+    after = file.changed([1, 0], [400, -1], 600, 3)
     assert after.offsets.tolist() == [-1, 400, 48, 100]
     assert after.rooms().tolist() == [0, 200, 52, 300]
 

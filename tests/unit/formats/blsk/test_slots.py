@@ -38,7 +38,7 @@ def test_spare_bytes_are_no_part_of_a_chunk(spare: int) -> None:
 def test_a_chunk_without_anything_behind_it_has_no_trailer() -> None:
     chunk, _ = split(CHAIN.encode(ITEMS, 2))
     assert CHAIN.decode(chunk, spec(5)).tolist() == ITEMS.tolist()
-    sealed = renumbered(chunk, 5)
+    sealed = renumbered(chunk, (2, None), (5, None))
     assert trailer.parse(split(sealed)[1]).rows == 0
     with pytest.raises(CorruptionError, match="bytes behind the chunk are no trailer"):
         CHAIN.decode(bytes(chunk) + bytes(100), spec(2))
@@ -48,7 +48,7 @@ def test_another_number_is_another_chunk() -> None:
     image = CHAIN.encode(ITEMS, 2)
     with pytest.raises(CorruptionError, match="this is chunk 2, not 3"):
         CHAIN.decode(image, spec(3))
-    moved = renumbered(image, 3)
+    moved = renumbered(image, (2, None), (3, None))
     assert CHAIN.decode(moved, spec(3)).tolist() == ITEMS.tolist()
     assert split(moved)[0] == split(image)[0]
     assert trailer.parse(split(moved)[1]).zone == trailer.parse(split(image)[1]).zone

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import ingot
 from ingot.errors import CorruptionError, FormatError, IngotError, UnsafeError, UnsupportedError
@@ -274,14 +275,50 @@ def test_names_that_no_column_can_have(tmp_path: Path) -> None:
         ingot.table({"a": [1]}, tmp_path / "t", format="blsk")["a"].attrs["x"] = 1
 
 
-def test_a_column_in_the_place_of_another_is_noticed_by_its_numbers() -> None:
+def test_a_column_in_the_place_of_another_is_noticed() -> None:
     store = MemoryStore()
     given = {"a": np.arange(1, 41), "b": np.arange(2, 42)}
     ingot.table(given, store, format="blsk", chunks=4, superchunksize=5)
     files = content(store)
-    put(store, {"data/a/__1__.bin": files["data/b/__2__.bin"]})
+    put(store, {"data/a/__1__.bin": files["data/a/__2__.bin"]})
     with pytest.raises(CorruptionError, match="this is chunk 5, not 0"):
         opened(store)["a"][0]
+    put(store, {"data/a/__1__.bin": files["data/b/__1__.bin"]})
+    with pytest.raises(CorruptionError, match="its identity is"):
+        opened(store)["a"][0]
+
+
+def test_dead_bytes_of_all_columns_are_removed(tmp_path: Path) -> None:
+    given = {"a": np.arange(1000), "p": {"b": np.arange(1000) / 3}}
+    table = ingot.table(given, tmp_path / "t", format="blsk", chunks=100)
+    table.update("a < 500", {"a": 7, "p.b": 0.5})
+    assert " dead, " in repr(table.info)
+    assert not repr(table.info).count("0 bytes dead")
+    table.compact()
+    assert "0 bytes dead" in repr(table.info)
+    found = read(tmp_path / "t")
+    assert found["a"].tolist() == [7] * 500 + list(range(500, 1000))
+    assert np.array_equal(found["p"]["b"], table["p.b"][...])
+
+
+def test_columns_keep_their_identities() -> None:
+    store = MemoryStore()
+    table = ingot.table({"a": [1, 2], "b": [3, 4]}, store, format="blsk")
+
+    def identities() -> dict[str, str]:
+        found: dict[str, str] = yaml.safe_load(content(store)["meta/storage"])["x_id"]
+        return found
+
+    first = identities()
+    assert list(first) == ["a", "b"]
+    assert first["a"] != first["b"]
+    table.rename_column("a", "z")
+    table.append({"z": [5], "b": [6]})
+    table.drop_column("b")
+    table.add_column("b", [7, 8, 9])
+    assert identities()["z"] == first["a"]
+    assert identities()["b"] not in first.values()
+    assert opened(store).read()["z"].tolist() == [1, 2, 5]
 
 
 def test_zone_maps_hold_for_the_rows_that_counted(tmp_path: Path) -> None:
@@ -299,9 +336,9 @@ def test_zone_maps_hold_for_the_rows_that_counted(tmp_path: Path) -> None:
     table.append({"a": [-5]})
     assert zones() == [(0, 3), (4, 7), (-5, 9)]
     # Another program adds rows without a change of the chunk.
-    (tmp_path / "t" / "meta" / "nrows").write_text("14\n")
-    assert zones() == [(0, 3), (4, 7), None, None]
-    assert opened(tmp_path / "t").read("a", where="a == 0")["a"].tolist() == [0, 0, 0, 0]
+    (tmp_path / "t" / "meta" / "nrows").write_text("12\n")
+    assert zones() == [(0, 3), (4, 7), None]
+    assert opened(tmp_path / "t").read("a", where="a == 0")["a"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])
