@@ -167,3 +167,37 @@ def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
     stored_chunk.write_bytes(stored_chunk.read_bytes()[:-1])
     assert isinstance(invoke("chunk", str(stored_chunk)).exception, CorruptionError)
     assert invoke("chunk", str(stored_chunk) + "x").exit_code == 2
+
+
+def test_a_super_chunk_file_is_laid_open(invoke, tmp_path):
+    ingot.array(np.arange(100, dtype="<i4"), tmp_path / "a", format="blsk", chunks=30)
+    file = str(tmp_path / "a" / "data" / "__1__.bin")
+    result = invoke("chunk", file)
+    assert result.exit_code == 0
+    assert "super-chunk file of blsk, 4 chunks" in result.stdout
+    assert result.stdout.splitlines()[-1].split()[:1] == ["3"]
+    report = json.loads(invoke("chunk", file, "--json").stdout)
+    assert (report["typesize"], len(report["slots"]), report["dead"]) == (4, 4, 0)
+    assert [slot["rows"] for slot in report["slots"]] == [30, 30, 30, 10]
+    one = invoke("chunk", file, "--number", "3")
+    assert one.exit_code == 0
+    assert "chunk 3 of its array, 10 rows" in one.stdout
+    assert "Blosc chunk: 120 bytes" in one.stdout
+    report = json.loads(invoke("chunk", file, "--number", "3", "--json").stdout)
+    assert (report["slot"]["entry"], report["header"]["nbytes"]) == (3, 120)
+    lost = invoke("chunk", file, "--number", "7")
+    assert lost.exit_code != 0
+    assert "entry 7 of the index has no chunk" in str(lost.exception)
+
+
+def test_a_damaged_super_chunk_file_is_a_problem(invoke, tmp_path):
+    ingot.array(np.arange(100), tmp_path / "a", format="bcolz", chunks=30)
+    file = tmp_path / "a" / "data" / "__0.blp"
+    assert invoke("chunk", str(file)).exit_code == 0
+    file.write_bytes(file.read_bytes()[:-3])
+    result = invoke("chunk", str(file))
+    assert result.exit_code == 1
+    assert "chunk trailer" in result.stdout
+    chunk = tmp_path / "chunk"
+    chunk.write_bytes(ingot.blosc.compress(bytes(100)))
+    assert invoke("chunk", str(chunk), "--number", "0").exit_code != 0
