@@ -147,7 +147,7 @@ def _watch(folder: Path, until: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("format", "seconds"), [("zarr2", 20.0), ("zarr3", 5.0)])
+@pytest.mark.parametrize(("format", "seconds"), [("zarr2", 20.0), ("zarr3", 5.0), ("blsk", 5.0)])
 def test_four_writers_and_four_readers_of_one_array(
     tmp_path: Path, format: str, seconds: float
 ) -> None:

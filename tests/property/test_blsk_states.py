@@ -1,4 +1,4 @@
-"""Random changes of arrays of blsk agree with NumPy, and with an independent reader."""
+"""Random changes of arrays and tables of blsk agree with NumPy, and with an independent reader."""
 
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tests.blsk_reader import read
 from tests.kernels import needs_native
 from tests.property.array_life import ArrayLife, shapes, short
 from tests.property.array_strategies import items
+from tests.property.test_table_states import NAMES, NEW, OLD, Life, values
 from tests.storage import content
 
 
@@ -84,6 +85,10 @@ class BlskLife(ArrayLife):
         self.data = items(self.data.dtype, self.data.shape, start).copy()
         self.data[:1] = self.fill
 
+    @rule()
+    def compact(self) -> None:
+        self.array.compact()
+
     @invariant()
     def others_see_the_same(self) -> None:
         if not hasattr(self, "data"):
@@ -99,6 +104,51 @@ class BlskLife(ArrayLife):
         assert {key for key in content(self.place) if key.startswith("data/")} <= names
 
 
+class BlskTableLife(Life):
+    """A table in super-chunk files, beside a second handle that reads."""
+
+    let_bcolz = None
+
+    @initialize(
+        types=st.lists(st.sampled_from(OLD + NEW), min_size=1, max_size=3),
+        rows=st.integers(0, 20),
+        chunks=st.integers(1, 6),
+        capacity=st.integers(1, 4),
+        spare=st.sampled_from([0, 0.1, 1]),
+    )
+    def create(self, types: list[str], rows: int, chunks: int, capacity: int, spare: float) -> None:
+        named = zip(NAMES, types, strict=False)
+        self.data = {name: values(dtype, rows, 3) for name, dtype in named}
+        self.chunks = chunks
+        self.table = ingot.table(
+            self.data,
+            self.place,
+            format="blsk",
+            chunks=chunks,
+            superchunksize=capacity,
+            spare=spare,
+        )
+        found = ingot.open(self.place)
+        assert isinstance(found, ingot.Table)
+        self.reader = found
+
+    @rule()
+    def compact(self) -> None:
+        self.table.compact()
+
+    @invariant()
+    def others_see_the_same(self) -> None:
+        if not hasattr(self, "data"):
+            return
+        expected = self.data if self.before is None else self.before
+        assert self.reader.names == tuple(expected)
+        seen = self.reader.read()
+        stored = read(self.place) if isinstance(self.place, Path) else seen
+        for name, column in expected.items():
+            np.testing.assert_array_equal(seen[name], column, strict=True)
+            np.testing.assert_array_equal(stored[name], column, strict=True)
+
+
 PLACES = [
     pytest.param("local", "native", marks=needs_native),
     ("local", "python"),
@@ -109,6 +159,15 @@ PLACES = [
 @pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
 def test_an_array_changes_as_numpys_does(place_name: str, kernel_name: str) -> None:
     machine = type("Life", (BlskLife,), {"place_name": place_name, "kernel_name": kernel_name})
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=12, stateful_step_count=12, deadline=None)
+    )
+
+
+@pytest.mark.parametrize(("place_name", "kernel_name"), PLACES)
+def test_a_table_changes_as_a_mapping_of_arrays_does(place_name: str, kernel_name: str) -> None:
+    names = {"place_name": place_name, "kernel_name": kernel_name}
+    machine = type("TableLife", (BlskTableLife,), names)
     run_state_machine_as_test(
         machine, settings=settings(max_examples=12, stateful_step_count=12, deadline=None)
     )
