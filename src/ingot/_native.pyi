@@ -211,6 +211,16 @@ class Layout:
         transaction: str | None = None,
         held: Held | None = None,
     ) -> tuple[list[Image], list[Trouble]]: ...
+    def remove_rows(
+        self,
+        target: Layout,
+        removed: NDArray[np.int64],
+        first: int,
+        last: int,
+        threads: int,
+        transaction: str | None = None,
+        held: Held | None = None,
+    ) -> tuple[list[Image], list[Trouble]]: ...
     def decode_chunks(
         self, outs: Sequence[tuple[NDArray[Any], int, HeldChunk]], threads: int
     ) -> list[Trouble] | None: ...

@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 32
+ABI = 33
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -291,6 +291,22 @@ class Layout(Protocol):
         These are the numbers ``first`` to ``last``. With a transaction the *images* are staged. An
         image is the number of the chunk, its key, and a staged key with its size and CRC-32, or the
         bytes; None when the chunk holds only the fill value.
+        """
+
+    def remove_rows(
+        self,
+        target: "Layout",
+        removed: "NDArray[np.int64]",
+        first: int,
+        last: int,
+        threads: int,
+        transaction: "str | None" = None,
+        held: "Held | None" = None,
+    ) -> "tuple[list[Image], list[Trouble]]":
+        """Encode chunks of ``target``, which is this array without the rows ``removed``.
+
+        These are the chunks ``first`` to ``last``; the numbers of the rows ascend. Returns images
+        as ``copy_chunks`` does.
         """
 
     def decode_chunks(

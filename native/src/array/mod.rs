@@ -4,6 +4,7 @@ pub mod addresses;
 mod chunk_file;
 pub mod chunks;
 pub mod coding;
+pub mod compaction;
 pub mod comparison;
 pub mod copies;
 pub mod gather;

@@ -9,6 +9,7 @@ use super::pack::{duplicate, packed_places};
 use crate::array::addresses::{Addresses, Keys, Table};
 use crate::array::chunks::{self, ToDecode, ToEncode};
 use crate::array::coding::{Coding, Compression};
+use crate::array::compaction;
 use crate::array::comparison::{Comparison, Test};
 use crate::array::copies;
 use crate::array::gather;
@@ -560,6 +561,33 @@ impl PyLayout {
             row_values::assign(&assignment, transaction, threads, &mut kept.workspace, interrupt)
         })?;
         images(py, &self.0, made)
+    }
+
+    /// Encode the chunks `first..last` of the array `target`: this one without the rows `removed`, whose
+    /// numbers ascend. With a transaction they are staged. Nothing is published.
+    #[pyo3(signature = (target, removed, first, last, threads, transaction=None, held=None))]
+    #[allow(clippy::too_many_arguments, reason = "both arrays have chunks and places")]
+    fn remove_rows(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, Self>,
+        removed: PyBuffer<i64>,
+        first: usize,
+        last: usize,
+        threads: usize,
+        transaction: Option<&str>,
+        held: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(PyImages, Failures)> {
+        let removed = removed.to_vec(py)?.into_iter().map(|row| usize::try_from(row).unwrap_or(usize::MAX));
+        let removed: Vec<usize> = removed.collect();
+        let held = held.map(HeldInputs::of).transpose()?;
+        let (held, target) = (held.as_ref().map(HeldInputs::chunks), &target.get().0);
+        let made = detached(py, |kept, interrupt| {
+            let (held, workspace) = (held.as_ref(), &mut kept.workspace);
+            let (before, numbers, removed) = (&self.0, first..last, &removed[..]);
+            compaction::remove_rows(before, held, target, numbers, removed, transaction, threads, workspace, interrupt)
+        })?;
+        images(py, target, made)
     }
 
     /// Decode whole chunks, each into an array of its own shape: `outs` has an array, a number and what

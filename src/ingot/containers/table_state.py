@@ -390,6 +390,10 @@ def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
     """
     if not len(rows):
         return state, Commit()
+    columns = [state.column(name) for name in state.leaves]
+    if all(isinstance(column, Engine) and column.has_rows for column in columns):
+        remove = partial(changes.without_rows, rows=rows)
+        return _joined(state, ((name, remove) for name in state.leaves), shrinking=True)
     buffered = BufferedStore(state.table.store)
     first, left = int(rows[0]), state.rows - len(rows)
     kept = np.ones(state.rows - first, np.bool_)

@@ -42,6 +42,7 @@ __all__ = [
     "items_of",
     "recoded",
     "resized",
+    "without_rows",
 ]
 
 
@@ -211,6 +212,20 @@ def recoded(
     """Return the commit that stores rows of one array as rows of another."""
     values = Engine(source, options).read(parse(rows, source.schema.shape))
     return Engine(target, options).assign(parse(target_rows, target.schema.shape), values)
+
+
+def without_rows(engine: Engine, rows: NDArray[np.int64]) -> ArrayChange:
+    """Remove rows, whose numbers ascend, from an array whose engine `has_rows`.
+
+    The chunks and the length are published together: rows behind the first removed one move up.
+    """
+    chunks, commit = engine.chunks.resized((engine.shape[0] - len(rows), *engine.shape[1:]))
+    engine.layout()  # That of the next state is made from it.
+    after = engine.next_state(chunks)
+    data = after.without_rows(engine, rows)
+    publish = (*data.publish, *commit.publish)
+    whole = Commit((*data.prepare, *commit.prepare), publish, (*data.cleanup, *commit.cleanup))
+    return ArrayChange(after.committed(), whole)
 
 
 def described(engine: Engine, attrs: Mapping[str, Any]) -> ArrayChange:

@@ -370,6 +370,54 @@ class Engine:
         parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
         return self._commit_of_images(parts, source, make, handed=False)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the kernel removes rows of the array in one pass: see `without_rows`."""
+        return self.layout() is not None and kernel.has_rows(self.chunks.schema)
+
+    def without_rows(self, source: "Engine", removed: NDArray[np.int64]) -> Commit:
+        """Return the commit that stores the rows of another array without some of them.
+
+        This array is the next state of `source`, whose engine `has_rows`. The removed rows ascend;
+        the chunks in front of the first of them are not touched.
+        """
+        target, given = self.layout(), source.layout()
+        assert target is not None
+        assert given is not None
+        if self.shape[0] <= removed[0]:
+            return Commit()  # The last rows were removed: a chunk may hold more than there are.
+        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        numbers = range(int(removed[0]) // chunk, self.chunks.schema.grid.counts[0])
+        self.check_count(len(numbers))
+        # In front of removed row n, all but n rows are kept.
+        ahead = removed - np.arange(len(removed))
+
+        def old_chunk(row: int) -> int:
+            """Return the chunk of `source` that holds a row of this array."""
+            return (row + int(np.searchsorted(ahead, row, side="right"))) // chunk
+
+        def make(part: range, transaction: str | None) -> Images:
+            held = None
+            if isinstance(given, HandedLayout):
+                last = min(part.stop * chunk, self.shape[0]) - 1
+                wanted = np.arange(old_chunk(part.start * chunk), old_chunk(last) + 1)
+                held = given.held_rows(wanted)
+            layouts = _of_kernel(given), _of_kernel(target)
+            ends = part.start, part.stop
+            return layouts[0].remove_rows(layouts[1], removed, *ends, threads, transaction, held)
+
+        parts: list[range] = []
+        most = given.window if isinstance(given, HandedLayout) else _STAGED_PER_CALL
+        start = numbers.start
+        for number in numbers[1:]:
+            # The chunks that a part is made of are in memory at the same time.
+            if old_chunk(number * chunk + chunk - 1) - old_chunk(start * chunk) >= most:
+                parts.append(range(start, number))
+                start = number
+        if numbers:
+            parts.append(range(start, numbers.stop))
+        return self._commit_of_images(parts, source, make, handed=isinstance(target, HandedLayout))
+
     def _commit_of_images(
         self,
         parts: Sequence[Part],
