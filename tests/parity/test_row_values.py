@@ -9,8 +9,10 @@ import pytest
 
 import ingot
 from ingot.blosc.header import ChunkHeader
+from ingot.codecs.zone_maps import zone_map_of
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError
+from ingot.formats import trailer
 from ingot.formats.trailer import block_spans
 from ingot.stores import Store
 from tests.kernels import NATIVE_IS_BUILT, needs_native, on_each_kernel
@@ -162,3 +164,36 @@ def test_rows_and_values_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     layout = Engine(grid._handle.value.chunks, ingot.Options()).layout()
     with pytest.raises(ValueError, match="the chunks of this array are no rows"):
         layout.assign_rows(np.array([1]), np.ones(9), 1)
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", ["<i8", "<f8", "<f4", "u1", "<M8[s]", "S4", ">i4"])
+def test_the_zone_map_of_a_chunk_with_few_new_rows_is_that_of_all_rows(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_kernel("native", monkeypatch)
+    values = (np.arange(3000) // 20).astype(dtype)
+    array = ingot.array(values, tmp_path / "a", format="bcolz", chunks=3000)
+    path = tmp_path / "a/data/__0.blp"
+    low, high = values[0], values[-1]
+    nothing = np.array("NaT" if values.dtype.kind == "M" else 0).astype(dtype)
+    if values.dtype.kind == "f":
+        nothing = np.array(np.nan, dtype)
+    # Ascending still, no longer, the lowest and the highest replaced, nulls in and out, and back.
+    for rows, value in [
+        ([0, 1], values[0]),
+        ([50, 2000], values[700]),
+        ([0, 1, 5], high),
+        (list(range(20)), values[25]),
+        ([7, 2999], nothing),
+        ([7, 2999], low),
+        ([2999], high),
+    ]:
+        array[rows] = value
+        values[rows] = value
+        data = path.read_bytes()
+        zone = trailer.parse(data[16 + int.from_bytes(data[28:32], "little") :]).zone
+        expected = zone_map_of(values)
+        assert expected is not None
+        assert zone == expected.pack(values.dtype), (rows, value)
+    assert np.array_equal(array[...], values)

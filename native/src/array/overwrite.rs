@@ -25,6 +25,12 @@ pub trait NewItems {
 
     /// The bytes of all items, when they are neighbours in the chunk and in memory.
     fn as_slice(&self) -> Option<&[u8]>;
+
+    /// Copy what `chunk` has at their places to `out`, where they are few items of it, all at different
+    /// places; return whether they are.
+    fn pick(&self, _chunk: &[u8], _out: &mut Vec<u8>) -> bool {
+        false
+    }
 }
 
 impl NewItems for Source<'_> {

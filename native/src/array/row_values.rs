@@ -13,6 +13,9 @@ use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
 
+/// Rows are few when a chunk has at least so many times as many.
+const FEW: usize = 16;
+
 /// Values of rows of an array, whose chunks are `held` where the caller hands them over. There is one value
 /// for each of `rows`, or a single one for all; they lie in `values`, of so many bytes.
 pub struct Assignment<'a> {
@@ -151,6 +154,17 @@ impl NewItems for RowValues<'_> {
     fn as_slice(&self) -> Option<&[u8]> {
         None
     }
+
+    fn pick(&self, chunk: &[u8], out: &mut Vec<u8>) -> bool {
+        let size = self.row_bytes;
+        let few = self.rows.len().saturating_mul(size) < chunk.len() / FEW;
+        if !few || self.rows.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return false;
+        }
+        out.clear();
+        self.rows.iter().for_each(|(row, _)| out.extend_from_slice(&chunk[(row - self.first) * size..][..size]));
+        true
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +182,15 @@ mod tests {
         assert_eq!(chunk, [6, 7, 8, 9, 10, 11, 99, 99, 99, 3, 4, 5, 99, 99, 99]);
         assert_eq!((given.span(), given.itemsize()), ((0, 4), 3));
         assert_eq!([0, 1, 2, 3, 4, 5].map(|limit| given.rank(limit)), [0, 1, 3, 3, 4, 4]);
+        let mut old = Vec::new();
+        assert!(!given.pick(&[0; 15], &mut old), "a row has two values");
+        let rows = [(10, 0), (12, 1)];
+        let few = RowValues { rows: &rows, ..given };
+        assert!(!few.pick(&[0; 96], &mut old), "these are not few");
+        let numbers: Vec<u8> = (0..120).collect();
+        assert!(few.pick(&numbers, &mut old));
+        assert_eq!(old, [0, 1, 2, 6, 7, 8]);
+        let given = RowValues { rows: &[(10, 2), (11, 0), (11, 3), (13, 1)], ..few };
         let single = RowValues { values: values[..3].into(), stride: 0, ..given };
         single.gather(&mut chunk);
         assert_eq!(chunk, [0, 1, 2, 0, 1, 2, 99, 99, 99, 0, 1, 2, 99, 99, 99]);

@@ -121,7 +121,7 @@ pub fn encode<'f, T>(
     {
         return keep(&workspace.framed);
     }
-    let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
+    let Workspace { scratch, buffers, chunk, packer, framed, enclosing } = workspace;
     // Rows that lie together are encoded in place, but not those with a zone map: another thread may write
     // to the caller's memory before it is made, and it must fit what is encoded.
     if whole
@@ -134,13 +134,51 @@ pub fn encode<'f, T>(
     let chunk = grow(chunk, size)?;
     if !whole {
         match old {
-            Chunk::Stored(extent) => decode(grid, &extent, number, chunk, scratch, buffers)?,
+            Chunk::Stored(extent) => {
+                let zone = replace(grid, &extent, number, source, chunk, (scratch, buffers, enclosing))?;
+                encode::encode(chunk, recipe, packer, scratch, 1, &Interrupt::never())?;
+                chunk_file::pack(packer.bytes(), &zone, grid.stated(number), rows, framed)?;
+                return keep(framed);
+            }
             _ => return corrupt!("the chunk is missing"),
         }
     }
     source.gather(chunk);
     pack(recipe, grid, chunk, number, scratch, packer, framed)?;
     keep(framed)
+}
+
+/// Decode the rows of a chunk as it is stored into `chunk`, and put the items of `source` over them. Return
+/// the zone map: where few items change, it follows from these.
+fn replace(
+    grid: &Grid,
+    extent: &Extent<'_>,
+    number: usize,
+    source: &dyn NewItems,
+    chunk: &mut [u8],
+    workspace: (&mut Scratch, &mut Buffers, &mut Vec<u8>),
+) -> Outcome<Vec<u8>> {
+    let (scratch, buffers, picked) = workspace;
+    let stored = decode(grid, extent, number, chunk, scratch, buffers)?;
+    let Some(items) = grid.items else {
+        source.gather(chunk);
+        return Ok(Vec::new());
+    };
+    // The zone map is that of all stored rows.
+    let few = stored == grid.rows(number) && source.pick(chunk, picked);
+    let zone =
+        if few { chunk_file::zone(extent, &expected_before(grid, number), stored, buffers)? } else { Vec::new() };
+    let mut change = ZoneChange::new(items, &zone, chunk.len() / items.size).filter(|_| few);
+    if let Some(change) = &mut change {
+        change.remove(picked);
+    }
+    source.gather(chunk);
+    let found = change.and_then(|mut change| {
+        source.pick(chunk, picked);
+        change.add(0, picked);
+        change.zone_of(items.all_ascend(chunk))
+    });
+    Ok(found.unwrap_or_else(|| items.zone(chunk)))
 }
 
 /// Write the file of a chunk that holds `plain` to `framed`.
@@ -160,7 +198,7 @@ pub fn pack(
 }
 
 /// Decode the rows of a chunk as it is stored into `out`; the fill value follows where there are
-/// fewer.
+/// fewer. Return how many are stored.
 fn decode(
     grid: &Grid,
     extent: &Extent<'_>,
@@ -168,7 +206,7 @@ fn decode(
     out: &mut [u8],
     scratch: &mut Scratch,
     buffers: &mut Buffers,
-) -> Outcome<()> {
+) -> Outcome<usize> {
     let (expected, size) = (expected_before(grid, number), grid.itemsize);
     let (row, bytes) = (expected.row_bytes / size, out.len());
     let wanted = bytes / expected.row_bytes;
@@ -182,7 +220,7 @@ fn decode(
     if rows < wanted {
         repeat(&grid.fill, 0, &mut out[rows * expected.row_bytes..]);
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Write to `workspace.framed` the file of a chunk that holds what `extent` holds, and `added`

@@ -132,6 +132,18 @@ impl Items {
         Some(joined)
     }
 
+    /// Whether all of some items ascend, as their zone map says; found out by parts.
+    pub fn all_ascend(&self, bytes: &[u8]) -> bool {
+        const PART: usize = 64;
+        let part = PART * self.size;
+        let ascends = |start: usize| {
+            // With the last item of the part before.
+            let part = &bytes[start.saturating_sub(self.size)..bytes.len().min(start + part)];
+            Zone::parse(&self.zone(part), self.size).is_none_or(|zone| zone.ascending)
+        };
+        (0..bytes.len()).step_by(part).all(ascends)
+    }
+
     /// Whether an item, which is not null, is not above another one.
     fn ascend(&self, one: &[u8], other: &[u8]) -> bool {
         let found = self.zone(&[one, other].concat());
@@ -266,17 +278,22 @@ impl<'a> ZoneChange<'a> {
 
     /// The zone map of all items; `None` where it takes all of them to find it.
     pub fn zone(&self) -> Option<Vec<u8>> {
+        let nulls = self.zone.nulls.checked_sub(self.removed.nulls)? + self.added.nulls;
+        match (nulls == 0 && self.ascending, self.zone.ascending && self.inside) {
+            (false, _) => self.zone_of(false),
+            (true, true) => self.zone_of(true),
+            // The other items may be in order or not.
+            (true, false) => None,
+        }
+    }
+
+    /// The same where it is known whether all items ascend.
+    pub fn zone_of(&self, ascending: bool) -> Option<Vec<u8>> {
         let Self { items, zone, count, removed, added, .. } = self;
         let (size, width) = (items.size, items.size.div_ceil(8) * 8);
         let other_nulls = zone.nulls.checked_sub(removed.nulls)?;
         let others = count.checked_sub(removed.count)?.checked_sub(other_nulls)?;
         let nulls = other_nulls + added.nulls;
-        let ascending = match (nulls == 0 && self.ascending, zone.ascending && self.inside) {
-            (false, _) => false,
-            (true, true) => true,
-            // The other items may be in order or not.
-            (true, false) => return None,
-        };
         let mut ends = reserved(added.ends.len() + 2 * size).ok()?;
         if others > 0 {
             // One of the other items is the lowest of all, unless that was removed. Then the new items
