@@ -305,7 +305,9 @@ class Table(Dataset[TableState]):
         """
         handle, key = self._writable(), view.evaluated(where)
         with handle.writing() as turn:
-            rows = np.unique(np.asarray(view.numbered(turn.value, key), np.int64))
+            rows = np.asarray(view.numbered(turn.value, key), np.int64)
+            if bool((rows[1:] <= rows[:-1]).any()):
+                rows = np.unique(rows)
             turn.commit(*table_state.deleted(turn.value, rows))
             return len(rows)
 

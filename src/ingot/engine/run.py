@@ -330,7 +330,8 @@ class Engine:
         if bool((rows[:-1] > rows[1:]).any()):
             order = np.argsort(rows, kind="stable")
             rows, values = rows[order], values if single else values[order]
-        numbers = np.unique(rows // chunk)
+        numbers = rows // chunk
+        numbers = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
 
         def make(part: NDArray[np.int64], transaction: str | None) -> Images:
             held = layout.held_rows(part) if isinstance(layout, HandedLayout) else None
