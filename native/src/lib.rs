@@ -5,6 +5,7 @@
 //! - `array`: the chunks of one array, found by their addresses, read into and staged from the
 //!   caller's memory.
 //! - `checksum`: checksums of every kind that may follow a chunk.
+//! - `items`: packs of variable-length items.
 //! - `pack`: files packed into runs of chunks, and unpacked again.
 //! - `python`: the boundary to Python. Every other module is plain Rust.
 //! - `error` and `interrupt`: why a call failed, and how a long call is interrupted and shared out
@@ -17,6 +18,7 @@ mod error;
 mod files;
 mod fork;
 mod interrupt;
+mod items;
 mod memory;
 mod pack;
 mod python;

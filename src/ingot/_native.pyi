@@ -65,6 +65,23 @@ class OpenFile:
     def crc32(self, ranges: Sequence[tuple[int, int]], threads: int) -> list[int]: ...
 
 def digests(kind: str, buffers: Sequence[Buffer], threads: int) -> list[bytes]: ...
+def decode_packs(
+    packs: Sequence[Buffer],
+    counts: Sequence[int],
+    checksum: str,
+    lengths: Buffer,
+    most: int,
+    threads: int,
+) -> bytes: ...
+def encode_packs(
+    lengths: Buffer,
+    data: Buffer,
+    cuts: Sequence[int],
+    ends: Sequence[int],
+    coding: tuple[str, int, str, int, int],
+    checksum: str,
+    threads: int,
+) -> list[bytes]: ...
 def begin_turn(
     root: str | PathLike[str],
     names: tuple[str, str],

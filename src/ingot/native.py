@@ -684,6 +684,28 @@ def digests() -> "Callable[[str, Sequence[Buffer], int], list[bytes]] | None":
     return cast("Callable[[str, Sequence[Buffer], int], list[bytes]]", compiled.digests)
 
 
+def encode_packs() -> "Callable[..., list[bytes]] | None":
+    """Return the function of the native kernel that encodes packs of variable-length items.
+
+    It takes the lengths (u32) and the bytes of all items, the numbers of items and of bytes at the
+    end of each pack, the coding (codec, level, filter, typesize, blocksize), the kind of checksum
+    and the number of threads. None when the twin runs.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[..., list[bytes]]", compiled.encode_packs)
+
+
+def decode_packs() -> "Callable[..., bytes] | None":
+    """Return the function of the native kernel that decodes packs of variable-length items.
+
+    It takes the packs, their numbers of items, the kind of checksum, an array that gets the lengths
+    (u32), the most bytes that the items may have in all, and the number of threads; it returns the
+    bytes of all items. None when the twin runs.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[..., bytes]", compiled.decode_packs)
+
+
 def is_checking_signals() -> bool:
     """Return whether a native call of this thread runs signal handlers now.
 

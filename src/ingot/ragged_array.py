@@ -494,7 +494,7 @@ def check_utf8(offsets: Offsets, data: Bytes, where: str) -> None:
     """
     first, last = int(offsets[0]), int(offsets[-1])
     held = data[first:last]
-    if not (held & 0x80).any():
+    if int(held.max(initial=0)) < 0x80:
         return
     try:
         held.tobytes().decode()

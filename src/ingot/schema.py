@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 
 import numpy as np
 
@@ -21,7 +21,15 @@ from ingot.errors import LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
 from ingot.ragged_array import ItemKind, RaggedArray
 
-__all__ = ["ArraySchema", "Flat", "PackCodec", "RaggedSchema"]
+__all__ = [
+    "ArraySchema",
+    "Flat",
+    "ManyPacksCodec",
+    "PackCodec",
+    "RaggedSchema",
+    "decode_many",
+    "encode_many",
+]
 
 # The sizes for which NumPy has numbers, which it moves faster than plain bytes.
 _NUMBERS: Final = frozenset({1, 2, 4, 8})
@@ -228,6 +236,46 @@ class PackCodec(Protocol):
         The result is checked: offsets, UTF-8, whole rows.
         """
         ...
+
+
+class ManyPacksCodec(PackCodec, Protocol):
+    """A codec that encodes and decodes many packs by one call, on several threads."""
+
+    def encode_many(
+        self, items: RaggedArray, cuts: Sequence[int], threads: int
+    ) -> list[bytes] | None:
+        """Return the images of packs that begin at `cuts`, of which the last is the end of all.
+
+        None when packs have to be encoded one by one.
+        """
+        ...
+
+    def decode_many(
+        self, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+    ) -> RaggedArray | None:
+        """Return the items of packs, one behind the other, checked as `decode` checks them.
+
+        None when packs have to be decoded one by one, which also finds the one that is wrong.
+        """
+        ...
+
+
+def encode_many(
+    codec: PackCodec, items: RaggedArray, cuts: Sequence[int], threads: int
+) -> list[bytes] | None:
+    """Return the images of packs by one call; None where a codec encodes them one by one."""
+    if not hasattr(type(codec), "encode_many"):
+        return None
+    return cast(ManyPacksCodec, codec).encode_many(items, cuts, threads)
+
+
+def decode_many(
+    codec: PackCodec, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+) -> RaggedArray | None:
+    """Return the items of packs by one call; None where a codec decodes them one by one."""
+    if not hasattr(type(codec), "decode_many"):
+        return None
+    return cast(ManyPacksCodec, codec).decode_many(packs, kind, counts, threads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ mod checksums;
 mod chunk;
 mod commit;
 mod encoded;
+mod items;
 mod layout;
 mod open_file;
 mod pack;
@@ -76,6 +77,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(chunk::train_dictionary, module)?)?;
     module.add_function(wrap_pyfunction!(commit::begin_turn, module)?)?;
     module.add_function(wrap_pyfunction!(commit::run_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(items::decode_packs, module)?)?;
+    module.add_function(wrap_pyfunction!(items::encode_packs, module)?)?;
     module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;

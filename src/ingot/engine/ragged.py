@@ -18,8 +18,8 @@ from ingot.engine.stored_size import location_bytes
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
 from ingot.formats.format import Pack, RaggedMap, Splice, compactable_ragged
 from ingot.options import Options
-from ingot.ragged_array import RaggedArray
-from ingot.schema import RaggedSchema
+from ingot.ragged_array import RaggedArray, offsets_of
+from ingot.schema import RaggedSchema, decode_many, encode_many
 from ingot.stores.store import Commit, Extent, Inline, Location
 from ingot.stores.versions import discard
 
@@ -39,9 +39,12 @@ Rows: TypeAlias = range | NDArray[np.int64]
 """Numbers of items: all of a range, or those of an array, in any order."""
 
 # The packs that are read by one call of the store.
-_BATCH: Final = 256
+_BATCH: Final = 1024
 _BLOCK_ITEMS: Final = 65_536
+_BLOCK_PACKS: Final = 256
 _MOST_EXPLAINED: Final = 10_000
+# One pack is encoded as fast by one call for it.
+_FEW: Final = 2
 # The rows whose numbers are written down at once.
 _ROWS: Final = 1 << 20
 
@@ -80,10 +83,10 @@ class RaggedEngine:
             return RaggedArray.nulls(self.packs.schema.kind, 0)
         if isinstance(rows, range) and rows.step == 1:
             first, last = self._pack_of(np.array([rows[0], rows[-1]])).tolist()
-            parts = [
-                items[max(0, rows.start - span.start) : rows.stop - span.start]
-                for _, span, items in self._decoded(range(first, last + 1))
-            ]
+            parts = []
+            for group, _, items in self._joined(range(first, last + 1)):
+                start = self.span(group[0]).start
+                parts.append(items[max(0, rows.start - start) : rows.stop - start])
             return RaggedArray.joined(parts)
         if isinstance(rows, range) and len(rows) > _ROWS:
             # The length is a claim of the file: a pack that is not stored ends it.
@@ -92,10 +95,7 @@ class RaggedEngine:
         numbers = np.asarray(rows, np.int64)
         order = np.argsort(numbers, kind="stable")
         ascending = numbers[order]
-        found = [
-            items.take(ascending[place] - span.start)
-            for _, span, place, items in self.touched(ascending)
-        ]
+        found = self._taken(ascending)
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return RaggedArray.joined(found).take(back)
@@ -140,6 +140,19 @@ class RaggedEngine:
         encode = self.packs.schema.codec.encode
         return tuple(Pack(len(each), encode(each, n)) for n, each in enumerate(parts, first))
 
+    def encoded_items(self, items: RaggedArray, first: int) -> tuple[Pack, ...]:
+        """Return the packs of items, which are cut; `first` is the number of the first pack."""
+        schema = self.packs.schema
+        self.check_kind(items)
+        cuts = _cuts(items, schema)
+        self.check_count(len(cuts) - 1)
+        if len(cuts) > _FEW:
+            images = encode_many(schema.codec, items, cuts, self.options.thread_count())
+            if images is not None:
+                counts = (stop - start for start, stop in pairwise(cuts))
+                return tuple(map(Pack, counts, images))
+        return self.encoded((items[start:stop] for start, stop in pairwise(cuts)), first)
+
     def cut(self, items: RaggedArray) -> Iterator[RaggedArray]:
         """Yield items in parts of the size of a pack."""
         self.check_kind(items)
@@ -161,7 +174,7 @@ class RaggedEngine:
             return range(start, max(start, min(start + _BLOCK_ITEMS, schema.length)))
         bounds = self.packs.bounds()
         number = int(np.searchsorted(bounds, start, "right")) - 1
-        return range(start, int(bounds[min(number + _BATCH, len(bounds) - 1)]))
+        return range(start, int(bounds[min(number + _BLOCK_PACKS, len(bounds) - 1)]))
 
     def check_kind(self, items: RaggedArray) -> None:
         """Raise `ValueError` for items of another kind than those of the sequence."""
@@ -196,46 +209,72 @@ class RaggedEngine:
 
     def _decoded(self, numbers: Rows) -> Iterator[tuple[int, range, RaggedArray]]:
         """Yield packs: the number of each, the numbers of its items, and the items."""
+        for group in self._fetched(numbers):
+            for number, data in group:
+                span = self.span(number)
+                yield number, span, self._decode(number, data, len(span))
+
+    def _taken(self, ascending: NDArray[np.int64]) -> list[RaggedArray]:
+        """Return items by their ascending numbers, in parts."""
+        own = self._pack_of(ascending)
+        found = []
+        for numbers, counts, items in self._joined(np.unique(own)):
+            first, last = np.searchsorted(own, [numbers[0], numbers[-1] + 1]).tolist()
+            starts = np.array([self.span(number).start for number in numbers], np.int64)
+            # Where the items of each pack lie among those of all.
+            shifts = offsets_of(np.array(counts, np.int64))[:-1] - starts
+            places = np.searchsorted(numbers, own[first:last])
+            found.append(items.take(ascending[first:last] + shifts[places]))
+        return found
+
+    def _joined(self, numbers: Rows) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
+        """Yield packs, many at a time: their numbers, how many items each has, and all items."""
+        schema, threads = self.packs.schema, self.options.thread_count()
+        for group in self._fetched(numbers):
+            counts = [len(self.span(number)) for number, _ in group]
+            stored = [data for _, data in group if data is not None]
+            items = None
+            if len(stored) == len(group):
+                items = decode_many(schema.codec, stored, schema.kind, counts, threads)
+            if items is None:
+                parts = [
+                    self._decode(number, data, count)
+                    for (number, data), count in zip(group, counts, strict=True)
+                ]
+                items = RaggedArray.joined(parts)
+            yield [number for number, _ in group], counts, items
+
+    def _decode(self, number: int, data: bytes | None, count: int) -> RaggedArray:
+        """Return the items of one pack; errors name it."""
         packs, schema = self.packs, self.packs.schema
+        where = f"pack {number} of {packs.path or 'the items'}"
+        if data is None:
+            raise CorruptionError(f"{packs.store.location}: {where} is not stored")
+        try:
+            return schema.codec.decode(data, schema.kind, count, number)
+        except IngotError as error:
+            error.add_note(f"in {where} in {packs.store.location}")
+            raise
+
+    def _fetched(self, numbers: Rows) -> Iterator[list[tuple[int, bytes | None]]]:
+        """Yield packs with their bytes: a few long ones at a time, or many short ones."""
+        packs, window = self.packs, self.options.limits.window_bytes
         for start in range(0, len(numbers), _BATCH):
             chosen = np.asarray(numbers[start : start + _BATCH], np.int64)
-            for number, location, read in self._fetched(chosen):
-                data: bytes | None = None
-                if isinstance(location, Inline):
-                    data = location.data
-                elif isinstance(location, Extent):
-                    data = next(read)
-                span, where = self.span(number), f"pack {number} of {packs.path or 'the items'}"
-                if data is None:
-                    raise CorruptionError(f"{packs.store.location}: {where} is not stored")
-                try:
-                    items = schema.codec.decode(data, schema.kind, len(span), number)
-                except IngotError as error:
-                    error.add_note(f"in {where} in {packs.store.location}")
-                    raise
-                yield number, span, items
-
-    def _fetched(
-        self, numbers: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Location, Iterator[bytes | None]]]:
-        """Yield packs with their locations, and an iterator over the bytes of extents.
-
-        A few long packs are read at a time, or many short ones.
-        """
-        packs, window = self.packs, self.options.limits.window_bytes
-        located = list(packs.locate(numbers))
-        at = 0
-        while at < len(located):
-            stop, size = at, 0
-            while stop < len(located) and (stop == at or size < window):
-                location = located[stop]
-                size += (location.length or 0) if isinstance(location, Extent) else 0
-                stop += 1
-            extents = [each for each in located[at:stop] if isinstance(each, Extent)]
-            read = iter(packs.store.read(extents))
-            for place in range(at, stop):
-                yield int(numbers[place]), located[place], read
-            at = stop
+            located = list(packs.locate(chosen))
+            at = 0
+            while at < len(located):
+                stop, size = at, 0
+                while stop < len(located) and (stop == at or size < window):
+                    location = located[stop]
+                    size += (location.length or 0) if isinstance(location, Extent) else 0
+                    stop += 1
+                extents = [each for each in located[at:stop] if isinstance(each, Extent)]
+                read = iter(packs.store.read(extents))
+                yield [
+                    (int(chosen[place]), _stored(located[place], read)) for place in range(at, stop)
+                ]
+                at = stop
 
 
 class RaggedChange(NamedTuple):
@@ -265,12 +304,11 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
     engine.check_kind(items)
     first, old = _open_pack(engine)
     joined = items if old is None else RaggedArray.joined([old, items])
-    parts = list(engine.cut(joined))
-    if old is not None and len(parts[0]) == len(old):
+    if old is not None and _cuts(joined, engine.packs.schema)[1] == len(old):
         # The first item needs a pack of its own.
-        del parts[0]
+        joined = items
         first += 1
-    packs = engine.encoded(parts, first)
+    packs = engine.encoded_items(joined, first)
     return _spliced(engine, [Splice(first, engine.pack_count, packs)])
 
 
@@ -322,7 +360,7 @@ def resized(engine: RaggedEngine, length: int) -> RaggedChange:
 
 def filled(engine: RaggedEngine, items: RaggedArray) -> Commit:
     """Return the commit that stores all packs of a new sequence of the length of `items`."""
-    packs = engine.encoded(engine.cut(items), 0)
+    packs = engine.encoded_items(items, 0)
     return engine.packs.spliced([Splice(0, len(packs), packs)])[1] if packs else Commit()
 
 
@@ -337,6 +375,12 @@ def _spliced(engine: RaggedEngine, splices: list[Splice]) -> RaggedChange:
         return RaggedChange(engine, Commit())
     packs, commit = engine.packs.spliced(splices)
     return RaggedChange(RaggedEngine(packs, engine.options), commit)
+
+
+def _stored(location: Location, read: Iterator[bytes | None]) -> bytes | None:
+    if isinstance(location, Inline):
+        return location.data
+    return next(read) if isinstance(location, Extent) else None
 
 
 def _cuts(items: RaggedArray, schema: RaggedSchema) -> Sequence[int]:

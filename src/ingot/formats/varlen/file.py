@@ -45,8 +45,15 @@ class VarlenFile:
     """The bytes of the whole file."""
     front: bytes = field(repr=False)
     """The bytes before the packs: header, metadata and table."""
-    rooms: NDArray[np.int64] = field(repr=False)
+    rooms: NDArray[np.int64] = field(init=False, repr=False)
     """The bytes that each pack may have where it lies."""
+    bounds: NDArray[np.int64] = field(init=False, repr=False)
+    """The number of the first item of each pack, and the number of items at the end."""
+
+    def __post_init__(self) -> None:
+        # Once for each state: every read asks for them.
+        object.__setattr__(self, "rooms", self.table.rooms(self.size))
+        object.__setattr__(self, "bounds", self.table.bounds(self.length))
 
     @property
     def begin(self) -> int:
@@ -68,7 +75,7 @@ class VarlenFile:
         assert metadata.length is not None
         front = header.pack() + behind
         size = max(size, len(front))
-        return cls(header, metadata, table, metadata.length, size, front, table.rooms(size))
+        return cls(header, metadata, table, metadata.length, size, front)
 
     def unfinished(self) -> bytes:
         """Return the front of the same file before its packs are written: it names none."""
@@ -113,7 +120,7 @@ class VarlenFile:
         if metadata.length is None and header.packed:
             raise FormatError("varlen metadata: shape is missing, so the last pack has no end")
         table.check(length, end, size, header.least_pack, nulls=metadata.nulls)
-        return cls(header, metadata, table, length, size, bytes(whole), table.rooms(size))
+        return cls(header, metadata, table, length, size, bytes(whole))
 
     def is_current(self, store: Store, key: str) -> bool:
         """Return whether the file with that key still says the same, byte for byte."""

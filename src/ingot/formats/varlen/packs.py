@@ -5,17 +5,19 @@ the bytes of all items, and its digest. Where every item has a chunk of its own,
 digest are all. What follows has no meaning: it is room for a longer pack.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.blosc.header import HEADER_BYTES, ChunkHeader
+from ingot import native
+from ingot.blosc.header import HEADER_BYTES, LARGEST_EXPANSION, ChunkHeader
 from ingot.codecs.checksums import Digest, digest
 from ingot.codecs.codec import Buffer, Stage
 from ingot.codecs.compressors import Blosc
-from ingot.errors import CorruptionError, FormatError
+from ingot.errors import CorruptionError, FormatError, IngotError
 from ingot.formats.bloscpack.header import CHECKSUMS, LARGEST_CHUNK
 from ingot.ragged_array import ItemKind, RaggedArray, offsets_of
 
@@ -25,6 +27,10 @@ _NULL: Final = 2**32 - 1
 _LENGTH: Final = np.dtype("<u4")
 _NEWEST: Final = 2
 _SHUFFLE: Final = 1
+# No stored byte stands for the lengths of more items.
+_MOST_ITEMS: Final = max(LARGEST_EXPANSION.values()) // _LENGTH.itemsize
+# What many packs may decode to at once; more is decoded one by one.
+_MOST_DECODED: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,7 @@ class VarlenPacks:
             if items.validity is not None and not items.validity[0]:
                 return b""
             return b"".join(self._chunk(items.payload, self.blosc))
-        lengths = items.lengths.astype(_LENGTH)
-        if items.validity is not None:
-            lengths[~items.validity] = _NULL
+        lengths = self._lengths(items)
         blosc = Blosc(self.blosc.cname, self.blosc.clevel, _SHUFFLE, typesize=_LENGTH.itemsize)
         return b"".join((*self._chunk(lengths, blosc), *self._chunk(items.payload, self.blosc)))
 
@@ -69,25 +73,69 @@ class VarlenPacks:
         if not self.packed:
             return self._decode_item(view, kind)
         stored, behind = self._decode_chunk(view, "lengths", count * _LENGTH.itemsize)
-        lengths = np.frombuffer(stored, _LENGTH).astype(np.int64)
-        validity = None
-        null = lengths == _NULL
-        if null.any():
-            if not self.nulls:
-                first = int(null.argmax())
-                raise CorruptionError(f"varlen pack: item {first} is null, which no item may be")
-            validity = ~null
-            lengths[null] = 0
-        offsets = offsets_of(lengths)
-        total = int(offsets[-1])
+        lengths = np.frombuffer(stored, _LENGTH)
+        total = int(lengths.sum(where=lengths != _NULL, dtype=np.int64))
         if total > LARGEST_CHUNK:
             raise CorruptionError(
                 f"varlen pack: the lengths add up to {total} bytes, a chunk has {LARGEST_CHUNK}"
             )
         held, _ = self._decode_chunk(view[behind:], "bytes", total)
-        return RaggedArray.checked(
-            kind, offsets, np.frombuffer(held, np.uint8), validity, "varlen pack"
+        return self._checked(lengths, held, kind, "varlen pack")
+
+    def _checked(
+        self, stored: NDArray[np.uint32], held: Buffer, kind: ItemKind, where: str
+    ) -> RaggedArray:
+        """Return items of these lengths, whose sum is known to be right."""
+        lengths = stored.astype(np.int64)
+        validity = None
+        null = stored == _NULL
+        if null.any():
+            if not self.nulls:
+                first = int(null.argmax())
+                raise CorruptionError(f"{where}: item {first} is null, which no item may be")
+            validity = ~null
+            lengths[null] = 0
+        data = np.frombuffer(held, np.uint8)
+        return RaggedArray.checked(kind, offsets_of(lengths), data, validity, where)
+
+    @staticmethod
+    def _lengths(items: RaggedArray) -> NDArray[np.uint32]:
+        lengths = items.lengths.astype(_LENGTH)
+        if items.validity is not None:
+            lengths[~items.validity] = _NULL
+        return lengths
+
+    def encode_many(
+        self, items: RaggedArray, cuts: Sequence[int], threads: int
+    ) -> list[bytes] | None:
+        """Return the images of many packs; None where the native kernel does not make them."""
+        encode = native.encode_packs()
+        if encode is None or not self.packed:
+            return None
+        ends = items.offsets[cuts[1:]] - items.offsets[0]
+        blosc = self.blosc.native_coding()
+        coding = blosc.codec, blosc.level, blosc.shuffle, blosc.typesize, blosc.blocksize
+        lengths = self._lengths(items)
+        return encode(
+            lengths, items.payload, list(cuts[1:]), ends.tolist(), coding, self.checksum, threads
         )
+
+    def decode_many(
+        self, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+    ) -> RaggedArray | None:
+        """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
+        decode = native.decode_packs()
+        if decode is None or not self.packed:
+            return None
+        # Before memory is taken for what the table claims.
+        if sum(counts) > sum(map(len, packs)) * _MOST_ITEMS:
+            return None
+        lengths = np.empty(sum(counts), _LENGTH)
+        try:
+            held = decode(packs, counts, self.checksum, lengths, _MOST_DECODED, threads)
+            return self._checked(lengths, held, kind, "varlen packs")
+        except IngotError:
+            return None
 
     def measure(self, data: Buffer) -> int:
         """Return how many of the given bytes a pack or an item has; nothing is decoded."""

@@ -9,7 +9,7 @@ or the metadata have no room, in stores that cannot patch, and when more than ha
 dead: bytes of packs that no entry reaches any more.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -69,6 +69,8 @@ _MOST_PATCHED: Final = 1 << 20
 _LONG_ROOM: Final = 1 << 18
 # About how many bytes of packs are copied at a time.
 _COPIED: Final = 4 << 20
+_WRITTEN: Final = 1 << 18
+"""The fewest bytes that are written by one call, where there are as many."""
 _LEAST_SPARE: Final = 16
 
 
@@ -103,7 +105,7 @@ class VarlenMap:
 
     def bounds(self) -> NDArray[np.int64]:
         """Return the first item of each pack, and the number of items at the end."""
-        return self.file.table.bounds(self.file.length)
+        return self.file.bounds
 
     def locate(self, numbers: NDArray[np.int64]) -> Locations:
         """Return where packs lie, with their room; an item that is null has no bytes."""
@@ -222,7 +224,7 @@ class VarlenMap:
         prepare: tuple[Edit, ...] = ()
         behind = [each for each in layout.behind if len(each)]
         if behind:
-            prepare = (extend(self.store, self.path, behind, end=file.size),)
+            prepare = (extend(self.store, self.path, _joined(behind), end=file.size),)
         publish = [
             Patch(self.path, place, data)
             for place, data in (*_differences(file.front, after.front), *layout.patches)
@@ -259,7 +261,7 @@ class VarlenMap:
             table = PackTable(np.array(starts, np.int64), firsts, spare)
             made.append(VarlenFile.assemble(header, metadata, table, place))
 
-        edit = put_pieces(self.store, self.path, pieces(), head=lambda: made[0].front)
+        edit = put_pieces(self.store, self.path, _joined(pieces()), head=lambda: made[0].front)
         return self._following(made[0]), Commit(publish=(edit,))
 
     def _images(self, sequence: "_Sequence") -> Iterator[Buffer]:
@@ -391,6 +393,20 @@ def _chosen(
     found[is_old] = old[sources[is_old]]
     found[~is_old] = new[-1 - sources[~is_old]]
     return found
+
+
+def _joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
+    """Yield the same bytes in pieces that are long enough to be written by a call for each."""
+    held: list[Buffer] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _WRITTEN:
+            yield held[0] if len(held) == 1 else b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 def _differences(old: bytes, new: bytes) -> Iterator[tuple[int, bytes]]:
