@@ -5,7 +5,8 @@ column takes the values that it can hold exactly. Where a format holds variable-
 of text, bytes, JSON objects and rows of several lengths become columns of these.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
     "fitted_rows",
     "fitted_values",
     "flattened",
+    "item_blocks",
     "items_of",
     "row_dtype",
     "rows_of",
@@ -37,6 +39,8 @@ __all__ = [
 
 Shape = tuple[int, ...]
 _OBJECT: Final = np.dtype(object)
+# The items of a stream that are taken at once.
+_BLOCK_ITEMS: Final = 16_384
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
 """The type of a column and the shape of its items, or the kind of its variable-length items."""
@@ -234,6 +238,31 @@ def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
     if single or not isinstance(values, Iterable):
         raise ValueError("items: one item is given, not a list of them")
     return RaggedArray.of(values, kind)
+
+
+def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Iterator[RaggedArray]:
+    """Yield values that come one by one as variable-length items, in blocks.
+
+    Without a kind, the items of the first block decide; it has one that is not None.
+
+    >>> [block.to_list() for block in item_blocks(iter(["a", None]))]
+    [['a', None]]
+    """
+    first = 0
+    while True:
+        block = list(islice(values, _BLOCK_ITEMS))
+        while kind is None and all(each is None for each in block):
+            more = list(islice(values, _BLOCK_ITEMS))
+            block += more
+            if not more:
+                break
+        if not block and (first or kind is not None):
+            return
+        where = "items" if not first else f"items from {first} on"
+        items = RaggedArray.of(block, kind, where)
+        kind = items.kind
+        first += len(block)
+        yield items
 
 
 def fitted_values(

@@ -13,7 +13,7 @@ from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, ragged_info
 from ingot.containers.handle import Handle, HandleProtocol, PartHandle, TransactionalHandle
-from ingot.containers.ingest import fitted_values, items_of, spread
+from ingot.containers.ingest import fitted_values, item_blocks, items_of, spread
 from ingot.containers.table_state import numbered
 from ingot.dtypes import DType
 from ingot.engine import ragged
@@ -175,6 +175,7 @@ class Ragged(Dataset[RaggedEngine]):
         """Add items at the end, in one commit.
 
         They are a list, any iterable, an array of pyarrow or NumPy, a pandas Series, or a `Ragged`.
+        Those of an iterator are encoded as they come, and are never in memory all at once.
 
         >>> import ingot
         >>> words = ingot.ragged(["a"])
@@ -183,7 +184,14 @@ class Ragged(Dataset[RaggedEngine]):
         (3, 'cc')
         """
         handle = self._writable()
-        kind = handle.recent().packs.schema.kind
+        before = handle.recent()
+        kind = before.packs.schema.kind
+        if isinstance(items, Iterator) and not before.packs.schema.regular:
+            # What may take long, or have no end, comes before the lock is taken.
+            stream = ragged.streamed(before, item_blocks(items, kind))
+            with handle.writing() as turn:
+                turn.commit(*ragged.extended(turn.value, stream))
+            return
         given = items_of(items, kind)
         with handle.writing() as turn:
             engine = turn.value

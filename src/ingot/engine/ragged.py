@@ -5,9 +5,11 @@ by the codec of the schema, and cut or joined as buffers. A change is the engine
 and the commit that leads to it; nothing is applied here.
 """
 
+import mmap
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +22,11 @@ from ingot.formats.format import Pack, RaggedMap, Splice, compactable_ragged
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray, offsets_of
 from ingot.schema import RaggedSchema, decode_many, encode_many
-from ingot.stores.store import Commit, Extent, Inline, Location
+from ingot.stores.store import Buffer, Commit, Extent, Inline, Location
 from ingot.stores.versions import discard
 
 __all__ = [
+    "PackStream",
     "RaggedChange",
     "RaggedEngine",
     "appended",
@@ -31,8 +34,10 @@ __all__ = [
     "compacted",
     "deleted",
     "described",
+    "extended",
     "filled",
     "resized",
+    "streamed",
 ]
 
 Rows: TypeAlias = range | NDArray[np.int64]
@@ -45,6 +50,8 @@ _BLOCK_PACKS: Final = 256
 _MOST_EXPLAINED: Final = 10_000
 # One pack is encoded as fast by one call for it.
 _FEW: Final = 2
+# From so many bytes on, packs of a stream wait in a file.
+_SPOOLED: Final = 64 << 20
 # The rows whose numbers are written down at once.
 _ROWS: Final = 1 << 20
 
@@ -310,6 +317,95 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
         first += 1
     packs = engine.encoded_items(joined, first)
     return _spliced(engine, [Splice(first, engine.pack_count, packs)])
+
+
+def streamed(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> "PackStream":
+    """Encode items that come in blocks, so that not all of them are held in memory.
+
+    That needs no turn to write: the packs are part of no state until they are added.
+    """
+    schema = engine.packs.schema
+    images = _Spool()
+    counts: list[int] = []
+
+    def encode(items: RaggedArray) -> None:
+        for pack in engine.encoded_items(items, 0):
+            counts.append(pack.items)
+            images.add(pack.data)
+
+    rest = RaggedArray.nulls(schema.kind, 0)
+    for block in blocks:
+        joined = RaggedArray.joined([rest, block]) if len(rest) else block
+        cuts = _cuts(joined, schema)
+        # The last pack may have room for items of the next block.
+        full = cuts[-2] if len(cuts) > 1 else 0
+        encode(joined[:full])
+        rest = joined[full:]
+    encode(rest)
+    return PackStream(schema, tuple(map(Pack, counts, images.read())))
+
+
+def extended(engine: RaggedEngine, stream: "PackStream") -> RaggedChange:
+    """Add packs that were encoded before at the end."""
+    schema, count = engine.packs.schema, engine.pack_count
+    if not stream.packs:
+        return RaggedChange(engine, Commit())
+    if schema.regular or (schema.kind, schema.codec) != (stream.schema.kind, stream.schema.codec):
+        # Another writer has changed how items are stored.
+        return appended(engine, stream.items().cast(schema.kind))
+    engine.check_count(len(stream.packs))
+    return _spliced(engine, [Splice(count, count, stream.packs)])
+
+
+class PackStream(NamedTuple):
+    """Packs that are encoded, and the schema by which they are."""
+
+    schema: RaggedSchema
+    packs: tuple[Pack, ...]
+
+    def items(self) -> RaggedArray:
+        """Return the items of all packs."""
+        codec, kind = self.schema.codec, self.schema.kind
+        parts = [
+            codec.decode(bytes(pack.data), kind, pack.items, number)
+            for number, pack in enumerate(self.packs)
+        ]
+        return RaggedArray.joined([RaggedArray.nulls(kind, 0), *parts])
+
+
+class _Spool:
+    """Values in the order in which they are added; many bytes wait in a file without a name."""
+
+    __slots__ = ("_file", "_held", "_lengths", "_size")
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._lengths: list[int] = []
+        self._size = 0
+        self._file: IO[bytes] | None = None
+
+    def add(self, data: Buffer) -> None:
+        self._held.append(bytes(data))
+        self._lengths.append(len(data))
+        self._size += len(data)
+        if self._size > _SPOOLED:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115, since the values lie in it
+            self._file.writelines(self._held)
+            self._held, self._size = [], 0
+
+    def read(self) -> Iterator[Buffer]:
+        """Yield the values. Those in the file are mapped, so that the system may drop them."""
+        at = 0
+        stored = memoryview(b"")
+        if self._file is not None:
+            self._file.flush()
+            # Nothing else knows the file, so that nothing can cut it off.
+            stored = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
+        for length in self._lengths[: len(self._lengths) - len(self._held)]:
+            yield stored[at : at + length]
+            at += length
+        yield from self._held
 
 
 def deleted(engine: RaggedEngine, rows: Rows) -> RaggedChange:

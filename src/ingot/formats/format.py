@@ -399,7 +399,7 @@ class Pack(NamedTuple):
     """The image of a pack of variable-length items, and how many items it holds."""
 
     items: int
-    data: bytes
+    data: Buffer
 
 
 class Splice(NamedTuple):

@@ -1,6 +1,7 @@
 """Files of variable-length items as users make and read them, beside a reader made by hand."""
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.engine import ragged as engine_ragged
 from ingot.errors import ExistsError, FormatError, LimitError, UnsupportedError
 from ingot.stores import Extent, MemoryStore
 from tests import varlen_files as by_hand
@@ -225,3 +227,51 @@ def test_other_libraries_give_and_take_items() -> None:
     lists = pyarrow.array([[1, 2], None, []])
     assert ingot.ragged(lists).to_arrow().to_pylist() == [[1, 2], None, []]
     assert list(ingot.ragged(made)) == WORDS
+
+
+@pytest.mark.parametrize("spooled", [0, 2000, 64 << 20])
+def test_iterators_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch, spooled: int) -> None:
+    monkeypatch.setattr("ingot.containers.ingest._BLOCK_ITEMS", 7)
+    monkeypatch.setattr(engine_ragged, "_SPOOLED", spooled)
+    words = [None if n % 5 == 0 else f"word {n}" * (n % 9) for n in range(500)]
+    store = MemoryStore()
+    made: Any = ingot.ragged(iter(words), store, pack_bytes=300)
+    assert list(made) == list(ingot.open(store)) == words
+    # Blocks leave no short packs behind.
+    assert made.explain().chunks < 80
+    made.append(word for word in words)
+    made.extend(iter([]))
+    assert list(made) == words * 2
+    found, _ = by_hand.read_file(stored(store))
+    assert [None if each is None else each.decode() for each in found] == words * 2
+    with made.transaction():
+        made.append(iter(["a", "b"]))
+    assert made[-1] == "b"
+    with pytest.raises(ValueError, match="items from 7 on: item 1 is 5, not text"):
+        made.append(iter([*words[:8], 5]))
+    with pytest.raises(ValueError, match="items from 7 on: item 0 is b'x', not text"):
+        ingot.ragged(iter([*words[:7], b"x"]), pack_bytes=300)
+    assert len(made) == 1002
+
+
+def test_iterators_decide_their_kind() -> None:
+    assert ingot.ragged(iter([None] * 40_000 + [[1, 2]])).kind == np.dtype(int)
+    assert list(ingot.ragged(iter([]), kind="bytes")) == []
+    assert list(ingot.ragged(iter([None]), kind="bytes")) == [None]
+    for empty in (iter([]), iter([None, None])):
+        with pytest.raises(ValueError, match="kind must be given"):
+            ingot.ragged(empty)
+
+
+def test_a_stream_does_not_mind_another_writer(tmp_path: Path) -> None:
+    path = tmp_path / "a.blv"
+    made: Any = ingot.ragged(["a"], path)
+
+    def items() -> Iterator[str]:
+        yield "b"
+        # Other settings, so that the packs of this stream do not fit.
+        ingot.ragged(["other"], path, overwrite=True, checksum="md5")
+        yield "c"
+
+    made.append(items())
+    assert list(ingot.open(path)) == ["other", "b", "c"]
