@@ -273,7 +273,7 @@ class Array(Dataset[Engine]):
     def shard(self, count: int, path: "sharding.Target") -> None:
         """Cut the array by rows into `count` datasets at `path`, which open as one again.
 
-        Each is an array of the format bcolz, in a folder of its own; so must this one be.
+        Each is an array of the same format, bcolz or blsk, in a folder of its own.
 
         >>> import ingot
         >>> from ingot.stores import MemoryStore

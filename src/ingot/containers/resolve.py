@@ -32,6 +32,7 @@ from ingot.formats.format import (
     Node,
     RaggedNode,
     TableNode,
+    stated_format,
 )
 from ingot.formats.paths import prefix
 from ingot.formats.registry import (
@@ -185,7 +186,7 @@ def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset
     sure = complete or isinstance(node, ArrayNode)
     if not sure and not store.version_probe().confirms(number):
         return None
-    return FoundDataset(DatasetPath(store, store.root), chosen, node, number)
+    return FoundDataset(DatasetPath(store, store.root), _own_format(chosen, node), node, number)
 
 
 def _take_further(
@@ -470,13 +471,21 @@ def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format
         node = None
         if documents is not None:
             node = cast(DocumentFormat, chosen).from_documents(view, place.inner, documents)
-        return place, chosen, chosen.open(view, place.inner) if node is None else node
+        if node is None:
+            node = chosen.open(view, place.inner)
+        return place, _own_format(chosen, node), node
     sought = describe_search(entries)
     if not place.is_empty():
         raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")
     if place.path is not None and not os.path.exists(place.path):
         raise NotFoundError(f"{place.name}: no such file or folder")
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
+
+
+def _own_format(chosen: Format, node: Node) -> Format:
+    """Return the format that a dataset is of: where several have one marker, it states its own."""
+    stated = stated_format(node)
+    return chosen if stated is None else FORMATS[stated]
 
 
 def remove_existing(

@@ -91,6 +91,7 @@ __all__ = [
     "is_current",
     "is_relocating",
     "relocated",
+    "stated_format",
     "stored_map",
     "streaming",
     "zone_mapped",
@@ -354,6 +355,19 @@ class Compactable(Protocol):
 def compactable(chunks: ChunkMap) -> Compactable | None:
     """Return a map as one whose files may have bytes that hold nothing; None when it is none."""
     return cast(Compactable, chunks) if hasattr(type(chunks), "compacted") else None
+
+
+def stated_format(node: "Node") -> str | None:
+    """Return the name of the format that a dataset itself states; None where its marker tells.
+
+    Shards of several formats have the same marker.
+    """
+    found: object = None
+    if isinstance(node, ArrayNode):
+        found = getattr(type(node.chunks), "stated_format", None)
+    elif isinstance(node, TableNode):
+        found = getattr(type(node.table), "stated_format", None)
+    return found if isinstance(found, str) else None
 
 
 def stored_map(chunks: ChunkMap) -> ChunkMap:

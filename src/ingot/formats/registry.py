@@ -140,6 +140,7 @@ _BUILT_IN: Final = (
         suffixes=(".blsk",),
         head=8,
         matches="ingot.formats.blsk.lone_file:is_super_chunk",
+        encloses=("shards.json",),
     ),
     FormatEntry(
         "bcolz",

@@ -18,7 +18,7 @@ from ingot.formats.bcolz.array import (
     open_array,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE
-from ingot.formats.bcolz.row_shards import SHARDS, open_shards, shard_of
+from ingot.formats.bcolz.row_shards import SHARDS, RowShards, open_shards, shard_of
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
     ROOTDIRS,
@@ -28,6 +28,7 @@ from ingot.formats.bcolz.table import (
     is_data_layout,
     open_table,
 )
+from ingot.formats.blsk.row_shards import open_shards as open_blsk_shards
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -88,7 +89,11 @@ class BcolzFormat:
         found = ArrayDocuments(documents.get(STORAGE), documents.get(SIZES), attrs)
         if not found.is_array:
             shards = documents.get(SHARDS)
-            return None if shards is None else open_shards(store, path, shards)
+            if shards is None:
+                return None
+            if RowShards.parse(shards, prefix(path) + SHARDS).format == "blsk":
+                return open_blsk_shards(store, path, shards)
+            return open_shards(store, path, shards)
         array = open_array(store, path, found)
         if path and _is_column(store, path):
             return ArrayNode(BcolzColumnMap.of(array))

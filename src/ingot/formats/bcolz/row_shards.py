@@ -48,7 +48,7 @@ __all__ = [
 SHARDS: Final = "shards.json"
 
 _VERSION: Final = 1
-_FORMAT: Final = "bcolz"
+_FORMATS: Final = "bcolz", "blsk"
 _MOST_SHARDS: Final = 10**5
 
 
@@ -61,6 +61,8 @@ class RowShards:
     """
 
     rows: tuple[int, ...]
+    format: str = "bcolz"
+    """The format of the shards."""
 
     @classmethod
     def parse(cls, data: bytes, where: str = SHARDS) -> "RowShards":
@@ -69,13 +71,13 @@ class RowShards:
         version, format = fields.integer("version"), fields.text("format")
         if version != _VERSION:
             raise UnsupportedError(f"{where}: version {version} is unknown")
-        if format != _FORMAT:
+        if format not in _FORMATS:
             raise UnsupportedError(f"{where}: shards of format {format!r} are not read")
-        return cls(fields.integers("rows", low=0, most=_MOST_SHARDS))
+        return cls(fields.integers("rows", low=0, most=_MOST_SHARDS), format)
 
     def pack(self) -> bytes:
         """Return the document that `parse` reads."""
-        values = {"version": _VERSION, "format": _FORMAT, "rows": list(self.rows)}
+        values = {"version": _VERSION, "format": self.format, "rows": list(self.rows)}
         return json.pack_line(values, SHARDS)
 
     @staticmethod
@@ -278,8 +280,8 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
         raise
 
 
-def shard_of(store: Store, path: str) -> str:
-    """Return the folder of the shard that contains a path; "" if no shard does.
+def shard_of(store: Store, path: str, format: str = "bcolz") -> str:
+    """Return the folder of the shard of a format that contains a path; "" if no shard does.
 
     >>> from ingot.stores import MemoryStore
     >>> store = MemoryStore({SHARDS: RowShards((4, 4, 2)).pack()})
@@ -291,9 +293,10 @@ def shard_of(store: Store, path: str) -> str:
         return ""
     (data,) = store.read([Extent(SHARDS, 0, json.LARGEST + 1)])
     try:
-        count = 0 if data is None else len(RowShards.parse(data).rows)
+        shards = RowShards(()) if data is None else RowShards.parse(data)
     except IngotError:
         return ""  # Opening the whole raises the error.
+    count = len(shards.rows) if shards.format == format else 0
     return first if first in map(RowShards.folder, range(count)) else ""
 
 

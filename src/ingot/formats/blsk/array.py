@@ -88,7 +88,9 @@ __all__ = [
     "create_array",
     "design",
     "fresh",
+    "numbers_of",
     "open_array",
+    "other_keys",
     "storage_name",
     "stored_as",
 ]
@@ -150,7 +152,7 @@ class BlskMap:
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each begins its slot, and ends where its header says."""
-        numbers = _numbers(coords, self.schema.grid)
+        numbers = numbers_of(coords, self.schema.grid)
         files = numbers // self.storage.capacity
         self._load(np.unique(files).tolist())
         keys: list[str] = []
@@ -356,11 +358,18 @@ class BlskMap:
 
     def other_files(self) -> list[str]:
         """Return the keys of files in ``meta`` that are none of the documents."""
-        if self.column or Feature.LIST not in self.store.features:
-            return []
-        folder = prefix(self.path) + "meta/"
-        keys = [folder + name for name in self.store.names(folder) if not is_staged(name)]
-        return sorted(key for key in keys if key not in self.documents)
+        return [] if self.column else other_keys(self.store, self.path)
+
+    def image_of(self, number: int, stated: slots.Stated) -> bytes | None:
+        """Return the image of a chunk as that of another number and array; None if it is absent."""
+        part, entry = divmod(number, self.storage.capacity)
+        file = self._loaded(part)
+        if file is None or file.offsets[entry] == ABSENT:
+            return None
+        if part not in self.kept.lengths:
+            self.kept.lengths[part] = self._lengths(file)
+        image = self._image(file, entry, int(self.kept.lengths[part][entry]), number)
+        return slots.renumbered(image, (number, self.storage.identity), stated)
 
     def _free_in(self, number: int) -> FreeBytes:
         file = self._loaded(number)
@@ -741,6 +750,23 @@ class DatasetDocuments:
         return BlskMap(store, self.path, folder, storage, schema, found, column)
 
 
+def other_keys(store: Store, path: str) -> list[str]:
+    """Return the keys of files in the ``meta`` of a dataset that are none of its documents.
+
+    >>> from ingot.stores import MemoryStore
+    >>> other_keys(MemoryStore({"a/meta/nrows": b"0", "a/meta/units": b"m"}), "a")
+    ['a/meta/units']
+    """
+    if Feature.LIST not in store.features:
+        return []
+    own = {STORAGE, NROWS, ATTRIBUTES, *OTHER_STORAGES}
+    names = (f"meta/{name}" for name in store.names(prefix(path) + "meta/"))
+    found = (name for name in names if name not in own and not name.endswith("/"))
+    return sorted(
+        prefix(path) + name for name in found if not is_staged(name.removeprefix("meta/"))
+    )
+
+
 def open_array(
     store: Store, path: str = "", found: Mapping[str, bytes | None] | None = None
 ) -> BlskMap:
@@ -892,7 +918,12 @@ def _number(coords: Sequence[int], counts: Sequence[int]) -> int:
     return number
 
 
-def _numbers(coords: NDArray[np.int64], grid: ChunkGrid) -> NDArray[np.int64]:
+def numbers_of(coords: NDArray[np.int64], grid: ChunkGrid) -> NDArray[np.int64]:
+    """Return the numbers of chunks, in C order over the grid.
+
+    >>> numbers_of(np.array([[1, 2]]), ChunkGrid((4, 6), (2, 2), padded=True)).tolist()
+    [5]
+    """
     numbers = np.zeros(len(coords), np.int64)
     for axis, count in enumerate(grid.counts):
         numbers = numbers * count + coords[:, axis]

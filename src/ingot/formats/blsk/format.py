@@ -1,15 +1,29 @@
 """blsk in a store: opening and creating its arrays and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ingot.dtypes import DType
-from ingot.errors import UnsafeError, UnsupportedError
+from ingot.errors import NotFoundError, UnsafeError, UnsupportedError
+from ingot.formats import json
+from ingot.formats.bcolz.row_shards import SHARDS, shard_of
 from ingot.formats.blsk.array import DatasetDocuments, create_array, design
 from ingot.formats.blsk.lone_file import is_super_chunk, open_file
 from ingot.formats.blsk.metadata import NROWS, STORAGE
+from ingot.formats.blsk.row_shards import open_shards
+from ingot.formats.blsk.split import split
 from ingot.formats.blsk.table import create_table, table_of
-from ingot.formats.format import ArrayNode, Kind, Request, TableNode, TableSchema
+from ingot.formats.format import (
+    ArrayNode,
+    Column,
+    CopyChunks,
+    Kind,
+    Recode,
+    Request,
+    TableNode,
+    TableSchema,
+)
+from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Extent, Store
 
@@ -45,7 +59,13 @@ class BlskFormat:
             raise UnsupportedError(
                 f"{store.location}: only a super-chunk file without metadata takes a dtype"
             )
-        return _node(store, DatasetDocuments.read(store, path))
+        try:
+            return _node(store, DatasetDocuments.read(store, path))
+        except NotFoundError:
+            (shards,) = store.read([Extent(prefix(path) + SHARDS, 0, json.LARGEST + 1)])
+            if shards is None:
+                raise
+            return open_shards(store, path, shards)
 
     def from_documents(
         self, store: Store, path: str, documents: Mapping[str, bytes | None]
@@ -54,6 +74,19 @@ class BlskFormat:
         if documents.get(NROWS) is None and documents.get(STORAGE) is None:
             return None
         return _node(store, DatasetDocuments.read(store, path, documents))
+
+    def has_part(self, store: Store, path: str) -> bool:
+        """Return whether a store has a shard at a path."""
+        return shard_of(store, path, "blsk") == path
+
+    def split(
+        self, node: Column, count: int, store: Store, recode: Recode, copy: CopyChunks
+    ) -> Iterator[Commit]:
+        """Yield the commits that store a dataset as shards; the last one makes them visible.
+
+        Chunks in slots are not copied natively.
+        """
+        return split(node, count, store, recode)
 
     def design(self, request: Request, **layout: Any) -> ArraySchema:
         """Return the layout of a new array."""

@@ -6,14 +6,14 @@ caller knows it. The file is read only: nothing says how its chunks were made.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from ingot import dtypes
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
-from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, NativeCoding
+from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, NativeCoding
 from ingot.codecs.compressors import Blosc
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
@@ -26,7 +26,7 @@ from ingot.formats.blsk.chunk_file import (
     slots_begin,
 )
 from ingot.formats.blsk.metadata import ColumnStorage
-from ingot.formats.blsk.slots import SlotChain, chunk_bytes
+from ingot.formats.blsk.slots import SlotChain, Stated, chunk_bytes
 from ingot.formats.format import Coords
 from ingot.stores.store import Commit, Extent, Store
 
@@ -50,12 +50,9 @@ class _LoneChain(SlotChain):
 
     base: int = 0
 
-    def decode(
-        self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
-    ) -> Array:
-        """Return the items of a slot, after checking the trailer."""
-        numbered = replace(spec, number=spec.number + self.base)
-        return SlotChain.decode(self, data, numbered, out, limit=limit)
+    def stated(self, number: int) -> Stated:
+        """Return the number and the identity that the trailer of a chunk states."""
+        return number + self.base, self.identity
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it; None when only Python can run it."""

@@ -41,10 +41,11 @@ class SlotChain(CodecChain):
             array = stage.encode(array)
         chunk = CodecChain.encode(replace(self, filters=()), array)
         counted = self.counted(number)
+        own, identity = self.stated(number)
         # A filter may have changed the order of the axes; then rows do not lie along the first one.
         zone = None if self.filters or array.ndim != 1 else zone_map_of(array[:counted])
         packed = b"" if zone is None else zone.pack(array.dtype)
-        return chunk + trailer.pack(chunk, number, counted, packed, self.identity)
+        return chunk + trailer.pack(chunk, own, counted, packed, identity)
 
     def decode(
         self, data: Buffer, spec: ChunkSpec, out: Array | None = None, *, limit: int = CHUNK_LIMIT
@@ -53,7 +54,7 @@ class SlotChain(CodecChain):
         chunk, behind = split(data)
         if behind:
             found = trailer.parse(behind)
-            found.check(chunk, ChunkHeader.parse(chunk), spec.number, self.identity)
+            found.check(chunk, ChunkHeader.parse(chunk), *self.stated(spec.number))
             if found.rows > self.rows:
                 raise CorruptionError(
                     f"chunk trailer: {found.rows} rows are claimed, a chunk has {self.rows}"
@@ -69,8 +70,12 @@ class SlotChain(CodecChain):
         if not behind:
             return b""
         found = trailer.parse(behind)
-        found.check(chunk, ChunkHeader.parse(chunk), number, self.identity)
+        found.check(chunk, ChunkHeader.parse(chunk), *self.stated(number))
         return found.zone if found.rows >= self.counted(number) else b""
+
+    def stated(self, number: int) -> "Stated":
+        """Return the number and the identity that the trailer of a chunk states."""
+        return number, self.identity
 
     def counted(self, number: int) -> int:
         """Return how many rows of a chunk count."""

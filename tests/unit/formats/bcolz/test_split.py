@@ -179,7 +179,7 @@ def test_shards_are_read_only() -> None:
     [
         (b"", CorruptionError),
         (b'{"version": 2, "format": "bcolz", "rows": [5]}', UnsupportedError),
-        (b'{"version": 1, "format": "blsk", "rows": [5]}', UnsupportedError),
+        (b'{"version": 1, "format": "toy", "rows": [5]}', UnsupportedError),
         (b'{"version": 1, "format": "bcolz", "rows": []}', CorruptionError),
         (b'{"version": 1, "format": "bcolz", "rows": [-5]}', FormatError),
         (b'{"version": 1, "format": "bcolz", "rows": [9, 11]}', CorruptionError),
