@@ -5,7 +5,7 @@ import pytest
 
 from ingot.codecs.codec import ChunkSpec, Raw
 from ingot.codecs.compressors import Blosc
-from ingot.errors import CorruptionError, IngotError
+from ingot.errors import CorruptionError, IngotError, UnsupportedError
 from ingot.formats import trailer
 from ingot.formats.blsk.slots import SlotChain, renumbered, split
 
@@ -71,3 +71,13 @@ def test_more_rows_than_a_chunk_has_are_refused() -> None:
     chunk, _ = split(CHAIN.encode(ITEMS, 0))
     with pytest.raises(CorruptionError, match="301 rows are claimed, a chunk has 300"):
         CHAIN.decode(bytes(chunk) + trailer.pack(chunk, 0, 301), spec(0))
+
+
+def test_an_unknown_version_is_said_before_an_impossible_length() -> None:
+    image = bytearray(CHAIN.encode(ITEMS, 0))
+    image[12:16] = (1 << 20).to_bytes(4, "little")
+    with pytest.raises(CorruptionError, match=f"cbytes claims 1048576 bytes, {len(image)} are"):
+        CHAIN.decode(image, spec(0))
+    image[0] = 200
+    with pytest.raises(UnsupportedError, match="version 200"):
+        CHAIN.decode(image, spec(0))
