@@ -5,7 +5,7 @@ column takes the values that it can hold exactly. Where a format holds variable-
 of text, bytes, JSON objects and rows of several lengths become columns of these.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -41,6 +41,8 @@ Shape = tuple[int, ...]
 _OBJECT: Final = np.dtype(object)
 # The items of a stream that are taken at once.
 _BLOCK_ITEMS: Final = 16_384
+_BLOCK_BYTES: Final = 8 << 20
+_TAKEN: Final = 64
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
 """The type of a column and the shape of its items, or the kind of its variable-length items."""
@@ -250,9 +252,9 @@ def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Itera
     """
     first = 0
     while True:
-        block = list(islice(values, _BLOCK_ITEMS))
+        block = _block(values)
         while kind is None and all(each is None for each in block):
-            more = list(islice(values, _BLOCK_ITEMS))
+            more = _block(values)
             block += more
             if not more:
                 break
@@ -263,6 +265,19 @@ def item_blocks(values: Iterator[object], kind: ItemKind | None = None) -> Itera
         kind = items.kind
         first += len(block)
         yield items
+
+
+def _block(values: Iterator[object]) -> list[object]:
+    """Return the next values: so many that they are converted at once, but not too much memory."""
+    block: list[object] = []
+    size = 0
+    while len(block) < _BLOCK_ITEMS and size < _BLOCK_BYTES:
+        more = list(islice(values, min(_TAKEN, _BLOCK_ITEMS - len(block))))
+        if not more:
+            break
+        block += more
+        size += sum(len(each) for each in more if isinstance(each, Sized))
+    return block
 
 
 def fitted_values(

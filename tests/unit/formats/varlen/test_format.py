@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ingot
+from ingot.containers.ingest import item_blocks
 from ingot.engine import ragged as engine_ragged
 from ingot.errors import ExistsError, FormatError, LimitError, UnsupportedError
 from ingot.stores import Extent, MemoryStore
@@ -252,6 +253,13 @@ def test_iterators_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch, spooled:
     with pytest.raises(ValueError, match="items from 7 on: item 0 is b'x', not text"):
         ingot.ragged(iter([*words[:7], b"x"]), pack_bytes=300)
     assert len(made) == 1002
+
+
+def test_blocks_of_long_items_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingot.containers.ingest._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("ingot.containers.ingest._TAKEN", 4)
+    blocks = list(item_blocks(iter(["x" * 300] * 10)))
+    assert [len(block) for block in blocks] == [4, 4, 2]
 
 
 def test_iterators_decide_their_kind() -> None:
