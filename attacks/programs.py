@@ -188,6 +188,11 @@ class Program:
             if number == 0:
                 return Failure("refused", number, "")
         except Exception as error:
+            try:
+                exec(step.model, space)
+            except Exception as refused:
+                # Without the steps before it, NumPy may refuse the step as well.
+                return Failure("model", number, f"{type(refused).__name__}: {refused}")
             return Failure("error", number, f"{type(error).__name__}: {error}")
         else:
             try:

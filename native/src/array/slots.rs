@@ -11,8 +11,9 @@ use crate::array::stored::Chunk;
 use crate::array::workspace::{Buffers, Workspace};
 use crate::array::zones::Items;
 use crate::chunk::codecs::streams::Codec;
+use crate::chunk::decode::Decoder;
 use crate::chunk::encode::{self, Packer, Recipe};
-use crate::chunk::header::Filter;
+use crate::chunk::header::{Filter, HEADER_BYTES};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::Extent;
@@ -117,6 +118,8 @@ pub fn encode<'f, T>(
                 {
                     return Ok(true);
                 }
+                // Another one: a decoder takes a block that it decodes twice for an overlap.
+                let decoder = Decoder::new(decoder.header, &bytes[HEADER_BYTES..decoder.header.data_start()]);
                 decoder.decode_whole(bytes, chunk, scratch, 1, &Interrupt::never())?;
                 source.gather(chunk);
                 Ok(false)

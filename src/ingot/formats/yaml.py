@@ -376,6 +376,9 @@ def _member_lines(text: str, where: str) -> dict[str, tuple[int, int, int]] | No
             end = event.end_mark.index if flow.pop() else end
         elif kind != "ScalarEvent":
             continue
+        elif not flow:
+            # The document is a null.
+            return None
         elif len(flow) == 1 and key is None:
             if event.start_mark.column:
                 return None
@@ -387,9 +390,9 @@ def _member_lines(text: str, where: str) -> dict[str, tuple[int, int, int]] | No
             end = event.end_mark.index
         if len(flow) == 1 and key is not None:
             ends[key], key = end, None
-    starts = [start for _, start in keys]
     found = {}
-    for (name, start), behind in zip(keys, [*starts[1:], len(text)], strict=True):
+    ends_of_lines = [start for _, start in keys[1:]] + [len(text)] * bool(keys)
+    for (name, start), behind in zip(keys, ends_of_lines, strict=True):
         found[name] = (start, min(ends.get(name, behind), behind), behind)
     return found
 

@@ -195,6 +195,13 @@ def test_a_changed_text_has_the_new_values(old: dict[str, Any], new: dict[str, A
     )
 
 
+@pytest.mark.parametrize("text", ["# nothing yet\n", "null\n", "---\n", "~ # none\n", "{}\n"])
+def test_a_text_without_members_gets_the_first(text: str) -> None:
+    changed = Document.parse(text.encode(), "here").changed({"a": 1})
+    assert parse(changed.text, "here") == {"a": 1}
+    assert changed.text.startswith(b"# nothing yet\n") == ("nothing" in text)
+
+
 def test_a_text_in_one_line_is_rewritten() -> None:
     document = Document.parse(b"{a: 1, b: 2}", "doc")
     assert document.changed({"a": 1, "b": 3}).text == b"a: 1\nb: 3\n"

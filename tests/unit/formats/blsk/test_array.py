@@ -40,6 +40,17 @@ def file_of(array: ingot.Array, number: int = 0) -> SuperChunk:
     return file
 
 
+@pytest.mark.parametrize("value", [b"\0\0\0", b"abc"])
+def test_a_block_that_gets_the_fill_value(place: Place, value: bytes) -> None:
+    # Three blocks, of which the first gets new items.
+    expected = np.zeros(87_381, "V3")
+    expected[:3] = np.frombuffer(b"123456789", "V3")
+    array = made(place, expected, chunks=87_381)
+    expected[:3] = np.void(value)
+    array[:3] = expected[:3]
+    assert opened(place)[...].tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<i4", ">f8", "|b1", "<U3", "|S5", "<M8[ns]", "|V6", "<c8"])
 @pytest.mark.parametrize(
