@@ -77,6 +77,7 @@ SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("blosc.*", "codecs.*")}
 # Modules that may import by a name computed at run time.
 DYNAMIC: Mapping[str, str] = {
     "native": "the kernel is chosen at first use",
+    "cli.commands": "commands are loaded by name when they are called",
     "codecs.codec": "codecs are loaded by name when they are first met",
     "formats.registry": "formats are loaded by name when they are first met",
     "_lazy": "modules and public names are loaded on first use",

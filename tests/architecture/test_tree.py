@@ -16,7 +16,6 @@ TESTED_ELSEWHERE = {
     "blosc/special": "unit/blosc/test_chunk.py",
     "cli/chunk": "unit/test_cli.py",
     "cli/doctor": "unit/test_cli.py",
-    "cli/messages": "unit/test_cli.py",
     "containers/create": "unit/test_api.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
     "containers/view": "unit/containers/test_table.py",

@@ -114,23 +114,6 @@ def test_wrong_use_is_status_2(invoke, arguments):
     assert invoke(*arguments).exit_code == 2
 
 
-def test_our_errors_become_one_clean_message(monkeypatch, capsys):
-    def fail():
-        error = CorruptionError("Blosc chunk: cbytes claims 400 bytes, 60 are stored")
-        error.add_note("in chunk 7")
-        raise error
-
-    monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err == (
-        "ingot: Blosc chunk: cbytes claims 400 bytes, 60 are stored\n  in chunk 7\n"
-    )
-
-
 @pytest.mark.parametrize("command", ["doctor", "demo"])
 def test_command_line_without_a_usable_kernel_is_clean(command):
     result = subprocess.run(
@@ -165,8 +148,11 @@ def test_chunk_prints_the_same_as_json(invoke, stored_chunk):
 
 def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
     stored_chunk.write_bytes(stored_chunk.read_bytes()[:-1])
-    assert isinstance(invoke("chunk", str(stored_chunk)).exception, CorruptionError)
-    assert invoke("chunk", str(stored_chunk) + "x").exit_code == 2
+    damaged = invoke("chunk", str(stored_chunk))
+    assert (damaged.exit_code, damaged.stdout) == (1, "")
+    assert "cbytes" in damaged.stderr
+    missing = invoke("chunk", str(stored_chunk) + "x")
+    assert (missing.exit_code, len(missing.stderr.splitlines())) == (1, 1)
 
 
 def test_a_super_chunk_file_is_laid_open(invoke, tmp_path):
@@ -186,8 +172,8 @@ def test_a_super_chunk_file_is_laid_open(invoke, tmp_path):
     report = json.loads(invoke("chunk", file, "--number", "3", "--json").stdout)
     assert (report["slot"]["entry"], report["header"]["nbytes"]) == (3, 120)
     lost = invoke("chunk", file, "--number", "7")
-    assert lost.exit_code != 0
-    assert "entry 7 of the index has no chunk" in str(lost.exception)
+    assert lost.exit_code == 1
+    assert "entry 7 of the index has no chunk" in lost.stderr
 
 
 def test_a_damaged_super_chunk_file_is_a_problem(invoke, tmp_path):

@@ -1,9 +1,89 @@
-"""Options that several commands have."""
+"""Arguments and options that several commands have, and how their texts are read."""
 
-from typing import Annotated, TypeAlias
+import re
+from pathlib import Path
+from types import EllipsisType
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
-__all__ = ["Json"]
+__all__ = [
+    "Dataset",
+    "Json",
+    "Key",
+    "Overwrite",
+    "parse_key",
+    "parse_names",
+    "parse_shape",
+]
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+Dataset: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="A dataset: a folder, a file, or a member of a group."),
+]
+
+Overwrite: TypeAlias = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a dataset or a file that exists.")
+]
+
+Key: TypeAlias = tuple[int | slice | EllipsisType | list[int], ...]
+"""A key as NumPy takes it."""
+
+_COMMA: Final = re.compile(r",(?![^\[\]]*\])")
+"""A comma that stands outside of brackets."""
+_BOUND: Final = re.compile(r"[+-]?\d+")
+
+
+def parse_key(text: str) -> Key:
+    """Return the key that a text spells: integers, slices, lists of integers, and "...".
+
+    >>> parse_key("0:10, ::5")
+    (slice(0, 10, None), slice(None, None, 5))
+    >>> parse_key("..., -1, [1, 3]")
+    (Ellipsis, -1, [1, 3])
+    >>> parse_key("a")
+    Traceback (most recent call last):
+    ValueError: key 'a' is no integer, slice, list of integers or "..."
+    """
+    parts = [part.strip() for part in _COMMA.split(text)]
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return tuple(map(_parse_part, parts))
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Return the names in a text with commas; None without a text.
+
+    >>> parse_names("a, b")
+    ['a', 'b']
+    """
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Return the lengths that a text spells, with commas or crosses between them.
+
+    >>> parse_shape("250,250"), parse_shape("1000x20")
+    ((250, 250), (1000, 20))
+    """
+    parts = re.split(r"\s*[,x×]\s*", text.strip(" ()").rstrip(","))
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise ValueError(f"{text!r} is no shape, such as 250,250")
+    return tuple(map(int, parts))
+
+
+def _parse_part(part: str) -> int | slice | EllipsisType | list[int]:
+    if part == "...":
+        return ...
+    if part.startswith("["):
+        numbers = [number.strip() for number in part[1:-1].split(",")]
+        if all(_BOUND.fullmatch(number) for number in numbers):
+            return [int(number) for number in numbers]
+    bounds = [bound.strip() for bound in part.split(":")]
+    if len(bounds) == 1 and _BOUND.fullmatch(part):
+        return int(part)
+    if 2 <= len(bounds) <= 3 and all(not each or _BOUND.fullmatch(each) for each in bounds):
+        return slice(*(int(each) if each else None for each in bounds))
+    raise ValueError(f'key {part!r} is no integer, slice, list of integers or "..."')

@@ -20,7 +20,7 @@ __all__ = ["chunk"]
 def chunk(
     file: Annotated[
         Path,
-        typer.Argument(help="A Blosc chunk, or a super-chunk file.", exists=True, dir_okay=False),
+        typer.Argument(metavar="FILE", help="A Blosc chunk, or a super-chunk file."),
     ],
     number: Annotated[
         int | None,
@@ -28,8 +28,9 @@ def chunk(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Lay a Blosc chunk open: its header, and a map of its blocks and streams with ratios.
+    """Lay a Blosc chunk open.
 
+    Its header, and a map of its blocks and streams with ratios.
     Of a super-chunk file: head, index and slots, spare and dead bytes; its chunks by --number.
     """
     opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)

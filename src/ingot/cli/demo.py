@@ -27,7 +27,10 @@ SIZES = {"native": 8 << 20, "python": 128 << 10}
 
 
 def demo() -> None:
-    """Compress, inspect and read back data that looks real."""
+    """Show what Ingot does.
+
+    Compress, inspect and read back data that looks real.
+    """
     console = Console(highlight=False, markup=False, soft_wrap=True)
     chosen = native.choice()
     console.print(f"kernel: {chosen.name} ({chosen.reason})")

@@ -1,17 +1,14 @@
 """``ingot doctor``: which kernel runs and why, and the versions it runs with."""
 
-import json as json_format
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import ingot
 from ingot import native
 from ingot.cli.arguments import Json
+from ingot.cli.output import print_json, print_pairs
 from ingot.engine.kernel import PYTHON_ONLY
 from ingot.errors import IngotError
 
@@ -19,16 +16,18 @@ __all__ = ["diagnose", "doctor"]
 
 
 def doctor(json: Json = False) -> None:
-    """Say which kernel runs, why, with which codecs, and on what."""
+    """Say which kernel runs, and why.
+
+    Also with which codecs, and on what.
+    """
     report = diagnose()
     if json:
-        print(json_format.dumps(report, indent=2))
+        print_json(report)
     else:
-        table = Table.grid(padding=(0, 2))
-        for name, value in report.items():
-            text = "; ".join(value) if isinstance(value, list) else value or "none"
-            table.add_row(f"[bold]{name}[/bold]", escape(text))
-        Console().print(table)
+        print_pairs(
+            (name, "; ".join(value) if isinstance(value, list) else value or "none")
+            for name, value in report.items()
+        )
     if report["kernel"] is None:
         raise typer.Exit(1)
 

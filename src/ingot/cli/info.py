@@ -11,7 +11,7 @@ import typer
 import ingot
 from ingot import pack as packing
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
-from ingot.cli.arguments import Json
+from ingot.cli.arguments import Dataset, Json
 from ingot.cli.columns import align
 from ingot.errors import UnsupportedError
 from ingot.formats.bloscpack.header import MAGIC
@@ -24,13 +24,16 @@ _SHOWN: Final = 5
 
 
 def info(
-    path: Annotated[Path, typer.Argument(help="A dataset.", exists=True)],
+    path: Dataset,
     chunks: Annotated[
         bool, typer.Option("--chunks", help="Show every chunk of a Bloscpack file.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Say what a dataset is; of a Bloscpack file: header, metadata, offsets and chunks."""
+    """Say what a dataset is.
+
+    Of a Bloscpack file: header, metadata, offsets and chunks.
+    """
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if stat.S_ISREG(os.fstat(file).st_mode) and os.pread(file, len(MAGIC), 0) == MAGIC:

@@ -1,6 +1,75 @@
-"""Errors as the commands show them."""
+"""Errors as the commands show them: one sentence on standard error, and the exit status."""
 
-__all__ = ["with_notes"]
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from ingot.errors import IngotError
+
+__all__ = ["message_of", "reporting", "silence_output", "usage", "with_notes"]
+
+
+@contextmanager
+def reporting(*, debug: bool = False) -> Iterator[None]:
+    """Turn errors of a block into one sentence on standard error and exit status 1.
+
+    `debug` shows the traceback as well. A reader that closes the pipe has seen enough: that is no
+    error. Errors of usage, which typer reports with status 2, pass through.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        silence_output()
+        raise typer.Exit(0) from None
+    except typer.Abort:
+        raise
+    except Exception as error:
+        if hasattr(error, "exit_code"):  # An error of typer, which knows its exit status.
+            raise
+        if debug:
+            traceback.print_exception(error)
+        text = message_of(error)
+        if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
+            text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
+        print(with_notes(f"ingot: {text}", error), file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def message_of(error: BaseException, name: str | None = None) -> str:
+    """Return an error as one line, with the file that it is about.
+
+    >>> message_of(PermissionError(13, "Permission denied", "/root"))
+    '/root: Permission denied'
+    >>> message_of(ValueError("axis 3 of 2"), "prices")
+    'prices: axis 3 of 2'
+    """
+    text = str(error)
+    if isinstance(error, OSError) and not isinstance(error, IngotError) and error.errno:
+        text = os.strerror(error.errno)
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else name
+    if isinstance(error, MemoryError):
+        text = text or "not enough memory"
+    if name is not None and name not in text:
+        text = f"{name}: {text}"
+    return " ".join(text.splitlines())
+
+
+def silence_output() -> None:
+    """Lead standard output to nowhere, so that Python does not complain of it at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """Turn wrong values of options, which raise `ValueError`, into an error of usage."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def with_notes(text: str, error: BaseException) -> str:

@@ -24,7 +24,7 @@ import ingot
 from ingot import pack as packing
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
-from ingot.cli.messages import with_notes
+from ingot.cli.messages import message_of, silence_output, usage, with_notes
 from ingot.cli.progress import progress_bar
 from ingot.errors import (
     CorruptionError,
@@ -61,7 +61,10 @@ Total: TypeAlias = Callable[[int], int | None]
 """Returns how many bytes there are to do for an open file."""
 
 Files: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(help="Files; - is standard input, which is also the default.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]...", help="Files; - is standard input, which is also the default."
+    ),
 ]
 Output: TypeAlias = Annotated[
     str | None,
@@ -133,8 +136,11 @@ def pack(
     sync: Sync = True,
     verbose: Verbose = False,
 ) -> None:
-    """Pack files as Bloscpack files: FILE becomes FILE.blp."""
-    with _usage():
+    """Pack files as Bloscpack files.
+
+    FILE becomes FILE.blp; without files, standard input goes to standard output.
+    """
+    with usage():
         how = Packing(
             codec=codec,
             level=level,
@@ -196,7 +202,10 @@ def unpack(
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Unpack Bloscpack files: FILE.blp becomes FILE."""
+    """Unpack Bloscpack files.
+
+    FILE.blp becomes FILE; without files, standard input goes to standard output.
+    """
     run = _Run("unpack", force, remove, sync, verbose, Options(threads=threads))
 
     def name(source: str) -> str:
@@ -278,12 +287,11 @@ class _Run:
         except _LeftOut as warning:
             self._warn(str(warning))
         except BrokenPipeError:
-            # What reads the output has seen enough; Python shall not complain of it at its exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence_output()
             self.status = 1
         except (IngotError, OSError, UnicodeError) as error:
             self.status = 1
-            self._print(_message(error, name))
+            self._print(with_notes(message_of(error, name), error))
 
     def _warn(self, text: str) -> None:
         # An error matters more.
@@ -563,23 +571,3 @@ def _print_sizes(rows: list[dict[str, Any]], json: bool) -> None:
         sizes = f"{row['packed']:,}", f"{row['plain']:,}", f"{row['ratio']:.2f}"
         cells.append((*sizes, row["file"]))
     print(align(cells, left=(3,)))
-
-
-def _message(error: BaseException, name: str | None) -> str:
-    """Return an error in one line, with the file that it is about, and its notes below."""
-    text = str(error)
-    if isinstance(error, OSError) and error.errno:
-        text = os.strerror(error.errno)
-        name = error.filename if isinstance(error.filename, str) else name
-    if name is not None and name not in text:
-        text = f"{name}: {text}"
-    return with_notes(text, error)
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Turn wrong values of options into a usage error."""
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None

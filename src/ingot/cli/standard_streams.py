@@ -14,7 +14,8 @@ def prepare() -> None:
     """Make the standard streams safe to use, whatever the process was started with.
 
     The use of a closed stream is an `IngotError` that names it; messages to a closed standard error
-    are lost. What the encoding of a stream does not have is written as an escape.
+    are lost. What the encoding of a stream does not have is written as an escape, such as names of
+    files that are no Unicode.
     """
     _occupy_closed()
     if sys.stdin is None:
@@ -24,7 +25,7 @@ def prepare() -> None:
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -71,8 +71,9 @@ def test_text_shows_the_first_chunks_and_the_last(packed):
 
 def test_damage_is_an_error(packed):
     os.truncate(packed, 100)
-    assert isinstance(invoke("info", packed).exception, ingot.errors.CorruptionError)
-    assert invoke("info", packed.parent / "missing").exit_code == 2
+    result = invoke("info", packed)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("ingot: Bloscpack header: nchunks claims 10 chunks")
 
 
 def test_other_datasets_show_what_they_are(tmp_path):

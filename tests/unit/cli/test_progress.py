@@ -14,14 +14,17 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("total", [100, None])
-def test_a_terminal_shows_a_bar_that_goes(monkeypatch, total):
+@pytest.mark.parametrize("unit", ["bytes", "chunks"])
+def test_a_terminal_shows_a_bar_that_goes(monkeypatch, total, unit):
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with progress_bar("[data]", lambda: total) as report:
+    with progress_bar("[data]", lambda: total, unit=unit) as report:
         report(50)
         report(100)
     assert "[data]" in terminal.getvalue()
+    if unit != "bytes":
+        assert "chunks" in terminal.getvalue()
 
 
 def test_a_pipe_shows_nothing(monkeypatch):

@@ -1,0 +1,47 @@
+"""The table of commands: the one place where a command is registered.
+
+A command is a function whose parameters are annotated for typer, in a module of this package. The
+module is loaded when its command is called, so that ``ingot --help`` loads none of them.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from ingot._lazy import load
+
+__all__ = ["COMMANDS", "CommandEntry"]
+
+
+class CommandEntry(NamedTuple):
+    """A command: where its function is, what ``ingot --help`` says of it, and in which section."""
+
+    function: str
+    """The module in `ingot.cli` and the function in it, such as "info:info"."""
+    summary: str
+    """The first sentence of the function's docstring."""
+    section: str
+
+    def load(self) -> Callable[..., Any]:
+        """Import the module and return the function.
+
+        >>> COMMANDS["doctor"].load().__name__
+        'doctor'
+        """
+        module, _, name = self.function.partition(":")
+        found: Callable[..., Any] = getattr(load(f"ingot.cli.{module}"), name)
+        return found
+
+
+_LOOK: Final = "Look at data"
+_MOVE: Final = "Move and change data"
+_ABOUT: Final = "About Ingot"
+
+COMMANDS: Final[dict[str, CommandEntry]] = {
+    "info": CommandEntry("info:info", "Say what a dataset is.", _LOOK),
+    "chunk": CommandEntry("chunk:chunk", "Lay a Blosc chunk open.", _LOOK),
+    "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
+    "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
+    "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),
+    "doctor": CommandEntry("doctor:doctor", "Say which kernel runs, and why.", _ABOUT),
+}
+"""The commands in the order of ``ingot --help``, by name."""
