@@ -16,6 +16,7 @@ from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
 from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
+from ingot.containers.batches import BATCH_ROWS
 from ingot.containers.create import Codec, ColumnSpec
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info
@@ -203,8 +204,24 @@ class Table(Dataset[TableState]):
         """Return the table as one of pyarrow; nested columns have names with dots."""
         return View(self._handle).to_arrow()
 
+    def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        """Yield all rows as record batches of pyarrow, a window of rows in memory at a time.
+
+        All batches are of one state: if the table changes meanwhile, the next batch raises
+        `LockedError`. `snapshot` prevents that.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": range(5)})
+        >>> [batch.num_rows for batch in table.to_batches(batch_rows=2)]
+        [2, 2, 1]
+        """
+        return View(self._handle).to_batches(batch_rows=batch_rows)
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        return View(self._handle).__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return View(self._handle).__arrow_c_schema__()
 
     def shard(self, count: int, path: Target) -> None:
         """Cut the table by rows into `count` tables at `path`, which open as one again.

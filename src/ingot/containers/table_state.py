@@ -84,7 +84,7 @@ ColumnValues: TypeAlias = NDArray[Any] | RaggedArray
 class TableState:
     """A table in one state of its store."""
 
-    __slots__ = ("_engines", "_found", "options", "table")
+    __slots__ = ("_engines", "_found", "_nested", "options", "table")
 
     def __init__(
         self, table: TableMap, options: Options, engines: Mapping[str, ColumnEngine] | None = None
@@ -94,6 +94,7 @@ class TableState:
         # Both are made when they are needed: often one of hundreds of columns is read.
         self._found: Mapping[str, Leaf] | None = None
         self._engines: dict[str, ColumnEngine] = dict(engines or {})
+        self._nested: dict[str, TableState] = {}
 
     @property
     def _leaves(self) -> Mapping[str, Leaf]:
@@ -194,6 +195,8 @@ class TableState:
 
     def nested(self, name: str) -> "TableState":
         """Return a nested table, which shares its columns with this one."""
+        if (known := self._nested.get(name)) is not None:
+            return known
         table = _inner(self.table, name)
         if table is None:
             raise ColumnError(f"there is no nested table {name!r}")
@@ -203,7 +206,8 @@ class TableState:
             for leaf, engine in self._made()
             if leaf.startswith(prefix)
         }
-        return TableState(table, self.options, own)
+        # Kept, so that two reads of one state get the same.
+        return self._nested.setdefault(name, TableState(table, self.options, own))
 
     def _made(self) -> list[tuple[str, ColumnEngine]]:
         # A copy: other threads may add engines meanwhile.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.containers import table_state
+from ingot.containers.batches import BATCH_ROWS, read_batches
 from ingot.containers.display import Info, table_info
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
@@ -147,8 +148,37 @@ class View:
             lambda state: arrow.table(gathered(state, self._names(state), self._rows(state)))
         )
 
+    def to_batches(self, *, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+        """Yield the rows as record batches of pyarrow, a window of rows in memory at a time.
+
+        All batches are of one state of the table: if it changes meanwhile, the next batch raises
+        `LockedError`. `snapshot` prevents that.
+
+        >>> import ingot
+        >>> view = ingot.table({"a": [1, 2, 3, 4, 5]}).where("a > 1")
+        >>> [batch.num_rows for batch in view.to_batches(batch_rows=3)]
+        [3, 1]
+        """
+        names = self.names
+        return self._batches(names, self._schema(names), batch_rows)
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        names = self.names
+        schema = arrow.requested(self._schema(names), requested_schema)
+        return arrow.stream_capsule(arrow.reader(schema, self._batches(names, schema)))
+
+    def __arrow_c_schema__(self) -> object:
+        return arrow.schema_capsule(self._schema(self.names))
+
+    def _schema(self, names: Sequence[str]) -> Any:
+        """Return the schema of Arrow of some columns."""
+        return arrow.schema(self._handle.read(lambda state: layout_of(state, names)))
+
+    def _batches(
+        self, names: Sequence[str], schema: Any, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[Any]:
+        found = read_batches(self._handle, names, self._expression, batch_rows=batch_rows)
+        return (arrow.batch(columns, schema) for columns in found)
 
     def __repr__(self) -> str:
         text = "all rows" if self._expression is None else spelled(self._expression)

@@ -1,16 +1,17 @@
 """Arrow: the columns of an Arrow stream as NumPy arrays or variable-length items, and back.
 
-Text, bytes and lists share the layout of `RaggedArray`: buffers are taken over, and no Python
-object is made for an item. pyarrow is optional, and imported on first use.
+Numbers, text, bytes and lists share their buffers with Arrow, dates without missing values as well.
+No Python object is made for an item. pyarrow is optional, and imported on first use.
 """
 
 import importlib.util
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.dtypes import DType
 from ingot.errors import UnsupportedError
 from ingot.ragged_array import (
     BYTES,
@@ -24,12 +25,36 @@ from ingot.ragged_array import (
     offsets_of,
 )
 
-__all__ = ["array", "columns", "is_installed", "table", "values"]
+__all__ = [
+    "array",
+    "batch",
+    "columns",
+    "is_installed",
+    "reader",
+    "requested",
+    "schema",
+    "schema_capsule",
+    "stream_capsule",
+    "table",
+    "values",
+]
+
+ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind
+Columns: TypeAlias = Mapping[str, NDArray[Any] | RaggedArray]
+
+# Text with offsets of 32 bits; longer columns become several chunks.
+_MOST_TEXT: Final = 2**31 - 1
+# Units of dates that Arrow lacks, and the unit that holds them exactly.
+_COARSE: Final = {"Y": "s", "M": "s", "W": "s", "h": "s", "m": "s"}
+_NAT: Final = np.iinfo(np.int64).min
 
 
 def is_installed() -> bool:
     """Return whether pyarrow can be used."""
     return importlib.util.find_spec("pyarrow") is not None
+
+
+# From Arrow
 
 
 def columns(data: Any) -> dict[str, Any]:
@@ -58,14 +83,17 @@ def values(name: str, column: Any) -> Any:
     return _values(name, pyarrow.chunked_array(column))
 
 
-def table(data: Mapping[str, NDArray[Any] | RaggedArray]) -> Any:
+# To Arrow
+
+
+def table(data: Columns) -> Any:
     """Return an Arrow table of columns; nested names stay joined by dots.
 
     >>> table({"a": np.array([1, 2], "i2")}).schema.field("a").type
     DataType(int16)
     """
     pyarrow = _pyarrow()
-    return pyarrow.table({name: _array(pyarrow, values) for name, values in data.items()})
+    return pyarrow.table({name: _column(pyarrow, name, each) for name, each in data.items()})
 
 
 def array(items: RaggedArray) -> Any:
@@ -74,7 +102,74 @@ def array(items: RaggedArray) -> Any:
     >>> array(RaggedArray.of(["x", None])).type
     DataType(large_string)
     """
-    return _array(_pyarrow(), items)
+    return _array(_pyarrow(), "items", items)
+
+
+def schema(layout: Mapping[str, ColumnType]) -> Any:
+    """Return the schema of Arrow that columns of these types have.
+
+    >>> schema({"day": (np.dtype("M8[D]"), ()), "text": UTF8})
+    day: date32[day]
+    text: large_string
+    """
+    pyarrow = _pyarrow()
+    empty: dict[str, NDArray[Any] | RaggedArray] = {}
+    for name, kind in layout.items():
+        if isinstance(kind, ItemKind):
+            empty[name] = RaggedArray.nulls(kind, 0)
+        else:
+            empty[name] = np.empty((0, *kind[1]), kind[0])
+    return pyarrow.schema(
+        [(name, _array(pyarrow, name, each).type) for name, each in empty.items()]
+    )
+
+
+def batch(data: Columns, schema: Any) -> Any:
+    """Return columns as a record batch with a schema; columns of other types are cast.
+
+    >>> batch({"a": np.array([1, 2])}, schema({"a": (np.dtype("i8"), ())})).num_rows
+    2
+    """
+    pyarrow = _pyarrow()
+    arrays = []
+    for field in schema:
+        made = _array(pyarrow, field.name, data[field.name])
+        arrays.append(made if made.type == field.type else _cast(pyarrow, made, field))
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def reader(schema: Any, batches: Iterable[Any]) -> Any:
+    """Return a `RecordBatchReader` of pyarrow, which takes each batch when it is asked for."""
+    return _pyarrow().RecordBatchReader.from_batches(schema, batches)
+
+
+def requested(own: Any, capsule: object) -> Any:
+    """Return the schema that a consumer requests: its types for our columns.
+
+    >>> import pyarrow
+    >>> wish = pyarrow.schema({"a": pyarrow.int64()}).__arrow_c_schema__()
+    >>> requested(schema({"a": (np.dtype("i2"), ())}), wish)
+    a: int64
+    """
+    if capsule is None:
+        return own
+    wished = _pyarrow().Schema._import_from_c_capsule(capsule)
+    if wished.names != own.names:
+        raise ValueError(
+            f"the requested schema has the columns {', '.join(wished.names)}, "
+            f"the stream has {', '.join(own.names)}"
+        )
+    return wished.remove_metadata()
+
+
+def schema_capsule(schema: Any) -> object:
+    """Return a schema as a capsule of Arrow's C interface."""
+    return schema.__arrow_c_schema__()
+
+
+def stream_capsule(reader: Any) -> object:
+    """Return a reader as a capsule of Arrow's C interface."""
+    return reader.__arrow_c_stream__()
 
 
 def _pyarrow() -> Any:
@@ -130,9 +225,9 @@ def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
         texts = _values(name, column.storage)
         return as_json(texts, f"column {name!r}") if isinstance(texts, RaggedArray) else None
     if types.is_string(kind) or types.is_large_string(kind):
-        return _of_buffers(name, column, UTF8, column.buffers()[1:])
+        return _taken_buffers(name, column, UTF8, column.buffers()[1:])
     if types.is_binary(kind) or types.is_large_binary(kind):
-        return _of_buffers(name, column, BYTES, column.buffers()[1:])
+        return _taken_buffers(name, column, BYTES, column.buffers()[1:])
     if not (types.is_list(kind) or types.is_large_list(kind)):
         return None
     inner = column.values
@@ -153,7 +248,7 @@ def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
     )
 
 
-def _of_buffers(name: str, column: Any, kind: ItemKind, buffers: Any) -> RaggedArray:
+def _taken_buffers(name: str, column: Any, kind: ItemKind, buffers: Any) -> RaggedArray:
     large = str(column.type).startswith("large")
     width = np.int64 if large else np.int32
     start, count = column.offset, len(column)
@@ -173,15 +268,119 @@ def _validity(column: Any) -> NDArray[np.bool_] | None:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _of_items(pyarrow: Any, items: RaggedArray) -> Any:
+def _column(pyarrow: Any, name: str, values: NDArray[Any] | RaggedArray) -> Any:
+    """Return a whole column; text too long for offsets of 32 bits becomes several chunks."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "SU" and values.ndim == 1:
+        step = max(1, _MOST_TEXT // values.itemsize)
+        if len(values) > step:
+            pieces = (values[at : at + step] for at in range(0, len(values), step))
+            return pyarrow.chunked_array([_array(pyarrow, name, each) for each in pieces])
+    return _array(pyarrow, name, values)
+
+
+def _array(pyarrow: Any, name: str, values: NDArray[Any] | RaggedArray) -> Any:
+    if isinstance(values, RaggedArray):
+        return _of_items(pyarrow, name, values)
+    valid = None
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        valid = ~mask if mask.any() else None
+        values = values.data
+    native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+    if native.ndim > 1:
+        inner = _array(pyarrow, name, native.reshape(-1, *native.shape[2:]))
+        return pyarrow.FixedSizeListArray.from_arrays(inner, native.shape[1])
+    kind = native.dtype.kind
+    if kind == "T":
+        return _of_items(pyarrow, name, from_text(native))
+    if kind in "SU":
+        return _of_text(pyarrow, name, native, valid)
+    if kind in "mM":
+        return _of_dates(pyarrow, name, native, valid)
+    if kind == "b":
+        data = pyarrow.py_buffer(np.packbits(native, bitorder="little"))
+        return _of_buffers(pyarrow, pyarrow.bool_(), len(native), valid, data)
+    if kind in "iu" or native.dtype.str[1:] in ("f2", "f4", "f8"):
+        own = pyarrow.from_numpy_dtype(native.dtype)
+        return _of_buffers(pyarrow, own, len(native), valid, pyarrow.py_buffer(native))
+    raise UnsupportedError(f"column {name!r}: {values.dtype} has no type in Arrow")
+
+
+def _of_buffers(
+    pyarrow: Any, kind: Any, count: int, valid: NDArray[np.bool_] | None, *buffers: Any
+) -> Any:
+    return pyarrow.Array.from_buffers(kind, count, [_bitmap(pyarrow, valid), *buffers])
+
+
+def _bitmap(pyarrow: Any, valid: NDArray[np.bool_] | None) -> Any:
+    return None if valid is None else pyarrow.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _of_dates(
+    pyarrow: Any, name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None
+) -> Any:
+    """Return dates or durations; NaT is a null. Days become 32-bit dates."""
+    unit, step = np.datetime_data(values.dtype)
+    date = values.dtype.kind == "M"
+    wanted = _COARSE.get(unit, unit) if date else {"W": "s", "D": "s"}.get(unit, _COARSE.get(unit))
+    wanted = unit if wanted is None else wanted
+    if (not date and unit in "YM") or wanted not in ("D", "s", "ms", "us", "ns"):
+        raise UnsupportedError(f"column {name!r}: {values.dtype} has no type in Arrow")
+    if (wanted, 1) != (unit, step):
+        cast = values.astype(f"{values.dtype.kind}8[{wanted}]")
+        # Compared as counts: NumPy would convert both to the finer unit, with the same overflow.
+        if not (cast.astype(values.dtype).view(np.int64) == values.view(np.int64)).all():
+            raise UnsupportedError(f"column {name!r}: a date of {values.dtype} is beyond Arrow's")
+        values = cast
+    counts = values.view(np.int64)
+    null = counts == _NAT
+    if null.any():
+        valid = ~null if valid is None else valid & ~null
+    if wanted != "D":
+        own = pyarrow.timestamp(wanted) if date else pyarrow.duration(wanted)
+        return _of_buffers(pyarrow, own, len(counts), valid, pyarrow.py_buffer(counts))
+    days = counts.astype(np.int32)
+    if not ((days == counts) | null).all():
+        raise UnsupportedError(f"column {name!r}: a day is beyond the 32-bit dates of Arrow")
+    return _of_buffers(pyarrow, pyarrow.date32(), len(days), valid, pyarrow.py_buffer(days))
+
+
+def _of_text(pyarrow: Any, name: str, values: NDArray[Any], valid: NDArray[np.bool_] | None) -> Any:
+    """Return text or bytes of one width; the NULs that fill it up are no part of an item."""
+    text, count = values.dtype.kind == "U", len(values)
+    kind = pyarrow.string() if text else pyarrow.binary()
+    lengths = np.strings.str_len(values)
+    if text:
+        points = values.view(np.uint32)
+        if points.size and points.max() >= 0x80:
+            items = from_text(values, f"column {name!r}")
+            if items.nbytes > _MOST_TEXT:
+                raise UnsupportedError(f"column {name!r}: {items.nbytes} bytes of text at once")
+            data, offsets = items.payload, items.offsets - items.offsets[0]
+            return _of_buffers(pyarrow, kind, count, valid, *_text_buffers(pyarrow, offsets, data))
+        letters = points.astype(np.uint8)
+    else:
+        letters = values.view(np.uint8)
+    offsets = offsets_of(lengths)
+    if len(letters) != offsets[-1]:
+        width = len(letters) // count
+        letters = letters[(np.arange(width) < lengths[:, None]).reshape(-1)]
+    return _of_buffers(pyarrow, kind, count, valid, *_text_buffers(pyarrow, offsets, letters))
+
+
+def _text_buffers(
+    pyarrow: Any, offsets: NDArray[np.int64], data: NDArray[np.uint8]
+) -> tuple[Any, Any]:
+    return pyarrow.py_buffer(offsets.astype(np.int32)), pyarrow.py_buffer(data)
+
+
+def _of_items(pyarrow: Any, name: str, items: RaggedArray) -> Any:
     """Return items as large strings, large binaries, large lists, or JSON in large strings."""
     count = len(items)
-    bitmap = None
-    if items.validity is not None:
-        bitmap = pyarrow.py_buffer(np.packbits(items.validity, bitorder="little").tobytes())
+    bitmap = _bitmap(pyarrow, items.validity)
     if items.kind.item is not None:
-        numbers = np.frombuffer(items.payload.tobytes(), items.kind.item)
-        inner = _array(pyarrow, numbers)
+        numbers = np.require(items.payload.view(items.kind.item), requirements="A")
+        inner = _array(pyarrow, name, numbers)
         offsets = offsets_of(items.lengths // items.kind.item.itemsize)
         return pyarrow.LargeListArray.from_buffers(
             pyarrow.large_list(inner.type),
@@ -201,22 +400,10 @@ def _of_items(pyarrow: Any, items: RaggedArray) -> Any:
     return made
 
 
-def _array(pyarrow: Any, values: NDArray[Any] | RaggedArray) -> Any:
-    if isinstance(values, RaggedArray):
-        return _of_items(pyarrow, values)
-    native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
-    if native.ndim > 1:
-        inner = _array(pyarrow, native.reshape(-1, *native.shape[2:]))
-        return pyarrow.FixedSizeListArray.from_arrays(inner, native.shape[1])
-    if native.dtype.kind == "T":
-        return _of_items(pyarrow, from_text(native))
-    if native.dtype.kind == "U":
-        return pyarrow.array(native.tolist(), pyarrow.string())
-    if native.dtype.kind == "S":
-        return pyarrow.array(native.tolist(), pyarrow.binary())
-    if native.dtype.kind == "M" and np.datetime_data(native.dtype)[0] in "YMWhm":
-        native = native.astype("M8[s]")
+def _cast(pyarrow: Any, made: Any, field: Any) -> Any:
     try:
-        return pyarrow.array(native)
+        return made.cast(field.type)
     except (pyarrow.ArrowException, TypeError) as error:
-        raise UnsupportedError(f"{values.dtype} has no type in Arrow: {error}") from None
+        raise UnsupportedError(
+            f"column {field.name!r} of {made.type} is no {field.type}: {error}"
+        ) from None

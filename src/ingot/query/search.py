@@ -22,7 +22,7 @@ from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import parse
 
-__all__ = ["Rows", "check", "count", "find", "gather"]
+__all__ = ["Rows", "check", "count", "find", "find_within", "gather", "windows"]
 
 Rows = range | NDArray[np.int64]
 """Numbers of rows, ascending: all of a range, or those of an array."""
@@ -58,6 +58,44 @@ def find(table: ColumnSource, expression: Expression) -> Rows:
         return _joined(list(_numbered_masks(table, expression, spans)))
     numbers = scan.find(asked, _uncertain(spans))
     return _joined(list(_numbered(numbers, spans)))
+
+
+def windows(
+    table: ColumnSource, expression: Expression | None, names: tuple[str, ...], nbytes: int
+) -> Iterator[range]:
+    """Yield the runs of rows that can match, cut at chunks into about `nbytes` of some columns.
+
+    Without an expression, these are all rows.
+    """
+    spans = [Span(0, table.rows, certain=True)] if table.rows else []
+    if expression is not None:
+        spans = _candidates(table, expression)
+    start = stop = 0
+    for span in spans:
+        # Runs that are certain to match and runs that may match are read alike.
+        if span.start > stop:
+            yield from _cut(table, names, start, stop, nbytes)
+            start = span.start
+        stop = span.stop
+    yield from _cut(table, names, start, stop, nbytes)
+
+
+def _cut(
+    table: ColumnSource, names: tuple[str, ...], start: int, stop: int, nbytes: int
+) -> Iterator[range]:
+    for block in _blocks(table, names, Span(start, stop, certain=False), nbytes):
+        yield range(block.start, block.stop)
+
+
+def find_within(table: ColumnSource, expression: Expression | None, rows: range) -> Rows:
+    """Return the numbers of the rows of a run that match; without an expression, all of them."""
+    if expression is None:
+        return rows
+    spans = [Span(rows.start, rows.stop, certain=False)]
+    asked = conditions(table, expression)
+    if asked is None:
+        return _joined(list(_numbered_masks(table, expression, spans)))
+    return _joined(list(_numbered(scan.find(asked, _uncertain(spans)), spans)))
 
 
 def count(table: ColumnSource, expression: Expression) -> int:
@@ -116,10 +154,12 @@ def _masks(
             yield block, mask
 
 
-def _blocks(table: ColumnSource, names: tuple[str, ...], span: Span) -> Iterator[Span]:
+def _blocks(
+    table: ColumnSource, names: tuple[str, ...], span: Span, nbytes: int = _BLOCK_BYTES
+) -> Iterator[Span]:
     schemas = [table.schema(name) for name in names]
     row = sum(each.nbytes // max(1, each.shape[0]) for each in schemas)
-    step = max(1, _BLOCK_BYTES // max(1, row))
+    step = max(1, nbytes // max(1, row))
     lengths = [
         each.pack_items if isinstance(each, RaggedSchema) else each.chunks[0] for each in schemas
     ]

@@ -9,7 +9,7 @@ __all__ = ["CountingStore"]
 
 
 class CountingStore(MemoryStore):
-    """A `MemoryStore` that counts batches of reads and listings.
+    """A `MemoryStore` that counts batches of reads, the extents in them, and listings.
 
     The size of a key counts as a batch. A batch without extents costs nothing.
 
@@ -34,12 +34,15 @@ class CountingStore(MemoryStore):
         """Begin to count anew."""
         self.batches = 0
         """The number of batches of reads."""
+        self.extents = 0
+        """The number of extents that were read."""
         self.listings = 0
         """The number of folders that were listed."""
 
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent, and count one batch."""
         self.batches += bool(extents)
+        self.extents += len(extents)
         return super().read(extents)
 
     def size(self, key: str) -> int | None:

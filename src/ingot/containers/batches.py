@@ -1,0 +1,75 @@
+"""Rows of a table in batches: all of one committed state, decoded window by window.
+
+A window is a run of rows that is decoded at once, on all cores; batches are slices of it, without a
+copy. Rows that cannot match a filter are skipped by zone maps, and the columns of the filter decide
+which rows of the others are decoded.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ingot.containers.handle import HandleProtocol
+from ingot.containers.table_state import ColumnValues, TableState
+from ingot.errors import LockedError
+from ingot.query import search
+from ingot.query.expr import Expression, column_names
+
+__all__ = ["BATCH_ROWS", "read_batches"]
+
+BATCH_ROWS: Final = 131_072
+"""The rows of a batch, unless a caller wants others."""
+
+# Enough for all threads of the kernel; a consumer holds about this much.
+_WINDOW_BYTES: Final = 16 << 20
+
+
+def read_batches(
+    handle: HandleProtocol[TableState],
+    names: Sequence[str],
+    expression: Expression | None = None,
+    *,
+    batch_rows: int = BATCH_ROWS,
+    limit: int | None = None,
+) -> Iterator[dict[str, ColumnValues]]:
+    """Yield the values of columns in the rows that match, at most `batch_rows` at a time.
+
+    All batches are of the state of the table at the first one; if the table changes before the
+    last, the next raises `LockedError`.
+    """
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows is {batch_rows}, at least 1 is needed")
+    left = limit
+    touched = dict.fromkeys([*names, *(() if expression is None else column_names(expression))])
+
+    def plan(state: TableState) -> tuple[TableState, list[range]]:
+        if expression is not None:
+            search.check(state, expression)
+        return state, list(search.windows(state, expression, tuple(touched), _WINDOW_BYTES))
+
+    first, windows = handle.read(plan)
+    for window in windows:
+        if left == 0:
+            return
+
+        def read(
+            state: TableState, window: range = window, most: int | None = left
+        ) -> tuple[int, dict[str, ColumnValues]] | None:
+            if state is not first:
+                return None
+            rows = search.find_within(state, expression, window)[:most]
+            return len(rows), {name: search.gather(state, name, rows) for name in names}
+
+        found = handle.read(read)
+        if found is None:
+            raise LockedError(
+                f"{handle.store.location}: the table was changed while it was streamed; "
+                "a snapshot keeps writers away"
+            )
+        count, columns = found
+        left = None if left is None else left - count
+        for start in range(0, count, batch_rows):
+            if start == 0 and count <= batch_rows:
+                yield columns
+            else:
+                part = slice(start, start + batch_rows)
+                yield {name: values[part] for name, values in columns.items()}

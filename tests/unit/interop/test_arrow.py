@@ -1,0 +1,151 @@
+"""Columns become arrays of Arrow, buffer by buffer; pyarrow and NumPy say what they hold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingot.errors import UnsupportedError
+from ingot.interop import arrow
+from ingot.ragged_array import JSON, UTF8, ItemKind, RaggedArray
+
+pyarrow = pytest.importorskip("pyarrow")
+
+NUMBERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", ">i4", ">f8"]
+
+
+def one(values: Any) -> Any:
+    """Return a column as an array of Arrow that pyarrow finds valid."""
+    (column,) = arrow.table({"a": values}).columns
+    column.validate(full=True)
+    return column.chunk(0)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_numbers_share_their_memory(dtype: str) -> None:
+    values = np.arange(5).astype(dtype)
+    made = one(values)
+    assert made.type == pyarrow.from_numpy_dtype(values.dtype.newbyteorder("="))
+    assert made.to_pylist() == values.tolist()
+    if values.dtype.isnative:
+        assert made.buffers()[1].address == values.ctypes.data
+
+
+def test_slices_that_are_not_contiguous() -> None:
+    assert one(np.arange(10)[::-3]).to_pylist() == [9, 6, 3, 0]
+
+
+def test_booleans() -> None:
+    values = np.array([True, False, True, True, False, True, False, False, True])
+    assert one(values).to_pylist() == values.tolist()
+
+
+UNITS = {
+    "M8[s]": pyarrow.timestamp("s"),
+    "M8[ms]": pyarrow.timestamp("ms"),
+    "M8[us]": pyarrow.timestamp("us"),
+    "M8[ns]": pyarrow.timestamp("ns"),
+    "M8[25us]": pyarrow.timestamp("us"),
+    "M8[D]": pyarrow.date32(),
+    "M8[Y]": pyarrow.timestamp("s"),
+    "M8[M]": pyarrow.timestamp("s"),
+    "M8[W]": pyarrow.timestamp("s"),
+    "M8[h]": pyarrow.timestamp("s"),
+    "M8[m]": pyarrow.timestamp("s"),
+    "m8[ns]": pyarrow.duration("ns"),
+    "m8[us]": pyarrow.duration("us"),
+    "m8[s]": pyarrow.duration("s"),
+    "m8[D]": pyarrow.duration("s"),
+    "m8[W]": pyarrow.duration("s"),
+    "m8[h]": pyarrow.duration("s"),
+}
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+def test_dates_and_durations(dtype: str) -> None:
+    values = np.array([-3, 0, 12, np.iinfo(np.int64).min]).astype(dtype)
+    made = one(values)
+    assert made.type == UNITS[dtype]
+    assert made.null_count == 1
+    assert not made[3].is_valid
+    # NumPy converts units by itself.
+    back = made.slice(0, 3).to_numpy(zero_copy_only=False)
+    assert (back == values[:3]).all()
+
+
+@pytest.mark.parametrize("dtype", ["m8[M]", "m8[Y]", "M8[ps]", "m8[as]", "c8", "c16", "V3", "O"])
+def test_types_that_arrow_lacks_are_refused_by_name(dtype: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'a': .* has no type in Arrow"):
+        arrow.table({"a": np.zeros(2, dtype)})
+
+
+def test_days_and_years_that_arrow_cannot_count() -> None:
+    with pytest.raises(UnsupportedError, match=r"column 'a'.*day"):
+        arrow.table({"a": np.array([2**31]).astype("M8[D]")})
+    with pytest.raises(UnsupportedError, match=r"column 'a'.*date"):
+        arrow.table({"a": np.array([2**60]).astype("M8[Y]")})
+
+
+TEXTS = [["", "a", "abc"], ["abc", "xyz"], ["é", "", "日本語"], [], [""], ["a\0b", "c"]]
+
+
+@pytest.mark.parametrize("texts", TEXTS)
+def test_text_of_one_width(texts: list[str]) -> None:
+    made = one(np.array(texts, "U3"))
+    assert made.type == pyarrow.string()
+    assert made.to_pylist() == texts
+    data = [text.encode() for text in texts]
+    made = one(np.array(data, "S9"))
+    assert made.type == pyarrow.binary()
+    assert made.to_pylist() == data
+
+
+def test_rows_of_numbers() -> None:
+    made = one(np.arange(12).reshape(2, 3, 2))
+    assert made.to_pylist() == [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]
+
+
+@pytest.mark.parametrize(
+    "values", [np.arange(3), np.array([1.5, 2, 3]), np.array(["a", "b", "c"]), np.zeros(3, "M8[D]")]
+)
+def test_masked_values_are_nulls(values: NDArray[Any]) -> None:
+    made = one(np.ma.MaskedArray(values, [False, True, False]))
+    assert made.is_valid().to_pylist() == [True, False, True]
+
+
+def test_items_of_every_kind() -> None:
+    assert one(RaggedArray.of(["a", None, "bc"])[1:]).to_pylist() == [None, "bc"]
+    assert one(RaggedArray.of([[1.5], None, [], [2, 3]])).to_pylist() == [[1.5], None, [], [2, 3]]
+    # The rows begin at an odd byte of the buffer.
+    odd = RaggedArray(ItemKind("list", np.dtype("<i4")), np.array([1, 9]), np.zeros(9, np.uint8))
+    assert one(odd).to_pylist() == [[0, 0]]
+
+
+def test_the_schema_needs_no_values() -> None:
+    layout = {
+        "n": (np.dtype("<i4"), ()),
+        "square": (np.dtype("f8"), (2,)),
+        "text": UTF8,
+        "json": JSON,
+    }
+    made = arrow.schema(layout)
+    assert made.names == list(layout)
+    assert made.field("n").type == pyarrow.int32()
+    assert made.field("square").type == pyarrow.list_(pyarrow.float64(), 2)
+    assert made.field("text").type == pyarrow.large_string()
+
+
+def test_requested_types_are_given() -> None:
+    own = arrow.schema({"a": (np.dtype("i8"), ())})
+    assert arrow.requested(own, None) is own
+    wish = pyarrow.schema({"a": pyarrow.int16()})
+    schema = arrow.requested(own, wish.__arrow_c_schema__())
+    made = arrow.batch({"a": np.array([1, 2])}, schema)
+    assert made.schema == wish
+    assert made["a"].to_pylist() == [1, 2]
+    with pytest.raises(UnsupportedError, match="column 'a' of int64 is no int16"):
+        arrow.batch({"a": np.array([1, 70_000])}, schema)
+    other = pyarrow.schema({"b": pyarrow.int16()})
+    with pytest.raises(ValueError, match=r"columns b, the stream has a"):
+        arrow.requested(own, other.__arrow_c_schema__())
