@@ -4,6 +4,7 @@ The functions find the store that a path means and the format of the dataset, ch
 and return containers. The containers move the data.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,7 @@ from ingot.containers.resolve import (
     resolve_new,
 )
 from ingot.engine.run import Engine
-from ingot.errors import UnsupportedError
+from ingot.errors import FormatError, NotFoundError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     GroupFormat,
@@ -44,12 +45,14 @@ from ingot.stores.versions import writing
 if TYPE_CHECKING:
     from ingot.containers import create_ragged as items_creation
     from ingot.containers import create_table as tables
+    from ingot.containers import folder as folders
     from ingot.containers.create import Chunks
     from ingot.containers.ragged import Ragged
     from ingot.containers.table import Table
 else:
     tables = deferred("ingot.containers.create_table")
     items_creation = deferred("ingot.containers.create_ragged")
+    folders = deferred("ingot.containers.folder")
 
 __all__ = ["array", "create", "group", "open", "ragged", "table"]
 
@@ -70,7 +73,8 @@ def open(
     """Open a dataset. Its content decides what it is, not its name.
 
     Mode "r" never creates, changes or touches a file; "r+" allows changes. A member of a group or a
-    column of a table is opened as part of the outermost group or table, and shares its lock.
+    column of a table is opened as part of the outermost group or table, and shares its lock. A
+    plain folder that holds datasets, of any formats, is a group of them that cannot be changed.
     `dtype` is for a dataset that does not say what its items are: a super-chunk file of blsk
     without its metadata.
 
@@ -89,7 +93,16 @@ def open(
     options, writable = options or _OPTIONS, mode == "r+"
     found = open_fast(path, format, writable=writable)
     if found is None:
-        found = open_complete(path, format, writable=writable)
+        try:
+            found = open_complete(path, format, writable=writable)
+        except (FormatError, NotFoundError) as error:
+            if format is None and isinstance(path, str | os.PathLike):
+                inside = folders.folder_group(os.fspath(path), options, open)
+                if inside is not None and not writable:
+                    return inside
+                if inside is not None:
+                    error.add_note("a folder of datasets is opened with mode 'r' only")
+            raise
     place, chosen, node, number = found
     if dtype is not None:
         if not isinstance(chosen, UntypedFormat):

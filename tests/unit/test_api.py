@@ -103,7 +103,7 @@ def test_an_empty_folder_has_nothing_in_it(tmp_path: Path) -> None:
 
 
 def test_something_unknown_is_an_error_that_says_what_was_looked_for(place: Place) -> None:
-    put(place, {"readme.txt": b"hello", "deep/.zarray": b"{}"})
+    put(place, {"readme.txt": b"hello", "deep/readme.txt": b"{}"})
     with pytest.raises(
         FormatError, match=r"looked for zarr3 \(zarr\.json\), zarr2 \(\.zarray, \.zgroup\)"
     ):

@@ -34,6 +34,7 @@ from ingot.formats.format import (
     ChunkMap,
     Documents,
     Format,
+    as_sharded,
     compactable,
     has_typed_attributes,
     is_current,
@@ -526,8 +527,13 @@ class Array(Dataset[Engine]):
         chunks = compactable(self._chunks) if counted else None
         free = None if chunks is None else chunks.free_bytes()
         others = () if chunks is None else chunks.other_files()
+        sharded = as_sharded(self._chunks)
+        shards = None if sharded is None else sharded.shards.schema.chunks
         place = self.format, self._path, self._mode
-        return array_info(self._schema, self.codec, *place, stored, free, others)
+        unfinished = self._unfinished
+        return array_info(
+            self._schema, self.codec, *place, stored, free, others, shards, unfinished
+        )
 
     @property
     def _chunks(self) -> ChunkMap:

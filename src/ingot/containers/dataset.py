@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 from ingot.containers.handle import HandleProtocol
 from ingot.errors import ReadOnlyError
 from ingot.formats.format import Format
+from ingot.stores.versions import versioned
 
 __all__ = ["Dataset", "Mode"]
 
@@ -98,6 +99,13 @@ class Dataset(Generic[State]):
     def _where(self) -> str:
         """The place, as a repr names it."""
         return "in memory" if self._path is None else f"at {self._path!r}"
+
+    @property
+    def _unfinished(self) -> bool:
+        """Whether a writer has died in a commit, which is then read through its journal."""
+        store = self._handle.store
+        below = versioned(store)
+        return below is not None and below.view() is not store
 
     def _writable(self) -> HandleProtocol[State]:
         """Return the handle; raise an error if the mode is "r"."""

@@ -4,7 +4,7 @@ This module only formats what it is given.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,11 @@ _LEFT = 'style="text-align:left;padding-right:1em"'
 _ITEM = 'style="text-align:left;padding-right:1em;white-space:nowrap"'
 
 _LONGEST_ITEM: Final = 20
+_LONGEST_ATTRIBUTE: Final = 200
+_LONGEST_LINE: Final = 60
+_MOST_ATTRIBUTES: Final = 20
+_BREAK: Final = "\n"
+"""Between the lines of a value."""
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -48,16 +53,34 @@ class Info:
     title: str
     rows: tuple[tuple[str, str], ...]
     columns: tuple["ColumnInfo", ...] = ()
+    summary: str = ""
+    """What the dataset is, in a few words."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The same as values, by names that stay; see `to_dict`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the properties as a dictionary of numbers, texts and lists.
+
+        Items and attributes are as NumPy and the format have them.
+
+        >>> import ingot
+        >>> facts = ingot.create(shape=(30, 40), dtype="f8", chunks=(10, 40)).info.to_dict()
+        >>> facts["kind"], facts["shape"], facts["dtype"], facts["chunks"], facts["chunk_count"]
+        ('array', [30, 40], 'float64', [10, 40], 3)
+        """
+        return dict(self.facts)
 
     def __repr__(self) -> str:
         rows = [*self.rows, *((column.name, column.text) for column in self.columns)]
         width = max((len(name) for name, _ in rows), default=0)
-        lines = [f"  {name:<{width}}  {value}" for name, value in rows]
+        below = "\n" + " " * (width + 4)
+        lines = [f"  {name:<{width}}  {value.replace(_BREAK, below)}" for name, value in rows]
         return "\n".join([self.title, *lines])
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th {_LEFT}>{_escaped(name)}</th><td {_LEFT}>{_escaped(value)}</td></tr>"
+            f"<tr><th {_LEFT}>{_escaped(name)}</th><td {_LEFT}>"
+            f"{_escaped(value).replace(_BREAK, '<br>')}</td></tr>"
             for name, value in self.rows
         )
         caption = f"<caption {_LEFT}>{_escaped(self.title)}</caption>"
@@ -149,10 +172,13 @@ def array_info(
     stored: int | None,
     free: FreeBytes | None = None,
     others: Sequence[str] = (),
+    shards: tuple[int, ...] | None = None,
+    unfinished: bool = False,
 ) -> Info:
     """Return the table of an array; `stored` is None when it was not counted.
 
-    `free` are the bytes of files that hold nothing, `others` the files of other programs.
+    `free` are the bytes of files that hold nothing, `others` the files of other programs. `shards`
+    is the shape of one. `unfinished` says that a commit waits in a journal.
 
     >>> import ingot
     >>> ingot.create(shape=(30, 40), dtype="f8", codec="zlib:1", attrs={"units": "m"}).info
@@ -166,7 +192,7 @@ def array_info(
       fill    0.0
       nbytes  9.4 KiB (9,600 bytes)
       stored  0 bytes
-      attrs   units
+      attrs   units: m
     """
     rows = {
         "path": path or "in memory",
@@ -188,8 +214,31 @@ def array_info(
         rows["free"] = _free_text(free)
     if others:
         rows["files"] = ", ".join(others)
-    rows["attrs"] = ", ".join(schema.attrs) or "none"
-    return Info("ingot.Array", tuple(rows.items()))
+    if shards is not None:
+        rows["shards"] = str(shards)
+    if unfinished:
+        rows["commit"] = _UNFINISHED
+    rows["attrs"] = _attributes_text(schema.attrs)
+    facts = {
+        **_place_facts(path, format, "array", mode),
+        "shape": list(schema.shape),
+        "dtype": str(schema.dtype),
+        "chunks": list(schema.chunks),
+        "chunk_count": schema.chunk_count,
+        "shards": None if shards is None else list(shards),
+        "order": schema.order,
+        "codec": codec_text(codec),
+        "fill": schema.fill,
+        "dimension_names": None if schema.dimension_names is None else [*schema.dimension_names],
+        **_size_facts(schema.nbytes, stored),
+        "dead": None if free is None else free.dead,
+        "spare": None if free is None else free.spare,
+        "other_files": list(others),
+        "unfinished": unfinished,
+        "attrs": dict(schema.attrs),
+    }
+    summary = f"{schema.shape} {schema.dtype}"
+    return Info("ingot.Array", tuple(rows.items()), summary=summary, facts=facts)
 
 
 def ragged_info(
@@ -200,6 +249,7 @@ def ragged_info(
     mode: str,
     stored: int | None,
     dead: int,
+    unfinished: bool = False,
 ) -> Info:
     """Return the table of variable-length items; `stored` is None when it was not counted.
 
@@ -211,7 +261,7 @@ def ragged_info(
       items   2 utf8 in 1 packs
       codec   blosc(...) > digest(kind=crc32)
       stored  ...
-      attrs   units
+      attrs   units: m
     """
     rows = {
         "path": path or "in memory",
@@ -223,12 +273,31 @@ def ragged_info(
         rows["stored"] = size_text(stored)
     if dead:
         rows["dead"] = size_text(dead)
-    rows["attrs"] = ", ".join(schema.attrs) or "none"
-    return Info("ingot.Ragged", tuple(rows.items()))
+    if unfinished:
+        rows["commit"] = _UNFINISHED
+    rows["attrs"] = _attributes_text(schema.attrs)
+    facts = {
+        **_place_facts(path, format, "ragged", mode),
+        "length": schema.length,
+        "item_kind": str(schema.kind),
+        "packs": packs,
+        "codec": codec_text(schema.codec.stages),
+        "stored": stored,
+        "dead": dead,
+        "unfinished": unfinished,
+        "attrs": dict(schema.attrs),
+    }
+    summary = f"{_counted(schema.length, 'item')} of {schema.kind}"
+    return Info("ingot.Ragged", tuple(rows.items()), summary=summary, facts=facts)
 
 
 def group_info(
-    members: Sequence[str], attrs: Mapping[str, Any], format: str, path: str | None, mode: str
+    members: Sequence[str],
+    attrs: Mapping[str, Any],
+    format: str,
+    path: str | None,
+    mode: str,
+    unfinished: bool = False,
 ) -> Info:
     """Return the table of a group.
 
@@ -237,15 +306,24 @@ def group_info(
       path     in memory
       format   zarr2, mode r
       members  2
-      attrs    title
+      attrs    title: ours
     """
     rows = {
         "path": path or "in memory",
         "format": f"{format}, mode {mode}",
         "members": str(len(members)),
-        "attrs": ", ".join(attrs) or "none",
     }
-    return Info("ingot.Group", tuple(rows.items()))
+    if unfinished:
+        rows["commit"] = _UNFINISHED
+    rows["attrs"] = _attributes_text(attrs)
+    facts = {
+        **_place_facts(path, format, "group", mode),
+        "members": list(members),
+        "unfinished": unfinished,
+        "attrs": dict(attrs),
+    }
+    summary = _counted(len(members), "member")
+    return Info("ingot.Group", tuple(rows.items()), summary=summary, facts=facts)
 
 
 def table_info(
@@ -257,6 +335,7 @@ def table_info(
     first: Mapping[str, NDArray[Any]],
     attrs: Mapping[str, Any],
     free: FreeBytes | None = None,
+    unfinished: bool = False,
 ) -> Info:
     """Return the table of a table; `first` has the values of its first rows.
 
@@ -277,16 +356,78 @@ def table_info(
         "path": path or "in memory",
         "format": format,
         "rows": f"{count:,}",
-        "attrs": ", ".join(attrs) or "none",
+        "attrs": _attributes_text(attrs),
         "stored": _stored_text(_nbytes(schemas), sum(stored.values())),
     }
     if free is not None:
         rows["free"] = _free_text(free)
+    if unfinished:
+        rows["commit"] = _UNFINISHED
     columns = tuple(
         ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
         for name, schema in schemas.items()
     )
-    return Info("ingot.Table", tuple(rows.items()), columns)
+    name, _, mode = format.partition(", mode ")
+    facts = {
+        **_place_facts(path, name, "table", mode),
+        "rows": count,
+        "columns": [
+            {"name": each, **_column_facts(schema, stored[each]), "first": first[each]}
+            for each, schema in schemas.items()
+        ],
+        **_size_facts(_nbytes(schemas), sum(stored.values())),
+        "dead": None if free is None else free.dead,
+        "spare": None if free is None else free.spare,
+        "unfinished": unfinished,
+        "attrs": dict(attrs),
+    }
+    summary = f"{_counted(count, 'row')}, {_counted(len(schemas), 'column')}"
+    return Info("ingot.Table", tuple(rows.items()), columns, summary, facts)
+
+
+_UNFINISHED: Final = "a writer died in one; reads see it, and opening with mode r+ finishes it"
+
+
+def _place_facts(path: str | None, format: str, kind: str, mode: str) -> dict[str, Any]:
+    return {"path": path, "format": format, "kind": kind, "mode": mode}
+
+
+def _size_facts(nbytes: int, stored: int | None) -> dict[str, Any]:
+    """Return sizes; `stored` is None where it was not counted, the ratio where there is none."""
+    ratio = round(nbytes / stored, 4) if stored and nbytes else None
+    return {"nbytes": nbytes, "stored": stored, "ratio": ratio}
+
+
+def _column_facts(schema: ArraySchema | RaggedSchema, stored: int) -> dict[str, Any]:
+    if isinstance(schema, RaggedSchema):
+        codec = codec_text(schema.codec.stages)
+        return {"dtype": str(schema.kind), "codec": codec, **_size_facts(0, stored)}
+    return {
+        "dtype": str(schema.dtype),
+        "shape": list(schema.shape),
+        "chunks": list(schema.chunks),
+        "codec": codec_text(schema.codec),
+        **_size_facts(schema.nbytes, stored),
+    }
+
+
+def _counted(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 row", "2 rows"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _attributes_text(attrs: Mapping[str, Any]) -> str:
+    """Return attributes with their values: in one line if they are short, else one in each."""
+    texts = []
+    for name, value in list(attrs.items())[:_MOST_ATTRIBUTES]:
+        text = " ".join(_item_text(value).split())
+        if len(text) > _LONGEST_ATTRIBUTE:
+            text = f"{text[:_LONGEST_ATTRIBUTE]}…"
+        texts.append(f"{name}: {text}")
+    if len(attrs) > _MOST_ATTRIBUTES:
+        texts.append(f"… and {len(attrs) - _MOST_ATTRIBUTES} more")
+    line = ", ".join(texts)
+    return (line if len(line) <= _LONGEST_LINE else _BREAK.join(texts)) or "none"
 
 
 def size_text(nbytes: int) -> str:

@@ -297,7 +297,8 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
     def info(self) -> Info:
         """The properties of the group, as a table to print."""
         names, attrs = self._handle.read(lambda now: (now.children(), now.node.attrs))
-        return group_info(names, attrs, self.format, self._path, self._mode)
+        place = self.format, self._path, self._mode
+        return group_info(names, attrs, *place, self._unfinished)
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make one commit of all changes of a block; an exception discards all of them.

@@ -252,6 +252,7 @@ class Ragged(Dataset[RaggedEngine]):
             self._mode,
             stored,
             self.dead_bytes,
+            self._unfinished,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ import builtins
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
@@ -44,6 +44,7 @@ from ingot.formats.registry import (
     entry_of_suffix,
     format_named,
 )
+from ingot.formats.signatures import SIGNATURE_BYTES, recognised
 from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
 from ingot.stores.local.files import FolderProbe, ProbedFiles
 from ingot.stores.local.scope import WHOLE
@@ -56,6 +57,7 @@ __all__ = [
     "FoundDataset",
     "NewDataset",
     "Path",
+    "detect_dataset",
     "find_enclosing",
     "open_complete",
     "open_fast",
@@ -456,8 +458,22 @@ def _is_zip(path: str | os.PathLike[str], facts: os.stat_result | None) -> bool:
         return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
-def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format, Node]:
-    """Return the dataset at a path and its format, which its content decides."""
+def detect_dataset(path: str) -> FormatEntry | None:
+    """Return the format of the dataset at a local path; None if there is none.
+
+    Only its markers are read: the dataset may be damaged.
+
+    >>> detect_dataset("/") is None
+    True
+    """
+    place = DatasetPath.of(path, writable=False)
+    return read_state(place.store, lambda view: _detected(place, view)[1])
+
+
+def _detected(
+    place: DatasetPath, view: Store
+) -> tuple[DatasetPath, FormatEntry | None, Mapping[str, bytes | None] | None]:
+    """Return where the dataset at a path is, its format by its content, and its documents."""
     entries = FORMATS.entries.values()
     entry = documents = None
     if place.file is None:
@@ -466,6 +482,12 @@ def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format
         found = _with_file(place, view)
         if found.file is not None:
             entry, place = detect(view, entries, found.file), found
+    return place, entry, documents
+
+
+def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format, Node]:
+    """Return the dataset at a path and its format, which its content decides."""
+    place, entry, documents = _detected(place, view)
     if entry is not None:
         chosen = FORMATS[entry.name]
         node = None
@@ -474,12 +496,21 @@ def _open_detected(place: DatasetPath, view: Store) -> tuple[DatasetPath, Format
         if node is None:
             node = chosen.open(view, place.inner)
         return place, _own_format(chosen, node), node
-    sought = describe_search(entries)
+    sought = describe_search(FORMATS.entries.values())
     if not place.is_empty():
-        raise FormatError(f"{place.name}: no dataset of a known format; looked for {sought}")
+        looks = _looks(place, view)
+        raise FormatError(f"{place.name}: no dataset of a known format{looks}; looked for {sought}")
     if place.path is not None and not os.path.exists(place.path):
         raise NotFoundError(f"{place.name}: no such file or folder")
     raise NotFoundError(f"{place.name}: nothing is there; looked for {sought}")
+
+
+def _looks(place: DatasetPath, view: Store) -> str:
+    """Return what a single file looks like, for a message."""
+    if place.file is None:
+        return ""
+    name = recognised(view.read([Extent(place.file, 0, SIGNATURE_BYTES)])[0] or b"")
+    return "" if name is None else f", it looks like {name}"
 
 
 def _own_format(chosen: Format, node: Node) -> Format:

@@ -454,7 +454,9 @@ class Table(Dataset[TableState]):
     def info(self) -> Info:
         """The properties of the table, as a table to print."""
         head = f"{self.format}, mode {self._mode}"
-        return self._handle.read(lambda state: view.info_of(state, self._path, head))
+        return self._handle.read(
+            lambda state: view.info_of(state, self._path, head, self._unfinished)
+        )
 
     def __repr__(self) -> str:
         try:

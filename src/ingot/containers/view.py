@@ -301,11 +301,11 @@ def numbered(state: TableState, where: object) -> Rows:
     return table_state.numbered(where, state.rows)
 
 
-def info_of(state: TableState, path: str | None, head: str) -> Info:
+def info_of(state: TableState, path: str | None, head: str, unfinished: bool = False) -> Info:
     """Return the properties of a table, its first rows included."""
     schemas = {name: state.schema(name) for name in state.leaves}
     first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
-    facts = schemas, state.stored(), first, state.table.attrs, state.free()
+    facts = schemas, state.stored(), first, state.table.attrs, state.free(), unfinished
     return table_info(path, head, state.rows, *facts)
 
 

@@ -153,6 +153,12 @@ def _column_in_data(place: Path) -> Path:
     return _in_data(place) / "data" / "a"
 
 
+def _plain(place: Path) -> Path:
+    (place / "plain").mkdir()
+    (place / "plain" / "notes.txt").write_text("no dataset")
+    return place / "plain"
+
+
 UNUSUAL: list[tuple[Callable[[Path], Path], type[Exception] | None]] = [
     (lambda place: place / "zarr3-group" / "a", None),
     (lambda place: place / "zarr2-group" / "a", None),
@@ -162,7 +168,7 @@ UNUSUAL: list[tuple[Callable[[Path], Path], type[Exception] | None]] = [
     (_in_data, None),
     (_column_in_data, None),
     (lambda place: place / "absent", NotFoundError),
-    (lambda place: place, FormatError),
+    (_plain, FormatError),
     (lambda place: place / "zarr3" / "zarr.json", FormatError),
     (lambda place: place / "zarr3" / "zarr.json" / "inner", NotFoundError),
     (_malformed, FormatError),
