@@ -17,6 +17,7 @@ from ingot._lazy import lazy_names
 if TYPE_CHECKING:
     from ingot import blosc, errors
     from ingot.api import array, create, group, open, ragged, table
+    from ingot.check import check
     from ingot.containers.array import Array
     from ingot.containers.group import Group
     from ingot.containers.ragged import Ragged
@@ -36,6 +37,7 @@ __all__ = [
     "__version__",
     "array",
     "blosc",
+    "check",
     "create",
     "errors",
     "formats",
@@ -64,5 +66,5 @@ __getattr__, __dir__ = lazy_names(
         "ragged": "ingot.api",
         "table": "ingot.api",
     },
-    ("blosc", "codecs", "errors", "formats", "stores"),
+    ("blosc", "check", "codecs", "errors", "formats", "stores"),
 )

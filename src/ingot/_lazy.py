@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["deferred", "lazy_names", "load"]
+__all__ = ["deferred", "lazy_names", "load", "make_callable"]
 
 
 def deferred(module: str) -> Any:
@@ -93,3 +93,21 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *homes, *submodules})
 
     return get, names
+
+
+class _CallableModule(ModuleType):
+    """A module that can be called as the function that it is named after."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.__dict__["__wrapped__"](*args, **named)
+
+
+def make_callable(module: str, function: Callable[..., Any]) -> None:
+    """Make a module callable as a function: the public one of the same name.
+
+    Importing a module sets it as an attribute of its package, and hides a function of that name.
+    """
+    found = sys.modules[module]
+    # What `inspect.signature` and `help` look for.
+    found.__dict__["__wrapped__"] = function
+    found.__class__ = _CallableModule

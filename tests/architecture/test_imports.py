@@ -20,7 +20,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
         *("query.expr", "query.parse"),
     ),
     ("blosc.*", "stores.*", "schema", "formats.addresses", "formats.shard_index"),
-    ("codecs.*", "formats.format", "formats.json", "formats.keys"),
+    ("codecs.*", "formats.checkable", "formats.format", "formats.json", "formats.keys"),
     ("engine.*", "formats.*"),
     ("query.*", "interop.arrow", "interop.pandas"),
     ("containers.*",),

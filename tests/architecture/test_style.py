@@ -24,6 +24,7 @@ PUBLIC = {
     "__version__",
     "array",
     "blosc",
+    "check",
     "create",
     "errors",
     "formats",

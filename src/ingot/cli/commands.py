@@ -39,6 +39,7 @@ _ABOUT: Final = "About Ingot"
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "info": CommandEntry("info:info", "Say what a dataset is.", _LOOK),
     "chunk": CommandEntry("chunk:chunk", "Lay a Blosc chunk open.", _LOOK),
+    "check": CommandEntry("check:check", "Check that datasets are whole.", _LOOK),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),

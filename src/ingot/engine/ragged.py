@@ -126,6 +126,30 @@ class RaggedEngine:
             (len(numbers),), nbytes, native.choice().name, "packs", len(touched), tuple(costs)
         )
 
+    def verify(self, numbers: range) -> Iterator[tuple[int, str, Exception]]:
+        """Read packs, and yield those that cannot be read: number, key if it is known, and error.
+
+        Numbers behind the last pack count as none.
+        """
+        numbers = range(numbers.start, min(numbers.stop, self.pack_count))
+        try:
+            for _ in self._joined(numbers):
+                pass
+        except (IngotError, OSError):
+            for number in numbers:
+                try:
+                    for _ in self._decoded(range(number, number + 1)):
+                        pass
+                except (IngotError, OSError) as error:
+                    yield number, self._key_of(number), error
+
+    def _key_of(self, number: int) -> str:
+        try:
+            (location,) = self.packs.locate(np.array([number]))
+        except (IngotError, OSError):
+            return ""
+        return location.key if isinstance(location, Extent) else ""
+
     def stored_bytes(self) -> int:
         """Return the bytes of all stored packs."""
         packs, total, count = self.packs, 0, self.pack_count

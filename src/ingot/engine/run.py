@@ -41,13 +41,14 @@ from ingot.formats.format import (
     zone_mapped,
 )
 from ingot.formats.keys import stored
-from ingot.grid import begins_chunk
+from ingot.grid import RectilinearAxis, begins_chunk, block_shape, blocks
 from ingot.options import Options
 from ingot.selection import (
     BasicSelection,
     CoordinateSelection,
     OrthogonalSelection,
     Selection,
+    parse,
 )
 from ingot.stores.documents import DocumentCheck
 from ingot.stores.store import (
@@ -67,7 +68,7 @@ from ingot.stores.store import (
 )
 from ingot.stores.versions import announce_staging, discard, versioned, withdraw_staging
 
-__all__ = ["Engine", "assign_together"]
+__all__ = ["ChunkFailure", "Engine", "assign_together"]
 
 # About how much memory the row of one chunk in a plan takes.
 _ROW_BYTES: Final = 2048
@@ -80,6 +81,14 @@ _BATCH_BYTES: Final = 16 << 20
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 Part = TypeVar("Part")
+
+
+class ChunkFailure(NamedTuple):
+    """A chunk that cannot be read: its coordinates, the key that holds it, and the error."""
+
+    coords: Coords
+    key: str
+    error: Exception
 
 
 class Engine:
@@ -738,6 +747,117 @@ class Engine:
 
         return inner.stage(chunks())
 
+    def windows(self, nbytes: int) -> Iterator[tuple[slice, ...]]:
+        """Yield keys of `verify` that cover the array, of whole chunks of about `nbytes` bytes.
+
+        The keys of a flat array are runs of units of its payload.
+        """
+        if self.chunks.schema.flat is not None:
+            yield from self._payload_engine().windows(nbytes)
+            return
+        # Chunks that share a file are read together.
+        grid = stored_map(self.chunks).schema.grid
+        yield from blocks(self.shape, block_shape(grid, self._dtype.itemsize, most=nbytes))
+
+    def verify(
+        self, key: tuple[slice, ...], memory: NDArray[np.uint8] | None = None
+    ) -> list[ChunkFailure]:
+        """Read the chunks that a key of `windows` touches, and return those that cannot be read.
+
+        Items are decoded into `memory`, where they fit. The key may be that of a larger array.
+        """
+        if self.chunks.schema.flat is not None:
+            inner = self._payload_engine()
+            found = inner._verify_runs(range(*key[0].indices(inner.shape[0])), memory)
+            return sorted(found, key=lambda failure: failure.coords)
+        box = parse(key, self.shape)
+        assert isinstance(box, BasicSelection)
+        if 0 in box.counts:
+            return []
+        layout = self.layout()
+        if layout is not None:
+            out = _memory_for(box.counts, self._plain, memory)
+            try:
+                report = layout.read(out, box.starts, box.steps, self._thread_count(), None)
+            except (IngotError, OSError):
+                pass  # The store could not hand over all chunks: they are read one by one.
+            else:
+                return self._failures([] if report is None else report[1])
+        axes = [
+            numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+            for numbers in map(_touched, box.starts, box.counts, self.chunks.schema.grid.axes)
+        ]
+        return list(self.verify_chunks(plan.lazy_product(axes)))
+
+    def verify_chunks(self, coords: Iterable[Coords]) -> Iterator[ChunkFailure]:
+        """Read chunks, and yield those that cannot be read."""
+        chosen = iter(coords)
+        while window := list(islice(chosen, self._window())):
+            signals.check()
+            try:
+                for _ in self._decoded(window):
+                    pass
+            except (IngotError, OSError):
+                for each in window:
+                    try:
+                        for _ in self._decoded([each]):
+                            pass
+                    except (IngotError, OSError) as error:
+                        yield ChunkFailure(each, self._key_at(each), error)
+
+    def _verify_runs(self, units: range, memory: NDArray[np.uint8] | None) -> list[ChunkFailure]:
+        """Read units of this payload, and return the chunks that cannot be read."""
+        (step,) = self.chunks.schema.chunks
+        numbers = range(units.start // step, -(-units.stop // step))
+        found = self._native_runs()
+        if found is None or not numbers:
+            return list(self.verify_chunks((number,) for number in numbers))
+        layout, handed = found
+        out = _memory_for((len(units),), self._plain, memory)
+        held = None
+        try:
+            if handed:
+                coords = np.array(numbers, np.int64)[:, None]
+                verify, threads = self.options.verify, self._thread_count()
+                data = fetch(self._before, coords, threads=threads, verify=verify)
+                held = dict(zip(numbers, data, strict=True))
+            axes: list[Any] = []
+            report = layout.read_runs(
+                out,
+                axes,
+                units.start,
+                len(units),
+                self._thread_count(),
+                list(numbers) if handed else None,
+                held,
+            )
+        except (IngotError, OSError):
+            return list(self.verify_chunks((number,) for number in numbers))
+        return self._failures([] if report is None else report[1])
+
+    def _failures(
+        self, troubles: Sequence[tuple[tuple[int, ...], str, BaseException]]
+    ) -> list[ChunkFailure]:
+        """Return what the kernel reports as failures; rows have one number, bytes have no key."""
+        found = []
+        for coords, key, error in troubles:
+            if not isinstance(error, Exception):
+                raise error
+            coords += (0,) * (len(self.shape) - len(coords))
+            found.append(ChunkFailure(coords, key or self._key_at(coords), error))
+        return sorted(found, key=lambda failure: failure.coords)
+
+    def _key_at(self, coords: Coords) -> str:
+        """Return the key that holds a chunk; empty where that is not known."""
+        try:
+            return _key_of(self._before, coords)
+        except (IngotError, OSError):
+            outer = stored_map(self._before)
+            if outer.template is None:
+                return ""
+            unit = self._unit() or (1,) * len(coords)
+            return outer.template.key(tuple(map(floordiv, coords, unit)))
+
     def explain(self, selection: Selection) -> Explanation:
         """Return the cost of reading a selection, without reading it."""
         kernel_name, reason = self._kernel_used(selection)
@@ -1268,6 +1388,23 @@ class _Fetched(NamedTuple):
 
 
 _ABSENT: Final = _Fetched(Inline(b""), None)
+
+
+def _memory_for(
+    shape: tuple[int, ...], dtype: np.dtype[Any], memory: NDArray[np.uint8] | None
+) -> NDArray[Any]:
+    """Return an array for items that are not kept: in `memory`, if they fit."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if memory is None or nbytes > len(memory) or not dtype.itemsize:
+        return kernel.new_result(shape, dtype)
+    return memory[:nbytes].view(dtype).reshape(shape)
+
+
+def _touched(start: int, count: int, axis: int | RectilinearAxis) -> range | NDArray[np.int64]:
+    """Return the numbers of the chunks along an axis that hold items."""
+    if isinstance(axis, RectilinearAxis):
+        return axis.touched(range(start, start + count))
+    return range(start // axis, (start + count - 1) // axis + 1)
 
 
 def _as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -1,0 +1,50 @@
+"""``ingot check`` prints what is wrong, and its exit status says whether something is lost."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ingot
+from ingot.cli import app as cli
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def array(tmp_path):
+    ingot.array(np.arange(100), tmp_path / "a.zarr", chunks=50)
+    return tmp_path / "a.zarr"
+
+
+def test_a_sound_dataset_gives_status_0(array):
+    done = invoke("check", array)
+    assert done.exit_code == 0
+    assert done.stdout == f"{array}: no fault; 1 dataset, 2 chunks, 800 bytes checked\n"
+
+
+def test_damage_gives_status_1_and_a_line(array):
+    (array / "c/1").write_bytes(b"?")
+    done = invoke("check", array)
+    assert done.exit_code == 1
+    assert "c/1" in done.stdout.splitlines()[0]
+    assert invoke("check", array, "--quick").exit_code == 0
+
+
+def test_json_has_the_findings(array):
+    (array / "c/1").write_bytes(b"?")
+    done = invoke("check", array, "--json")
+    assert done.exit_code == 1
+    report = json.loads(done.stdout)
+    assert report["ok"] is False
+    assert [(each["file"], each["chunk"]) for each in report["findings"]] == [("c/1", [1])]
+
+
+def test_a_missing_path_gives_status_1_and_one_line(tmp_path):
+    done = invoke("check", tmp_path / "absent")
+    assert done.exit_code == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
