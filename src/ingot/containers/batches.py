@@ -11,13 +11,11 @@ from typing import Final
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.table_state import ColumnValues, TableState
 from ingot.errors import LockedError
+from ingot.interop.arrow import BATCH_ROWS
 from ingot.query import search
 from ingot.query.expr import Expression, column_names
 
-__all__ = ["BATCH_ROWS", "read_batches"]
-
-BATCH_ROWS: Final = 131_072
-"""The rows of a batch, unless a caller wants others."""
+__all__ = ["read_batches"]
 
 # Enough for all threads of the kernel; a consumer holds about this much.
 _WINDOW_BYTES: Final = 16 << 20

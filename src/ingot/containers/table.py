@@ -16,7 +16,6 @@ from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
 from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
-from ingot.containers.batches import BATCH_ROWS
 from ingot.containers.create import Codec, ColumnSpec
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info
@@ -38,7 +37,8 @@ from ingot.containers.view import View
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, UnsafeError, UnsupportedError
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
-from ingot.interop import pandas
+from ingot.interop import duckdb, pandas
+from ingot.interop.arrow import BATCH_ROWS
 from ingot.options import Options
 from ingot.query.expr import Expression
 from ingot.schema import RaggedSchema
@@ -216,6 +216,42 @@ class Table(Dataset[TableState]):
         [2, 2, 1]
         """
         return View(self._handle).to_batches(batch_rows=batch_rows)
+
+    def dataset(self) -> Any:
+        """Return the table as a dataset of pyarrow, which DuckDB and others query.
+
+        They read only the columns that they ask for, and skip chunks that cannot match a filter.
+
+        >>> import ingot
+        >>> data = ingot.table({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}).dataset()
+        >>> data.to_table(columns=["b"]).num_rows
+        3
+        """
+        return View(self._handle).dataset()
+
+    def sql(
+        self,
+        query: str,
+        parameters: object = None,
+        *,
+        tables: Mapping[str, Any] | None = None,
+        external: bool = False,
+    ) -> Any:
+        """Return the rows of a query in SQL, as a table of pyarrow; DuckDB runs it.
+
+        The name of this table is ``t``; `tables` gives names to others, of Ingot or of anything
+        else that DuckDB reads. `parameters` are the values of ``?`` and ``$name`` in the query. The
+        query reaches no file and no network, unless `external` allows it.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2, 2], "b": [0.5, 1.5, 2.5]})
+        >>> table.sql("select a, sum(b) as b from t group by a order by a").to_pydict()
+        {'a': [1, 2], 'b': [0.5, 4.0]}
+        """
+        given = {"t": self, **(tables or {})}
+        with self.snapshot():
+            found = {name: _scannable(each) for name, each in given.items()}
+            return duckdb.query(query, found, parameters, external=external)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return View(self._handle).__arrow_c_stream__(requested_schema)
@@ -513,6 +549,13 @@ class Table(Dataset[TableState]):
             attrs = dict(turn.value.table.attrs)
             yield attrs
             turn.commit(*table_state.described(turn.value, attrs))
+
+
+def _scannable(table: Any) -> Any:
+    """Return what DuckDB scans: other threads than that of a transaction do not see its changes."""
+    if isinstance(table, Table):
+        return table.to_arrow() if table._whole.is_inside() else table.dataset()
+    return table.dataset() if isinstance(table, View) else table
 
 
 def _reopened(

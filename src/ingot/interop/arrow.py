@@ -26,9 +26,11 @@ from ingot.ragged_array import (
 )
 
 __all__ = [
+    "BATCH_ROWS",
     "array",
     "batch",
     "columns",
+    "dataset_modules",
     "is_installed",
     "reader",
     "requested",
@@ -41,6 +43,9 @@ __all__ = [
 
 ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind
 Columns: TypeAlias = Mapping[str, NDArray[Any] | RaggedArray]
+
+BATCH_ROWS: Final = 131_072
+"""The rows of a batch, unless a caller wants others."""
 
 # Text with offsets of 32 bits; longer columns become several chunks.
 _MOST_TEXT: Final = 2**31 - 1
@@ -178,6 +183,16 @@ def _pyarrow() -> Any:
     except ImportError:
         raise UnsupportedError("pyarrow is not installed: pip install pyarrow") from None
     return pyarrow
+
+
+def dataset_modules() -> tuple[Any, Any, Any]:
+    """Return pyarrow, its module of datasets, and that of file systems."""
+    _pyarrow()
+    import pyarrow
+    import pyarrow.dataset
+    import pyarrow.fs
+
+    return pyarrow, pyarrow.dataset, pyarrow.fs
 
 
 def _values(name: str, column: Any) -> Any:
