@@ -16,7 +16,7 @@ from ingot._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ingot import blosc, errors
-    from ingot.api import array, create, group, open, ragged, table
+    from ingot.api import array, convert, create, group, open, ragged, table
     from ingot.check import check
     from ingot.containers.array import Array
     from ingot.containers.group import Group
@@ -38,6 +38,7 @@ __all__ = [
     "array",
     "blosc",
     "check",
+    "convert",
     "create",
     "errors",
     "formats",
@@ -60,6 +61,7 @@ __getattr__, __dir__ = lazy_names(
         "Table": "ingot.containers.table",
         "View": "ingot.containers.view",
         "array": "ingot.api",
+        "convert": "ingot.api",
         "create": "ingot.api",
         "group": "ingot.api",
         "open": "ingot.api",

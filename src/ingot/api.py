@@ -16,10 +16,11 @@ from ingot.containers import create as creation
 from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Codec, create_array
-from ingot.containers.dataset import Mode
+from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.group import Group, GroupState
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.resolve import (
+    NewDataset,
     Path,
     open_complete,
     open_fast,
@@ -49,12 +50,17 @@ if TYPE_CHECKING:
     from ingot.containers.create import Chunks
     from ingot.containers.ragged import Ragged
     from ingot.containers.table import Table
+    from ingot.conversion import plan as conversion_plan
+    from ingot.conversion import run as conversion
+    from ingot.conversion.run import Progress
 else:
     tables = deferred("ingot.containers.create_table")
+    conversion_plan = deferred("ingot.conversion.plan")
+    conversion = deferred("ingot.conversion.run")
     items_creation = deferred("ingot.containers.create_ragged")
     folders = deferred("ingot.containers.folder")
 
-__all__ = ["array", "create", "group", "open", "ragged", "table"]
+__all__ = ["array", "convert", "create", "group", "open", "ragged", "table"]
 
 _DEFAULT: Final = "zarr3"
 _DEFAULT_TABLE: Final = "bcolz"
@@ -271,6 +277,73 @@ def ragged(
         items, kind, codec, attrs or {}, overwrite, options or _OPTIONS, layout
     )
     return items_creation.create_ragged(chosen, place, inner, spec)
+
+
+def convert(
+    source: "Path | Array | Table | Ragged | Group",
+    path: Path | None = None,
+    *,
+    format: str | None = None,
+    codec: Codec | Mapping[str, Codec] = None,
+    chunks: "Chunks | Mapping[str, Chunks] | None" = None,
+    overwrite: bool = False,
+    progress: "Progress | None" = None,
+    verify: bool = False,
+    options: Options | None = None,
+    **layout: Any,
+) -> "Array | Table | Ragged | Group":
+    """Store a dataset at another path, in another format or layout, and return the new one.
+
+    The source is a path, a store or an open dataset: an array, a table, items of variable length,
+    or a group with all its members. Without `format` the suffix of the path decides, then the
+    format of the source. Chunks, codec, attributes, names of dimensions and the fill value are kept
+    where the target has a place for them; `codec`, `chunks` and the settings of the target, such as
+    `shards`, change them. A table becomes a group of its columns in formats without tables.
+
+    What the target cannot hold is an `UnsupportedError` with all reasons, before a byte is written.
+    What it holds in another way is listed by `conversion.changes` of the new dataset.
+
+    The source is read in one state, in windows of `Limits.window_bytes`; the target is visible when
+    all of it is stored. `verify` reads it again and compares it with the source. `progress` is
+    called with the bytes that are done and with all there are. An existing dataset is replaced only
+    with `overwrite`. A target inside its source, or around it, is refused.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> old = table({"day": [1, 2], "price": [1.5, 1.6]}, folder.name + "/prices.bcolz")
+    >>> new = convert(old, folder.name + "/prices.zarr", verify=True)
+    >>> new["price"][:], new.conversion.changes
+    (array([1.5, 1.6]), ('the table becomes a group of its columns',))
+    >>> folder.cleanup()
+    """
+    options = options or _OPTIONS
+    given = source if isinstance(source, Dataset) else open(source, options=options)
+    try:
+        new = _converted_place(given, path, format)
+        wanted = conversion_plan.Wanted(codec, chunks, layout, options)
+        record = conversion.convert(
+            given, new, wanted, overwrite=overwrite, progress=progress, verify=verify
+        )
+    finally:
+        if given is not source:
+            given.close()
+    found = open(new.place.store if path is None else path, "r+", options=options)
+    found._conversion = record
+    return found
+
+
+def _converted_place(
+    source: "Array | Table | Ragged | Group", path: Path | None, format: str | None
+) -> NewDataset:
+    """Return where a conversion goes, as the first kind of dataset that the format holds."""
+    kinds = conversion_plan.kinds_of(conversion.node_of(source)[0])
+    for kind in kinds:
+        try:
+            return resolve_new(path, format, kind, source.format)
+        except UnsupportedError:
+            if kind is kinds[-1]:
+                raise
+    raise AssertionError("there is at least one kind")
 
 
 def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:

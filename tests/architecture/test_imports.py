@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
         "interop.pandas",
     ),
     ("containers.*",),
-    ("convert", "check", "repair", "pack"),
+    ("conversion.*", "check", "repair", "pack"),
     ("api",),
     ("interop.*", "compat.*"),
     ("ingot", "testing.*"),

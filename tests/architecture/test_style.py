@@ -25,6 +25,7 @@ PUBLIC = {
     "array",
     "blosc",
     "check",
+    "convert",
     "create",
     "errors",
     "formats",

@@ -40,6 +40,10 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "info": CommandEntry("info:info", "Say what a dataset is.", _LOOK),
     "chunk": CommandEntry("chunk:chunk", "Lay a Blosc chunk open.", _LOOK),
     "check": CommandEntry("check:check", "Check that datasets are whole.", _LOOK),
+    "convert": CommandEntry(
+        "convert:convert", "Convert a dataset to another format or layout.", _MOVE
+    ),
+    "copy": CommandEntry("convert:copy", "Copy a dataset as it is, from one state of it.", _MOVE),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),

@@ -20,10 +20,11 @@ __all__ = ["progress_bar"]
 @contextmanager
 def progress_bar(
     name: str, total: Callable[[], int | None], *, unit: str = "bytes"
-) -> Iterator[Callable[[int], object] | None]:
+) -> Iterator[Callable[..., object] | None]:
     """Show a bar while the block runs, and yield what is to be called with how much is done.
 
-    `total` returns how much there is to do, if that is known; both count `unit`s. None is yielded
+    `total` returns how much there is to do, if that is known; a second argument of what is yielded
+    changes it. All count `unit`s. None is yielded
     where standard error is no terminal. The bar is gone when the block ends.
     """
     if not sys.stderr.isatty():
@@ -41,4 +42,4 @@ def progress_bar(
     console = rich_console.Console(stderr=True)
     with rich_progress.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(name, total=total())
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, total=None: bar.update(task, completed=done, total=total)

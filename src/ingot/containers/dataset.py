@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
+from ingot.containers.conversion import Conversion
 from ingot.containers.handle import HandleProtocol
 from ingot.errors import ReadOnlyError
 from ingot.formats.format import Format
@@ -21,7 +22,7 @@ class Dataset(Generic[State]):
     It can be used as a context manager, which closes it.
     """
 
-    __slots__ = ("__weakref__", "_format", "_handle", "_mode", "_path")
+    __slots__ = ("__weakref__", "_conversion", "_format", "_handle", "_mode", "_path")
 
     _WORD: ClassVar[str] = "dataset"
     """What a message calls it."""
@@ -33,6 +34,13 @@ class Dataset(Generic[State]):
         self._handle = handle
         self._path = path
         self._mode: Mode = mode
+        self._conversion: Conversion | None = None
+
+    @property
+    def conversion(self) -> Conversion | None:
+        """How `ingot.convert` made the dataset that it returned; None of any other dataset."""
+        # A folder of datasets has no state, and sets nothing.
+        return getattr(self, "_conversion", None)
 
     @property
     def format(self) -> str:

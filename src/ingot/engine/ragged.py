@@ -36,6 +36,7 @@ __all__ = [
     "described",
     "extended",
     "filled",
+    "filled_each",
     "resized",
     "streamed",
 ]
@@ -353,7 +354,7 @@ def streamed(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> "PackStream
     counts: list[int] = []
 
     def encode(items: RaggedArray) -> None:
-        for pack in engine.encoded_items(items, 0):
+        for pack in engine.encoded_items(items, len(counts)):
             counts.append(pack.items)
             images.add(pack.data)
 
@@ -367,6 +368,13 @@ def streamed(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> "PackStream
         rest = joined[full:]
     encode(rest)
     return PackStream(schema, tuple(map(Pack, counts, images.read())))
+
+
+def filled_each(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> Commit:
+    """Return the commit that stores all packs of a new sequence, whose items come in blocks."""
+    packs = streamed(engine, blocks).packs
+    engine.check_count(len(packs))
+    return engine.packs.spliced([Splice(0, len(packs), packs)])[1] if packs else Commit()
 
 
 def extended(engine: RaggedEngine, stream: "PackStream") -> RaggedChange:

@@ -310,6 +310,50 @@ class Engine:
             rows = iter(sorted(rows, key=lambda row: row.coords))
         return self.stage(self._merged(rows, values), unit)
 
+    def assign_each(self, blocks: Iterable[tuple[BasicSelection, NDArray[Any]]]) -> Commit:
+        """Return the commit that assigns values to boxes of whole chunks, one after the other.
+
+        The boxes ascend. Each is encoded before the next is asked for, so that not all values are
+        in memory. An array that is flat is assigned by `store_payload`.
+        """
+        layout, unit = self._staging_layout(), self._unit()
+
+        def encoded() -> Iterator[tuple[Coords, bytes | None]]:
+            for selection, given in blocks:
+                values = selection.prepare(given, self._dtype)
+                if isinstance(layout, HandedLayout):
+                    yield from self._encoded(layout, selection, values)
+                else:
+                    rows = plan.rows(selection, self.chunks.schema.grid, unit)
+                    yield from self._encoded_chunks(self._merged(rows, values))
+
+        return self._commit_of(encoded(), unit)
+
+    def store_payload(self, blocks: Iterable[NDArray[Any]]) -> Commit:
+        """Return the commit that stores all items of a new flat array.
+
+        The blocks have the items in the order in which they are stored, and are in C order. Each
+        is encoded before the next is asked for.
+        """
+        inner = self._payload_engine()
+        (step,), dtype = inner.chunks.schema.chunks, inner._dtype
+
+        def cut() -> Iterator[tuple[Coords, NDArray[Any]]]:
+            number, rest = 0, np.zeros(0, dtype)
+            for block in blocks:
+                units = block.reshape(-1).view(np.uint8).view(dtype)
+                if len(rest):
+                    units = np.concatenate((rest, units))
+                whole = len(units) // step * step
+                for begin in range(0, whole, step):
+                    yield (number,), units[begin : begin + step]
+                    number += 1
+                rest = units[whole:]
+            if len(rest):
+                yield (number,), rest
+
+        return inner._commit_of(inner._encoded_chunks(cut()), None)
+
     def _single_rows(self, selection: Selection) -> NDArray[np.int64] | None:
         """Return the numbers of rows to which the kernel assigns values one by one.
 

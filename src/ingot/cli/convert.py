@@ -1,0 +1,103 @@
+"""``ingot convert`` and ``ingot copy``: datasets stored anew, in another format or as they are."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+import ingot
+from ingot.cli.arguments import Json, Overwrite, parse_shape
+from ingot.cli.messages import usage
+from ingot.cli.output import print_json, print_text
+from ingot.cli.progress import progress_bar
+from ingot.containers.conversion import Conversion
+
+__all__ = ["convert", "copy"]
+
+Source: TypeAlias = Annotated[Path, typer.Argument(metavar="SOURCE", help="A dataset.")]
+Target: TypeAlias = Annotated[Path, typer.Argument(metavar="TARGET", help="The new dataset.")]
+Verify: TypeAlias = Annotated[
+    bool, typer.Option("--verify", help="Read the target again and compare it with the source.")
+]
+
+
+def convert(
+    source: Source,
+    target: Target,
+    format: Annotated[
+        str | None, typer.Option("-f", "--format", help="The format; else by the suffix.")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
+    ] = None,
+    chunks: Annotated[
+        str | None, typer.Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
+    ] = None,
+    shards: Annotated[
+        str | None, typer.Option("--shards", help="The shape of a shard, or auto; only zarr3.")
+    ] = None,
+    overwrite: Overwrite = False,
+    verify: Verify = False,
+    json: Json = False,
+) -> None:
+    """Convert a dataset to another format or layout.
+
+    Chunks, codec and attributes are kept where the target has a place for them; what is not kept
+    is printed. The target is visible once all of it is stored.
+    """
+    with usage():
+        layout = {} if shards is None else {"shards": _shape(shards)}
+        asked = None if chunks is None else _shape(chunks)
+    _run(
+        source,
+        target,
+        json,
+        {"format": format, "codec": codec, "chunks": asked, "overwrite": overwrite, **layout},
+        verify=verify,
+    )
+
+
+def copy(
+    source: Source,
+    target: Target,
+    overwrite: Overwrite = False,
+    verify: Verify = False,
+    json: Json = False,
+) -> None:
+    """Copy a dataset as it is, from one state of it.
+
+    The suffix of the target does not change the format.
+    """
+    with ingot.open(source) as found:
+        format = found.format
+    _run(source, target, json, {"format": format, "overwrite": overwrite}, verify=verify)
+
+
+def _run(source: Path, target: Path, json: bool, arguments: dict[str, Any], verify: bool) -> None:
+    with progress_bar(source.name, lambda: None) as bar:
+        progress: Callable[[int, int], object] | None = bar
+        dataset = ingot.convert(source, target, progress=progress, verify=verify, **arguments)
+    record = dataset.conversion
+    assert record is not None
+    if json:
+        print_json(dataclasses.asdict(record))
+    else:
+        _print(record)
+
+
+def _print(record: Conversion) -> None:
+    print_text(str(record))
+
+
+def _shape(text: str) -> tuple[int, ...] | int | str:
+    """Return chunks as `ingot.convert` takes them.
+
+    >>> _shape("250,250"), _shape("1000"), _shape("auto"), _shape("1M")
+    ((250, 250), 1000, 'auto', '1M')
+    """
+    if not text[:1].isdecimal() or not text[-1:].isdecimal():
+        return text
+    found = parse_shape(text)
+    return found if len(found) > 1 or "," in text else found[0]

@@ -1,0 +1,407 @@
+"""Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ingot.containers.conversion import Conversion
+from ingot.containers.create import blocks
+from ingot.containers.dataset import Dataset
+from ingot.containers.group import GroupState
+from ingot.containers.resolve import DatasetPath, NewDataset, remove_existing
+from ingot.containers.table_state import TableState
+from ingot.conversion.plan import (
+    ArrayPlan,
+    Findings,
+    GroupPlan,
+    Plan,
+    RaggedPlan,
+    TablePlan,
+    Wanted,
+    differences,
+    leaves,
+    make_plan,
+)
+from ingot.engine import transfer
+from ingot.engine.ragged import RaggedEngine
+from ingot.engine.run import Engine
+from ingot.errors import NotFoundError, UnsupportedError
+from ingot.formats.format import (
+    ArrayNode,
+    ColumnSchema,
+    Format,
+    GroupFormat,
+    GroupNode,
+    Node,
+    RaggedNode,
+    SequenceFormat,
+    TableFormat,
+    TableNode,
+    stored_map,
+)
+from ingot.formats.paths import joined
+from ingot.options import Options
+from ingot.stores import MemoryStore
+from ingot.stores.buffered import BufferedStore
+from ingot.stores.store import Commit, Edit, Store
+from ingot.stores.versions import discard, read_state, versioned, writing
+
+__all__ = ["Progress", "convert", "node_of"]
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called with the bytes that are done and the bytes there are."""
+
+
+def node_of(source: Dataset[Any]) -> tuple[Node, Store]:
+    """Return what an open dataset is, and the store that it is read from."""
+    value = source._handle.value
+    if isinstance(value, Engine):
+        return ArrayNode(value.chunks), value.chunks.store
+    if isinstance(value, TableState):
+        return TableNode(value.table.reopened(value.table.store)), value.table.store
+    if isinstance(value, RaggedEngine):
+        return RaggedNode(value.packs), value.packs.store
+    assert isinstance(value, GroupState)
+    return value.node, value.store
+
+
+def convert(
+    source: Dataset[Any],
+    new: NewDataset,
+    wanted: Wanted,
+    *,
+    overwrite: bool,
+    progress: Progress | None,
+    verify: bool,
+) -> Conversion:
+    """Store a dataset at another place in another layout, by one commit, and return the record.
+
+    The source is read in one state: writers of it wait until the end.
+    """
+    place, target, inner = new
+    check_apart(source, place, inner)
+    with _held(source, place):
+        node, store = node_of(source)
+        found = Findings()
+        plan = make_plan(node, source._format, store, target, wanted, found)
+        name = source.path or store.location
+        found.check(name, target.name)
+        assert plan is not None
+        run = _ConversionRun(target, wanted.options, _Progress(progress, plan, 2 if verify else 1))
+        run.rehearse(inner, plan, wanted, found)
+        _store(run, place, inner, plan, overwrite=overwrite)
+        if verify:
+            run.compare(place.store, inner, plan)
+    return Conversion(
+        source=name,
+        source_format=source.format,
+        target=place.name,
+        format=target.name,
+        changes=tuple(found.changes),
+        chunks=run.chunks,
+        nbytes=run.progress.nbytes,
+        verified=verify,
+    )
+
+
+def check_apart(source: Dataset[Any], place: DatasetPath, inner: str) -> None:
+    """Raise `UnsupportedError` when a source and its target are the same, or one inside the other.
+
+    Files and folders are compared by what they are, not by their names.
+    """
+    own = source._handle.store
+    if place.store is own and place.path is None:
+        node, _ = node_of(source)
+        path = node.path if isinstance(node, GroupNode) else _path_of(node)
+        pair = f"{path}/", f"{inner}/"
+        if not path or not inner or pair[0].startswith(pair[1]) or pair[1].startswith(pair[0]):
+            raise UnsupportedError(f"{place.name}: the target is the source, or overlaps it")
+    if source.path is None or place.path is None:
+        return
+    here, there = _folders(source.path), _folders(place.path)
+    if here[:1] == there[:1] and here:
+        raise UnsupportedError(f"{place.path}: the target is the source itself")
+    for name, outer, ancestors in (
+        ("the target lies inside its source", here[:1], there),
+        ("the source lies inside its target", there[:1], here),
+    ):
+        if outer and outer[0] is not None and outer[0] in ancestors[1:]:
+            raise UnsupportedError(f"{place.path}: {name} {source.path}")
+
+
+def _path_of(node: ArrayNode | TableNode | RaggedNode) -> str:
+    if isinstance(node, ArrayNode):
+        return node.chunks.path
+    return node.table.path if isinstance(node, TableNode) else node.packs.path
+
+
+def _folders(path: str) -> list[tuple[int, int] | None]:
+    """Return the identity of a file or folder, and those of all folders above it.
+
+    None stands for one that does not exist.
+    """
+    found: list[tuple[int, int] | None] = []
+    place = os.path.realpath(path)
+    while True:
+        try:
+            facts = os.stat(place)
+            found.append((facts.st_dev, facts.st_ino))
+        except OSError:
+            found.append(None)
+        above = os.path.dirname(place)
+        if above == place:
+            return found
+        place = above
+
+
+def _held(source: Dataset[Any], place: DatasetPath) -> AbstractContextManager[None]:
+    """Return a block in which the source stays in one state.
+
+    In the store of the target, the turn to write does that.
+    """
+    own = source._handle.store
+    same = own is place.store or (
+        versioned(own) is not None and getattr(own, "root", own) == getattr(place.store, "root", 0)
+    )
+    return nullcontext() if same else source.snapshot()
+
+
+def _store(
+    run: "_ConversionRun", place: DatasetPath, inner: str, plan: Plan, *, overwrite: bool
+) -> None:
+    """Write a dataset by one commit, which replaces an existing one where that is allowed."""
+    store, durability = place.store, run.options.durability
+
+    def clear(store: Store) -> Commit | None:
+        return remove_existing(place, store, overwrite=overwrite, groups=True)
+
+    old = clear(store)  # Before a lock file is made.
+    if old is not None and run.is_blocked(old, store, inner, plan):
+        with writing(store, durability=durability) as turn:
+            turn.commit(clear(turn.store) or Commit())
+    with writing(store, durability=durability) as turn:
+        old = clear(turn.store)
+        edits: list[Edit] = []
+        try:
+            made = run.write(turn.store, inner, plan, edits)
+        except BaseException:
+            discard(turn.store, edits)
+            raise
+        turn.commit(_joined(old, made, edits))
+
+
+def _joined(old: Commit | None, made: Commit, data: list[Edit]) -> Commit:
+    """Return the commit of a new dataset: files that get chunks, the chunks, and documents last."""
+    filled = {edit.key for edit in data}
+    files = tuple(edit for edit in made.publish if edit.key in filled)
+    documents = tuple(edit for edit in made.publish if edit.key not in filled)
+    publish = (*files, *data, *documents)
+    if old is None:
+        return Commit(made.prepare, publish, made.cleanup)
+    kept = {edit.key for edit in publish}
+    strays = tuple(edit for edit in made.prepare if edit.key not in kept)
+    return Commit((), (*old.edits, *publish), (*strays, *made.cleanup))
+
+
+class _Progress:
+    """Counts bytes that are done, and reports them to the caller."""
+
+    def __init__(self, progress: Progress | None, plan: Plan, passes: int) -> None:
+        self._progress = progress
+        self._passes = passes
+        self.nbytes = sum(_nbytes(leaf) for _, leaf in leaves(plan))
+        self._done = 0
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            total = self.nbytes * self._passes
+            self._progress(self._done, max(total, self._done))
+
+
+def _nbytes(leaf: ArrayPlan | RaggedPlan) -> int:
+    if isinstance(leaf, RaggedPlan):
+        return RaggedEngine(leaf.source, Options()).stored_bytes()
+    return leaf.schema.nbytes
+
+
+@dataclass(slots=True)
+class _ConversionRun:
+    """Writes the parts of a plan: their documents become a commit, their chunks edits."""
+
+    format: Format
+    options: Options
+    progress: _Progress
+    chunks: int = 0
+    dropped: dict[str, None] = field(default_factory=dict)
+    """The nested tables whose attributes the format has no place for."""
+
+    def rehearse(self, inner: str, plan: Plan, wanted: Wanted, found: Findings) -> None:
+        """Make the documents of a dataset in memory, and list what they have in another way.
+
+        What the format refuses is refused here, before the first byte is written.
+        """
+
+        def look(node: Node, part: Plan, path: str) -> None:
+            where = f"{path}: " if path else ""
+            if isinstance(part, ArrayPlan):
+                assert isinstance(node, ArrayNode)
+                made = node.schema
+                changes = list(differences(part.source, made, self.format, wanted, path))
+                lost = [name for name in part.schema.attrs if name not in made.attrs]
+                changes += (f"attribute {name!r} is dropped" for name in lost)
+                found.changes.extend(where + change for change in changes)
+            elif isinstance(part, TablePlan):
+                assert isinstance(node, TableNode)
+                for name, column in part.columns.items():
+                    look(node.columns[name], column, joined(path, name))
+
+        self._made(MemoryStore(), inner, plan, look)
+        for name in self.dropped:
+            found.changes.append(f"{name}: attributes of nested tables are dropped")
+
+    def is_blocked(self, old: Commit, store: Store, inner: str, plan: Plan) -> bool:
+        """Return whether removed files have the names of new folders; then they go first."""
+        found = False
+
+        def look(node: Node, part: Plan, path: str) -> None:
+            nonlocal found
+            if isinstance(node, ArrayNode):
+                files, ndim = stored_map(node.chunks), len(node.schema.shape)
+                template = files.template
+                if template is not None:
+                    found = found or any(template.is_folder(e.key, ndim) for e in old.edits)
+            elif isinstance(node, TableNode) and isinstance(part, TablePlan):
+                for name, column in part.columns.items():
+                    look(node.columns[name], column, path)
+
+        documents = self._made(store, inner, plan, look)
+        return found or blocks(old, documents)
+
+    def write(self, store: Store, inner: str, plan: Plan, edits: list[Edit]) -> Commit:
+        """Return the commit of the documents, and add the edits of all chunks to `edits`."""
+        return self._made(store, inner, plan, lambda node, part, _: self._fill(node, part, edits))
+
+    def _made(
+        self, store: Store, inner: str, plan: Plan, fill: Callable[[Node, Plan, str], None]
+    ) -> Commit:
+        if isinstance(plan, GroupPlan):
+            return self._group(store, inner, plan, fill)
+        node, commit = self._created(store, inner, plan)
+        fill(node, plan, "")
+        return commit
+
+    def _created(
+        self, store: Store, inner: str, plan: ArrayPlan | RaggedPlan | TablePlan
+    ) -> tuple[Node, Commit]:
+        format = self.format
+        if isinstance(plan, ArrayPlan):
+            return format.create(store, plan.schema, inner, **plan.layout)
+        if isinstance(plan, RaggedPlan):
+            assert isinstance(format, SequenceFormat)
+            return format.create_ragged(store, plan.schema, inner, **plan.layout)
+        assert isinstance(format, TableFormat)
+        schema = {name: _schema_of(each) for name, each in plan.columns.items()}
+        node, commit = format.create_table(store, schema, plan.attrs, inner, **plan.layout)
+        nested = tuple(self._nested_attrs(node, plan, ""))
+        return node, Commit(commit.prepare, (*nested, *commit.publish), commit.cleanup)
+
+    def _nested_attrs(self, node: TableNode, plan: TablePlan, path: str) -> Iterator[Edit]:
+        """Yield the edits that store the attributes of nested tables, where the format has them."""
+        for name, column in plan.columns.items():
+            if not isinstance(column, TablePlan):
+                continue
+            inner, place = node.columns[name], joined(path, name)
+            assert isinstance(inner, TableNode)
+            if column.attrs:
+                try:
+                    yield from inner.table.described(column.attrs)[1].edits
+                except UnsupportedError:
+                    self.dropped.setdefault(place)
+            yield from self._nested_attrs(inner, column, place)
+
+    def _group(
+        self, store: Store, inner: str, plan: GroupPlan, fill: Callable[[Node, Plan, str], None]
+    ) -> Commit:
+        """Return the commit of all documents of a tree.
+
+        Each node is created as if it were alone; a buffer joins the documents of the groups above.
+        """
+        format = self.format
+        assert isinstance(format, GroupFormat)
+        buffered = BufferedStore(store)
+        groups: list[tuple[str, GroupPlan]] = []
+
+        def add(own: str, part: GroupPlan) -> None:
+            groups.append((joined(inner, own), part))
+            for name, member in part.members.items():
+                below = joined(own, name)
+                if isinstance(member, GroupPlan):
+                    add(below, member)
+                    continue
+                node, commit = self._created(store, joined(inner, below), member)
+                buffered.apply(commit)
+                fill(node, member, below)
+
+        add("", plan)
+        for path, part in groups:
+            try:
+                format.open(buffered, path)
+            except NotFoundError:
+                buffered.apply(format.create_group(buffered, path, part.attrs)[1])
+            else:
+                buffered.apply(format.describe_group(buffered, path, part.attrs))
+        if plan.consolidated:
+            buffered.apply(format.consolidated(buffered, inner))
+        return buffered.commit()
+
+    def _fill(self, node: Node, plan: Plan, edits: list[Edit]) -> None:
+        """Add the edits that store the chunks of a new dataset."""
+        if isinstance(plan, ArrayPlan):
+            assert isinstance(node, ArrayNode)
+            source, target = Engine(plan.source, self.options), Engine(node.chunks, self.options)
+            for commit in transfer.transferred(source, target, self.progress):
+                edits.extend(commit.edits)
+            self.chunks += node.schema.chunk_count
+        elif isinstance(plan, RaggedPlan):
+            assert isinstance(node, RaggedNode)
+            origin, items = (RaggedEngine(each, self.options) for each in (plan.source, node.packs))
+            edits.extend(transfer.transferred_items(origin, items, self.progress).edits)
+            self.chunks += origin.pack_count
+        elif isinstance(plan, TablePlan):
+            assert isinstance(node, TableNode)
+            for name, column in plan.columns.items():
+                self._fill(node.columns[name], column, edits)
+
+    def compare(self, store: Store, inner: str, plan: Plan) -> None:
+        """Compare all items of a stored dataset with those of its source."""
+        if isinstance(plan, GroupPlan):
+            for name, member in plan.members.items():
+                self.compare(store, joined(inner, name), member)
+        else:
+            node = read_state(store, lambda view: self.format.open(view, inner))
+            self._compare(node, plan)
+
+    def _compare(self, node: Node, plan: Plan) -> None:
+        if isinstance(plan, ArrayPlan):
+            assert isinstance(node, ArrayNode)
+            source, target = Engine(plan.source, self.options), Engine(node.chunks, self.options)
+            transfer.compare(source, target, self.progress)
+        elif isinstance(plan, RaggedPlan):
+            assert isinstance(node, RaggedNode)
+            origin, items = (RaggedEngine(each, self.options) for each in (plan.source, node.packs))
+            transfer.compare_items(origin, items, self.progress)
+        else:
+            assert isinstance(node, TableNode)
+            assert isinstance(plan, TablePlan)
+            for name, column in plan.columns.items():
+                self._compare(node.columns[name], column)
+
+
+def _schema_of(plan: Plan) -> ColumnSchema:
+    if isinstance(plan, TablePlan):
+        return {name: _schema_of(each) for name, each in plan.columns.items()}
+    assert isinstance(plan, ArrayPlan | RaggedPlan)
+    return plan.schema

@@ -1,0 +1,149 @@
+"""Moving the items of one dataset into another, whatever the chunks of both, in bounded memory.
+
+A window is a box of whole chunks of the target. It is read from the source, encoded and staged
+before the next one is read.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.dtypes import is_variable
+from ingot.engine import ragged
+from ingot.engine.ragged import RaggedEngine
+from ingot.engine.run import Engine
+from ingot.errors import CorruptionError
+from ingot.formats.format import stored_map, streaming
+from ingot.grid import ChunkGrid, block_shape, blocks
+from ingot.ragged_array import RaggedArray
+from ingot.schema import ArraySchema
+from ingot.selection import BasicSelection, parse
+from ingot.stores.store import Commit, Delete, Feature
+
+__all__ = ["Report", "compare", "compare_items", "transferred", "transferred_items", "windows"]
+
+Report: TypeAlias = Callable[[int], object]
+"""Called with the number of bytes of a window that is done."""
+
+
+def windows(schema: ArraySchema, unit: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Yield the keys of windows of at most `most` bytes, in ascending order of their chunks.
+
+    `unit` is the shape of what is stored under one key, a chunk or a shard; a window has at least
+    one. The windows of a flat array ascend in the order in which its items are stored.
+
+    >>> from ingot.codecs.codec import CodecChain
+    >>> schema = ArraySchema((5, 6), np.dtype("u1"), (2, 3), CodecChain(), 0)
+    >>> [[(each.start, each.stop) for each in key] for key in windows(schema, (2, 3), 12)]
+    [[(0, 2), (0, 6)], [(2, 4), (0, 6)], [(4, 5), (0, 6)]]
+    """
+    axes = list(schema.stored_axes) if schema.flat is not None else list(range(len(schema.shape)))
+    shape = tuple(schema.shape[axis] for axis in axes)
+    grid = ChunkGrid(shape, tuple(unit[axis] for axis in axes), padded=True)
+    block = block_shape(grid, schema.dtype.itemsize, most=most)
+    for key in blocks(shape, block):
+        box = [slice(None)] * len(axes)
+        for axis, part in zip(axes, key, strict=True):
+            box[axis] = part
+        yield tuple(box)
+
+
+def transferred(source: Engine, target: Engine, report: Report) -> Iterator[Commit]:
+    """Yield commits that together store all items of one array in another, new and of its shape.
+
+    Where chunks are files there is a commit for each window. A commit that is not applied is
+    discarded by the caller.
+    """
+    schema, most = target.chunks.schema, target.options.limits.window_bytes
+    if 0 in schema.shape:
+        return
+    if schema.flat is not None:
+        yield target.store_payload(_payload(source, schema, most, report))
+        return
+    unit = stored_map(target.chunks).schema.chunks
+    if streaming(target.chunks) is None and Feature.NATIVE in target.chunks.store.features:
+        for selection, values in _read(source, windows(schema, unit, most), report):
+            commit = target.assign(selection, values)
+            # A new array has no chunk to remove.
+            yield Commit(publish=tuple(e for e in commit.edits if not isinstance(e, Delete)))
+        return
+    yield target.assign_each(_read(source, windows(schema, unit, most), report))
+
+
+def _read(
+    source: Engine, keys: Iterator[tuple[slice, ...]], report: Report
+) -> Iterator[tuple[BasicSelection, NDArray[Any]]]:
+    """Yield the boxes of windows with their values."""
+    for key in keys:
+        selection = parse(key, source.shape)
+        assert isinstance(selection, BasicSelection)
+        values = np.asarray(source.read(selection))
+        yield selection, values
+        report(values.nbytes)
+
+
+def _payload(
+    source: Engine, schema: ArraySchema, most: int, report: Report
+) -> Iterator[NDArray[Any]]:
+    """Yield the items of a source as a flat array stores them."""
+    unit = schema.chunks
+    for _, values in _read(source, windows(schema, unit, most), report):
+        values = values.astype(schema.dtype, copy=False)
+        yield np.ascontiguousarray(values.T if schema.order == "F" else values)
+
+
+def transferred_items(source: RaggedEngine, target: RaggedEngine, report: Report) -> Commit:
+    """Return the commit that stores all items of one sequence in another, which is new."""
+    return ragged.filled_each(target, _blocks(source, report))
+
+
+def _blocks(source: RaggedEngine, report: Report) -> Iterator[RaggedArray]:
+    start, length = 0, source.shape[0]
+    while start < length:
+        block = source.block(start)
+        items = source.read(block)
+        yield items
+        report(items.nbytes)
+        start = block.stop
+
+
+def compare(source: Engine, target: Engine, report: Report) -> None:
+    """Compare two arrays chunk by chunk; raise `CorruptionError` for the first that differs."""
+    schema = target.chunks.schema
+    if 0 in schema.shape:
+        return
+    unit, most = schema.chunks, target.options.limits.window_bytes
+    for selection, values in _read(source, windows(schema, unit, most), report):
+        found = np.asarray(target.read(selection))
+        if not _is_same(values, found):
+            first = tuple(start // size for start, size in zip(selection.starts, unit, strict=True))
+            raise CorruptionError(
+                f"{target.chunks.store.location}: items of chunk {first}, or of one that follows "
+                f"it, differ from those of {source.chunks.store.location}"
+            )
+
+
+def compare_items(source: RaggedEngine, target: RaggedEngine, report: Report) -> None:
+    """Compare two sequences of items; raise `CorruptionError` where they differ."""
+    start = 0
+    for items in _blocks(source, report):
+        found = target.read(range(start, start + len(items)))
+        if found != items:
+            raise CorruptionError(
+                f"{target.packs.store.location}: of the items {start} to {start + len(items)}, "
+                f"some differ from those of {source.packs.store.location}"
+            )
+        start += len(items)
+
+
+def _is_same(values: NDArray[Any], found: NDArray[Any]) -> bool:
+    """Return whether arrays hold the same items: bit by bit, where they have no objects."""
+    if values.shape != found.shape:
+        return False
+    if is_variable(values.dtype) or values.dtype.hasobject:
+        return bool(values.tolist() == found.tolist())
+    if values.dtype != found.dtype:
+        found = found.astype(values.dtype)
+    return np.ascontiguousarray(values).tobytes() == np.ascontiguousarray(found).tobytes()

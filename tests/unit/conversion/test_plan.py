@@ -1,0 +1,77 @@
+"""Plans: what may become of a dataset, and what is found before a byte is written."""
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.codecs.codec import parse_spelling
+from ingot.conversion.plan import (
+    ArrayPlan,
+    Findings,
+    GroupPlan,
+    TablePlan,
+    Wanted,
+    kinds_of,
+    leaves,
+    make_plan,
+    without_checksums,
+)
+from ingot.conversion.run import node_of
+from ingot.errors import UnsupportedError
+from ingot.formats.format import Kind
+from ingot.formats.registry import FORMATS
+
+
+def plan_of(dataset, target, found, **wanted):
+    node, store = node_of(dataset)
+    return make_plan(node, FORMATS[dataset.format], store, FORMATS[target], Wanted(**wanted), found)
+
+
+def test_kinds():
+    assert kinds_of(node_of(ingot.array([1]))[0]) == (Kind.ARRAY,)
+    assert kinds_of(node_of(ingot.table({"a": [1]}))[0]) == (Kind.TABLE, Kind.GROUP)
+    assert kinds_of(node_of(ingot.group())[0]) == (Kind.GROUP,)
+    assert kinds_of(node_of(ingot.ragged(["a"]))[0]) == (Kind.RAGGED,)
+
+
+def test_a_table_becomes_a_group_where_there_are_no_tables():
+    table = ingot.table({"a": [1], "b": {"c": [2.0]}})
+    found = Findings()
+    plan = plan_of(table, "zarr3", found)
+    assert isinstance(plan, GroupPlan)
+    assert isinstance(plan.members["b"], GroupPlan)
+    assert [name for name, _ in leaves(plan)] == ["a", "b/c"]
+    assert found.changes == ["the table becomes a group of its columns"]
+    assert isinstance(plan_of(table, "blsk", Findings()), TablePlan)
+
+
+def test_columns_get_codecs_and_chunks_by_their_names():
+    table = ingot.table({"a": np.arange(10), "b": np.arange(10)}, chunks=5)
+    plan = plan_of(table, "zarr2", Findings(), codec={"a": "zlib:1"}, chunks={"b": 3})
+    schemas = {name: leaf.schema for name, leaf in leaves(plan)}
+    assert schemas["a"].codec[0].name == "zlib"
+    assert schemas["b"].codec[0].name == "blosc"
+    assert (schemas["a"].chunks, schemas["b"].chunks) == ((5,), (3,))
+
+
+def test_attributes_that_the_target_cannot_hold_are_listed():
+    array = ingot.array([1.0], format="blsk", attrs={"day": np.datetime64("2020-01-01"), "n": 1})
+    found = Findings()
+    plan = plan_of(array, "zarr3", found)
+    assert isinstance(plan, ArrayPlan)
+    assert list(plan.schema.attrs) == ["day", "n"]
+    assert found.changes == []
+
+
+def test_reasons_are_raised_together():
+    found = Findings(["too long", "too wide", "too long"])
+    with pytest.raises(UnsupportedError, match=r"^a: cannot be .* to b: too long; too wide$"):
+        found.check("a", "b")
+    Findings().check("a", "b")
+
+
+def test_checksums_are_left_to_the_target():
+    stages = (*parse_spelling("zlib:1"), *parse_spelling("crc32c"))
+    assert without_checksums(stages) == stages[:1]
+    made = ingot.convert(ingot.array([1, 2, 3]), format="zarr2")
+    assert [stage.name for stage in made.codec] == ["blosc"]
