@@ -27,6 +27,7 @@ from ingot.selection import evaluated as evaluated_key
 
 __all__ = [
     "View",
+    "ViewSource",
     "gathered",
     "info_of",
     "key_of",
@@ -172,7 +173,7 @@ class View:
         >>> ingot.table({"a": [1, 2, 3]}).where("a > 1").dataset().count_rows()
         2
         """
-        return arrow_dataset.dataset(_ViewSource(self))
+        return arrow_dataset.dataset(ViewSource(self))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         names = self.names
@@ -238,8 +239,8 @@ class View:
         return numbers[np.isin(numbers, np.asarray(self._rows(state)))]
 
 
-class _ViewSource:
-    """A view as a dataset of pyarrow reads it."""
+class ViewSource:
+    """A view as doors to other libraries read it: an `ingot.interop.arrow_dataset.BatchSource`."""
 
     __slots__ = ("_view",)
 
@@ -247,12 +248,14 @@ class _ViewSource:
         self._view = view
 
     def layout(self) -> Layout:
+        """Return the types of the columns."""
         view = self._view
         return view._handle.read(view._layout)
 
     def read_batches(
         self, names: Sequence[str], expression: Expression | None, *, batch_rows: int
     ) -> Iterator[dict[str, ColumnValues]]:
+        """Yield the values of columns, in rows of the view that match."""
         own = self._view._expression
         if own is not None:
             expression = own if expression is None else Combine("and", (own, expression))

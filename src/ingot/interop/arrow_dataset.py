@@ -28,7 +28,7 @@ from ingot.query.expr import (
 )
 from ingot.ragged_array import BYTES, UTF8, ItemKind
 
-__all__ = ["BatchSource", "compared", "dataset", "translated"]
+__all__ = ["BatchSource", "Node", "compared", "dataset", "literal", "translated"]
 
 Layout: TypeAlias = Mapping[str, ColumnType]
 
@@ -157,11 +157,14 @@ class Node(NamedTuple):
     arguments: tuple["Node", ...] = ()
 
 
-def translated(node: Node, layout: Layout, *, negated: bool = False) -> Expression | None:
+def translated(
+    node: Node, layout: Layout, *, negated: bool = False, nan_largest: bool = False
+) -> Expression | None:
     """Return an expression that is true wherever a filter is; None if every row may match.
 
     Negations move inwards, to the comparisons. A comparison with a null is false for us and null
-    for pyarrow, which drops both.
+    for pyarrow, which drops both. With `nan_largest`, NaN is larger than all numbers, and equal to
+    itself.
 
     >>> layout = {"a": (np.dtype("i4"), ())}
     >>> less = Node("less", None, (Node("field", "a"), Node("", 3)))
@@ -171,9 +174,11 @@ def translated(node: Node, layout: Layout, *, negated: bool = False) -> Expressi
     """
     function, arguments = node.call.removesuffix("_kleene"), node.arguments
     if function == "invert":
-        return translated(arguments[0], layout, negated=not negated)
+        return translated(arguments[0], layout, negated=not negated, nan_largest=nan_largest)
     if function in ("and", "or"):
-        parts = [translated(each, layout, negated=negated) for each in arguments]
+        parts = [
+            translated(each, layout, negated=negated, nan_largest=nan_largest) for each in arguments
+        ]
         if (function == "and") == negated:
             # One of them is enough, so all must be known.
             known = [each for each in parts if each is not None]
@@ -181,10 +186,23 @@ def translated(node: Node, layout: Layout, *, negated: bool = False) -> Expressi
         return _joined("and", [each for each in parts if each is not None])
     if function == "if_else" and arguments[2] == Node("", None):
         # Where the condition is false, the result is null, and the row is dropped.
-        return translated(arguments[1], layout, negated=negated)
+        return translated(arguments[1], layout, negated=negated, nan_largest=nan_largest)
     if function == "is_in":
         return _among(node, layout, negated=negated)
-    return _comparison(function, arguments, layout, negated=negated)
+    found = _comparison(function, arguments, layout, negated=negated)
+    if nan_largest and isinstance(found, Compare) and isinstance(found.left, Column):
+        value = found.right.value if isinstance(found.right, Literal) else None
+        if value != value:
+            return None
+        if found.operator in (">", ">=") and _kind(layout[found.left.name]) == "f":
+            return Combine("or", (found, Call("isnan", (found.left,))))
+    elif nan_largest and found is not None and _has_nan(arguments):
+        return None
+    return found
+
+
+def _has_nan(arguments: tuple[Node, ...]) -> bool:
+    return any(each.call == "" and each.value != each.value for each in arguments)
 
 
 def _joined(word: str, parts: list[Expression]) -> Expression | None:
@@ -357,7 +375,7 @@ def _metadata(schema: Any) -> list[tuple[str, str]]:
 def _node(own: tuple[str, str], waiting: Iterator[tuple[str, str]], found: Any) -> Node:
     word, text = own
     if word == "literal":
-        return Node("", _value(found.column(int(text))[0]))
+        return Node("", literal(found.column(int(text))[0]))
     if word == "field_ref":
         return Node("field", text)
     if word != "call":
@@ -378,12 +396,17 @@ def _value_set(options: Any) -> list[Any] | None:
     """Return the values of `is_in`; None for other options, and where nulls count as values."""
     if "value_set" not in [field.name for field in options.type]:
         return None
-    values = [_value(each) for each in options["value_set"].values]
+    values = [literal(each) for each in options["value_set"].values]
     return None if any(each is None for each in values) else values
 
 
-def _value(scalar: Any) -> Any:
-    """Return the value of a scalar of Arrow; an object that fits no column where there is none."""
+def literal(scalar: Any) -> Any:
+    """Return the value of a scalar of Arrow; an object that fits no column where there is none.
+
+    >>> import pyarrow
+    >>> literal(pyarrow.scalar(5, pyarrow.date32()))
+    np.datetime64('1970-01-06')
+    """
     if not scalar.is_valid:
         return None
     kind = str(scalar.type)
