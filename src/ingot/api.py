@@ -20,7 +20,6 @@ from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.group import Group, GroupState
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.resolve import (
-    NewDataset,
     Path,
     open_complete,
     open_fast,
@@ -50,12 +49,14 @@ if TYPE_CHECKING:
     from ingot.containers.create import Chunks
     from ingot.containers.ragged import Ragged
     from ingot.containers.table import Table
+    from ingot.conversion import folder as folder_conversion
     from ingot.conversion import plan as conversion_plan
     from ingot.conversion import run as conversion
     from ingot.conversion.run import Progress
 else:
     tables = deferred("ingot.containers.create_table")
     conversion_plan = deferred("ingot.conversion.plan")
+    folder_conversion = deferred("ingot.conversion.folder")
     conversion = deferred("ingot.conversion.run")
     items_creation = deferred("ingot.containers.create_ragged")
     folders = deferred("ingot.containers.folder")
@@ -175,7 +176,8 @@ def array(data: object, path: Path | None = None, **as_create: Any) -> Array:
 
     The array is visible once all of the data is stored. `data` is what NumPy makes an array of, an
     iterator of items or of blocks of rows, or a binary file that is read to its end, a pipe for
-    example. Streams of more than 64 MiB wait in a temporary file until their length is known.
+    example. Another `Array` is read window by window, so that memory need not hold it. Streams of
+    more than 64 MiB wait in a temporary file until their length is known.
 
     >>> array([[1, 2], [3, 4]], codec="zlib:9")[1]
     array([3, 4])
@@ -298,7 +300,11 @@ def convert(
     or a group with all its members. Without `format` the suffix of the path decides, then the
     format of the source. Chunks, codec, attributes, names of dimensions and the fill value are kept
     where the target has a place for them; `codec`, `chunks` and the settings of the target, such as
-    `shards`, change them. A table becomes a group of its columns in formats without tables.
+    `shards`, change them. A table becomes a group of its columns in formats without tables, and a
+    group becomes a folder of datasets in formats without groups.
+
+    A plain folder of datasets is converted one by one, in the same tree. A dataset that fails does
+    not keep the others from it: `conversion.failures` of the result names it.
 
     What the target cannot hold is an `UnsupportedError` with all reasons, before a byte is written.
     What it holds in another way is listed by `conversion.changes` of the new dataset.
@@ -317,36 +323,30 @@ def convert(
     >>> folder.cleanup()
     """
     options = options or _OPTIONS
+    wanted = conversion_plan.Wanted(codec, chunks, layout, options)
+    arguments: dict[str, Any] = {"overwrite": overwrite, "progress": progress, "verify": verify}
     given = source if isinstance(source, Dataset) else open(source, options=options)
     try:
-        new = _converted_place(given, path, format)
-        wanted = conversion_plan.Wanted(codec, chunks, layout, options)
-        record = conversion.convert(
-            given, new, wanted, overwrite=overwrite, progress=progress, verify=verify
-        )
+        if isinstance(given, Group) and folder_conversion.is_spread(given, path, format):
+            record = folder_conversion.convert(given, path, format, wanted, **arguments)
+            place = path
+        else:
+            new = conversion.new_place(given, path, format)
+            record = conversion.convert(given, new, wanted, **arguments)
+            place = new.place.store if path is None else path
     finally:
         if given is not source:
             given.close()
-    found = open(new.place.store if path is None else path, "r+", options=options)
+    assert place is not None
+    folder = record.format == folder_conversion.FOLDER
+    found = open(place, "r" if folder else "r+", options=options)
     found._conversion = record
     return found
 
 
-def _converted_place(
-    source: "Array | Table | Ragged | Group", path: Path | None, format: str | None
-) -> NewDataset:
-    """Return where a conversion goes, as the first kind of dataset that the format holds."""
-    kinds = conversion_plan.kinds_of(conversion.node_of(source)[0])
-    for kind in kinds:
-        try:
-            return resolve_new(path, format, kind, source.format)
-        except UnsupportedError:
-            if kind is kinds[-1]:
-                raise
-    raise AssertionError("there is at least one kind")
-
-
-def _created(path: Path | None, spec: ArraySpec, items: NDArray[Any] | None = None) -> Array:
+def _created(
+    path: Path | None, spec: ArraySpec, items: NDArray[Any] | Array | None = None
+) -> Array:
     place, chosen, inner = resolve_new(path, spec.format, Kind.ARRAY, _DEFAULT)
 
     def clear(store: Store) -> Commit | None:

@@ -578,3 +578,18 @@ def test_an_error_after_a_creation_has_a_note(
     assert raised.value.__notes__ == ["the commit is done: readers see it"]
     monkeypatch.undo()
     assert type(ingot.open(tmp_path / "x")).__name__.lower() == kind
+
+
+def test_another_array_is_read_window_by_window(tmp_path, monkeypatch):
+    values = np.arange(60_000, dtype="<i4").reshape(300, 200)
+    source = ingot.array(values, tmp_path / "a.zarr", chunks=(30, 70))
+    monkeypatch.setattr(ingot.Array, "__array__", None)
+    options = ingot.Options(limits=ingot.Limits(window_bytes=20_000))
+    made = ingot.array(source, tmp_path / "b.zarr", dtype="<f8", chunks=(50, 50), options=options)
+    assert made.dtype == np.dtype("<f8")
+    assert np.array_equal(made[...], values)
+    root = ingot.group(tmp_path / "g.zarr")
+    first = root.array("x", source)
+    again = ingot.open(tmp_path / "g.zarr")["x"]
+    assert np.array_equal(root.array("y", again, order="F")[...], values)
+    assert np.array_equal(first[...], values)

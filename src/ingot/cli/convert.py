@@ -12,11 +12,12 @@ from ingot.cli.arguments import Json, Overwrite, parse_shape
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
 from ingot.cli.progress import progress_bar
-from ingot.containers.conversion import Conversion
 
 __all__ = ["convert", "copy"]
 
-Source: TypeAlias = Annotated[Path, typer.Argument(metavar="SOURCE", help="A dataset.")]
+Source: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="A dataset, or a folder of datasets.")
+]
 Target: TypeAlias = Annotated[Path, typer.Argument(metavar="TARGET", help="The new dataset.")]
 Verify: TypeAlias = Annotated[
     bool, typer.Option("--verify", help="Read the target again and compare it with the source.")
@@ -43,6 +44,8 @@ def convert(
     json: Json = False,
 ) -> None:
     """Convert a dataset to another format or layout.
+
+    A folder of datasets is converted in one go; the exit status is 1 if one of them failed.
 
     Chunks, codec and attributes are kept where the target has a place for them; what is not kept
     is printed. The target is visible once all of it is stored.
@@ -71,7 +74,8 @@ def copy(
     The suffix of the target does not change the format.
     """
     with ingot.open(source) as found:
-        format = found.format
+        # A folder keeps the formats of its datasets.
+        format = found.format if found.format in ingot.formats() else None
     _run(source, target, json, {"format": format, "overwrite": overwrite}, verify=verify)
 
 
@@ -84,11 +88,9 @@ def _run(source: Path, target: Path, json: bool, arguments: dict[str, Any], veri
     if json:
         print_json(dataclasses.asdict(record))
     else:
-        _print(record)
-
-
-def _print(record: Conversion) -> None:
-    print_text(str(record))
+        print_text(str(record))
+    if record.failures:
+        raise typer.Exit(1)
 
 
 def _shape(text: str) -> tuple[int, ...] | int | str:

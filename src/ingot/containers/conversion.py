@@ -1,5 +1,6 @@
 """The record of a conversion, which the new dataset carries: what was kept, and what was not."""
 
+from collections.abc import Sized
 from dataclasses import dataclass
 
 __all__ = ["Conversion"]
@@ -26,8 +27,23 @@ class Conversion:
     verified: bool = False
     """Whether all items of the target were read again and compared with those of the source."""
 
+    members: tuple["Conversion", ...] = ()
+    """The records of the datasets of a folder."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """The datasets of a folder that were not converted, each with the reason."""
+
     def __str__(self) -> str:
         """Return the record as lines of text."""
-        moved = f"{self.chunks} chunks, {self.untouched} of them untouched"
-        lines = [f"{self.source} ({self.source_format}) to {self.target} ({self.format}): {moved}"]
-        return "\n".join(lines + [f"  {change}" for change in self.changes])
+        lines = [f"{self.source} ({self.source_format}) to {self.target} ({self.format}): "]
+        if self.members or self.failures:
+            lines[0] += f"{_count(self.members, 'dataset')}, {len(self.failures)} failed"
+        else:
+            lines[0] += f"{_count(range(self.chunks), 'chunk')}, {self.untouched} untouched"
+        lines += [f"  {change}" for change in self.changes]
+        lines += [f"  {line}" for each in self.members for line in str(each).splitlines()]
+        lines += [f"  {name} failed: {reason}" for name, reason in self.failures]
+        return "\n".join(lines)
+
+
+def _count(values: Sized, noun: str) -> str:
+    return f"{len(values)} {noun}" if len(values) == 1 else f"{len(values)} {noun}s"

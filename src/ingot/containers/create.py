@@ -5,6 +5,7 @@ Where the array is created, and what it may replace, the caller decides (`Destin
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +17,7 @@ from ingot._lazy import deferred
 from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
 from ingot.containers.array import Array
 from ingot.containers.attributes import converted
+from ingot.containers.dataset import Dataset
 from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
 from ingot.engine import changes
@@ -41,8 +43,10 @@ from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
     from ingot.containers import streams
+    from ingot.engine import transfer
 else:
     streams = deferred("ingot.containers.streams")
+    transfer = deferred("ingot.engine.transfer")
 
 __all__ = [
     "ArraySpec",
@@ -53,6 +57,7 @@ __all__ = [
     "blocks",
     "check_layout",
     "create_array",
+    "one_state",
     "stages_of",
 ]
 
@@ -110,8 +115,10 @@ class ArraySpec:
     @classmethod
     def of_data(
         cls, data: object, arguments: Mapping[str, Any]
-    ) -> "tuple[ArraySpec, NDArray[Any]]":
+    ) -> "tuple[ArraySpec, NDArray[Any] | Array]":
         """Return the spec of an array that holds `data`, and the data as items of its type.
+
+        Another array of Ingot is returned as it is: it is read while the new one is written.
 
         >>> spec, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
         >>> spec.shape, items.dtype, spec.layout
@@ -121,13 +128,15 @@ class ArraySpec:
         kind = None if dtype is None else _dtype(dtype)
         if isinstance(data, Iterator | io.IOBase):
             data = streams.read_stream(data, kind)
-        single = isinstance(data, str) and kind is not None
-        items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         own = {each.name for each in fields(cls)} - {"layout", "dtype", "shape"}
         layout = {
             name: arguments[name] for name in arguments if name not in own and name != "dtype"
         }
         chosen = {name: arguments[name] for name in arguments if name in own}
+        if isinstance(data, Array):
+            return cls(data.shape, kind or data.dtype, **chosen, layout=layout), data
+        single = isinstance(data, str) and kind is not None
+        items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
         return cls(items.shape, items.dtype, **chosen, layout=layout), items
 
 
@@ -148,9 +157,33 @@ class Destination:
 
 
 def create_array(
-    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | None
+    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | Array | None
 ) -> Array:
-    """Create an array that holds `items`, or the fill value, by one commit."""
+    """Create an array that holds `items`, or the fill value, by one commit.
+
+    The items of another array are read window by window, from one state of it.
+    """
+    if not isinstance(items, Array):
+        return _create_array(format, place, spec, items)
+    with one_state(items, place.store):
+        return _create_array(format, place, spec, items)
+
+
+def one_state(source: Dataset[Any], target: Store) -> AbstractContextManager[None]:
+    """Return a block in which a source stays in one state while a target is written.
+
+    Where both lie in one store, the turn to write does that.
+    """
+    own = source._handle.store
+    folder = getattr(own, "root", None)
+    if own is target or (folder is not None and folder == getattr(target, "root", None)):
+        return nullcontext()
+    return source.snapshot()
+
+
+def _create_array(
+    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | Array | None
+) -> Array:
     check_layout(format, spec.layout)
     schema = spec.schema(format)
     options = spec.options or Options()
@@ -165,11 +198,12 @@ def create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        data = (
-            changes.filled(engine)
-            if items is None
-            else engine.assign(parse(..., schema.shape), items)
-        )
+        if isinstance(items, Array):
+            data = transfer.transferred_whole(Engine(items._handle.value.chunks, options), engine)
+        elif items is None:
+            data = changes.filled(engine)
+        else:
+            data = engine.assign(parse(..., schema.shape), items)
         after = engine.committed()
         number = turn.commit(_created(old, commit, data))
         # An error from here on gets the note that the commit is done.

@@ -2,15 +2,20 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ingot.containers.conversion import Conversion
-from ingot.containers.create import blocks
+from ingot.containers.create import blocks, one_state
 from ingot.containers.dataset import Dataset
 from ingot.containers.group import GroupState
-from ingot.containers.resolve import DatasetPath, NewDataset, remove_existing
+from ingot.containers.resolve import (
+    DatasetPath,
+    NewDataset,
+    Path,
+    remove_existing,
+    resolve_new,
+)
 from ingot.containers.table_state import TableState
 from ingot.conversion.plan import (
     ArrayPlan,
@@ -21,6 +26,7 @@ from ingot.conversion.plan import (
     TablePlan,
     Wanted,
     differences,
+    kinds_of,
     leaves,
     make_plan,
 )
@@ -46,9 +52,9 @@ from ingot.options import Options
 from ingot.stores import MemoryStore
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Edit, Store
-from ingot.stores.versions import discard, read_state, versioned, writing
+from ingot.stores.versions import discard, read_state, writing
 
-__all__ = ["Progress", "convert", "node_of"]
+__all__ = ["Progress", "check_apart", "check_folders_apart", "convert", "new_place", "node_of"]
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with the bytes that are done and the bytes there are."""
@@ -67,6 +73,21 @@ def node_of(source: Dataset[Any]) -> tuple[Node, Store]:
     return value.node, value.store
 
 
+def new_place(source: Dataset[Any], path: Path | None, format: str | None) -> NewDataset:
+    """Return where a conversion goes, as the first kind of dataset that the format holds.
+
+    Without a format, and without a suffix that says one, it is that of the source.
+    """
+    kinds = kinds_of(node_of(source)[0])
+    for kind in kinds:
+        try:
+            return resolve_new(path, format, kind, source.format)
+        except UnsupportedError:
+            if kind is kinds[-1]:
+                raise
+    raise AssertionError("there is at least one kind")
+
+
 def convert(
     source: Dataset[Any],
     new: NewDataset,
@@ -82,7 +103,7 @@ def convert(
     """
     place, target, inner = new
     check_apart(source, place, inner)
-    with _held(source, place):
+    with one_state(source, place.store):
         node, store = node_of(source)
         found = Findings()
         plan = make_plan(node, source._format, store, target, wanted, found)
@@ -118,17 +139,25 @@ def check_apart(source: Dataset[Any], place: DatasetPath, inner: str) -> None:
         pair = f"{path}/", f"{inner}/"
         if not path or not inner or pair[0].startswith(pair[1]) or pair[1].startswith(pair[0]):
             raise UnsupportedError(f"{place.name}: the target is the source, or overlaps it")
-    if source.path is None or place.path is None:
+    check_folders_apart(source.path, place.path)
+
+
+def check_folders_apart(source: str | None, target: str | None) -> None:
+    """Raise `UnsupportedError` when two paths are the same, or one of them lies inside the other.
+
+    >>> check_folders_apart("/usr", "/usr/lib/../new")
+    Traceback (most recent call last):
+    ingot.errors.UnsupportedError: /usr/lib/../new: the target lies inside its source /usr
+    """
+    if source is None or target is None:
         return
-    here, there = _folders(source.path), _folders(place.path)
-    if here[:1] == there[:1] and here:
-        raise UnsupportedError(f"{place.path}: the target is the source itself")
-    for name, outer, ancestors in (
-        ("the target lies inside its source", here[:1], there),
-        ("the source lies inside its target", there[:1], here),
-    ):
-        if outer and outer[0] is not None and outer[0] in ancestors[1:]:
-            raise UnsupportedError(f"{place.path}: {name} {source.path}")
+    here, there = _folders(source), _folders(target)
+    if here[0] is not None and here[0] == there[0]:
+        raise UnsupportedError(f"{target}: the target is the source itself")
+    if here[0] is not None and here[0] in there:
+        raise UnsupportedError(f"{target}: the target lies inside its source {source}")
+    if there[0] is not None and there[0] in here:
+        raise UnsupportedError(f"{target}: the source lies inside its target {source}")
 
 
 def _path_of(node: ArrayNode | TableNode | RaggedNode) -> str:
@@ -154,18 +183,6 @@ def _folders(path: str) -> list[tuple[int, int] | None]:
         if above == place:
             return found
         place = above
-
-
-def _held(source: Dataset[Any], place: DatasetPath) -> AbstractContextManager[None]:
-    """Return a block in which the source stays in one state.
-
-    In the store of the target, the turn to write does that.
-    """
-    own = source._handle.store
-    same = own is place.store or (
-        versioned(own) is not None and getattr(own, "root", own) == getattr(place.store, "root", 0)
-    )
-    return nullcontext() if same else source.snapshot()
 
 
 def _store(

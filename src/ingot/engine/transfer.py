@@ -20,9 +20,17 @@ from ingot.grid import ChunkGrid, block_shape, blocks
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema
 from ingot.selection import BasicSelection, parse
-from ingot.stores.store import Commit, Delete, Feature
+from ingot.stores.store import Commit, Delete, Edit, Feature
 
-__all__ = ["Report", "compare", "compare_items", "transferred", "transferred_items", "windows"]
+__all__ = [
+    "Report",
+    "compare",
+    "compare_items",
+    "transferred",
+    "transferred_items",
+    "transferred_whole",
+    "windows",
+]
 
 Report: TypeAlias = Callable[[int], object]
 """Called with the number of bytes of a window that is done."""
@@ -70,6 +78,18 @@ def transferred(source: Engine, target: Engine, report: Report) -> Iterator[Comm
             yield Commit(publish=tuple(e for e in commit.edits if not isinstance(e, Delete)))
         return
     yield target.assign_each(_read(source, windows(schema, unit, most), report))
+
+
+def transferred_whole(source: Engine, target: Engine) -> Commit:
+    """Return one commit that stores all items of one array in another, which is new."""
+    edits: list[Edit] = []
+    try:
+        for commit in transferred(source, target, lambda count: None):
+            edits += commit.edits
+    except BaseException:
+        target.discard(Commit(publish=tuple(edits)))
+        raise
+    return Commit(publish=tuple(edits))
 
 
 def _read(

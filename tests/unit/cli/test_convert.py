@@ -39,6 +39,8 @@ def test_convert(source, tmp_path):
         "untouched": 0,
         "nbytes": VALUES.nbytes,
         "verified": True,
+        "members": [],
+        "failures": [],
     }
     made = ingot.open(target)
     assert (made.format, made.chunks, made.codec[0].cname) == ("zarr2", (250, 250), "zstd")
@@ -81,3 +83,16 @@ def test_copy_keeps_the_format(source, tmp_path):
     done = invoke("copy", source, tmp_path / "b.bcolz", "--verify")
     assert done.exit_code == 0, done.output
     assert ingot.open(tmp_path / "b.bcolz").format == "zarr3"
+
+
+def test_a_folder_of_datasets(source, tmp_path):
+    ingot.ragged(["a"], tmp_path / "words.blv")
+    done = invoke("convert", tmp_path, tmp_path.parent / "new", "--format", "bcolz", "--json")
+    assert done.exit_code == 1, done.output
+    report = json.loads(done.stdout)
+    assert [each["format"] for each in report["members"]] == ["bcolz"]
+    assert [name for name, _ in report["failures"]] == ["words.blv"]
+    assert np.array_equal(ingot.open(tmp_path.parent / "new" / "a.bcolz")[...], VALUES)
+    copied = invoke("copy", tmp_path, tmp_path.parent / "copy")
+    assert copied.exit_code == 0, copied.output
+    assert "2 datasets, 0 failed" in copied.stdout
