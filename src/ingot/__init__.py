@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ingot.containers.view import View
     from ingot.formats.registry import list_formats as formats
     from ingot.options import Limits, Options
+    from ingot.repair import repair
 
 __all__ = [
     "Array",
@@ -45,6 +46,7 @@ __all__ = [
     "group",
     "open",
     "ragged",
+    "repair",
     "table",
 ]
 
@@ -68,5 +70,5 @@ __getattr__, __dir__ = lazy_names(
         "ragged": "ingot.api",
         "table": "ingot.api",
     },
-    ("blosc", "check", "codecs", "errors", "formats", "stores"),
+    ("blosc", "check", "codecs", "errors", "formats", "repair", "stores"),
 )

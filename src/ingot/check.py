@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -25,11 +26,19 @@ from ingot.containers.table_state import TableState, table_handle
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import ChunkFailure, Engine
 from ingot.engine.sparse import MANY
-from ingot.errors import FormatError, IngotError, NotFoundError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.formats.checkable import Finding, Severity, as_checkable, as_suspecting
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
+    ConsolidatedMetadata,
     Coords,
     Format,
     GroupFormat,
@@ -49,7 +58,16 @@ from ingot.stores import FileStore, LocalStore, Store, ZipStore
 from ingot.stores.store import Feature, is_staged
 from ingot.stores.versions import read_state, versioned
 
-__all__ = ["Finding", "Progress", "Report", "Severity", "check"]
+__all__ = [
+    "KEPT_ASIDE",
+    "CheckRun",
+    "Finding",
+    "Progress",
+    "Report",
+    "Severity",
+    "check",
+    "format_of",
+]
 
 Progress: TypeAlias = Callable[[int], object]
 """Is called with the number of bytes that were decoded so far."""
@@ -66,6 +84,8 @@ _MOST_CHUNKS: Final = 1 << 26
 _MOST_FAILURES: Final = 1000
 """Findings of chunks of one array; the rest is counted."""
 _DEEPEST: Final = 64
+KEPT_ASIDE: Final = ".before-repair"
+"""A part of the name of folders in which repairs keep the old bytes; checks leave them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +214,7 @@ def check(
     >>> finding.file, finding.chunk, finding.lost
     ('c/1', (1,), 'items [50:100]')
     """
-    run = _Check(quick, progress, options or Options())
+    run = CheckRun(quick, progress, options or Options())
     run.path(path)
     name = path.location if isinstance(path, Store) else os.fspath(path)
     return run.report(name)
@@ -209,13 +229,20 @@ class _HandleLike(Protocol[Value]):
 
 
 @dataclass(slots=True)
-class _Check:
-    """One run of a check: what was found so far."""
+class CheckRun:
+    """One run of a check: what was found so far.
+
+    >>> run = CheckRun(False, None, Options())
+    >>> run.report("nothing").summary
+    'nothing: no fault; 0 datasets, 0 chunks, 0 bytes checked'
+    """
 
     quick: bool
     progress: Progress | None
     options: Options
     findings: list[Finding] = field(default_factory=list)
+    roots: list[tuple[Path, int]] = field(default_factory=list)
+    """The paths of datasets that are part of no other, with the findings before each."""
     datasets: int = 0
     chunks: int = 0
     nbytes: int = 0
@@ -225,6 +252,7 @@ class _Check:
         self.options = replace(self.options, verify="always", cache_bytes=0)
 
     def report(self, path: str) -> Report:
+        """Return what was found."""
         return Report(
             path,
             tuple(self.findings),
@@ -246,7 +274,7 @@ class _Check:
             if not self._unopened(path, error):
                 raise
             return
-        self._found(found)
+        self._found(path, found)
 
     def _unopened(self, path: Path, error: IngotError | OSError) -> bool:
         """Check what does not open; return False where there is no dataset at all."""
@@ -256,9 +284,10 @@ class _Check:
             return not isinstance(error, NotFoundError) and self._refused(path, error)
         if not isinstance(place.store, LocalStore | FileStore | ZipStore) and place.is_empty():
             return False
-        format = _format_of(place)
+        format = format_of(place)
         if format is not None:
             self.datasets += 1
+            self.roots.append((path, len(self.findings)))
             self._store(place.store, place.name)
             self._broken(format, place.store, place.inner, place.name, error)
             return True
@@ -267,6 +296,7 @@ class _Check:
                 return False
             return self._folder(place.path, 0)
         if place.file is None and Feature.LIST in place.store.features:
+            self.roots.append((path, len(self.findings)))
             self._store(place.store, place.name)
             return self._members(place.store, place.inner, place.name, 0)
         return not isinstance(error, FormatError | NotFoundError) and self._refused(path, error)
@@ -286,6 +316,8 @@ class _Check:
             self._add(_unread(folder, error))
             return True
         for entry in entries:
+            if KEPT_ASIDE in entry.name:
+                continue
             try:
                 facts = entry.stat(follow_symlinks=not entry.is_symlink() or entry.is_file())
             except OSError as error:
@@ -302,9 +334,9 @@ class _Check:
 
     def _entry(self, path: str, depth: int) -> bool:
         try:
-            self._found(open_complete(path, None, writable=False))
+            self._found(path, open_complete(path, None, writable=False))
         except (FormatError, NotFoundError) as error:
-            if os.path.isdir(path) and _format_of(DatasetPath.of(path, writable=False)) is None:
+            if os.path.isdir(path) and format_of(DatasetPath.of(path, writable=False)) is None:
                 return self._folder(path, depth + 1)
             return self._unopened(path, error)
         except (IngotError, OSError) as error:
@@ -328,8 +360,9 @@ class _Check:
 
     # One dataset ---------------------------------------------------------------------------------
 
-    def _found(self, found: FoundDataset) -> None:
+    def _found(self, path: Path, found: FoundDataset) -> None:
         place = found.place
+        self.roots.append((path, len(self.findings)))
         self._store(place.store, place.name)
         self._node(found.format, place.store, place.inner, found.node, place.name)
 
@@ -377,11 +410,28 @@ class _Check:
             elif isinstance(node, RaggedNode):
                 self._items(ragged_handle(format, store, inner, self.options), name)
             elif isinstance(node, GroupNode) and isinstance(format, GroupFormat):
+                self._consolidated(format, store, inner, name)
                 children = read_state(store, lambda view: format.children(view, inner))
                 for child in children:
                     self._member(format, store, joined(inner, child), f"{name}/{child}")
         except (IngotError, OSError) as error:
             self._add(_unread(name, error))
+
+    def _consolidated(self, format: GroupFormat, store: Store, inner: str, name: str) -> None:
+        def compare(view: Store) -> ConsolidatedMetadata | None:
+            return format.compare_consolidated(view, inner)
+
+        try:
+            found = read_state(store, compare)
+        except (IngotError, OSError) as error:
+            problem, count = f"consolidated metadata cannot be read: {_text(error)}", 1
+        else:
+            count = 0 if found is None else len(found.stale)
+            first = "" if found is None or not count else f", such as {found.stale[0]}"
+            problem = f"consolidated metadata differ from {count} documents{first}"
+        if count:
+            repair = "consolidate the metadata again"
+            self._add(Finding(name, "consolidated", problem, repair=repair, severity="warning"))
 
     def _asked(self, name: str, ask: Callable[[], list[Finding]]) -> list[Finding]:
         try:
@@ -418,29 +468,59 @@ class _Check:
         if self.quick:
             self._indexes(handle, name)
             return
-        failures: list[ChunkFailure] = []
-        few = listed is not None and len(listed) < grid.chunk_count
-        if few and listed is not None and (not schema.sparse or grid.chunk_count > MANY):
-            size = max(1, _WINDOW // max(1, math.prod(schema.chunks) * schema.dtype.itemsize))
-            for start in range(0, len(listed), size):
-                part = listed[start : start + size]
-                failures += self._twice(handle, lambda engine, p=part: _chosen(engine, p))  # type: ignore[misc]
-                self._advance(len(part) * math.prod(schema.chunks) * schema.dtype.itemsize)
-        elif count > _MOST_CHUNKS:
+        if count > _MOST_CHUNKS and listed is None:
             problem = f"{count} chunks are claimed, more than {_MOST_CHUNKS} are not checked"
             self._add(Finding(name, "length", problem, severity="warning"))
             return
-        else:
-            unit = (schema if schema.flat is None else schema.payload).dtype.itemsize
-            for key in handle.read(lambda engine: list(engine.windows(_WINDOW))):
-                failures += self._twice(
-                    handle,
-                    lambda engine, k=key: engine.verify(k, self.memory),  # type: ignore[misc]
-                )
-                self._advance(math.prod(axis.stop - axis.start for axis in key) * unit)
+        failures = self.failures(handle)
         self.findings += handle.read(
             lambda engine: list(_chunk_findings(name, failures, engine.chunks))
         )
+
+    def failures(self, handle: _HandleLike[Engine]) -> list[ChunkFailure]:
+        """Return the stored chunks of an array that cannot be read."""
+        listed, _ = handle.read(lambda engine: _listed(engine.chunks))
+        schema = handle.read(lambda engine: engine.chunks.schema)
+        failures: list[ChunkFailure] = []
+        total, size = schema.grid.chunk_count, math.prod(schema.chunks) * schema.dtype.itemsize
+        if (
+            listed is not None
+            and len(listed) < total
+            and (not schema.sparse or schema.grid.chunk_count > MANY)
+        ):
+            step = max(1, _WINDOW // max(1, size))
+            for start in range(0, len(listed), step):
+                part = listed[start : start + step]
+                failures += self._twice(handle, lambda engine, p=part: _chosen(engine, p))  # type: ignore[misc]
+                self._advance(len(part) * size)
+            return failures
+        unit = (schema if schema.flat is None else schema.payload).dtype.itemsize
+        for key in handle.read(lambda engine: list(engine.windows(_WINDOW))):
+            failures += self._twice(
+                handle,
+                lambda engine, k=key: engine.verify(k, self.memory),  # type: ignore[misc]
+            )
+            self._advance(math.prod(axis.stop - axis.start for axis in key) * unit)
+        return failures
+
+    def missing(self, handle: _HandleLike[Engine]) -> list[ChunkFailure]:
+        """Return the chunks that are not stored although every chunk must be."""
+
+        def find(engine: Engine) -> list[ChunkFailure]:
+            chunks = engine.chunks
+            listed, _ = _listed(chunks)
+            grid, template = chunks.schema.grid, chunks.template
+            if listed is None or chunks.schema.sparse or template is None:
+                return []
+            present, error = set(listed), CorruptionError("the chunk is missing")
+            absent = (each for each in map(grid.coords, range(grid.chunk_count)))
+            found = (each for each in absent if each not in present)
+            return [
+                ChunkFailure(each, template.key(each), error)
+                for each in islice(found, _MOST_CHUNKS)
+            ]
+
+        return handle.read(find)
 
     def _twice(
         self, handle: _HandleLike[Value], verify: Callable[[Value], list[ChunkFailure]]
@@ -472,6 +552,18 @@ class _Check:
         self.chunks += count
         if self.quick:
             return
+        failures = self.pack_failures(handle)
+        self.nbytes += handle.read(lambda engine: engine.stored_bytes())
+
+        def lost(failure: ChunkFailure) -> str:
+            span = handle.read(lambda engine: engine.span(failure.coords[0]))
+            return f"items [{span.start}:{span.stop}]"
+
+        self.findings += _merged(name, failures, lost)
+
+    def pack_failures(self, handle: _HandleLike[RaggedEngine]) -> list[ChunkFailure]:
+        """Return the packs that cannot be read."""
+        count = handle.read(lambda engine: engine.pack_count)
         failures: list[ChunkFailure] = []
         for start in range(0, count, _PACKS):
             numbers = range(start, min(start + _PACKS, count))
@@ -484,13 +576,7 @@ class _Check:
             self._advance(0)
             if len(failures) > _MOST_FAILURES:
                 break
-        self.nbytes += handle.read(lambda engine: engine.stored_bytes())
-
-        def lost(failure: ChunkFailure) -> str:
-            span = handle.read(lambda engine: engine.span(failure.coords[0]))
-            return f"items [{span.start}:{span.stop}]"
-
-        self.findings += _merged(name, failures, lost)
+        return failures
 
     # Around the chunks ---------------------------------------------------------------------------
 
@@ -577,8 +663,8 @@ class _ColumnItems:
         self.whole.refresh()
 
 
-def _format_of(place: DatasetPath) -> Format | None:
-    """Return the format of a dataset that does not open; None where no format recognises it."""
+def format_of(place: DatasetPath) -> Format | None:
+    """Return the format of a dataset, which may not open; None where no format recognises it."""
     entries = FORMATS.entries.values()
     store = place.store
     with suppress(IngotError, OSError):

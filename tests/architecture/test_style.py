@@ -32,6 +32,7 @@ PUBLIC = {
     "group",
     "open",
     "ragged",
+    "repair",
     "table",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""

@@ -1,4 +1,4 @@
-"""``ingot check``: whether datasets are whole, and what is lost where they are not."""
+"""``ingot check`` and ``ingot repair``: whether datasets are whole, and how they become it."""
 
 from typing import Annotated
 
@@ -9,8 +9,9 @@ from ingot.check import check as check_path
 from ingot.cli.arguments import Dataset, Json
 from ingot.cli.output import print_json, print_text
 from ingot.cli.progress import progress_bar
+from ingot.repair import repair as repair_path
 
-__all__ = ["check"]
+__all__ = ["check", "repair"]
 
 
 def check(
@@ -27,6 +28,29 @@ def check(
     with progress_bar("checking", lambda: None) as progress:
         report = check_path(path, quick=quick, progress=progress)
     _print_report(report, json)
+
+
+def repair(
+    path: Dataset,
+    no_backup: Annotated[
+        bool, typer.Option("--no-backup", help="Keep no copy of the old bytes.")
+    ] = False,
+    drop: Annotated[
+        bool,
+        typer.Option("--drop", help="Replace chunks that cannot be read by the fill value."),
+    ] = False,
+    longest: Annotated[
+        bool,
+        typer.Option("--longest", help="Fill up columns that are shorter than the longest."),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Mend datasets that are damaged.
+
+    What was done is printed, then what is left. The exit status is 1 if something is left that is
+    lost or damaged. The old bytes are kept in a folder beside the dataset.
+    """
+    _print_report(repair_path(path, backup=not no_backup, drop=drop, longest=longest), json)
 
 
 def _print_report(report: Report, json: bool) -> None:

@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
         "convert:convert", "Convert a dataset to another format or layout.", _MOVE
     ),
     "copy": CommandEntry("convert:copy", "Copy a dataset as it is, from one state of it.", _MOVE),
+    "repair": CommandEntry("check:repair", "Mend datasets that are damaged.", _MOVE),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),

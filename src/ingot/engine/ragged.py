@@ -144,6 +144,12 @@ class RaggedEngine:
                 except (IngotError, OSError) as error:
                     yield number, self._key_of(number), error
 
+    def dropped(self, numbers: Iterable[int]) -> "RaggedChange":
+        """Return the sequence with nulls for all items of some packs, which are not read."""
+        kind = self.packs.schema.kind
+        nulls = ((n, RaggedArray.nulls(kind, len(self.span(n)))) for n in sorted(set(numbers)))
+        return _spliced(self, [Splice(n, n + 1, self.encoded([each], n)) for n, each in nulls])
+
     def _key_of(self, number: int) -> str:
         try:
             (location,) = self.packs.locate(np.array([number]))

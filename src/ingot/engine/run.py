@@ -849,6 +849,35 @@ class Engine:
                     except (IngotError, OSError) as error:
                         yield ChunkFailure(each, self._key_at(each), error)
 
+    def dropped(self, coords: Iterable[Coords]) -> Commit:
+        """Return the commit that stores the fill value in chunks; their content is not read.
+
+        The chunks of a flat array are those of its payload.
+        """
+        chosen = sorted(set(coords))
+        if self.chunks.schema.flat is None:
+            chunks = ((each, self.writable_chunk(each, None)) for each in chosen)
+            return self.stage(chunks, self._unit())
+        inner, fill = self._payload_engine(), kernel.fill_item(self.chunks.schema)
+        (size,), (step,) = inner.shape, inner.chunks.schema.chunks
+
+        def filled(number: int) -> NDArray[Any]:
+            begin, end = number * step, min(number * step + step, size)
+            return flat.repeated(fill, begin, end, inner._dtype)
+
+        return inner.stage(((number,), filled(number)) for (number,) in chosen)
+
+    def dropped_files(self, coords: Iterable[Coords]) -> Commit:
+        """Return the commit that removes the files, or shards, that hold chunks.
+
+        Only where chunks may be absent: all items of the files then read as the fill value.
+        """
+        files = stored_map(self.chunks)
+        unit = self._unit()
+        assert unit is not None, "the chunks have files"
+        keys = {tuple(map(floordiv, each, unit)) for each in coords}
+        return files.stage(dict.fromkeys(sorted(keys)))
+
     def _verify_runs(self, units: range, memory: NDArray[np.uint8] | None) -> list[ChunkFailure]:
         """Read units of this payload, and return the chunks that cannot be read."""
         (step,) = self.chunks.schema.chunks

@@ -5,11 +5,11 @@ bytes. It says what is wrong with them (`Checkable`) and which commits mend it (
 Chunks are verified by the engine. A format never writes: `ingot.repair` applies the commits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
-from ingot.formats.format import Format, Node
+from ingot.formats.format import ChunkMap, Format, Node
 from ingot.stores.store import Commit, Store
 
 __all__ = [
@@ -78,12 +78,10 @@ class Finding:
 class RepairRequest:
     """What the caller of a repair allows.
 
-    >>> RepairRequest().drop
-    False
+    `grow` returns the commit that gives an array more rows, which hold the fill value.
     """
 
-    drop: bool = False
-    """Whether chunks that cannot be read are replaced by the fill value."""
+    grow: Callable[[ChunkMap, int], Commit]
     longest: bool = False
     """Whether columns of different length get the length of the longest, not of the shortest."""
 
@@ -113,13 +111,11 @@ class Checkable(Protocol):
 class Repairable(Protocol):
     """A format that mends its datasets."""
 
-    def repairs(
-        self, store: Store, path: str, request: RepairRequest, name: str
-    ) -> Iterator[Repair]:
-        """Yield the steps that mend a dataset, which may not open.
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends a dataset, which may not open; None without a fault.
 
-        Called by the one writer. Each step is applied before the next one is asked for, so a step
-        is planned on the state after those before it. A dataset without fault has no steps.
+        Called by the one writer, again after each step was applied, until no step is left. Only
+        what lies beside the chunks is mended; the engine replaces chunks.
         """
         ...
 
@@ -140,7 +136,7 @@ def as_checkable(format: Format) -> Checkable | None:
 
 def as_repairable(format: Format) -> Repairable | None:
     """Return a format as one that mends its datasets; None when it does not."""
-    return cast(Repairable, format) if hasattr(type(format), "repairs") else None
+    return cast(Repairable, format) if hasattr(type(format), "repair") else None
 
 
 def as_suspecting(format: Format) -> Suspecting | None:

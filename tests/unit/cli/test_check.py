@@ -48,3 +48,38 @@ def test_a_missing_path_gives_status_1_and_one_line(tmp_path):
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
+
+
+def test_repair_says_what_it_did(array):
+    (array / "c/1").write_bytes(b"?")
+    done = invoke("repair", array)
+    assert done.exit_code == 1
+    done = invoke("repair", array, "--drop")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("repaired: ")
+    assert (array.parent / "a.zarr.before-repair/c/1").read_bytes() == b"?"
+    done = invoke("repair", array, "--json")
+    assert json.loads(done.stdout)["done"] == []
+
+
+def test_repair_keeps_nothing_with_no_backup(array):
+    (array / "c/1").write_bytes(b"?")
+    done = invoke("repair", array, "--drop", "--no-backup", "--json")
+    assert json.loads(done.stdout)["backup"] is None
+    assert list(array.parent.iterdir()) == [array]
+
+
+def test_repair_fills_up_columns_with_longest(tmp_path):
+    path = tmp_path / "t.bcolz"
+    ingot.table({"a": np.arange(10), "b": np.arange(10)}, path)
+    sizes = path / "a/meta/sizes"
+    sizes.write_text(sizes.read_text().replace("[10]", "[8]"))
+    assert invoke("check", path).exit_code == 1
+    assert invoke("repair", path, "--longest").exit_code == 0
+    assert ingot.open(path)["a"][...].tolist() == [*range(8), 0, 0]
+
+
+def test_repair_of_a_missing_path_gives_status_1_and_one_line(tmp_path):
+    done = invoke("repair", tmp_path / "absent")
+    assert done.exit_code == 1
+    assert len(done.stderr.splitlines()) == 1

@@ -17,8 +17,8 @@ class Full:
     def findings(self):
         return iter(())
 
-    def repairs(self):
-        return iter(())
+    def repair(self):
+        return None
 
     def suspects(self):
         return False

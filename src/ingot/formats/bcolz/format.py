@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from ingot.errors import NotFoundError
 from ingot.formats import json
+from ingot.formats.bcolz import check as checks
 from ingot.formats.bcolz.array import (
     ATTRS,
     ArrayDocuments,
@@ -29,11 +30,13 @@ from ingot.formats.bcolz.table import (
     open_table,
 )
 from ingot.formats.blsk.row_shards import open_shards as open_blsk_shards
+from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import (
     ArrayNode,
     Column,
     CopyChunks,
     Kind,
+    Node,
     Recode,
     Request,
     TableNode,
@@ -134,6 +137,18 @@ class BcolzFormat:
     ) -> Iterator[Commit]:
         """Yield the commits that store a dataset as shards; the last one makes them visible."""
         return split(node, count, store, recode, copy)
+
+    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+        """Yield what is wrong with documents and lengths."""
+        return checks.findings(store, path, name)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends an array or a table."""
+        return checks.next_repair(store, path, request, name)
+
+    def suspects(self, store: Store, path: str) -> bool:
+        """Return whether a folder without markers was an array or a table of bcolz."""
+        return checks.suspects(store, path)
 
 
 def _is_column(store: Store, path: str) -> bool:

@@ -86,6 +86,11 @@ class FileStore:
         return self._folder.root
 
     @property
+    def journal_path(self) -> str:
+        """The path of the file that is the journal of a commit, while there is one."""
+        return self._folder.journal_path
+
+    @property
     def location(self) -> str:
         """The absolute path of the file, for messages."""
         return self._location

@@ -145,6 +145,11 @@ class LocalStore:
         """The absolute path of the directory, for messages."""
         return self._files.path
 
+    @property
+    def journal_path(self) -> str:
+        """The path of the file that is the journal of a commit, while there is one."""
+        return f"{self._files.path}/{self._scope.journal}"
+
     def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
         """Return the bytes of each extent; None for a key that is absent. Each key opens once."""
         if type(extents) is Batch and self._local is not None:

@@ -1,0 +1,246 @@
+"""`ingot.repair` mends what a check finds, keeps the old bytes, and does nothing twice."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import NotFoundError, ReadOnlyError
+from ingot.stores import Commit, Delete, Extent, LocalStore, MemoryStore, Put, ZipStore
+
+NUMBERS = np.arange(1000)
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def repaired(path, **named):
+    """Repair a dataset twice; the second time nothing changes."""
+    report = ingot.repair(path, **named)
+    if isinstance(path, os.PathLike):
+        before = contents(path.parent)
+        again = ingot.repair(path, **named)
+        assert contents(path.parent) == before
+        assert again.done == ()
+        assert again.backup is None
+    return report
+
+
+def test_a_sound_dataset_is_not_touched(tmp_path):
+    ingot.array(NUMBERS, tmp_path / "a.zarr", chunks=300)
+    before = contents(tmp_path)
+    report = ingot.repair(tmp_path / "a.zarr", drop=True)
+    assert report.ok
+    assert report.done == ()
+    assert report.backup is None
+    assert contents(tmp_path) == before
+
+
+def test_nothing_to_repair_is_an_error(tmp_path):
+    with pytest.raises(NotFoundError):
+        ingot.repair(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("format", ["zarr3", "bcolz", "blsk"])
+def test_bad_chunks_become_fill_only_with_drop(tmp_path, format):
+    path = tmp_path / "a"
+    layout = {"superchunksize": 4} if format == "blsk" else {}
+    ingot.array(NUMBERS, path, format=format, chunks=300, fill=7, **layout)
+    files = {"zarr3": "c/1", "bcolz": "data/__1.blp", "blsk": "data/__1__.bin"}
+    place = (path / files[format]).stat().st_size // 2
+    flip(path / files[format], place)
+    damaged = contents(path)
+    report = ingot.repair(path)
+    assert not report.ok
+    assert report.done == ()
+    assert contents(path) == damaged
+    report = repaired(path, drop=True)
+    assert report.ok
+    (done,) = report.done
+    start = done.chunk[0] * 300
+    due = NUMBERS.copy()
+    due[start : start + 300] = 7
+    assert np.array_equal(ingot.open(path)[...], due)
+    assert contents(report.backup)[files[format]] == damaged[files[format]]
+
+
+def test_a_chunk_of_a_bloscpack_file_is_replaced(tmp_path):
+    path = tmp_path / "a.blp"
+    ingot.array(NUMBERS, path, chunks="1K")
+    flip(path, path.stat().st_size // 2)
+    old = path.read_bytes()
+    report = repaired(path, drop=True)
+    assert report.ok
+    (done,) = report.done
+    due = NUMBERS.copy()
+    due[done.chunk[0] * 128 : done.chunk[0] * 128 + 128] = 0
+    assert np.array_equal(ingot.open(path)[...], due)
+    assert contents(report.backup) == {"a.blp": old}
+
+
+def test_items_that_cannot_be_read_become_nulls(tmp_path):
+    path = tmp_path / "a.blv"
+    ingot.ragged([b"abc" * 100, b"", b"x"], path, packed=False)
+    flip(path, -2)
+    assert not ingot.repair(path).ok
+    assert repaired(path, drop=True).ok
+    assert list(ingot.open(path)) == [b"abc" * 100, b"", None]
+
+
+def test_a_shard_without_its_index_is_dropped_as_a_whole(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS, path, chunks=10, shards=100)
+    flip(path / "c/2", -3)
+    assert repaired(path, drop=True).ok
+    due = NUMBERS.copy()
+    due[200:300] = 0
+    assert np.array_equal(ingot.open(path)[...], due)
+
+
+def test_the_column_of_a_table_is_mended(tmp_path):
+    path = tmp_path / "t.bcolz"
+    ingot.table({"a": NUMBERS, "b": NUMBERS * 2.0}, path, chunks=300)
+    flip(path / "b/data/__1.blp", 60)
+    os.remove(path / "a/data/__0.blp")
+    assert repaired(path, drop=True).ok
+    table = ingot.open(path)
+    assert not table["a"][:300].any()
+    assert np.array_equal(table["a"][300:], NUMBERS[300:])
+    assert not table["b"][300:600].any()
+
+
+def test_consolidated_metadata_that_differ_are_made_anew(tmp_path):
+    path = tmp_path / "g.zarr"
+    group = ingot.group(path)
+    group.array("x", NUMBERS, attrs={"a": 1})
+    group.consolidate()
+    document = path / "x/zarr.json"
+    document.write_bytes(document.read_bytes().replace(b'"a": 1', b'"a": 2'))
+    report = ingot.check(path)
+    assert [each.kind for each in report.warnings] == ["consolidated"]
+    report = repaired(path)
+    assert [each.kind for each in report.done] == ["consolidated"]
+    assert not ingot.check(path).findings
+    assert b'"a": 1' in contents(report.backup)["zarr.json"]
+
+
+def test_a_damaged_journal_is_set_aside(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS, path, chunks=300)
+    (path / ".commit").write_bytes(b"no journal")
+    report = repaired(path)
+    assert report.ok
+    assert contents(report.backup) == {".commit": b"no journal"}
+    assert np.array_equal(ingot.open(path)[...], NUMBERS)
+
+
+def test_staged_files_of_the_dead_are_removed(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS, path, chunks=300)
+    (path / "c/.g-2f81-0").write_bytes(b"?")
+    report = repaired(path)
+    assert [each.kind for each in report.done] == ["staged"]
+    assert not (path / "c/.g-2f81-0").exists()
+
+
+def test_without_backup_nothing_is_kept(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS, path, chunks=300)
+    flip(path / "c/1", 30)
+    report = ingot.repair(path, drop=True, backup=False)
+    assert report.backup is None
+    assert [each.name for each in tmp_path.iterdir()] == ["a.zarr"]
+
+
+def test_a_second_backup_gets_another_name(tmp_path):
+    path = tmp_path / "a.zarr"
+    ingot.array(NUMBERS, path, chunks=300)
+    names = []
+    for number in (1, 2):
+        flip(path / f"c/{number}", 30)
+        names.append(os.path.basename(ingot.repair(path, drop=True).backup))
+    assert names == ["a.zarr.before-repair", "a.zarr.before-repair-2"]
+    assert ingot.check(tmp_path).datasets == 1
+
+
+def test_a_folder_of_datasets_is_mended(tmp_path):
+    for name in ("a", "b", "c"):
+        ingot.array(NUMBERS, tmp_path / f"{name}.bcolz", chunks=300)
+    os.remove(tmp_path / "a.bcolz/meta/sizes")
+    os.remove(tmp_path / "c.bcolz/meta/sizes")
+    untouched = contents(tmp_path / "b.bcolz")
+    report = ingot.repair(tmp_path)
+    assert report.ok
+    assert len(report.done) == 2
+    assert contents(tmp_path / "b.bcolz") == untouched
+
+
+def test_old_bytes_of_a_store_are_kept_under_keys():
+    store = MemoryStore()
+    ingot.array(NUMBERS, store, chunks=300)
+    store.apply(Commit(publish=(Put("c/1", b"?"),)))
+    report = ingot.repair(store, drop=True)
+    assert report.ok
+    assert store.read([Extent(f"{report.backup}/c/1")]) == [b"?"]
+    assert ingot.repair(store, drop=True).done == ()
+
+
+def test_an_archive_is_kept_as_a_whole(tmp_path):
+    store = ZipStore(tmp_path / "a.zip", writable=True)
+    ingot.array(NUMBERS, store, format="bcolz", chunks=300)
+    store.apply(Commit(publish=(Delete("meta/sizes"),)))
+    old = (tmp_path / "a.zip").read_bytes()
+    report = repaired(tmp_path / "a.zip")
+    assert report.ok
+    assert contents(report.backup) == {"a.zip": old}
+
+
+def test_a_store_that_is_read_only_is_refused(tmp_path):
+    ingot.array(NUMBERS, tmp_path / "a.bcolz", chunks=300)
+    os.remove(tmp_path / "a.bcolz/meta/sizes")
+    with pytest.raises(ReadOnlyError):
+        ingot.repair(LocalStore(tmp_path / "a.bcolz"))
+
+
+def test_an_interrupted_repair_is_continued(tmp_path, monkeypatch):
+    class Interrupted(BaseException):
+        pass
+
+    columns = dict.fromkeys("abc", NUMBERS)
+    for stop in range(1, 7):
+        path = tmp_path / f"t{stop}.bcolz"
+        ingot.table(columns, path, chunks=300)
+        for name in "abc":
+            os.remove(path / name / "meta/sizes")
+        os.remove(path / "__rootdirs__")
+        calls = []
+        original = LocalStore.writing
+
+        def writing(self, *args, calls=calls, stop=stop, original=original, **named):
+            calls.append(1)
+            if len(calls) == stop:
+                raise Interrupted
+            return original(self, *args, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStore, "writing", writing)
+            with contextlib.suppress(Interrupted):
+                ingot.repair(path)
+        assert ingot.repair(path).ok
+        table = ingot.open(path)
+        assert table.names == ("a", "b", "c")
+        assert all(np.array_equal(table[name][...], NUMBERS) for name in "abc")
