@@ -226,6 +226,7 @@ def table(
     format: str | None = None,
     attrs: Mapping[str, object] | None = None,
     overwrite: bool = False,
+    nan_as_null: bool = False,
     options: Options | None = None,
     **layout: Any,
 ) -> "Table":
@@ -234,6 +235,9 @@ def table(
     `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
     frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
     all columns, or mappings from names of columns. The table is visible once all of it is stored.
+
+    None, masked items, and the nulls of pandas and Arrow are nulls; NaN is a number, unless
+    `nan_as_null`.
 
     An existing dataset raises `ExistsError`, unless `overwrite` allows to replace an array or a
     table, in one commit; files of other programs stay.
@@ -244,7 +248,10 @@ def table(
     place, chosen, inner = resolve_new(path, format, Kind.TABLE, _DEFAULT_TABLE)
     assert isinstance(chosen, TableFormat)
     options = options or _OPTIONS
-    spec = tables.TableSpec(columns, codec, chunks, attrs or {}, overwrite, options, layout)
+    described = attrs or {}
+    spec = tables.TableSpec(
+        columns, codec, chunks, described, overwrite, options, nan_as_null, layout
+    )
     return tables.create_table(chosen, place, inner, spec)
 
 

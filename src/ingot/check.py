@@ -440,7 +440,7 @@ class CheckRun:
             return [_unread(name, error)]
 
     def _table(self, handle: _HandleLike[TableState], name: str) -> None:
-        for column in handle.read(lambda state: state.leaves):
+        for column in handle.read(lambda state: state.stored_leaves):
             shown = f"{name}: column {column}"
             items = _ColumnItems(handle, column)
             try:

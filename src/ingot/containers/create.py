@@ -33,6 +33,8 @@ from ingot.formats.format import (
     TableSchema,
     has_typed_attributes,
 )
+from ingot.formats.validity import valid_name
+from ingot.nullable_array import NullableArray
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
@@ -59,6 +61,7 @@ __all__ = [
     "create_array",
     "one_state",
     "stages_of",
+    "validity_schema",
 ]
 
 Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
@@ -327,6 +330,15 @@ Chunks: TypeAlias = int | Sequence[int] | str
 """The shape of a chunk, a number of rows, or "auto"."""
 
 
+def validity_schema(format: Format, schema: ArraySchema, options: Options) -> ArraySchema:
+    """Return the schema of the booleans that say which items of a column exist.
+
+    They are in chunks of as many rows. A row that a longer table gets exists.
+    """
+    rows = schema.chunks[0]
+    return ArraySpec(schema.shape[:1], np.bool_, rows, fill=True, options=options).schema(format)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """The arguments that describe how columns are stored.
@@ -342,7 +354,7 @@ class ColumnSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
     def schema(
-        self, format: Format, columns: Mapping[str, NDArray[Any] | RaggedArray]
+        self, format: Format, columns: Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
     ) -> TableSchema:
         """Return the schemas that a format gives columns that hold these values.
 
@@ -366,7 +378,10 @@ class ColumnSpec:
             if isinstance(values, RaggedArray):
                 inner[last] = self._ragged(format, name, values)
             else:
-                inner[last] = self._of(name, values).schema(format)
+                schema = self._of(name, values).schema(format)
+                inner[last] = schema
+                if isinstance(values, NullableArray):
+                    inner[valid_name(last)] = validity_schema(format, schema, self.options)
         return tree
 
     def _ragged(self, format: Format, name: str, items: RaggedArray) -> RaggedSchema:
@@ -382,7 +397,7 @@ class ColumnSpec:
         asked = RaggedRequest(len(items), items.kind, mean, rows, request.stages, request.attrs)
         return format.design_ragged(asked, **self.layout)
 
-    def _of(self, name: str, values: NDArray[Any]) -> ArraySpec:
+    def _of(self, name: str, values: NDArray[Any] | NullableArray) -> ArraySpec:
         chunks = self.chunks.get(name, "auto") if isinstance(self.chunks, Mapping) else self.chunks
         codec = self.codec.get(name) if isinstance(self.codec, Mapping) else self.codec
         return ArraySpec(

@@ -12,6 +12,7 @@ from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
 from ingot.containers.table_state import TableState, created, table_handle
 from ingot.formats.format import Kind, TableFormat, TableNode, has_typed_attributes
+from ingot.formats.validity import check_companions
 from ingot.options import Options
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
@@ -29,11 +30,13 @@ class TableSpec:
     attrs: Mapping[str, object]
     overwrite: bool
     options: Options
+    nan_as_null: bool = False
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
     """Return the table that was found."""
+    check_companions(node.table)
     place, first = found.place, (TableState(node.table, options), found.number)
     handle = table_handle(found.format, place.store, place.inner, options, first=first)
     return Table(found.format, handle, path=place.path, mode=mode)
@@ -43,7 +46,9 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
     """Create a table at the path `inner` of a store, by one commit."""
     check_layout(format, spec.layout)
     options, layout = spec.options, spec.layout
-    given = arrays_of(spec.columns, ragged=Kind.RAGGED in format.holds)
+    given = arrays_of(
+        spec.columns, ragged=Kind.RAGGED in format.holds, nan_as_null=spec.nan_as_null
+    )
     check_lengths(given)
     columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
     schema = columns.schema(format, given)

@@ -430,8 +430,8 @@ class HandleTurn(Protocol[Value]):
         """The store of the dataset."""
         ...
 
-    def commit(self, value: Value, commit: Commit) -> None:
-        """Apply the commit that leads to the value."""
+    def commit(self, value: Value, commit: Commit, *, again: bool = False) -> None:
+        """Apply the commit that leads to the value; if `again`, the value is loaded again."""
         ...
 
 
@@ -670,8 +670,11 @@ class PartTurn(Generic[Whole, Part]):
         """The store of the whole."""
         return self._whole.store
 
-    def commit(self, value: Part, commit: Commit) -> None:
-        """Apply the commit that leads to the value of the part."""
+    def commit(self, value: Part, commit: Commit, *, again: bool = False) -> None:
+        """Apply the commit that leads to the value of the part; if `again`, it is loaded again."""
+        if again:
+            self._whole.commit(self._whole.value, commit, again=True)
+            return
         try:
             change = self._put(self._whole.value, value, commit)
         except BaseException:

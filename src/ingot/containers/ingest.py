@@ -2,12 +2,13 @@
 
 Rows are mappings of columns, structured arrays, lists of rows, data frames or Arrow streams. A
 column takes the values that it can hold exactly. Where a format holds variable-length items, lists
-of text, bytes, JSON objects and rows of several lengths become columns of these.
+of text, bytes, JSON objects and rows of several lengths become columns of these. None, masked
+items, and what other libraries call null are nulls in every column.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from ingot import dtypes
 from ingot.dtypes import DType
 from ingot.errors import SelectionError, UnsupportedError
 from ingot.interop import arrow, pandas
+from ingot.nullable_array import NullableArray, of_masked, of_objects
 from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "fitted_rows",
     "fitted_values",
     "flattened",
+    "is_null",
     "item_blocks",
     "items_of",
     "row_dtype",
@@ -50,7 +53,7 @@ ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
 Layout = Mapping[str, ColumnType]
 """The types of all columns; nested ones by "a.b"."""
 
-Values: TypeAlias = NDArray[Any] | RaggedArray
+Values: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
 
 
 @runtime_checkable
@@ -117,21 +120,26 @@ def flattened(
     return found
 
 
-def arrays_of(data: object, *, ragged: bool = False) -> dict[str, Values]:
+def arrays_of(
+    data: object, *, ragged: bool = False, nan_as_null: bool = False
+) -> dict[str, Values]:
     """Return the columns of rows in any form as arrays; nested ones get names with dots.
 
     With `ragged`, text, bytes, JSON and rows of several lengths become variable-length items;
-    arrays of NumPy keep the width that they have.
+    arrays of NumPy keep the width that they have. With `nan_as_null`, NaN and NaT are nulls.
 
     >>> arrays_of({"a": [[1], [2, 3]]})
     Traceback (most recent call last):
     ValueError: column 'a': its items have different shapes
     """
     given = flattened(columns_of(data))
-    return {name: _made(values, name, ragged) for name, values in given.items()}
+    found = {name: _made(values, name, ragged) for name, values in given.items()}
+    return _without_nan(found) if nan_as_null else found
 
 
-def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, Values]:
+def fitted_rows(
+    given: Mapping[str, Any], layout: Layout, *, nan_as_null: bool = False
+) -> dict[str, Values]:
     """Return the columns of rows as items of all columns of a table with that layout.
 
     >>> fitted_rows({"a": [1], "b": [2.5]}, {"a": (np.dtype("i4"), ()), "b": (np.dtype("f8"), ())})
@@ -148,7 +156,7 @@ def fitted_rows(given: Mapping[str, Any], layout: Layout) -> dict[str, Values]:
         else:
             found[name] = fitted(given[name], *column, name)
     check_lengths(found)
-    return found
+    return _without_nan(found) if nan_as_null else found
 
 
 def check_lengths(columns: Mapping[str, Values], rows: int | None = None) -> None:
@@ -169,10 +177,10 @@ def check_lengths(columns: Mapping[str, Values], rows: int | None = None) -> Non
             raise ValueError(f"column {name!r} has {length} rows, the table {rows} rows")
 
 
-def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
+def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any] | NullableArray:
     """Return values as items of a column; a value that it cannot hold exactly is refused.
 
-    Floats may lose digits to a narrower type, nothing else may be lost.
+    Floats may lose digits to a narrower type, nothing else may be lost. None is a null.
 
     >>> fitted([1, 300], np.dtype("u1"), (), "a")
     Traceback (most recent call last):
@@ -182,12 +190,17 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
         array = values
         if array.dtype == dtype != _OBJECT:
             return array
-    if pandas.is_series(values):
-        values = pandas.values(name, values)
-    if isinstance(values, RaggedArray):
-        values = _fixed(values, name)
     if dtype == _OBJECT:
-        return _objects(values, shape)
+        values = pandas.values(name, values) if pandas.is_series(values) else values
+        return _objects(_fixed(values, name) if isinstance(values, RaggedArray) else values, shape)
+    values = _known(values, name, dtype)
+    if isinstance(values, NullableArray):
+        return NullableArray(_fitted(values.values, dtype, shape, name), values.valid)
+    return _fitted(values, dtype, shape, name)
+
+
+def _fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any]:
+    """Return values without nulls as items of a column."""
     array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
     if not array.ndim:
         raise ValueError(f"column {name!r} is one value, not an array of them")
@@ -281,14 +294,14 @@ def _block(values: Iterator[object]) -> list[object]:
 
 
 def fitted_values(
-    given: Mapping[str, Any], layout: Layout
-) -> dict[str, NDArray[Any] | RaggedArray | RepeatedItem]:
+    given: Mapping[str, Any], layout: Layout, *, nan_as_null: bool = False
+) -> dict[str, Values | RepeatedItem]:
     """Return values for some rows as items of their columns: one for all rows, or one for each.
 
     >>> fitted_values({"a": 7, "b": [1, 2]}, dict.fromkeys("ab", (np.dtype("i4"), ())))
     {'a': array(7, dtype=int32), 'b': array([1, 2], dtype=int32)}
     """
-    found: dict[str, NDArray[Any] | RaggedArray | RepeatedItem] = {}
+    found: dict[str, Values | RepeatedItem] = {}
     for name, values in given.items():
         column = layout[name]
         if isinstance(column, ItemKind):
@@ -299,22 +312,32 @@ def fitted_values(
                 found[name] = fitted_items(values, column, name)
             continue
         dtype, shape = column
-        if pandas.is_series(values):
-            values = pandas.values(name, values)
-        if isinstance(values, RaggedArray):
-            values = _fixed(values, name)
-        array = values if isinstance(values, np.ndarray) else np.asarray(values)
-        if array.shape == shape:
-            one = [values] if dtype == np.dtype(object) else array[None]
-            found[name] = fitted(one, dtype, shape, name).reshape(shape)
+        if dtype != _OBJECT and is_null(values):
+            found[name] = NullableArray(np.zeros(shape, dtype), np.zeros((), np.bool_))
+            continue
+        if dtype != _OBJECT:
+            values = _known(values, name, dtype)
+        if isinstance(values, NullableArray):
+            array = values.values
+        else:
+            array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        if array.shape == shape and not isinstance(values, NullableArray):
+            one = [values] if dtype == _OBJECT else array[None]
+            found[name] = _one(fitted(one, dtype, shape, name), shape)
         else:
             found[name] = fitted(values, dtype, shape, name)
+        if nan_as_null:
+            found[name] = _nan_as_null(found[name])
     return found
 
 
-def spread(
-    items: NDArray[Any] | RaggedArray | RepeatedItem, count: int, column: ColumnType, name: str
-) -> Values:
+def _one(items: NDArray[Any] | NullableArray, shape: Shape) -> NDArray[Any] | NullableArray:
+    if isinstance(items, NullableArray):
+        return NullableArray(items.values.reshape(shape), items.valid.reshape(()))
+    return items.reshape(shape)
+
+
+def spread(items: Values | RepeatedItem, count: int, column: ColumnType, name: str) -> Values:
     """Return an item for each of `count` rows: the one item repeated, or as many as are given.
 
     >>> spread(np.array(7), 2, (np.dtype("i8"), ()), "a").tolist()
@@ -322,9 +345,12 @@ def spread(
     """
     if isinstance(items, RepeatedItem):
         return items.item.take(np.zeros(count, np.int64))
-    if isinstance(items, np.ndarray):
+    if isinstance(items, np.ndarray | NullableArray):
         shape = () if isinstance(column, ItemKind) else column[1]
-        if items.shape == shape:
+        if isinstance(items, NullableArray) and not items.valid.ndim:
+            values = np.broadcast_to(items.values, (count, *shape))
+            return NullableArray(values, np.broadcast_to(items.valid, count))
+        if isinstance(items, np.ndarray) and items.shape == shape:
             return np.broadcast_to(items, (count, *shape))
     if len(items) != count:
         raise ValueError(f"column {name!r}: {len(items)} values for {count} rows")
@@ -354,18 +380,93 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
 
 
 def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> NDArray[np.void]:
-    """Return the values of columns as rows: an array of structures.
+    """Return the values of columns as rows: an array of structures, masked if a column is.
 
     >>> rows_of({"a": np.array([1, 2])}, {"a": (np.dtype("i8"), ())}, 2)
     array([(1,), (2,)], dtype=[('a', '<i8')])
     """
-    rows = np.zeros(count, row_dtype(layout))
+    rows: Any = np.zeros(count, row_dtype(layout))
+    if any(isinstance(values, np.ma.MaskedArray) for values in columns.values()):
+        rows = np.ma.MaskedArray(rows, False)
     for name, values in columns.items():
-        field: Any = rows
+        field: Any = np.ma.getdata(rows)
+        mask: Any = rows.mask if isinstance(values, np.ma.MaskedArray) else None
         for part in name.split("."):
             field = field[part]
-        field[...] = values
-    return rows
+            mask = None if mask is None else mask[part]
+        field[...] = np.ma.getdata(values)
+        if mask is not None:
+            mask[...] = np.ma.getmaskarray(values)
+    return cast(NDArray[np.void], rows)
+
+
+def is_null(value: object) -> bool:
+    """Return whether a value is a null: None, a masked item, or the nulls of pandas.
+
+    >>> is_null(None), is_null(0)
+    (True, False)
+    """
+    return value is None or value is np.ma.masked or pandas.is_null(value)
+
+
+def _known(values: object, name: str, dtype: DType | None = None) -> object:
+    """Return values of other libraries, masked arrays and lists with nulls as arrays.
+
+    Other values stay as they are. `dtype` is the type of the column, where it is known.
+    """
+    if type(values) is np.ndarray and values.dtype != _OBJECT:
+        return values
+    values = _taken_over(values, name)
+    if isinstance(values, RaggedArray):
+        return _fixed(values, name, dtype)
+    if isinstance(values, np.ma.MaskedArray):
+        return of_masked(values, name) if values.ndim else values
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim == 1):
+        found = _listed(values, name, dtype)
+        return values if found is None else found
+    return values
+
+
+def _listed(values: Any, name: str, dtype: DType | None) -> NDArray[Any] | NullableArray | None:
+    """Return a list with nulls as an array; None for a list without nulls."""
+    # Of a list, NumPy makes dates and structures only if it knows their type.
+    dated = dtype is not None and dtype.kind in "mMV"
+    if not isinstance(values, np.ndarray):
+        if not dated:
+            try:
+                # NumPy is faster than a look at every item, and has no type for nulls but objects.
+                found = np.asarray(values)
+            except ValueError:
+                found = np.empty(0, object)
+            if found.dtype != _OBJECT:
+                return found
+    elif values.dtype != _OBJECT:
+        return values
+    nulls = np.fromiter(map(is_null, values), np.bool_, len(values))
+    if not nulls.any():
+        return None
+    if nulls.all():
+        return NullableArray(np.zeros(len(values), dtype or np.float64), ~nulls)
+    return of_objects(values, nulls, dtype if dated else None, name)
+
+
+def _without_nan(columns: Mapping[str, Values]) -> dict[str, Values]:
+    found = {name: _nan_as_null(values) for name, values in columns.items()}
+    return {name: values for name, values in found.items() if not isinstance(values, RepeatedItem)}
+
+
+def _nan_as_null(values: Values | RepeatedItem) -> Values | RepeatedItem:
+    """Return values with nulls in the place of NaN and NaT; all of an item must be NaN."""
+    if isinstance(values, RaggedArray | RepeatedItem) or values.dtype.kind not in "fcmM":
+        return values
+    array = values.values if isinstance(values, NullableArray) else values
+    missing = np.isnat(array) if array.dtype.kind in "mM" else np.isnan(array)
+    if array.ndim > 1:
+        missing = missing.reshape(len(array), -1).all(1)
+    if not missing.any():
+        return values
+    valid = ~missing if isinstance(values, np.ndarray) else values.valid & ~missing
+    return NullableArray(array, valid)
 
 
 def _inner(values: Any) -> Any:
@@ -406,16 +507,16 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _made(values: object, name: str, ragged: bool) -> Values:
-    if ragged or pandas.is_series(values):
-        values = _taken_over(values, name)
+    values = _taken_over(values, name)
     if ragged:
         found = values if isinstance(values, RaggedArray) else _variable(values, name)
         if found is not None:
             return found
-    if isinstance(values, RaggedArray):
-        return _fixed(values, name)
+    known = _known(values, name)
+    if isinstance(known, NullableArray):
+        return known
     try:
-        array = np.asarray(values)
+        array = np.asarray(known)
     except ValueError as error:
         if "inhomogeneous" in str(error):
             raise ValueError(f"column {name!r}: its items have different shapes") from None
@@ -480,14 +581,22 @@ def _is_mixed(rows: NDArray[Any], listed: Sequence[Any]) -> bool:
     return not all(isinstance(each, wanted) for each in np.asarray(listed, object).flat)
 
 
-def _fixed(items: RaggedArray, name: str) -> NDArray[Any]:
+def _fixed(
+    items: RaggedArray, name: str, dtype: DType | None = None
+) -> NDArray[Any] | NullableArray:
     """Return text and bytes in the width of the longest item, as NumPy does."""
     if items.kind not in (UTF8, BYTES):
         raise UnsupportedError(f"column {name!r}: {items.kind} has no type in NumPy")
-    if items.is_null.any():
-        label = "text" if items.kind == UTF8 else "bytes"
-        raise ValueError(f"column {name!r} of {label} has missing values, which it cannot keep")
-    return to_fixed(items)
+    nulls = items.is_null
+    if not nulls.any():
+        return to_fixed(items)
+    if nulls.all() and dtype is not None:
+        # Nulls alone say nothing about their type.
+        return NullableArray(np.zeros(len(items), dtype), ~nulls)
+    made = to_fixed(items.masked(~nulls))
+    values = np.zeros(len(items), made.dtype)
+    values[~nulls] = made
+    return NullableArray(values, ~nulls)
 
 
 def _is_one(values: object, kind: ItemKind) -> bool:

@@ -5,8 +5,9 @@ state; this module is what a user calls.
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 
 from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
-from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
-from ingot.containers.create import Codec, ColumnSpec
+from ingot.containers.column import TableColumn
+from ingot.containers.create import Codec, ColumnSpec, validity_schema
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info
-from ingot.containers.handle import HandleProtocol, TransactionalHandle
+from ingot.containers.handle import HandleProtocol, HandleTurn, TransactionalHandle
 from ingot.containers.ingest import (
     arrays_of,
     check_lengths,
@@ -32,16 +33,17 @@ from ingot.containers.ingest import (
 )
 from ingot.containers.ragged import Ragged
 from ingot.containers.sharding import Target, split
-from ingot.containers.table_state import TableState
+from ingot.containers.table_state import TableChange, TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
 from ingot.errors import ColumnError, UnsafeError, UnsupportedError
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
+from ingot.formats.validity import valid_name
 from ingot.interop import duckdb, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.options import Options
 from ingot.query.expr import Expression
-from ingot.schema import RaggedSchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Store
 
 __all__ = ["Table"]
@@ -276,10 +278,11 @@ class Table(Dataset[TableState]):
 
     # Changing ------------------------------------------------------------------------------------
 
-    def append(self, rows: object) -> None:
+    def append(self, rows: object, *, nan_as_null: bool = False) -> None:
         """Add rows at the end: a mapping of columns, structures, a data frame, a list of rows.
 
-        Every column must be given. A value that a column cannot hold exactly is refused.
+        Every column must be given. A value that a column cannot hold exactly is refused. None is a
+        null, and so is NaN with `nan_as_null`.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1], "b": ["x"]})
@@ -294,12 +297,12 @@ class Table(Dataset[TableState]):
         state = handle.value
         layout = view.layout_of(state)
         given = flattened(columns_of(rows, tuple(layout)))
-        columns = fitted_rows(given, layout)
+        columns = fitted_rows(given, layout, nan_as_null=nan_as_null)
         with handle.writing() as turn:
             if turn.value is not state and (now := view.layout_of(turn.value)) != layout:
-                columns = fitted_rows(given, now)
+                columns = fitted_rows(given, now, nan_as_null=nan_as_null)
             if any(map(len, columns.values())):
-                turn.commit(*table_state.appended(turn.value, columns))
+                self._commit(turn, columns, partial(table_state.appended, columns=columns))
             else:
                 turn.commit(turn.value, Commit())
 
@@ -320,10 +323,11 @@ class Table(Dataset[TableState]):
         self._writable()
         return Appender(self.append, rows=rows, seconds=seconds)
 
-    def update(self, where: object, values: Mapping[str, Any]) -> int:
+    def update(self, where: object, values: Mapping[str, Any], *, nan_as_null: bool = False) -> int:
         """Set columns in some rows; return the number of rows.
 
         `where` is an expression or a key of rows; a value is one for all rows, or one for each.
+        None is a null, and so is NaN with `nan_as_null`.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3], "b": [10, 20, 30]})
@@ -333,15 +337,18 @@ class Table(Dataset[TableState]):
         handle = self._writable()
         given = flattened(columns_of(values), leaves=handle.value.leaves)
         layout = handle.read(lambda state: view.layout_of(state, tuple(given)))
-        items, key = fitted_values(given, layout), view.evaluated(where)
+        items = fitted_values(given, layout, nan_as_null=nan_as_null)
+        key = view.evaluated(where)
         with handle.writing() as turn:
             rows = view.numbered(turn.value, key)
             now = view.layout_of(turn.value, tuple(given))
             if now != layout:
-                items = fitted_values(given, now)
+                items = fitted_values(given, now, nan_as_null=nan_as_null)
             columns = {name: spread(items[name], len(rows), now[name], name) for name in items}
             if len(rows):
-                turn.commit(*table_state.assigned(turn.value, view.key_of(rows), columns))
+                place = view.key_of(rows)
+                change = partial(table_state.assigned, rows=place, columns=columns)
+                self._commit(turn, columns, change)
             else:
                 turn.commit(turn.value, Commit())
             return len(rows)
@@ -411,6 +418,7 @@ class Table(Dataset[TableState]):
         codec: Codec = None,
         fill: object = 0,
         attrs: Mapping[str, object] | None = None,
+        nan_as_null: bool = False,
     ) -> None:
         """Add a column, at the end or at a position; a mapping makes a nested table.
 
@@ -425,7 +433,9 @@ class Table(Dataset[TableState]):
         if "/" in name or "\\" in name:
             raise UnsafeError(f"{name!r}: the name of a column is no path")
         owner, name = self._owner(name)
-        columns = arrays_of({name: values}, ragged=Kind.RAGGED in self._format.holds)
+        columns = arrays_of(
+            {name: values}, ragged=Kind.RAGGED in self._format.holds, nan_as_null=nan_as_null
+        )
         if not columns:
             raise ValueError(f"column {name!r} would be a table without columns")
         with owner._writable().writing() as turn:
@@ -433,7 +443,9 @@ class Table(Dataset[TableState]):
             check_lengths(columns, state.rows if state.names else None)
             spec = ColumnSpec(chunks, codec, fill, attrs, state.options)
             schema = spec.schema(self._format, columns)
-            turn.commit(*table_state.added(state, name, schema[name], columns, position))
+            nulls = schema.get(valid_name(name))
+            hidden = nulls if isinstance(nulls, ArraySchema) else None
+            turn.commit(*table_state.added(state, name, schema[name], columns, position, hidden))
 
     def drop_column(self, name: str) -> None:
         """Remove a column; the name "a.b" is for a column of the nested table "a".
@@ -517,15 +529,15 @@ class Table(Dataset[TableState]):
     def _state(self) -> TableState:
         return self._handle.value
 
-    def _column(self, name: str) -> "Array | Ragged | Table":
+    def _column(self, name: str) -> "TableColumn | Ragged | Table":
         state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if state.within(name) == (name,):
             if isinstance(state.schema(name), RaggedSchema):
                 items = table_state.items_handle(self._handle, name)
                 return Ragged(self._format, items, path=place, mode=self._mode)
-            column = table_state.column_handle(self._handle, name)
-            return Array(self._format, column, path=place, mode=self._mode)
+            settings: Any = {"path": place, "mode": self._mode, "owner": self}
+            return TableColumn(self._format, self._handle, name, **settings)
         nested = table_state.nested_handle(self._handle, name)
         return Table(self._format, self._whole, path=place, mode=self._mode, part=nested)
 
@@ -543,6 +555,22 @@ class Table(Dataset[TableState]):
             raise ColumnError(f"{outer!r} is not a nested table, and has no column {last!r}")
         return owner, last
 
+    def _commit(
+        self,
+        turn: HandleTurn[TableState],
+        columns: Mapping[str, Any],
+        change: Callable[[TableState], TableChange],
+    ) -> None:
+        """Commit a change of columns; those that get their first nulls get a place for them."""
+        state = turn.value
+        lacking = table_state.lacking_nulls(state, columns)
+        if not lacking:
+            turn.commit(*change(state))
+            return
+        design = partial(_validity_schema, self._format, state.options)
+        made = table_state.with_first_nulls(state, lacking, design, change)
+        turn.commit(*made, again=True)
+
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:
         with self._writable().writing() as turn:
@@ -556,6 +584,10 @@ def _scannable(table: Any) -> Any:
     if isinstance(table, Table):
         return table.to_arrow() if table._whole.is_inside() else table.dataset()
     return table.dataset() if isinstance(table, View) else table
+
+
+def _validity_schema(format: Format, options: Options, schema: ArraySchema) -> ArraySchema:
+    return validity_schema(format, schema, options)
 
 
 def _reopened(

@@ -33,6 +33,8 @@ from ingot.formats.format import (
     compactable,
     relocated,
 )
+from ingot.formats.validity import SUFFIX, check_companions, companions, valid_name
+from ingot.nullable_array import NullableArray
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
@@ -48,6 +50,7 @@ __all__ = [
     "added",
     "appended",
     "assigned",
+    "assigned_parts",
     "column_handle",
     "compacted",
     "created",
@@ -56,6 +59,7 @@ __all__ = [
     "dropped",
     "filled",
     "items_handle",
+    "lacking_nulls",
     "nested_handle",
     "numbered",
     "renamed",
@@ -63,6 +67,7 @@ __all__ = [
     "resized",
     "table_handle",
     "with_column",
+    "with_first_nulls",
     "with_nested",
 ]
 
@@ -77,14 +82,14 @@ Leaf: TypeAlias = ArrayNode | RaggedNode
 ColumnEngine: TypeAlias = Engine | RaggedEngine
 ColumnChange: TypeAlias = changes.ArrayChange | RaggedChange
 
-ColumnValues: TypeAlias = NDArray[Any] | RaggedArray
-"""The values of a column: an array, or variable-length items."""
+ColumnValues: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
+"""The values of a column: an array, perhaps with nulls, or variable-length items."""
 
 
 class TableState:
     """A table in one state of its store."""
 
-    __slots__ = ("_engines", "_found", "_nested", "options", "table")
+    __slots__ = ("_companions", "_engines", "_found", "_nested", "options", "table")
 
     def __init__(
         self, table: TableMap, options: Options, engines: Mapping[str, ColumnEngine] | None = None
@@ -93,15 +98,24 @@ class TableState:
         self.options = options
         # Both are made when they are needed: often one of hundreds of columns is read.
         self._found: Mapping[str, Leaf] | None = None
+        self._companions: Mapping[str, str] | None = None
         self._engines: dict[str, ColumnEngine] = dict(engines or {})
         self._nested: dict[str, TableState] = {}
 
     @property
     def _leaves(self) -> Mapping[str, Leaf]:
-        """The columns that hold values, those of nested tables as "a.b"."""
+        """The stored columns, those of nested tables as "a.b"; hidden ones are among them."""
         if self._found is None:
             self._found = dict(_leaves(self.table.columns, ""))
         return self._found
+
+    @property
+    def companions(self) -> Mapping[str, str]:
+        """The hidden column of each column that may have nulls, by its name."""
+        if self._companions is None:
+            some = any(name.endswith(SUFFIX) for name in self._leaves)
+            self._companions = dict(_companions(self.table, "")) if some else {}
+        return self._companions
 
     @property
     def rows(self) -> int:
@@ -118,6 +132,14 @@ class TableState:
     @property
     def leaves(self) -> tuple[str, ...]:
         """The names of all columns that hold values, those of nested tables as "a.b"."""
+        if not self.companions:
+            return tuple(self._leaves)
+        hidden = frozenset(self.companions.values())
+        return tuple(name for name in self._leaves if name not in hidden)
+
+    @property
+    def stored_leaves(self) -> tuple[str, ...]:
+        """The names of all stored columns: those of `leaves`, and hidden ones."""
         return tuple(self._leaves)
 
     def schema(self, name: str) -> ArraySchema | RaggedSchema:
@@ -133,9 +155,18 @@ class TableState:
         """Return the engine of a column, of either kind."""
         engine = self._engines.get(name)
         if engine is None:
-            self.within(name)
+            if name not in self._leaves:
+                self.within(name)
             engine = self._engines[name] = _engine(self._leaves[name], self.options)
         return engine
+
+    def validity(self, name: str) -> Engine | None:
+        """Return the engine of the booleans that say which items of a column exist.
+
+        None for a column without nulls.
+        """
+        companion = self.companions.get(name)
+        return None if companion is None else self.engine(companion)
 
     def engine(self, name: str) -> Engine:
         """Return the engine of a column that is an array."""
@@ -162,11 +193,11 @@ class TableState:
 
         Raises `ColumnError` for a name that the table does not have.
         """
-        if name in self._leaves:
+        if name in self._leaves and (not self.companions or name in self.leaves):
             return (name,)
-        found = tuple(leaf for leaf in self._leaves if leaf.startswith(f"{name}."))
+        found = tuple(leaf for leaf in self.leaves if leaf.startswith(f"{name}."))
         if not found:
-            known = ", ".join(self._leaves) or "none"
+            known = ", ".join(self.leaves) or "none"
             raise ColumnError(f"there is no column {name!r}; the columns are {known}")
         return found
 
@@ -181,8 +212,11 @@ class TableState:
         return found
 
     def stored(self) -> dict[str, int]:
-        """Return the number of bytes of the stored chunks of each column."""
-        return {name: _stored_bytes(self._node(name), self.options) for name in self._leaves}
+        """Return the number of bytes of the stored chunks of each column, with its nulls."""
+        found = {name: _stored_bytes(self._node(name), self.options) for name in self._leaves}
+        for name, companion in self.companions.items():
+            found[name] += found.pop(companion)
+        return found
 
     def free(self) -> FreeBytes | None:
         """Return how many bytes of the files hold nothing; None where files have no such bytes."""
@@ -216,7 +250,7 @@ class TableState:
     def following(self, engines: Mapping[str, ColumnEngine]) -> "TableState":
         """Return the state in which some columns have other engines."""
         after = TableState(self.table, self.options, {**self._engines, **engines})
-        after._found = self._found
+        after._found, after._companions = self._found, self._companions
         return after
 
 
@@ -233,6 +267,7 @@ def table_handle(
         node = format.open(view, inner)
         if not isinstance(node, TableNode):
             raise FormatError(f"{store.location}: no longer a table")
+        check_companions(node.table)
         return TableState(node.table, options)
 
     handle = Handle(
@@ -284,6 +319,7 @@ def nested_handle(
 def appended(state: TableState, columns: Mapping[str, ColumnValues]) -> TableChange:
     """Return the change that adds rows at the end; all columns are given, of one length."""
     old = state.rows
+    columns = _stored_values(state, columns)
     steps: list[tuple[str, Callable[[Any], ColumnChange]]] = []
     growths: dict[str, tuple[Engine, tuple[int, ...], Selection, NDArray[Any]]] = {}
     # Most columns have one item in a row, so that the same selection serves them all.
@@ -312,6 +348,10 @@ def _appended_items(engine: RaggedEngine, values: ColumnValues) -> ColumnChange:
 
 def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
     """Return the change that sets the values of some columns in some rows."""
+    return _assigned_stored(state, rows, _stored_values(state, columns))
+
+
+def _assigned_stored(state: TableState, rows: object, columns: Mapping[str, Any]) -> TableChange:
     steps: list[tuple[str, Callable[[Any], ColumnChange]]] = []
     assignments: dict[str, tuple[Engine, Selection, Any]] = {}
     for name, values in columns.items():
@@ -321,6 +361,12 @@ def assigned(state: TableState, rows: object, columns: Mapping[str, Any]) -> Tab
         else:
             assignments[name] = engine, parse(rows, engine.shape), values
     return _joined(state, steps, lambda: _changed(assignments, changes.assigned_together))
+
+
+def assigned_parts(state: TableState, parts: Mapping[str, tuple[Selection, Any]]) -> TableChange:
+    """Return the change that assigns values to selections of stored columns."""
+    assignments = {name: (state.engine(name), *part) for name, part in parts.items()}
+    return _joined(state, (), lambda: _changed(assignments, changes.assigned_together))
 
 
 def _assigned_items(engine: RaggedEngine, rows: object, values: Any) -> ColumnChange:
@@ -346,7 +392,7 @@ def resized(state: TableState, rows: int) -> TableChange:
             return ragged.resized(engine, rows)
         return changes.resized(engine, (rows, *engine.shape[1:]))
 
-    return _joined(state, ((name, resize) for name in state.leaves), shrinking=shrinking)
+    return _joined(state, ((name, resize) for name in state.stored_leaves), shrinking=shrinking)
 
 
 def compacted(state: TableState) -> TableChange:
@@ -357,7 +403,7 @@ def compacted(state: TableState) -> TableChange:
             raise UnsupportedError("packs of variable-length items have no dead bytes")
         return changes.compacted(engine)
 
-    return _joined(state, ((name, compact) for name in state.leaves))
+    return _joined(state, ((name, compact) for name in state.stored_leaves))
 
 
 def with_column(state: TableState, name: str, engine: ColumnEngine, commit: Commit) -> TableChange:
@@ -394,24 +440,24 @@ def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
     """
     if not len(rows):
         return state, Commit()
-    columns = [state.column(name) for name in state.leaves]
+    columns = [state.column(name) for name in state.stored_leaves]
     if all(isinstance(column, Engine) and column.has_rows for column in columns):
         remove = partial(changes.without_rows, rows=rows)
-        return _joined(state, ((name, remove) for name in state.leaves), shrinking=True)
+        return _joined(state, ((name, remove) for name in state.stored_leaves), shrinking=True)
     buffered = BufferedStore(state.table.store)
     first, left = int(rows[0]), state.rows - len(rows)
     kept = np.ones(state.rows - first, np.bool_)
     kept[rows - first] = False
     try:
         moved = TableState(state.table.reopened(buffered), state.options)
-        for name in state.leaves if left > first else ():
+        for name in state.stored_leaves if left > first else ():
             for place, values in _moved_up(moved.column(name), first, kept):
-                after, commit = assigned(moved, place, {name: values})
+                after, commit = _assigned_stored(moved, place, {name: values})
                 buffered.apply(commit)
                 moved = after
         after, commit = resized(moved, left)
         buffered.apply(commit)
-        shorter = {name: _shortened(state, after, name, left) for name in state.leaves}
+        shorter = {name: _shortened(state, after, name, left) for name in state.stored_leaves}
     except BaseException:
         buffered.discard()
         raise
@@ -480,11 +526,75 @@ def added(
     schema: ColumnSchema,
     columns: Mapping[str, Any],
     position: int | None = None,
+    companion: ArraySchema | None = None,
 ) -> TableChange:
-    """Return the change that adds a column, or a nested table."""
+    """Return the change that adds a column, or a nested table.
+
+    `companion` is the schema of the booleans that say which of its items exist.
+    """
     table, node, commit = reopened_map(state).added(name, schema, position)
     leaves = dict(_leaves({name: node}, ""))
+    if companion is not None:
+        hidden = valid_name(name)
+        table, node, also = table.added(hidden, companion)
+        leaves[hidden] = _array_node(node)
+        commit = _in_turn(commit, also)
     return TableState(table, state.options), filled(leaves, columns, commit, state.options)
+
+
+def lacking_nulls(state: TableState, columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns whose first nulls are among these values."""
+    found = (name for name, each in columns.items() if isinstance(each, NullableArray))
+    return tuple(name for name in found if name not in state.companions)
+
+
+def with_first_nulls(
+    state: TableState,
+    names: Iterable[str],
+    design: Callable[[ArraySchema], ArraySchema],
+    change: Callable[[TableState], TableChange],
+) -> TableChange:
+    """Return a change of a table in which some columns get their first nulls, as one commit.
+
+    `design` returns the schema of the companion of a column. The state is for a handle that loads
+    the table again: it reads from a buffer.
+    """
+    buffered = BufferedStore(state.table.store)
+    try:
+        moved = TableState(state.table.reopened(buffered), state.options)
+        for name in names:
+            buffered.apply(_with_companion(moved, name, design))
+            moved = TableState(state.table.reopened(buffered), state.options)
+        after, commit = change(moved)
+        buffered.apply(commit)
+    except BaseException:
+        buffered.discard()
+        raise
+    return after, buffered.commit()
+
+
+def _with_companion(
+    state: TableState, name: str, design: Callable[[ArraySchema], ArraySchema]
+) -> Commit:
+    """Return the commit that makes the companion of a column, in which every item exists."""
+    schema = state.schema(name)
+    assert isinstance(schema, ArraySchema), "items of variable length have nulls by nature"
+    owner, last = _owner_of(state.table, name)
+    _, node, commit = owner.added(valid_name(last), design(schema))
+    engine = _engine(_array_node(node), state.options)
+    assert isinstance(engine, Engine)
+    data = engine.assign(parse(..., engine.shape), np.True_)
+    return Commit((*commit.prepare, *data.edits), commit.publish, commit.cleanup)
+
+
+def _owner_of(table: TableMap, name: str) -> tuple[TableMap, str]:
+    """Return the table, perhaps a nested one, that has a column, and its name there."""
+    if name in table.columns:
+        return table, name
+    for own, node in table.columns.items():
+        if isinstance(node, TableNode) and name.startswith(f"{own}."):
+            return _owner_of(node.table, name.removeprefix(f"{own}."))
+    raise ColumnError(f"there is no column {name!r}")
 
 
 def filled(
@@ -492,13 +602,14 @@ def filled(
 ) -> Commit:
     """Return the commit of new columns with their values, stored before they are published."""
     edits: list[Edit] = []
+    stored = dict(_split_nulls(columns, lambda name: leaves[name].schema))
     for name, node in leaves.items():
         engine = _engine(node, options)
         try:
             if isinstance(engine, RaggedEngine):
                 edits += ragged.filled(engine, _items(columns[name])).edits
             else:
-                edits += engine.assign(parse(..., engine.shape), columns[name]).edits
+                edits += engine.assign(parse(..., engine.shape), stored[name]).edits
         except BaseException:
             engine.discard(Commit(publish=tuple(edits)))
             raise
@@ -530,14 +641,20 @@ def described(state: TableState, attrs: Mapping[str, Any]) -> TableChange:
 def dropped(state: TableState, name: str) -> TableChange:
     """Return the change that removes a column."""
     _check_own(state, name)
-    table, commit = reopened_map(state).dropped(name)
-    return TableState(table, state.options), commit
+    table, first = reopened_map(state), Commit()
+    if name in state.companions:
+        table, first = table.dropped(state.companions[name])
+    table, commit = table.dropped(name)
+    return TableState(table, state.options), _in_turn(first, commit)
 
 
 def renamed(state: TableState, old: str, new: str) -> TableChange:
     """Return the change that renames a column."""
     _check_own(state, old)
     table, copies, commit = reopened_map(state).renamed(old, new)
+    if old in state.companions and old != new:
+        table, more, also = table.renamed(state.companions[old], valid_name(new))
+        copies, commit = {**copies, **more}, _in_turn(commit, also)
     return TableState(table, state.options), _with_copies(commit, state.table.store, copies)
 
 
@@ -647,6 +764,61 @@ def _stored_bytes(node: Leaf, options: Options) -> int:
     if isinstance(node, RaggedNode):
         return RaggedEngine(node.packs, options).stored_bytes()
     return stored_bytes(node.chunks)
+
+
+def _stored_values(
+    state: TableState, columns: Mapping[str, ColumnValues]
+) -> dict[str, NDArray[Any] | RaggedArray]:
+    """Return the values of stored columns: those of companions are added.
+
+    Where a column has nulls already, values without nulls exist.
+    """
+    found = dict(_split_nulls(columns, state.schema))
+    if state.companions:
+        for name, values in columns.items():
+            companion = state.companions.get(name)
+            if companion is not None and companion not in found:
+                found[companion] = np.ones(len(values), np.bool_)
+    return found
+
+
+def _split_nulls(
+    columns: Mapping[str, ColumnValues], schema: Callable[[str], ArraySchema | RaggedSchema]
+) -> Iterator[tuple[str, NDArray[Any] | RaggedArray]]:
+    """Yield the values of stored columns; the place of a null holds the fill value."""
+    for name, values in columns.items():
+        if isinstance(values, NullableArray):
+            described = schema(name)
+            assert isinstance(described, ArraySchema)
+            yield name, values.filled(described.fill).values
+            yield valid_name(name), values.valid
+        else:
+            yield name, values
+
+
+def _in_turn(first: Commit, second: Commit) -> Commit:
+    """Return one commit of two, of which the second was made for the state after the first."""
+    again = {edit.key for edit in second.publish}
+    kept = tuple(edit for edit in first.publish if edit.key not in again)
+    return Commit(
+        (*first.prepare, *second.prepare),
+        (*kept, *second.publish),
+        (*first.cleanup, *second.cleanup),
+    )
+
+
+def _array_node(node: Column) -> ArrayNode:
+    assert isinstance(node, ArrayNode), "booleans are an array"
+    return node
+
+
+def _companions(table: TableMap, prefix: str) -> Iterator[tuple[str, str]]:
+    check_companions(table)
+    for name, companion in companions(table).items():
+        yield prefix + name, prefix + companion
+    for name, node in table.columns.items():
+        if isinstance(node, TableNode):
+            yield from _companions(node.table, f"{prefix}{name}.")
 
 
 def _items(values: Any) -> RaggedArray:

@@ -17,11 +17,11 @@ from ingot.dtypes import DType
 from ingot.errors import ColumnError
 from ingot.interop import arrow, arrow_dataset, pandas
 from ingot.interop.arrow import BATCH_ROWS
+from ingot.nullable_array import NullableArray
 from ingot.query import search
 from ingot.query.expr import Combine, Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
-from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import evaluated as evaluated_key
 
@@ -293,12 +293,18 @@ def layout_of(state: TableState, names: Sequence[str] | None = None) -> Layout:
 
 
 def read(state: TableState, names: Sequence[str], rows: Rows | slice) -> dict[str, NDArray[Any]]:
-    """Return the values of columns in some rows, as arrays."""
+    """Return the values of columns in some rows, as arrays; columns with nulls are masked."""
     columns = gathered(state, names, rows)
-    return {
-        name: values.to_numpy() if isinstance(values, RaggedArray) else values
-        for name, values in columns.items()
-    }
+    return {name: _as_array(values) for name, values in columns.items()}
+
+
+def _as_array(values: ColumnValues) -> NDArray[Any]:
+    if isinstance(values, np.ndarray):
+        return values
+    found: NDArray[Any] = (
+        values.masked() if isinstance(values, NullableArray) else values.to_numpy()
+    )
+    return found
 
 
 def gathered(

@@ -23,6 +23,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.validity import is_companion, visible
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.documents import documents_after
 from ingot.stores.store import (
@@ -154,8 +155,8 @@ class FolderTableMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return tuple(self.columns)
+        """The names of all columns, without those that say which items of a column exist."""
+        return visible(self.columns)
 
     @property
     def rows(self) -> int:
@@ -266,7 +267,7 @@ class FolderTableMap:
 
     def _position(self, name: str) -> tuple[int, str]:
         first = name.partition(".")[0] if name not in self.columns else name
-        return self.names.index(first), name
+        return list(self.columns).index(first), name
 
     def _keys(self, name: str) -> Iterator[str]:
         """Yield all keys below the folder of a column; without listing, those that are its own."""
@@ -339,7 +340,8 @@ def check_new_name(name: str, columns: Mapping[str, Column], layout: FolderLayou
     check_name(name, "table")
     if name in columns:
         raise ValueError(f"there is a column {name!r} already")
-    if name in layout.taken or is_staged(name) or "." in name:
+    dotted = "." in name and not is_companion(name, columns)
+    if name in layout.taken or is_staged(name) or dotted:
         raise ValueError(f"{name!r} cannot be the name of a column")
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ingot.dtypes import DType
 from ingot.errors import UnsupportedError
+from ingot.nullable_array import NullableArray
 from ingot.ragged_array import (
     BYTES,
     JSON,
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind
-Columns: TypeAlias = Mapping[str, NDArray[Any] | RaggedArray]
+Columns: TypeAlias = Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
 
 BATCH_ROWS: Final = 131_072
 """The rows of a batch, unless a caller wants others."""
@@ -218,8 +219,8 @@ def _values(name: str, column: Any) -> Any:
     items = _items(pyarrow, name, joined)
     if items is not None:
         return items
-    if joined.null_count and not (types.is_floating(kind) or types.is_temporal(kind)):
-        raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
+    if joined.null_count:
+        return _nullable(pyarrow, name, joined)
     if types.is_fixed_size_list(kind):
         inner = np.asarray(_values(name, joined.flatten()))
         return inner.reshape(len(joined), kind.list_size, *inner.shape[1:])
@@ -229,6 +230,16 @@ def _values(name: str, column: Any) -> Any:
     if found.dtype == np.dtype(object):
         raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
     return found
+
+
+def _nullable(pyarrow: Any, name: str, column: Any) -> NullableArray:
+    """Return a column with nulls; the values of nulls are zeros."""
+    valid = _validity(column)
+    assert valid is not None, "there are nulls"
+    inner = np.asarray(_values(name, column.drop_null()))
+    made = np.zeros((len(column), *inner.shape[1:]), inner.dtype)
+    made[valid] = inner
+    return NullableArray(made, valid)
 
 
 def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
@@ -283,28 +294,28 @@ def _validity(column: Any) -> NDArray[np.bool_] | None:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _column(pyarrow: Any, name: str, values: NDArray[Any] | RaggedArray) -> Any:
+def _column(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
     """Return a whole column; text too long for offsets of 32 bits becomes several chunks."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "SU" and values.ndim == 1:
-        step = max(1, _MOST_TEXT // values.itemsize)
+    if not isinstance(values, RaggedArray) and values.dtype.kind in "SU" and values.ndim == 1:
+        step = max(1, _MOST_TEXT // values.dtype.itemsize)
         if len(values) > step:
             pieces = (values[at : at + step] for at in range(0, len(values), step))
             return pyarrow.chunked_array([_array(pyarrow, name, each) for each in pieces])
     return _array(pyarrow, name, values)
 
 
-def _array(pyarrow: Any, name: str, values: NDArray[Any] | RaggedArray) -> Any:
+def _array(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
     if isinstance(values, RaggedArray):
         return _of_items(pyarrow, name, values)
     valid = None
-    if isinstance(values, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(values)
-        valid = ~mask if mask.any() else None
-        values = values.data
+    if isinstance(values, NullableArray):
+        valid = values.valid if values.has_nulls else None
+        values = values.values
     native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
     if native.ndim > 1:
         inner = _array(pyarrow, name, native.reshape(-1, *native.shape[2:]))
-        return pyarrow.FixedSizeListArray.from_arrays(inner, native.shape[1])
+        mask = None if valid is None else pyarrow.array(~valid)
+        return pyarrow.FixedSizeListArray.from_arrays(inner, native.shape[1], mask=mask)
     kind = native.dtype.kind
     if kind == "T":
         return _of_items(pyarrow, name, from_text(native))

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
 from ingot.interop import arrow
+from ingot.nullable_array import NullableArray, of_objects
 from ingot.ragged_array import UTF8, RaggedArray
 
-__all__ = ["columns", "frame", "is_frame", "is_series", "objects", "values"]
+__all__ = ["columns", "frame", "is_frame", "is_null", "is_series", "objects", "values"]
 
 
 def is_frame(data: object) -> bool:
@@ -28,9 +29,18 @@ def is_frame(data: object) -> bool:
 
 
 def is_series(data: object) -> bool:
-    """Return whether something is a column of a data frame, without importing pandas."""
+    """Return whether something is a column or an array of pandas, without importing pandas."""
     module: Any = sys.modules.get("pandas")
-    return module is not None and isinstance(data, module.Series)
+    if module is None or isinstance(data, np.ndarray):
+        return False
+    kinds = module.Series, module.Index, module.api.extensions.ExtensionArray
+    return isinstance(data, kinds)
+
+
+def is_null(value: object) -> bool:
+    """Return whether a value is one of the nulls of pandas, without importing pandas."""
+    module: Any = sys.modules.get("pandas")
+    return module is not None and (value is module.NA or value is module.NaT)
 
 
 def columns(data: Any) -> dict[str, Any]:
@@ -52,8 +62,10 @@ def columns(data: Any) -> dict[str, Any]:
     }
 
 
-def frame(data: Mapping[str, NDArray[Any] | RaggedArray], count: int) -> Any:
+def frame(data: Mapping[str, NDArray[Any] | NullableArray | RaggedArray], count: int) -> Any:
     """Return a data frame of columns; items that are arrays become objects.
+
+    Columns with nulls get the types of pandas that have nulls.
 
     >>> frame({"a": np.array([1, 2])}, 2)
        a
@@ -74,15 +86,22 @@ def objects(series: Any) -> list[Any]:
     return [None if null else each for each, null in zip(series, missing, strict=True)]
 
 
-def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
-    """Return the values of a column; `name` is for errors. Missing text and objects are nulls."""
+def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray:
+    """Return the values of a column; `name` is for errors. What pandas calls missing is null.
+
+    NaN in a column of floats is a number.
+    """
+    module: Any = sys.modules["pandas"]
+    series = series if isinstance(series, module.Series) else module.Series(series)
     kind = series.dtype
     if isinstance(kind, np.dtype):
+        if kind == np.dtype(object):
+            return _objects(name, series)
         found: NDArray[Any] = series.to_numpy()
-        return _objects(name, series) if kind == np.dtype(object) else found
+        return _times(found) if kind.kind in "mM" else found
     if getattr(kind, "tz", None) is not None:
         # NumPy has no type for local times, so these become UTC.
-        return np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
+        return _times(np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()))
     if kind.name in ("string", "str"):
         if arrow.is_installed() and hasattr(series.array, "__arrow_array__"):
             found_items = arrow.values(name, series.array.__arrow_array__())
@@ -90,25 +109,30 @@ def values(name: str, series: Any) -> NDArray[Any] | RaggedArray:
             return found_items
         return _objects(name, series.astype(object))
     if hasattr(kind, "pyarrow_dtype"):
-        return cast(NDArray[Any] | RaggedArray, arrow.values(name, series.array.__arrow_array__()))
-    words = None
+        found_values = arrow.values(name, series.array.__arrow_array__())
+        return cast(NDArray[Any] | NullableArray | RaggedArray, found_values)
     if kind.name == "category":
         words = _objects(name, series.astype(object))
-        if isinstance(words, RaggedArray):
-            return words
-    if series.isna().any() and not _has_null(kind):
-        raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
-    if words is not None:
+        missing = np.asarray(series.isna())
+        if isinstance(words, np.ndarray) and missing.any():
+            return of_objects(objects(series), missing, None, name)
         return words
-    return np.asarray(series.to_numpy(dtype=getattr(kind, "numpy_dtype", None)))
-
-
-def _has_null(kind: Any) -> bool:
     own = getattr(kind, "numpy_dtype", None)
-    return own is not None and own.kind in "fmM"
+    missing = np.asarray(series.isna())
+    if not missing.any():
+        return np.asarray(series.to_numpy(dtype=own))
+    if own is None:
+        raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
+    return NullableArray(np.asarray(series.to_numpy(dtype=own, na_value=own.type())), ~missing)
 
 
-def _objects(name: str, series: Any) -> NDArray[Any] | RaggedArray:
+def _times(found: NDArray[Any]) -> NDArray[Any] | NullableArray:
+    """Return times; NaT is what pandas calls missing."""
+    missing = np.isnat(found)
+    return NullableArray(found, ~missing) if missing.any() else found
+
+
+def _objects(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray:
     """Return objects as items of the one kind that all have, or in a type of NumPy.
 
     Where all are missing, they are nulls, which a column of every kind of items takes.
@@ -125,6 +149,11 @@ def _objects(name: str, series: Any) -> NDArray[Any] | RaggedArray:
         return RaggedArray.of(listed, None, f"column {name!r}")
     if first is None and (not len(listed) or found.dtype == np.dtype(object)):
         return RaggedArray.nulls(UTF8, len(listed))
+    missing = np.fromiter((each is None for each in listed), np.bool_, len(listed))
+    if found.dtype == np.dtype(object) and missing.any():
+        nullable = of_objects(listed, missing, None, name)
+        if nullable.dtype.kind not in "OUS":
+            return nullable
     if found.dtype == np.dtype(object) or found.dtype.kind in "US":
         raise ValueError(f"column {name!r} has objects of several kinds, or missing values")
     return found
@@ -137,9 +166,30 @@ def _text(pandas: Any, items: RaggedArray) -> Any:
     return pandas.StringDtype("pyarrow").__from_arrow__(arrow.array(items))
 
 
-def _series(pandas: Any, values: NDArray[Any] | RaggedArray) -> Any:
+def _nullable(pandas: Any, column: NullableArray) -> Any:
+    """Return a column with nulls as an array of pandas; as objects where pandas has no type."""
+    native = column.dtype.newbyteorder("=")
+    if column.ndim == 1 and native.kind in "mM":
+        if np.datetime_data(native)[0] not in ("s", "ms", "us", "ns"):
+            native = np.dtype(f"{native.kind}8[s]")
+        return column.astype(native).filled(np.array("NaT", native)).values
+    kinds = {"b": "BooleanArray", "i": "IntegerArray", "u": "IntegerArray", "f": "FloatingArray"}
+    if column.ndim == 1 and native.kind in kinds and native.itemsize <= 8:
+        wide = np.dtype(np.float32) if native == np.dtype(np.float16) else native
+        made = getattr(pandas.arrays, kinds[native.kind])
+        return made(column.astype(wide).values.copy(), ~column.valid)
+    found = np.empty(len(column), object)
+    for number in np.flatnonzero(column.valid).tolist():
+        item = column.values[number]
+        found[number] = item.item() if native.kind in "SUO" and column.ndim == 1 else item
+    return found
+
+
+def _series(pandas: Any, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
     if isinstance(values, RaggedArray):
         return _text(pandas, values) if values.kind == UTF8 else values.to_numpy()
+    if isinstance(values, NullableArray):
+        return _nullable(pandas, values)
     if values.ndim > 1:
         return list(values)
     native = values.dtype.newbyteorder("=")

@@ -29,6 +29,10 @@ class ColumnSource(Protocol):
         """Return the engine that reads a column that is an array."""
         ...
 
+    def validity(self, name: str) -> Engine | None:
+        """Return the engine of the booleans that say which items exist; None without nulls."""
+        ...
+
     def items(self, name: str) -> RaggedEngine | None:
         """Return the engine of a column of variable-length items; None for an array."""
         ...

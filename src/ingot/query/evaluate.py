@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import IngotError, SelectionError
+from ingot.nullable_array import NullableArray
 from ingot.query.expr import (
     Among,
     Binary,
@@ -38,7 +39,7 @@ from ingot.ragged_array import (
 
 __all__ = ["COMPARISONS", "evaluate", "matches"]
 
-ColumnValues = Mapping[str, NDArray[Any] | RaggedArray]
+ColumnValues = Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
 """The values of each column in a block of rows."""
 
 COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -105,7 +106,7 @@ def matches(expression: Expression, columns: ColumnValues, count: int) -> NDArra
     found = evaluate(expression, columns)
     if isinstance(found, RaggedArray):
         raise SelectionError(f"{_shown(expression)} gives {found.kind}, not booleans")
-    found = np.asarray(found)
+    found = np.asarray(_truth(found))
     if found.dtype != np.bool_:
         raise SelectionError(f"{_shown(expression)} gives {found.dtype}, not booleans")
     if found.shape not in ((), (count,)):
@@ -134,22 +135,22 @@ def _evaluated(expression: Expression, columns: ColumnValues) -> Any:
     if isinstance(expression, Combine):
         parts = [_evaluated(each, columns) for each in expression.operands]
         join = _COMBINE[expression.operator]
-        return _tried(expression, lambda: reduce(join, map(_plain, parts)))
+        return _tried(expression, lambda: reduce(join, (_plain(_truth(each)) for each in parts)))
     if isinstance(expression, Among):
         operand = _evaluated(expression.operand, columns)
         values = tuple(each.value for each in expression.values)
         if isinstance(operand, RaggedArray):
             return _tried(expression, lambda: _items_among(operand, values))
-        return _tried(expression, lambda: _among(np.asarray(operand), values))
+        return _tried(expression, lambda: _only_valid(_among, operand, values))
     if isinstance(expression, Compare):
         left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
-        return _tried(expression, lambda: _compared(expression.operator, left, right))
+        return _tried(expression, lambda: _compared_valid(expression.operator, left, right))
     if isinstance(expression, Unary):
         operand = _evaluated(expression.operand, columns)
-        return _tried(expression, lambda: _UNARY[expression.operator](_plain(operand)))
+        return _tried(expression, lambda: _unary(expression.operator, operand))
     if isinstance(expression, Binary):
         left, right = _evaluated(expression.left, columns), _evaluated(expression.right, columns)
-        return _tried(expression, lambda: _BINARY[expression.operator](_plain(left), _plain(right)))
+        return _tried(expression, lambda: _binary(expression.operator, left, right))
     arguments = [_evaluated(each, columns) for each in expression.arguments]
     return _tried(expression, lambda: _called(expression, arguments))
 
@@ -168,6 +169,56 @@ def _plain(operand: Any) -> Any:
     if isinstance(operand, RaggedArray):
         raise SelectionError(f"items of {operand.kind} can only be compared")
     return operand
+
+
+def _truth(operand: Any) -> Any:
+    """Return an operand of logic: of nullable values, a null is false."""
+    if isinstance(operand, NullableArray):
+        return np.logical_and(operand.values, operand.spread())
+    return operand
+
+
+def _values(operand: Any) -> Any:
+    return operand.values if isinstance(operand, NullableArray) else operand
+
+
+def _joint(*operands: Any) -> Any:
+    """Return for which rows all operands exist; None if no operand has nulls."""
+    masks = [each.spread() for each in operands if isinstance(each, NullableArray)]
+    return reduce(operator.and_, masks) if masks else None
+
+
+def _only_valid(function: Callable[..., Any], operand: Any, *arguments: Any) -> Any:
+    """Return what is true of the items of an operand that exist."""
+    found = function(np.asarray(_values(operand)), *arguments)
+    valid = _joint(operand)
+    return found if valid is None else found & valid
+
+
+def _compared_valid(comparison: str, left: Any, right: Any) -> Any:
+    """Compare operands; a comparison with a null is false."""
+    found = _compared(comparison, _values(left), _values(right))
+    valid = _joint(left, right)
+    return found if valid is None else found & valid
+
+
+def _unary(sign: str, operand: Any) -> Any:
+    if sign == "not" or (isinstance(operand, NullableArray) and operand.dtype == np.bool_):
+        return _UNARY[sign](_plain(_truth(operand)))
+    if isinstance(operand, NullableArray):
+        return NullableArray(_UNARY[sign](operand.values), operand.valid)
+    return _UNARY[sign](_plain(operand))
+
+
+def _binary(sign: str, left: Any, right: Any) -> Any:
+    """Return the result of arithmetic, null where an operand is; in logic, a null is false."""
+    valid = _joint(left, right)
+    if valid is None:
+        return _BINARY[sign](_plain(left), _plain(right))
+    if sign in "&|^" and all(np.asarray(_values(_plain(e))).dtype == bool for e in (left, right)):
+        return _BINARY[sign](_truth(left), _truth(right))
+    found = _BINARY[sign](_values(_plain(left)), _values(_plain(right)))
+    return NullableArray(found, valid)
 
 
 def _compared(comparison: str, left: Any, right: Any) -> Any:
@@ -296,12 +347,19 @@ def _called_items(expression: Call, arguments: list[Any]) -> Any:
 def _called(expression: Call, arguments: list[Any]) -> Any:
     if any(isinstance(each, RaggedArray) for each in arguments):
         return _called_items(expression, arguments)
+    name = expression.function
+    if isinstance(arguments[0], NullableArray):
+        operand = arguments[0]
+        inner = _called(expression, [operand.values, *arguments[1:]])
+        if name == "abs":
+            return NullableArray(inner, operand.valid)
+        return inner | ~operand.spread() if name == "isnull" else inner & operand.spread()
     first = np.asarray(arguments[0])
     if len(arguments) == 1:
-        return _FUNCTIONS[expression.function](first)
+        return _FUNCTIONS[name](first)
     adapted = adapt("==", arguments[1], first.dtype)
     part = adapted[1] if isinstance(adapted, tuple) else arguments[1]
-    return _FUNCTIONS[expression.function](first, part)
+    return _FUNCTIONS[name](first, part)
 
 
 def _shown(expression: Expression) -> str:

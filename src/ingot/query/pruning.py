@@ -36,8 +36,9 @@ Bools = NDArray[np.bool_]
 class ColumnZoneMaps:
     """The zone maps of one column as arrays, with an item for each chunk.
 
-    `chunk` is the length of a chunk, `rows` that of the column. `low` and `high` ignore nulls, and
-    have no meaning in a chunk that has only nulls. `known` is false for a chunk without a zone map.
+    `chunk` is the length of a chunk, `rows` that of the column. `low` and `high` ignore NaN and NaT
+    (`nulls`), and have no meaning in a chunk that has only these. `known` is false for a chunk
+    without a zone map.
 
     A chunk may hold more rows than the column has; the last one usually does. Bounds of all its
     rows are bounds of the rows that count, but these may have fewer nulls.
@@ -49,6 +50,8 @@ class ColumnZoneMaps:
     high: NDArray[Any]
     nulls: NDArray[np.int64]
     known: Bools
+    missing: Bools | None = None
+    """Whether a chunk may have items that do not exist, whatever is stored in their place."""
 
     def __post_init__(self) -> None:
         if len(self.known) != -(-self.rows // self.chunk):
@@ -196,8 +199,8 @@ class _Pruner:
             return None
         adapted = adapt(operator, value.value, zones.low.dtype)
         if isinstance(adapted, bool):
-            truth = self._everything & adapted
-            return _Possible(truth, ~truth)
+            truth = np.full(len(zones.known), adapted)
+            return self._spread(zones, _Possible(truth, ~truth))
         return self._spread(zones, _compare(zones, *adapted))
 
     def _among(self, expression: Among) -> _Possible | None:
@@ -214,7 +217,13 @@ class _Pruner:
     def _called(self, expression: Call) -> _Possible | None:
         operand = expression.arguments[0]
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
-        if zones is None or expression.function != "isnan":
+        if zones is None:
+            return None
+        if expression.function == "isnull" and zones.missing is not None:
+            dated = zones.low.dtype.kind in "mM"
+            found = zones.missing | (zones.nulls > 0) if dated else zones.missing
+            return self._spread(zones, _Possible(found, np.ones(len(found), np.bool_)))
+        if expression.function != "isnan":
             return None
         return self._spread(zones, _Possible(zones.nulls > 0, zones.some))
 
@@ -222,7 +231,11 @@ class _Pruner:
         """Return for each run what is possible for its chunk."""
         chunks = self._starts // zones.chunk
         unknown = ~zones.known
-        return _Possible((possible.true | unknown)[chunks], (possible.false | unknown)[chunks])
+        false = possible.false | unknown
+        if zones.missing is not None:
+            # Nothing is true of an item that does not exist.
+            false |= zones.missing
+        return _Possible((possible.true | unknown)[chunks], false[chunks])
 
 
 def _compare(zones: ColumnZoneMaps, operator: str, value: Any) -> _Possible:

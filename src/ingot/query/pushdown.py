@@ -33,7 +33,7 @@ def conditions(table: ColumnSource, expression: Expression) -> list[Condition] |
         if found is None:
             return None
         tests.setdefault(found[0], []).append(found[1])
-    return [(table.engine(name), each) for name, each in tests.items()]
+    return [each for name, tests_of in tests.items() for each in _existing(table, name, tests_of)]
 
 
 def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask | None:
@@ -117,8 +117,16 @@ def _all_true(table: ColumnSource, expressions: Sequence[Expression], rows: rang
             return None
         tests.setdefault(found[0], []).append(found[1])
     rest = (compared(table, each, rows) for each in others)
-    columns = (mark((table.engine(name), each), rows) for name, each in tests.items())
-    return _joined("and", chain(rest, columns))
+    asked = (each for name, tests_of in tests.items() for each in _existing(table, name, tests_of))
+    return _joined("and", chain(rest, (mark(each, rows) for each in asked)))
+
+
+def _existing(table: ColumnSource, name: str, tests: Sequence[Comparison]) -> Iterator[Condition]:
+    """Yield the comparisons of a column, and that its items exist where it has nulls."""
+    yield table.engine(name), tests
+    validity = table.validity(name)
+    if validity is not None:
+        yield validity, [("==", np.array(True))]
 
 
 def _joined(word: str, masks: Iterable[Mask | None]) -> Mask | None:
@@ -149,5 +157,8 @@ def _test(table: ColumnSource, expression: Compare) -> tuple[str, Comparison] | 
         return None
     item = item_of(adapted[1], dtype)
     if item is None or not comparable(engine):
+        return None
+    validity = table.validity(column.name)
+    if validity is not None and not comparable(validity):
         return None
     return column.name, (adapted[0], item)

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.engine import scan
+from ingot.engine.run import Engine
 from ingot.errors import ColumnError
+from ingot.nullable_array import NullableArray
 from ingot.query.columns import ColumnSource
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
@@ -37,7 +39,7 @@ def check(table: ColumnSource, expression: Expression) -> None:
 
     It is evaluated on no rows, so that a wrong one raises even where nothing would be read.
     """
-    empty: dict[str, NDArray[Any] | RaggedArray] = {}
+    empty: dict[str, NDArray[Any] | NullableArray | RaggedArray] = {}
     for name in column_names(expression):
         if table.within(name) != (name,):
             raise ColumnError(f"{name!r} is a nested table, and not a column")
@@ -110,7 +112,9 @@ def count(table: ColumnSource, expression: Expression) -> int:
     return sure + sum(int(np.count_nonzero(mask)) for mask in masks)
 
 
-def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any] | RaggedArray:
+def gather(
+    table: ColumnSource, name: str, rows: Rows | slice
+) -> NDArray[Any] | NullableArray | RaggedArray:
     """Return the values of a column in some rows; variable-length items stay in buffers."""
     items = table.items(name)
     if items is not None:
@@ -122,7 +126,10 @@ def gather(table: ColumnSource, name: str, rows: Rows | slice) -> NDArray[Any] |
         # In a slice that runs down to the first row, a stop of -1 would mean the last one.
         key = slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
     values: NDArray[Any] = engine.read(parse(key, engine.shape))
-    return values
+    validity = table.validity(name)
+    if validity is None:
+        return values
+    return NullableArray(values, validity.read(parse(key, validity.shape)))
 
 
 def _candidates(table: ColumnSource, expression: Expression) -> list[Span]:
@@ -185,10 +192,21 @@ def _zone_maps(table: ColumnSource, names: tuple[str, ...]) -> dict[str, ColumnZ
         zones = engine.zones() if table.rows else None
         if zones is not None:
             rows = engine.chunks.schema.chunks[0]
+            facts = zones.low, zones.high, zones.nulls, zones.known
             found[name] = ColumnZoneMaps(
-                rows, table.rows, zones.low, zones.high, zones.nulls, zones.known
+                rows, table.rows, *facts, _missing(table.validity(name), rows, len(zones.known))
             )
     return found
+
+
+def _missing(validity: Engine | None, rows: int, count: int) -> NDArray[np.bool_] | None:
+    """Return which of `count` chunks may lack items; None for a column without nulls."""
+    if validity is None:
+        return None
+    zones = validity.zones()
+    if zones is None or validity.chunks.schema.chunks[0] != rows:
+        return np.ones(count, np.bool_)
+    return ~zones.known | ~zones.low.astype(np.bool_)
 
 
 def _numbered_masks(

@@ -44,7 +44,7 @@ def test_appending_what_does_not_fit_changes_nothing(place: Place) -> None:
         {"a": [300]},
         {"a": [1.5]},
         {"a": ["1"]},
-        {"a": [None]},
+        {"a": [None, "1"]},
         {"a": [1, 2]},
         {"a": [[1]]},
         {"a": 1},

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ingot.errors import UnsupportedError
 from ingot.interop import arrow
+from ingot.nullable_array import NullableArray
 from ingot.ragged_array import JSON, UTF8, ItemKind, RaggedArray
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -107,10 +108,17 @@ def test_rows_of_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [np.arange(3), np.array([1.5, 2, 3]), np.array(["a", "b", "c"]), np.zeros(3, "M8[D]")]
+    "values",
+    [
+        np.arange(3),
+        np.array([1.5, 2, 3]),
+        np.array(["a", "b", "c"]),
+        np.zeros(3, "M8[D]"),
+        np.zeros((3, 2)),
+    ],
 )
-def test_masked_values_are_nulls(values: NDArray[Any]) -> None:
-    made = one(np.ma.MaskedArray(values, [False, True, False]))
+def test_nulls_stay_nulls(values: NDArray[Any]) -> None:
+    made = one(NullableArray(values, np.array([True, False, True])))
     assert made.is_valid().to_pylist() == [True, False, True]
 
 

@@ -33,6 +33,7 @@ from ingot.formats.format import (
     TableNode,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.validity import visible
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Extent, Store
 
@@ -198,11 +199,13 @@ class RowShardTableMap:
     columns: Mapping[str, Column]
     attrs: Mapping[str, Any]
     path: str = ""
+    plain: frozenset[str] = frozenset()
+    """Names of columns that say nothing about others, whatever their names are."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return tuple(self.columns)
+        """The names of all columns, without those that say which items of a column exist."""
+        return visible(self.columns, self.plain)
 
     @property
     def documents(self) -> Documents:
@@ -274,7 +277,8 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
         tables = open_tables(store, list(map(TableDocuments, folders, rootdirs, attrs)))
         _check_rows([table.rows for table in tables], shards, key)
         columns = _columns(store, [table.columns for table in tables], path, "")
-        return TableNode(RowShardTableMap(store, columns, tables[0].attrs, path))
+        plain = frozenset(tables[0].names)
+        return TableNode(RowShardTableMap(store, columns, tables[0].attrs, path, plain))
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
@@ -330,7 +334,8 @@ def _column(store: Store, parts: Sequence[Column], path: str, inner: str) -> Col
         raise CorruptionError(f"column {inner!r}: a table in some shards, an array in others")
     nested = [table for table in tables if isinstance(table, BcolzTableMap)]
     columns = _columns(store, [table.columns for table in nested], path, inner)
-    return TableNode(RowShardTableMap(store, columns, nested[0].attrs, path))
+    plain = frozenset(nested[0].names)
+    return TableNode(RowShardTableMap(store, columns, nested[0].attrs, path, plain))
 
 
 def _joined(parts: Sequence[BcolzMap], firsts: tuple[int, ...], where: str) -> ArraySchema:

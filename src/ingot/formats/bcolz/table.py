@@ -43,6 +43,7 @@ from ingot.formats.folder_table import (
 )
 from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
 from ingot.formats.paths import prefix
+from ingot.formats.validity import visible
 from ingot.schema import ArraySchema
 from ingot.stores.store import (
     Batch,
@@ -81,7 +82,9 @@ class BcolzLayout:
     def name_columns(self, columns: Mapping[str, Column], old: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document that names columns, in their order; other fields are kept."""
         everything = list(columns)
-        plain = [name for name in everything if _is_plain(columns[name])]
+        shown_before = old.get("names", ())
+        hidden = {*everything} - {*visible(everything, shown_before)}
+        plain = [name for name in everything if name not in hidden and _is_plain(columns[name])]
         values = {**old, "names": plain}
         values.pop("x_names", None)
         if plain != everything:
@@ -120,6 +123,16 @@ class BcolzTableMap(FolderTableMap):
     """The columns of one table, in their order."""
 
     layout: ClassVar[FolderLayout] = BcolzLayout()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns, without those that say which items of a column exist.
+
+        Columns of bcolz itself may have any name; hidden ones are only in ``x_names``.
+        """
+        if "x_names" not in self.document:
+            return tuple(self.columns)
+        return visible(self.columns, frozenset(self.document["names"]))
 
 
 def open_table(

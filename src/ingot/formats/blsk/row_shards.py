@@ -206,8 +206,8 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
 def _table(
     store: Store, tables: Sequence[BlskTableMap], path: str, within: tuple[str, ...], where: str
 ) -> TableNode:
-    names = tables[0].names
-    if any(table.names != names for table in tables):
+    names = tuple(tables[0].columns)
+    if any(tuple(table.columns) != names for table in tables):
         raise CorruptionError(f"{where}: the shards have different columns")
     columns: dict[str, Column] = {}
     for name in names:
@@ -222,7 +222,7 @@ def _table(
             columns[name] = _table(store, inner, path, (*within, name), where)
         else:
             raise CorruptionError(f"{where}: {name!r} is a table in some shards only")
-    return TableNode(BlskShardTableMap(store, columns, tables[0].attrs, path, within))
+    return TableNode(BlskShardTableMap(store, columns, tables[0].attrs, path, within=within))
 
 
 def _joined(parts: Sequence[BlskMap], firsts: tuple[int, ...]) -> ArraySchema:

@@ -5,7 +5,7 @@ have the one length of ``meta/nrows``. This module changes the documents when co
 and makes one commit of those of many columns. A column is an array of `array`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +39,7 @@ from ingot.formats.format import (
     TableSchema,
 )
 from ingot.formats.paths import prefix
+from ingot.formats.validity import is_companion, visible
 from ingot.formats.yaml import Document
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, is_staged
@@ -75,8 +76,8 @@ class BlskTableMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all columns."""
-        return tuple(self.columns)
+        """The names of all columns, without those that say which items of a column exist."""
+        return visible(self.columns)
 
     @property
     def attrs(self) -> Mapping[str, Any]:
@@ -176,10 +177,9 @@ class BlskTableMap:
 
     def exchanged(self, name: str, column: Column) -> "BlskTableMap":
         """Return the map with another state of a nested table, whose documents are the same."""
-        state = self.state
-        if isinstance(column, TableNode) and isinstance(column.table, BlskTableMap):
-            state = column.table.state
-        return replace(self, columns={**self.columns, name: column}, state=state)
+        if not (isinstance(column, TableNode) and isinstance(column.table, BlskTableMap)):
+            return replace(self, columns={**self.columns, name: column})
+        return _restated(replace(self, columns={**self.columns, name: column}), column.table.state)
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
         """Return one commit for the commits of columns, which share the number of rows."""
@@ -211,7 +211,7 @@ class BlskTableMap:
     def _check_new(self, name: str) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a column's name is text, not {type(name).__name__}")
-        _check_column(name)
+        _check_column(name, self.columns)
         if name in self.columns:
             raise ValueError(f"there is a column {name!r} already")
 
@@ -290,6 +290,17 @@ def _table(store: Store, state: DatasetDocuments, within: Path) -> BlskTableMap:
     return BlskTableMap(store, state, columns, within)
 
 
+def _restated(table: BlskTableMap, state: DatasetDocuments) -> BlskTableMap:
+    """Return a table and those nested in it with other documents, which they share."""
+    columns = {
+        name: TableNode(_restated(column.table, state))
+        if isinstance(column, TableNode) and isinstance(column.table, BlskTableMap)
+        else column
+        for name, column in table.columns.items()
+    }
+    return replace(table, columns=columns, state=state)
+
+
 def _mapped(column: Column, change: Any, *given: Any) -> Column:
     """Return a column with other maps of its arrays."""
     if isinstance(column, TableNode):
@@ -324,13 +335,13 @@ def _stored_columns(
         if path and not schema:
             raise ValueError(f"the nested table {'.'.join(path)!r} has no columns")
         for name, each in schema.items():
-            _check_column(name)
+            _check_column(name, schema)
             yield from _stored_columns(each, (*path, name), superchunksize, spare)
 
 
-def _check_column(name: str) -> None:
+def _check_column(name: str, columns: Container[str]) -> None:
     check_name(name, "table")
-    if is_staged(name) or "." in name:
+    if is_staged(name) or ("." in name and not is_companion(name, columns)):
         raise ValueError(f"{name!r} cannot be the name of a column")
 
 

@@ -1,0 +1,122 @@
+"""Nullable arrays: items of a fixed size, some of which are missing.
+
+A null is an item of axis 0. It has no value: the array holds any item there, which no result may
+depend on. NumPy's masked arrays come in and go out; inside, a class that is no array keeps a value
+from being read without its mask.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot.dtypes import DType
+
+__all__ = ["NullableArray", "of_masked", "of_objects"]
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NullableArray:
+    """Values, and for each item of axis 0 whether it is valid.
+
+    Without axes, it is one item that stands for many.
+
+    >>> column = NullableArray(np.array([1, 0, 3]), np.array([True, False, True]))
+    >>> column.masked()
+    masked_array(data=[1, --, 3], mask=[False,  True, False], fill_value=999999)
+    >>> column[1:].compressed()
+    array([3])
+    """
+
+    values: NDArray[Any]
+    valid: Mask
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the values."""
+        return self.values.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.values.ndim
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the values."""
+        return self.values.dtype
+
+    @property
+    def has_nulls(self) -> bool:
+        """Whether an item is null."""
+        return not self.valid.all()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, key: Any) -> Self:
+        """Return some items of axis 0."""
+        return type(self)(self.values[key], self.valid[key])
+
+    def spread(self) -> Mask:
+        """Return the mask with an axis for each of the values, so that both broadcast."""
+        return self.valid.reshape(self.valid.shape + (1,) * (self.ndim - self.valid.ndim))
+
+    def masked(self) -> Any:
+        """Return a masked array of NumPy, which shares the values."""
+        return np.ma.MaskedArray(self.values, np.broadcast_to(~self.spread(), self.shape).copy())
+
+    def compressed(self) -> NDArray[Any]:
+        """Return the items that are no nulls."""
+        found: NDArray[Any] = self.values[self.valid]
+        return found
+
+    def filled(self, fill: Any) -> Self:
+        """Return the same with `fill` as the value of every null."""
+        return type(self)(np.where(self.spread(), self.values, fill), self.valid)
+
+    def astype(self, dtype: DType) -> Self:
+        """Return the same with values of another type."""
+        return type(self)(self.values.astype(dtype, copy=False), self.valid)
+
+
+def of_masked(array: Any, name: str) -> NDArray[Any] | NullableArray:
+    """Return a masked array of NumPy as values; nullable only if an item is masked.
+
+    >>> of_masked(np.ma.MaskedArray([1, 2], [False, False]), "a")
+    array([1, 2])
+    >>> of_masked(np.ma.MaskedArray([[1, 2]], [[True, False]]), "a")
+    Traceback (most recent call last):
+    ValueError: column 'a': row 0 is masked in part
+    """
+    values = np.asarray(array.data)
+    mask = np.broadcast_to(np.asarray(array.mask, np.bool_), values.shape)
+    if not mask.any():
+        return values
+    rows = mask.reshape(len(values), -1) if values.ndim > 1 else mask
+    if values.ndim > 1:
+        part = rows.any(1) & ~rows.all(1)
+        if part.any():
+            raise ValueError(f"column {name!r}: row {int(part.argmax())} is masked in part")
+        rows = np.asarray(rows.all(1))
+    return NullableArray(values, ~rows)
+
+
+def of_objects(values: Sequence[Any], nulls: Mask, dtype: DType | None, name: str) -> NullableArray:
+    """Return objects as values; where `nulls` says so, an object is no value.
+
+    >>> of_objects([1, None], np.array([False, True]), None, "a").masked().tolist()
+    [1, None]
+    """
+    kept = [value for value, null in zip(values, nulls.tolist(), strict=True) if not null]
+    try:
+        found = np.asarray(kept, dtype) if kept else np.zeros(0, dtype or np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"column {name!r}: {error}") from None
+    made = np.zeros((len(values), *found.shape[1:]), found.dtype)
+    made[~nulls] = found
+    return NullableArray(made, ~nulls)
