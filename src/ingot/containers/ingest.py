@@ -38,6 +38,7 @@ __all__ = [
     "row_dtype",
     "rows_of",
     "spread",
+    "stream_of",
 ]
 
 Shape = tuple[int, ...]
@@ -46,6 +47,8 @@ _OBJECT: Final = np.dtype(object)
 _BLOCK_ITEMS: Final = 16_384
 _BLOCK_BYTES: Final = 8 << 20
 _TAKEN: Final = 64
+# The bytes of a stream of Arrow that are taken at once.
+_STREAM_BYTES: Final = 16 << 20
 
 ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
 """The type of a column and the shape of its items, or the kind of its variable-length items."""
@@ -99,6 +102,17 @@ def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, An
     raise TypeError(
         f"{type(data).__name__} is not a mapping of columns, and not rows of a known kind"
     )
+
+
+def stream_of(data: object) -> Iterator[dict[str, Any]] | None:
+    """Return the columns of an Arrow stream in blocks of rows; None for rows in another form.
+
+    >>> stream_of({"a": [1]}) is None
+    True
+    """
+    if isinstance(data, Mapping | np.ndarray | np.void | list | tuple) or pandas.is_frame(data):
+        return None
+    return arrow.blocks(data, _STREAM_BYTES) if hasattr(data, "__arrow_c_stream__") else None
 
 
 def flattened(

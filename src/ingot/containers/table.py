@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ingot.containers.ingest import (
     flattened,
     row_dtype,
     spread,
+    stream_of,
 )
 from ingot.containers.ragged import Ragged
 from ingot.containers.sharding import Target, split
@@ -292,8 +294,16 @@ class Table(Dataset[TableState]):
         ValueError: column 'a' is one value, not an array of them
         >>> table["a"][:]
         array([1, 2, 3])
+
+        A stream of Arrow batches is read block by block. One commit adds all of its rows, or none
+        if the stream fails or another writer commits meanwhile.
         """
         handle = self._writable()
+        own = isinstance(rows, Table | View) and rows._handle.store is handle.store
+        blocks = stream_of(rows.to_arrow() if own else rows)  # type: ignore[attr-defined]
+        if blocks is not None:
+            self._append_each(blocks, nan_as_null=nan_as_null)
+            return
         state = handle.value
         layout = view.layout_of(state)
         given = flattened(columns_of(rows, tuple(layout)))
@@ -305,6 +315,16 @@ class Table(Dataset[TableState]):
                 self._commit(turn, columns, partial(table_state.appended, columns=columns))
             else:
                 turn.commit(turn.value, Commit())
+
+    def _append_each(self, blocks: Iterator[dict[str, Any]], *, nan_as_null: bool) -> None:
+        first = next(blocks)
+        second = next(blocks, None)
+        if second is None:
+            self.append(first, nan_as_null=nan_as_null)
+            return
+        with self.transaction():
+            for block in chain((first, second), blocks):
+                self.append(block, nan_as_null=nan_as_null)
 
     def appender(self, *, rows: int | None = ROWS, seconds: float | None = SECONDS) -> Appender:
         """Return an appender: it takes single rows and stores them in groups, in a ``with`` block.

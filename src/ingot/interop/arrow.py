@@ -5,14 +5,14 @@ No Python object is made for an item. pyarrow is optional, and imported on first
 """
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
-from ingot.errors import UnsupportedError
+from ingot.errors import CorruptionError, UnsupportedError
 from ingot.nullable_array import NullableArray
 from ingot.ragged_array import (
     BYTES,
@@ -30,6 +30,7 @@ __all__ = [
     "BATCH_ROWS",
     "array",
     "batch",
+    "blocks",
     "columns",
     "dataset_modules",
     "is_installed",
@@ -70,10 +71,65 @@ def columns(data: Any) -> dict[str, Any]:
     >>> columns(pyarrow.table({"a": [1, 2], "b": ["x", "yy"]}))
     {'a': array([1, 2]), 'b': <RaggedArray of 2 utf8, 3 bytes>}
     """
-    read = _pyarrow().table(data)
+    pyarrow = _pyarrow()
+    read = pyarrow.table(data)
     if len(set(read.column_names)) != len(read.column_names):
         raise ValueError("the Arrow stream has several columns of one name")
+    for name in read.column_names:
+        _check_valid(pyarrow, name, read[name])
     return {name: _values(name, read[name]) for name in read.column_names}
+
+
+def blocks(data: Any, nbytes: int) -> Iterator[dict[str, Any]] | None:
+    """Yield the columns of a stream in blocks of rows, of about `nbytes`; at least one block.
+
+    The result is None for data of pyarrow, which are in memory as a whole. Types that cannot be
+    kept are refused before the first block is read.
+
+    >>> import pyarrow
+    >>> stream = pyarrow.table({"a": [1, 2, 3]}).to_reader(max_chunksize=2)
+    >>> [block["a"].tolist() for block in blocks(stream, 8)]
+    [[1], [2], [3]]
+    """
+    pyarrow = _pyarrow()
+    if isinstance(data, pyarrow.Table | pyarrow.RecordBatch):
+        return None
+    reader = data
+    if not isinstance(data, pyarrow.RecordBatchReader):
+        reader = pyarrow.RecordBatchReader.from_stream(data)
+    return _blocks(pyarrow, reader, _empty(pyarrow, reader.schema), nbytes)
+
+
+def _empty(pyarrow: Any, schema: Any) -> dict[str, Any]:
+    """Return columns of no rows; raise for a type that cannot be kept."""
+    for field in schema:
+        try:
+            pyarrow.schema([field]).empty_table()[0].to_numpy()
+        except pyarrow.ArrowException:
+            raise UnsupportedError(
+                f"column {field.name!r}: Arrow's {field.type} has no type in NumPy"
+            ) from None
+    return columns(schema.empty_table())
+
+
+def _blocks(
+    pyarrow: Any, reader: Any, empty: dict[str, Any], nbytes: int
+) -> Iterator[dict[str, Any]]:
+    waiting: list[Any] = []
+    held, given = 0, False
+    for batch in reader:
+        step = max(1, batch.num_rows * nbytes // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            waiting.append(part)
+            held += part.nbytes
+            if held >= nbytes:
+                yield columns(pyarrow.Table.from_batches(waiting))
+                waiting, held, given = [], 0, True
+    if waiting:
+        yield columns(pyarrow.Table.from_batches(waiting))
+    elif not given:
+        yield empty
 
 
 def values(name: str, column: Any) -> Any:
@@ -85,8 +141,11 @@ def values(name: str, column: Any) -> Any:
     """
     pyarrow = _pyarrow()
     if hasattr(column, "__arrow_c_array__"):
-        return _values(name, pyarrow.chunked_array([pyarrow.array(column)]))
-    return _values(name, pyarrow.chunked_array(column))
+        found = pyarrow.chunked_array([pyarrow.array(column)])
+    else:
+        found = pyarrow.chunked_array(column)
+    _check_valid(pyarrow, name, found)
+    return _values(name, found)
 
 
 # To Arrow
@@ -176,6 +235,26 @@ def schema_capsule(schema: Any) -> object:
 def stream_capsule(reader: Any) -> object:
     """Return a reader as a capsule of Arrow's C interface."""
     return reader.__arrow_c_stream__()
+
+
+def _check_valid(pyarrow: Any, name: str, column: Any) -> None:
+    """Refuse a column whose lengths, indices or buffers contradict each other.
+
+    Offsets and text are checked when they become items.
+    """
+    types, kind = pyarrow.types, column.type
+    items = (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_list(kind)
+        or types.is_large_list(kind)
+    )
+    try:
+        column.validate(full=not items)
+    except pyarrow.ArrowException as error:
+        raise CorruptionError(f"column {name!r} of Arrow is wrong: {error}") from None
 
 
 def _pyarrow() -> Any:
