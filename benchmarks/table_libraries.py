@@ -51,15 +51,16 @@ class Library(Protocol):
 
 
 class Ingot:
-    """Ingot; `durability` is that of `ingot.Options`."""
+    """Ingot; `durability` is that of `ingot.Options`, `format` None for the usual one."""
 
     packages = ()
 
-    def __init__(self, durability: Any) -> None:
+    def __init__(self, durability: Any, format: str | None = None) -> None:
         self.options = ingot.Options(durability=durability)
+        self.format = format
 
     def write(self, columns: Columns, path: Path) -> None:
-        ingot.table(columns, path, options=self.options)
+        ingot.table(columns, path, format=self.format, options=self.options)
 
     def open(self, path: Path) -> Opened:
         return _Ingot(ingot.open(path, "r+", options=self.options))

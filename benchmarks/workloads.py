@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks import (
     arrays,
+    blsk,
     commits,
     decode,
     encode,
@@ -36,6 +37,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "blsk": blsk.run,
     "groups": groups.run,
     "commits": commits.run,
     "everywhere": everywhere.run,
@@ -60,7 +62,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, groups, commits, everywhere, imports, chunks, \
+arrays, four, many, memory, shards, tables, blsk, groups, commits, everywhere, imports, chunks, \
 scaling, all
     """
     chosen: dict[str, None] = {}
