@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "zarr2 in folders": {"format": "zarr2", "chunks": (4, 1), "dimension_separator": "/"},
     "zarr3": {"format": "zarr3", "chunks": 4},
     "shards": {"format": "zarr3", "chunks": 2, "shards": 4},
+    "blsk": {"format": "blsk", "chunks": 4, "superchunksize": 3},
 }
 FILES = ("bloscpack", "varlen")
 """Layouts that are single files."""
@@ -65,6 +67,11 @@ def changes(layout: str) -> Scenario:
             bloscpack_scenarios.assign(25),
             bloscpack_scenarios.append(30),
         )
+    return _changed_array(layout)
+
+
+@cache  # Its first state has an identity that is drawn.
+def _changed_array(layout: str) -> Scenario:
     keywords = LAYOUTS[layout]
     inner = (1,) if isinstance(keywords["chunks"], tuple) else ()
     return scenario(

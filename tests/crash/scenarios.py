@@ -173,7 +173,41 @@ FRAMES: dict[str, Scenario] = {
     "shrunk, then appended with a key": frame("abcde", "abcdeFGHIJK", both=True),
 }
 
+
+def slots(*values: bytes) -> Scenario:
+    """Return the scenario of a file whose first word says where its value of eight bytes lies.
+
+    There is room for two of them: each change writes to the other one, then the word.
+    """
+    files = {"x": b"%08d%08d%s%s" % (16, 0, b"a" * 8, b"-" * 8)}
+
+    def seen(store: Store) -> bytes:
+        (data,) = store.read([Extent("x")])
+        assert data is not None
+        assert len(data) == 32
+        return data[int(data[:8]) :][:8]
+
+    def change(store: Store, new: bytes) -> None:
+        with writing(store) as turn:
+            (word,) = turn.store.read([Extent("x", 0, 8)])
+            place = 40 - int(word or b"")
+            free = Patch("x", place, new, free=True)
+            turn.commit(Commit(prepare=(free,), publish=(Patch("x", 0, b"%08d" % place),)))
+
+    states = [b"a" * 8, *values]
+
+    def judge(store: Store) -> int:
+        return states.index(seen(store))
+
+    steps = tuple(lambda store, value=value: change(store, value) for value in values)
+    return Scenario(files, steps, judge)
+
+
 PLAIN: dict[str, Scenario] = {
+    "one word": plain({"a": b"0123456789abcdef!"}, Commit(publish=(Patch("a", 8, b"ABCDEFGH"),))),
+    "a part of a word": plain({"a": b"0123456789abcd"}, Commit(publish=(Patch("a", 11, b"xyz"),))),
+    "a slot": slots(b"b" * 8),
+    "slots that are used again": slots(b"b" * 8, b"c" * 8, b"d" * 8),
     "one key": plain({"a": b"old"}, Commit(publish=(Put("a", b"newer"),))),
     "one new key": plain({}, Commit(publish=(Put("f/g/a", b"new"),))),
     "one removed": plain({"a": b"old"}, Commit(publish=(Delete("a"),))),

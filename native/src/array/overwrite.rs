@@ -2,6 +2,7 @@
 //! encoded again. The bytes of the other blocks are copied, whatever they are.
 
 use crate::array::scatter::Source;
+use crate::array::zones::{Items, ZoneChange};
 use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{self, BlockBytes, MIN_COMPRESSED, Packer, Recipe};
 use crate::chunk::header::{HEADER_BYTES, Header};
@@ -126,6 +127,51 @@ impl Overwrite {
         }
         encode::encode_mixed(self.nbytes, &blocks, &self.recipe, packer, scratch)
     }
+
+    /// Write to `packer` the chunk `bytes`, which `fits`, with the items of `source` over it; `chunk` is
+    /// memory for the decoded chunk. Return its zone map: that of the stored chunk in `zoned`, as the items
+    /// change it, or an empty one. `None` where the whole chunk has to be encoded, or where nothing but
+    /// `fill` may be left in it.
+    #[allow(clippy::too_many_arguments, reason = "memory of the thread is handed on in parts")]
+    pub fn apply(
+        &self,
+        decoder: &Decoder<'_>,
+        bytes: &[u8],
+        source: &dyn NewItems,
+        zoned: Option<(Items, &[u8])>,
+        fill: Option<&[u8]>,
+        chunk: &mut [u8],
+        packer: &mut Packer,
+        scratch: &mut Scratch,
+    ) -> Outcome<Option<Vec<u8>>> {
+        let mut change = None;
+        if let Some((items, zone)) = zoned {
+            change = ZoneChange::new(items, zone, self.nbytes / items.size);
+            if change.is_none() || self.ranges().any(|range| !range.len().is_multiple_of(items.size)) {
+                return Ok(None);
+            }
+        }
+        self.decode(decoder, bytes, chunk, scratch)?;
+        if let Some(change) = &mut change {
+            self.ranges().for_each(|range| change.remove(&chunk[range]));
+        }
+        source.gather(chunk);
+        let is_filled = |fill: &[u8]| self.ranges().all(|range| repeats(&chunk[range.clone()], fill, range.start));
+        if fill.is_some_and(is_filled) {
+            return Ok(None);
+        }
+        let zone = match change {
+            None => Some(Vec::new()),
+            Some(mut change) => {
+                self.ranges().enumerate().for_each(|(place, range)| change.add(place, &chunk[range]));
+                change.zone()
+            }
+        };
+        match zone {
+            Some(zone) if self.encode(decoder, bytes, chunk, packer, scratch)? => Ok(Some(zone)),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// Write to `packer` the chunk `bytes` with the items of `source` over it; `chunk` is memory for the
@@ -145,12 +191,7 @@ pub fn overwrite(
     let Some(plan) = Overwrite::plan(recipe, chunk.len(), source)?.filter(|plan| plan.fits(decoder.header)) else {
         return Ok(false);
     };
-    plan.decode(decoder, bytes, chunk, scratch)?;
-    source.gather(chunk);
-    if plan.ranges().all(|range| repeats(&chunk[range.clone()], fill, range.start)) {
-        return Ok(false);
-    }
-    plan.encode(decoder, bytes, chunk, packer, scratch)
+    Ok(plan.apply(decoder, bytes, source, None, Some(fill), chunk, packer, scratch)?.is_some())
 }
 
 /// Whether `bytes` hold only copies of `item`, from byte `start` of an endless row of them on.

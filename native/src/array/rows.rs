@@ -298,30 +298,11 @@ fn overwrite(
             return Ok(false);
         }
         let bytes = open.all()?;
-        let mut change = None;
-        if let Some(items) = grid.items {
-            change = ZoneChange::new(items, trailer.zone(), size / items.size);
-            if change.is_none() || plan.ranges().any(|range| !range.len().is_multiple_of(items.size)) {
-                return Ok(false);
-            }
-        }
+        let zoned = grid.items.map(|items| (items, trailer.zone()));
         let chunk = grow(chunk, size)?;
-        plan.decode(decoder, bytes, chunk, scratch)?;
-        if let Some(change) = &mut change {
-            plan.ranges().for_each(|range| change.remove(&chunk[range]));
-        }
-        source.gather(chunk);
-        let zone = match change {
-            None => Some(Vec::new()),
-            Some(mut change) => {
-                plan.ranges().enumerate().for_each(|(place, range)| change.add(place, &chunk[range]));
-                change.zone()
-            }
-        };
-        let Some(zone) = zone else { return Ok(false) };
-        if !plan.encode(decoder, bytes, chunk, packer, scratch)? {
+        let Some(zone) = plan.apply(decoder, bytes, source, zoned, None, chunk, packer, scratch)? else {
             return Ok(false);
-        }
+        };
         chunk_file::pack(packer.bytes(), &zone, grid.stated(number), rows, framed)?;
         Ok(true)
     })

@@ -4,10 +4,11 @@
 use crate::array::chunk_file::{self, Expected};
 use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
-use crate::array::overwrite::overwrite;
+use crate::array::overwrite::Overwrite;
 use crate::array::scatter::{Region, Source};
 use crate::array::staging::{copied, is_all};
 use crate::array::stored::Chunk;
+use crate::array::trailer::Trailer;
 use crate::array::workspace::{Buffers, Workspace};
 use crate::array::zones::Items;
 use crate::chunk::codecs::streams::Codec;
@@ -111,21 +112,30 @@ pub fn encode<'f, T>(
             let expected = expected(grid, number);
             let in_part = chunk_file::open(&extent, &expected, grid.chunk_bytes, buffers, |mut open| {
                 let decoder = open.decoder;
+                let trailer = open.trailer().map(|(trailer, _)| trailer);
                 let bytes = open.all()?;
-                // A zone map is made of all items.
-                if zoned(grid).is_none()
-                    && overwrite(decoder, bytes, recipe, source, &grid.fill, chunk, packer, scratch)?
+                let plan = Overwrite::plan(recipe, chunk.len(), source)?.filter(|plan| plan.fits(decoder.header));
+                // A zone map is about the rows that count, so it changes by blocks where all rows do.
+                let items = zoned(grid);
+                let zone = trailer.filter(|trailer| trailer.rows() == rows && rows == grid.chunk[0]);
+                if let Some(plan) = plan
+                    && (items.is_none() || zone.is_some())
                 {
-                    return Ok(true);
+                    let zone = items.zip(zone.map(Trailer::zone));
+                    let fill = Some(grid.fill.as_slice());
+                    let zone = plan.apply(decoder, bytes, source, zone, fill, chunk, packer, scratch)?;
+                    if zone.is_some() {
+                        return Ok(zone);
+                    }
                 }
                 // Another one: a decoder takes a block that it decodes twice for an overlap.
                 let decoder = Decoder::new(decoder.header, &bytes[HEADER_BYTES..decoder.header.data_start()]);
                 decoder.decode_whole(bytes, chunk, scratch, 1, &Interrupt::never())?;
                 source.gather(chunk);
-                Ok(false)
+                Ok(None)
             })?;
-            if in_part {
-                chunk_file::pack_slot(packer.bytes(), &[], grid.stated(number), rows, slot)?;
+            if let Some(zone) = in_part {
+                chunk_file::pack_slot(packer.bytes(), &zone, grid.stated(number), rows, slot)?;
                 return keep(slot).map(Some);
             }
         }

@@ -213,7 +213,9 @@ class Patch:
     """Write `data` over the value of `key` from `start` on; past its end the value grows.
 
     The key must exist (`NotFoundError`) and reach to `start` (`CorruptionError`): a patch never
-    leaves a hole.
+    leaves a hole. Where the bytes are `free`, the committed state does not reach them, and they may
+    be written in `prepare`. The caller answers for that; a transaction forgets it, since an earlier
+    change of it may have freed them.
 
     >>> Patch("frame", 8, b"index")
     Patch('frame', 8, 5 bytes)
@@ -222,6 +224,7 @@ class Patch:
     key: str
     start: int
     data: Buffer
+    free: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 0:
@@ -682,7 +685,7 @@ def check_range(
         raise NotFoundError(f"{where}: no key {edit.key!r} to {what}")
     if isinstance(edit, Patch):
         check_reach(edit, size, where)
-        touches = edit.start < committed and memoryview(edit.data).nbytes > 0
+        touches = edit.start < committed and not edit.free and memoryview(edit.data).nbytes > 0
     else:
         if edit.size > size:
             raise CorruptionError(

@@ -387,6 +387,16 @@ class StoreContract:
         store.apply(Commit(prepare=(Put("a", b"abc"), Patch("a", 0, b"x"), Truncate("a", 2))))
         assert store.read([Extent("a")]) == [b"xb"]
 
+    def test_free_bytes_are_written_before_they_are_reached(self, store: Store) -> None:
+        _need(store, Feature.PATCH)
+        store.apply(Commit(publish=(Put("a", b"00000016--------ABCDEFGH........"),)))
+        free = Patch("a", 24, b"abcdefgh", free=True)
+        store.apply(Commit(prepare=(free,), publish=(Patch("a", 6, b"24"),)))
+        assert store.read([Extent("a")]) == [b"00000024--------ABCDEFGHabcdefgh"]
+        with pytest.raises(CorruptionError):
+            store.apply(Commit(prepare=(Patch("a", 33, b"x", free=True),)))
+        assert store.read([Extent("a")]) == [b"00000024--------ABCDEFGHabcdefgh"]
+
     def test_truncate_shortens_a_value(self, store: Store) -> None:
         _need(store, Feature.PATCH)
         store.apply(Commit(publish=(Put("a", b"0123456789"), Put("b", b"other"))))

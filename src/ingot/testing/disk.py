@@ -2,8 +2,8 @@
 
 It models the least that a file system promises: the content of a file is durable as of its last
 sync, a name as of the last sync of its folder, and a rename within a folder happens whole or not at
-all. Any subset of the changes since then may be left. `ingot.stores.LocalStore` takes a disk as its
-root.
+all. Any subset of the changes since then may be left, but eight bytes at a multiple of eight are
+old or new. `ingot.stores.LocalStore` takes a disk as its root.
 
 >>> from ingot.stores import Commit, LocalStore, Put
 >>> disk = Disk({"a": b"old"})
@@ -21,6 +21,7 @@ from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias
 
 from ingot.errors import LockedError
+from ingot.stores.local.commit import WORD
 from ingot.stores.local.files import run_each, second_name
 from ingot.stores.local.lock import LockState, WriterLock
 from ingot.stores.local.steps import Progress, Step
@@ -495,7 +496,8 @@ def _subsets(kept: Names, changes: Sequence[Change], *, last: bool) -> list[Name
 
 def _torn(old: bytes | None, new: bytes) -> list[bytes]:
     """Return the contents that an unsynced file may have: old, half, zeros, full."""
-    half = len(new) // 2
+    # Words are written whole.
+    half = len(new) // 2 // WORD * WORD
     if old is None:
         options = [b"", new[:half], bytes(len(new)), new]
     else:

@@ -33,6 +33,7 @@ from ingot.formats.zarr import fills
 from ingot.schema import ArraySchema
 
 __all__ = [
+    "BLOCK_BYTES",
     "SIZES",
     "STORAGE",
     "BcolzMetadata",
@@ -65,8 +66,8 @@ _MOST_DIGITS: Final = 300
 _LEAST_CHUNK: Final = 2**20
 _MOST_CHUNK: Final = 2**24
 _MOST_FILES: Final = 1024
-# Reading a row costs reading its block. Blocks this short cost at most 5 % more space.
-_BLOCK_BYTES: Final = 16 << 10
+BLOCK_BYTES: Final = 16 << 10
+"""Reading a row costs reading its block. Blocks this short cost at most 5 % more space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +475,7 @@ def check_stages(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blo
     'lz4'
     """
     if stages is None:
-        return Blosc(blocksize=_BLOCK_BYTES), 0
+        return Blosc(blocksize=BLOCK_BYTES), 0
     quantize = [stage for stage in stages if isinstance(stage, Quantize)]
     blosc = [stage for stage in stages if isinstance(stage, Blosc)]
     if len(quantize) + len(blosc) != len(stages) or max(len(quantize), len(blosc)) > 1:

@@ -32,7 +32,7 @@ from ingot.errors import (
 )
 from ingot.formats import trailer, yaml
 from ingot.formats.addresses import ChunkState, ChunkTable
-from ingot.formats.bcolz.metadata import draw_identity
+from ingot.formats.bcolz.metadata import BLOCK_BYTES, draw_identity
 from ingot.formats.blsk import slots
 from ingot.formats.blsk.chunk_file import (
     ABSENT,
@@ -99,6 +99,8 @@ _MOST_SPARE: Final = 10
 _LEAST_FILE: Final = 16 << 20
 _MOST_FILE: Final = 256 << 20
 _CHUNK_BYTES: Final = 256 << 10
+_ROWS_BYTES: Final = 1 << 20
+"""Of one axis, blocks are read by themselves, and few chunks have few trailers and zone maps."""
 _FEW_FILES: Final = 8
 """So many files are found faster one by one than by a list of all."""
 _MOST_TABLED: Final = 1 << 20
@@ -552,6 +554,7 @@ class BlskMap:
         if space.dead > max(_LEAST_DEAD, (file.size - begin) // 2):
             return [], [self._rewritten(file, number, images, following)]
         starts: dict[int, int] = {}
+        prepare: list[Edit] = []
         publish: list[Edit] = []
         behind: list[Buffer] = []
         end = file.size
@@ -561,14 +564,13 @@ class BlskMap:
                 continue
             place = space.take(len(data))
             if place is not None:
-                publish.append(Patch(file.key, place, data))
+                prepare.append(Patch(file.key, place, data, free=True))
             else:
                 spare = int(len(data) * self.spare)
                 place = end
                 behind += [data, bytes(spare)]
                 end += len(data) + spare
             starts[entry] = place
-        prepare: list[Edit] = []
         if behind:
             prepare.append(extend(self.store, file.key, behind, end=file.size))
         count = _count_in(number, self.schema.grid.chunk_count, file.capacity)
@@ -868,7 +870,7 @@ def create_array(
 def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, int | None]:
     """Return requested codecs as Blosc and a number of bits; refuse what blsk cannot store."""
     if stages is None:
-        return Blosc().bind(spec.dtype.itemsize), None
+        return Blosc(blocksize=BLOCK_BYTES).bind(spec.dtype.itemsize), None
     cut = [stage for stage in stages if isinstance(stage, TruncatePrecision)]
     blosc = [stage for stage in stages if isinstance(stage, Blosc)]
     if len(cut) + len(blosc) != len(stages) or max(len(cut), len(blosc)) > 1:
@@ -879,8 +881,8 @@ def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, in
 
 
 def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Return chunks of about 256 KiB, long along the last axes."""
-    left = max(1, _CHUNK_BYTES // itemsize)
+    """Return chunks of about 256 KiB, long along the last axes; of one axis, of 1 MiB."""
+    left = max(1, (_CHUNK_BYTES if len(shape) != 1 else _ROWS_BYTES) // itemsize)
     chunks = []
     for length in reversed(shape[1:]):
         side = max(1, min(length, left))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ingot import dtypes
-from ingot.blosc.header import CODECS
+from ingot.blosc.header import CODECS, LARGEST_BLOCK
 from ingot.codecs.codec import CHUNK_LIMIT, Array, ChunkSpec, Filter, Raw
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Transpose
@@ -33,6 +33,7 @@ from ingot.schema import ArraySchema
 
 __all__ = [
     "ATTRIBUTES",
+    "BLOCKSIZE",
     "FILE_NAME",
     "IDENTITY",
     "NROWS",
@@ -52,6 +53,8 @@ OTHER_STORAGES: Final = ("meta/dtype", "meta/domain")
 NROWS: Final = "meta/nrows"
 ATTRIBUTES: Final = "meta/attributes"
 
+BLOCKSIZE: Final = "x_blocksize"
+"""The key in ``compression`` of the length of the blocks of new chunks."""
 IDENTITY: Final = "x_id"
 """The key in ``meta/storage`` of the identity of an array."""
 
@@ -130,6 +133,7 @@ class ColumnStorage:
                 "library": self.blosc.cname,
                 "level": self.blosc.clevel,
                 "filters": filters,
+                **({BLOCKSIZE: self.blosc.blocksize} if self.blosc.blocksize else {}),
             },
             "fill": _pack_fill(self.fill, self.dtype),
             **identity,
@@ -406,7 +410,8 @@ def _parse_compression(claim: Any, where: str) -> tuple[Blosc, int | None]:
             truncate = FieldReader(fields.where, each).integer("truncate", high=52)
         else:
             raise UnsupportedError(f"{fields.where}: filter {shown(each)} is unknown")
-    return Blosc(library, level, shuffle), truncate
+    blocksize = fields.integer(BLOCKSIZE, 0, high=LARGEST_BLOCK)
+    return Blosc(library, level, shuffle, blocksize), truncate
 
 
 def _parse_identity(claim: Any, where: str) -> int | None:

@@ -9,8 +9,9 @@ run as a whole unless a fact is needed in between; `steps` and `files` say how e
    their staged names need not be durable.
 3. `prepare`: bytes behind the ends of keys are synced; renames, patches and removals, then their
    folders are synced.
-4. `publish`. One rename or one removal alone is done at once. Otherwise the journal gets its name:
-   from then on the commit is decided, and the next writer can finish it.
+4. `publish`. One rename or one removal alone is done at once, and so is a patch of one word of a
+   file, which the system writes whole or not at all. Otherwise the journal gets its name: from then
+   on the commit is decided, and the next writer can finish it.
 5. The journal is applied, what it changed is synced, then it is removed.
 6. `cleanup`.
 
@@ -65,7 +66,7 @@ from ingot.stores.store import (
     staged_key,
 )
 
-__all__ = ["CommitRun", "check_room"]
+__all__ = ["WORD", "CommitRun", "check_room"]
 
 _MOST_OPEN: Final = 128
 # Syncing more files one by one takes longer than syncing the whole file system.
@@ -73,6 +74,9 @@ _MOST_SYNCED_SINGLY: Final = 16
 # A journal carries values of so many bytes, and so many bytes of values.
 _LARGEST_CARRIED: Final = 4096
 _MOST_CARRIED: Final = 1 << 20
+
+WORD: Final = 8
+"""So many bytes, at a multiple of their number, are stored whole or not at all."""
 
 
 class CommitRun:
@@ -217,6 +221,7 @@ class CommitRun:
             cleanup, last = compose(commit.cleanup)
             check_room(commit, self._directory, self._where)
             self._prepared = {outcome.key for outcome in prepare if isinstance(outcome, Put)}
+            word = None if late else self._word_of(publish)
             journal = None if late else self._early_journal(publish)
             self._stage({"prepare": prepare, "publish": publish}, journal)
             if commit.prepare:
@@ -225,7 +230,10 @@ class CommitRun:
                 self._perform("prepare", early, prepare)
             # From now on the bytes behind the ends of keys may be committed.
             self._extended.clear()
-            self._publish(late, publish)
+            if word is None:
+                self._publish(late, publish)
+            else:
+                self._switch_word(word)
             if cleanup or last:
                 self._stage({"cleanup": cleanup})
                 self._perform("cleanup", last, cleanup)
@@ -394,13 +402,18 @@ class CommitRun:
         """Perform outcomes; the changed names are durable once their folders are synced."""
         self._patch_staged(early)
         self._sync_sources(outcomes)
+        checked = {
+            outcome.key: self._check_patches(outcome, phase)
+            for outcome in outcomes
+            if isinstance(outcome, Patches)
+        }
         for outcome in outcomes:
             if isinstance(outcome, Patches):
-                self._check_patches(outcome, phase)
-        for outcome in outcomes:
-            self._perform_one(phase, outcome)
+                self._write_patches(outcome.key, *checked[outcome.key])
+            else:
+                self._perform_one(phase, outcome)
 
-    def _perform_one(self, phase: Phase, outcome: Outcome) -> None:
+    def _perform_one(self, phase: Phase, outcome: Put | Move | Delete) -> None:
         if isinstance(outcome, Put):
             staged = self._names[phase, outcome.key]
             self._rename(staged, outcome.key, phase)
@@ -408,15 +421,13 @@ class CommitRun:
             self._synced.add(outcome.key)
         elif isinstance(outcome, Move):
             self._rename(outcome.source, outcome.key, phase)
-        elif isinstance(outcome, Delete):
-            self._unlink(outcome.key)
         else:
-            self._change(outcome, phase)
+            self._unlink(outcome.key)
 
     def _patch_staged(self, edits: Sequence[Patch | Truncate]) -> None:
         outcomes = [Patches(key, tuple(group)) for key, group in groupby(edits, _key_of)]
         for outcome in outcomes:
-            self._change(outcome, "prepare")
+            self._write_patches(outcome.key, *self._check_patches(outcome, "prepare"))
 
     def _write_into(self, key: str, ranges: Iterable[tuple[int, bytes]], cut: int | None) -> None:
         """Write ranges into the file of a key; `cut` is its new size, where that is smaller."""
@@ -430,9 +441,8 @@ class CommitRun:
             self._add(Op.SYNC_FILES)
         self._add(Op.CLOSE_FILES)
 
-    def _change(self, outcome: Patches, phase: Phase) -> None:
-        size, value = self._check_patches(outcome, phase)
-        self._write_into(outcome.key, value.ranges, value.size if value.size < size else None)
+    def _write_patches(self, key: str, size: int, value: PatchedValue) -> None:
+        self._write_into(key, value.ranges, value.size if value.size < size else None)
 
     def _check_patches(self, outcome: Patches, phase: Phase) -> tuple[int, PatchedValue]:
         """Return the size and the new value of a key; an error for an edit that does not fit."""
@@ -479,7 +489,7 @@ class CommitRun:
             self._patch_staged(late)
         self._sync_sources(outcomes)
         if len(outcomes) == 1 and not isinstance(outcomes[0], Patches):
-            self._switch(outcomes)
+            self._switch(outcomes[0])
             return
         leaving: tuple[str, ...] = ()
         for outcome in outcomes:
@@ -518,19 +528,55 @@ class CommitRun:
         assert self._journal is not None
         return any(isinstance(entry, Placed) for entry in self._journal.entries)
 
-    def _switch(self, outcomes: Sequence[Outcome]) -> None:
+    def _switch(self, outcome: Put | Move | Delete) -> None:
         """Publish by one rename or one removal, once all that was prepared is durable."""
         if self._prepares:
             self._sync_folders()
+        self._begin_switch()
+        self._perform_one("publish", outcome)
+        self._note(partial(setattr, self, "decided", True))
+        self._sync_folders()
+        self._end_switch()
+
+    def _begin_switch(self) -> None:
         self._add(Op.APPLY_LOCK)
         self._add(Op.SWITCH)
         self._note(partial(setattr, self, "_switching", True))
-        for outcome in outcomes:
-            self._perform_one("publish", outcome)
-        self._note(partial(setattr, self, "decided", True))
-        self._sync_folders()
+
+    def _end_switch(self) -> None:
         self._add(Op.BUMP)
         self._note(partial(setattr, self, "_switching", False))
+
+    def _word_of(self, outcomes: Sequence[Outcome]) -> Patch | None:
+        """Return the patch of one word that is all of a commit; None where there is more to it.
+
+        A word is eight bytes at a multiple of eight. It lies in one page and in one sector, so
+        neither the end of a process nor a power cut leaves a part of it.
+        """
+        if len(outcomes) != 1 or not isinstance(outcomes[0], Patches):
+            return None
+        edit = outcomes[0].edits[0]
+        if len(outcomes[0].edits) > 1 or not isinstance(edit, Patch):
+            return None
+        size = memoryview(edit.data).nbytes
+        if not size or edit.start // WORD != (edit.start + size - 1) // WORD:
+            return None
+        stored, value = self._check_patches(outcomes[0], "publish")
+        return edit if value.size == stored else None
+
+    def _switch_word(self, word: Patch) -> None:
+        """Publish by writing one word, once all that was prepared is durable."""
+        if self._prepares:
+            self._sync_folders()
+        self._add(Op.OPEN, word.key)
+        self._begin_switch()
+        self._touch()
+        self._add(Op.WRITE, start=word.start, data=word.data)
+        self._note(partial(setattr, self, "decided", True))
+        if self._sync:
+            self._add(Op.SYNC_FILES)
+        self._add(Op.CLOSE_FILES)
+        self._end_switch()
 
     def _is_done(self, outcome: Outcome) -> bool:
         if not isinstance(outcome, Delete):

@@ -29,14 +29,15 @@ def test_the_suffix_and_the_documents_name_the_format(tmp_path: Path) -> None:
     assert re.sub('"?[0-9a-f]{16}"?', "DIGITS", storage) == (
         "dtype: int64\n"
         "shape: [3]\n"
-        "chunkshape: [32768]\n"
-        "superchunksize: 64\n"
+        "chunkshape: [131072]\n"
+        "superchunksize: 16\n"
         "endianness: little\n"
         "order: C\n"
         "compression:\n"
         "  library: lz4\n"
         "  level: 5\n"
         "  filters: [shuffle]\n"
+        "  x_blocksize: 16384\n"
         "fill: 0\n"
         "x_id: DIGITS\n"
     )
