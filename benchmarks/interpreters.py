@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.places import ROOT
 
-__all__ = ["NEEDED", "find_peer_python"]
+__all__ = ["NEEDED", "find_newer_python", "find_peer_python"]
 
 NEEDED = (3, 12)
 NEWEST_MINOR = 20
@@ -38,11 +38,16 @@ def find_peer_python(choice: str, say: Say) -> str | None:
     made = str(_python_in(ENVIRONMENT))
     if _has_zarr(made):
         return made
-    found = next(_newer_pythons(), None)
+    found = find_newer_python()
     if found is None:
         say("no Python 3.12 or later was found: zarr runs in this one, in an older version")
         return None
     return _make(found, say)
+
+
+def find_newer_python() -> str | None:
+    """Return the newest interpreter that the newest zarr runs in; None if there is none."""
+    return next(_newer_pythons(), None)
 
 
 def _newer_pythons() -> Iterator[str]:

@@ -71,6 +71,7 @@ LAZY: Mapping[str, str] = {
     "polars": "interop.polars",
     "pyarrow": "interop.arrow",
     "xarray": "interop.xarray",
+    "zarr": "interop.zarr",
     "zfpy": "codecs.foreign",
 }
 
