@@ -1,9 +1,10 @@
 //! Packs of variable-length items: the lengths and the bytes of the items in two Blosc chunks, each with
-//! its digest, encoded and decoded on several threads.
+//! its digest or its trailer, encoded and decoded on several threads.
 //!
 //! A pack that is wrong in any way is an error. The caller then decodes packs one by one, and says what
 //! is wrong with which.
 
+use crate::array::trailer::{self, Spans, Stated, Trailer};
 use crate::checksum::{Checksum, Digest};
 use crate::chunk::decode::Decoder;
 use crate::chunk::encode::{Packer, Recipe, encode};
@@ -20,46 +21,80 @@ pub const LENGTH_BYTES: usize = 4;
 const NULL: u32 = u32::MAX;
 /// The newest version of chunks that a pack has.
 const NEWEST: u8 = 2;
+/// The first bytes of items that a zone map compares.
+const PREFIX: usize = 16;
+/// About how many bytes a digest or a trailer has.
+const SLACK: usize = 256;
+/// What packs state that have no trailers.
+const UNSTATED: Stated = Stated { number: 0, identity: None };
 
-/// A chunk in a pack, with the digest behind it.
+/// What stands behind each chunk of a pack, by which damage is found.
+#[derive(Clone, Copy)]
+pub enum Guard<'a> {
+    /// A digest of the chunk, or nothing.
+    Digest(Option<Checksum>),
+    /// A trailer. `head` stands in front of the first chunk; an `exact` pack ends with its last trailer.
+    Trailer { head: &'a [u8], exact: bool },
+}
+
+/// A chunk in a pack, with what guards it.
 struct Stored<'a> {
     header: Header,
     chunk: &'a [u8],
-    digest: &'a [u8],
+    behind: &'a [u8],
 }
 
 impl<'a> Stored<'a> {
-    /// Find the chunk at the start of some bytes, and what follows its digest.
-    fn find(bytes: &'a [u8], checksum: Option<Checksum>, limit: usize) -> Outcome<(Self, &'a [u8])> {
+    /// Find the chunk at the start of some bytes, and what follows its guard.
+    fn find(bytes: &'a [u8], guard: Guard<'_>, limit: usize) -> Outcome<(Self, &'a [u8])> {
         let Some(size) = bytes.get(12..HEADER_BYTES).and_then(|raw| raw.try_into().ok()).map(i32::from_le_bytes) else {
             return corrupt!("pack: a chunk needs {HEADER_BYTES} bytes, {} are stored", bytes.len());
         };
-        let extra = checksum.map_or(0, Checksum::size);
         let size = usize::try_from(size).unwrap_or(0);
-        if size < HEADER_BYTES || bytes.len() < extra || size > bytes.len() - extra {
+        if size < HEADER_BYTES || size > bytes.len() {
             return corrupt!("pack: a chunk claims {size} bytes, {} are stored", bytes.len());
         }
-        let (chunk, behind) = bytes.split_at(size);
-        let (digest, rest) = behind.split_at(extra);
+        let (chunk, rest) = bytes.split_at(size);
+        let extra = match guard {
+            Guard::Digest(checksum) => checksum.map_or(0, Checksum::size),
+            Guard::Trailer { .. } => trailer::first(rest)?.len(),
+        };
+        let Some((behind, rest)) = rest.split_at_checked(extra) else {
+            return corrupt!("pack: a digest has {extra} bytes, {} are stored", rest.len());
+        };
         let header = Header::parse(chunk, size, limit)?;
         if header.version > NEWEST || header.extended() {
             return malformed!("pack: a chunk of Blosc version {}", header.version);
         }
-        Ok((Self { header, chunk, digest }, rest))
+        Ok((Self { header, chunk, behind }, rest))
     }
 
-    /// Decode the chunk, after its digest is verified.
+    /// Decode the chunk, after it is verified; `rows` is the number of items of the pack.
     fn decode(
         &self,
-        checksum: Option<Checksum>,
+        guard: Guard<'_>,
+        stated: Stated,
+        rows: usize,
         out: &mut [u8],
         scratch: &mut Scratch,
         interrupt: &Interrupt,
     ) -> Outcome<()> {
-        if let Some(kind) = checksum
-            && kind.digest(self.chunk) != Digest::of(self.digest)
-        {
-            return corrupt!("pack: the {} does not agree", kind.name());
+        match guard {
+            Guard::Digest(None) => {}
+            Guard::Digest(Some(kind)) => {
+                if kind.digest(self.chunk) != Digest::of(self.behind) {
+                    return corrupt!("pack: the {} does not agree", kind.name());
+                }
+            }
+            Guard::Trailer { .. } => {
+                let found = Trailer::parse(self.behind)?;
+                let front = trailer::front(&self.header);
+                let spans = Spans::of(&self.header, &self.chunk[HEADER_BYTES..front])?;
+                found.check(&self.chunk[..front], spans.count(), stated, rows)?;
+                for index in 0..spans.count() {
+                    found.check_block(index, &self.chunk[spans.span(index)])?;
+                }
+            }
         }
         let decoder = Decoder::new(&self.header, &self.chunk[HEADER_BYTES..self.header.data_start()]);
         decoder.decode_whole(self.chunk, out, scratch, 1, interrupt)
@@ -69,18 +104,28 @@ impl<'a> Stored<'a> {
 /// Packs whose chunks were found, and how many bytes their items have.
 pub struct Packs<'a> {
     found: Vec<(Stored<'a>, Stored<'a>)>,
-    checksum: Option<Checksum>,
+    guard: Guard<'a>,
     pub data_bytes: usize,
 }
 
 impl<'a> Packs<'a> {
     /// Find the chunks of packs that hold `counts` items; their items have at most `most` bytes in all.
-    pub fn find(packs: &[&'a [u8]], counts: &[usize], checksum: Option<Checksum>, most: usize) -> Outcome<Self> {
+    pub fn find(packs: &[&'a [u8]], counts: &[usize], guard: Guard<'a>, most: usize) -> Outcome<Self> {
         let mut found = reserved(packs.len())?;
         let mut data_bytes = 0;
         for (pack, count) in packs.iter().zip(counts) {
-            let (lengths, behind) = Stored::find(pack, checksum, most)?;
-            let (data, _) = Stored::find(behind, checksum, most)?;
+            let mut bytes = *pack;
+            if let Guard::Trailer { head, .. } = guard {
+                let Some(rest) = bytes.strip_prefix(head) else {
+                    return malformed!("pack: it begins with another head");
+                };
+                bytes = rest;
+            }
+            let (lengths, behind) = Stored::find(bytes, guard, most)?;
+            let (data, rest) = Stored::find(behind, guard, most)?;
+            if matches!(guard, Guard::Trailer { exact: true, .. }) && !rest.is_empty() {
+                return corrupt!("pack: {} bytes lie behind it", rest.len());
+            }
             if Some(lengths.header.nbytes) != count.checked_mul(LENGTH_BYTES) {
                 return corrupt!("pack: {} bytes of lengths for {count} items", lengths.header.nbytes);
             }
@@ -90,52 +135,65 @@ impl<'a> Packs<'a> {
             }
             found.push((lengths, data));
         }
-        Ok(Self { found, checksum, data_bytes })
+        Ok(Self { found, guard, data_bytes })
     }
 
-    /// Decode the lengths and the bytes of all items, one behind the other.
+    /// Decode the lengths and the bytes of all items, one behind the other. `stated` says what the trailers
+    /// of each pack state, where there are trailers.
     pub fn decode(
         &self,
+        stated: &[Stated],
         mut lengths: &mut [u8],
         mut data: &mut [u8],
         threads: usize,
         interrupt: &Interrupt,
     ) -> Outcome<()> {
         let mut work = reserved(self.found.len())?;
-        for pack in &self.found {
+        for (number, pack) in self.found.iter().enumerate() {
             let (own_lengths, others) = lengths.split_at_mut(pack.0.header.nbytes);
             let (own_data, behind) = data.split_at_mut(pack.1.header.nbytes);
             (lengths, data) = (others, behind);
-            work.push((pack, own_lengths, own_data));
+            work.push((pack, stated.get(number).copied().unwrap_or(UNSTATED), own_lengths, own_data));
         }
         let threads = threads.min(work.len());
         let queue = Mutex::new(work.into_iter());
         interrupt.share(threads, &mut Scratch::default(), |scratch| {
             let next = queue.lock().expect("no thread panics").next();
-            let Some(((lengths, data), own_lengths, own_data)) = next else {
+            let Some(((lengths, data), stated, own_lengths, own_data)) = next else {
                 return Ok(false);
             };
             // The thread that made the call checks between packs.
             let never = Interrupt::never();
-            lengths.decode(self.checksum, own_lengths, scratch, &never)?;
+            let rows = own_lengths.len() / LENGTH_BYTES;
+            lengths.decode(self.guard, stated, rows, own_lengths, scratch, &never)?;
             let (each, _) = own_lengths.as_chunks::<LENGTH_BYTES>();
             let total: u64 =
                 each.iter().map(|raw| u32::from_le_bytes(*raw)).filter(|length| *length != NULL).map(u64::from).sum();
             if total != own_data.len() as u64 {
                 return corrupt!("pack: the lengths add up to {total} bytes, {} are stored", own_data.len());
             }
-            data.decode(self.checksum, own_data, scratch, &never)?;
+            data.decode(self.guard, stated, rows, own_data, scratch, &never)?;
             Ok(true)
         })
     }
 }
 
+/// What encoded packs have behind their chunks.
+#[derive(Clone, Copy)]
+pub enum Closing<'a> {
+    /// A digest of the chunk, or nothing.
+    Digest(Option<Checksum>),
+    /// A trailer: the first pack has the number of `first`, the others follow. `head` stands in front of
+    /// each pack. With `zones` the trailer of the lengths has the zone map of the items.
+    Trailer { head: &'a [u8], first: Stated, zones: bool },
+}
+
 /// How packs are encoded.
 #[derive(Clone, Copy)]
-pub struct PackRecipe {
+pub struct PackRecipe<'a> {
     pub lengths: Recipe,
     pub data: Recipe,
-    pub checksum: Option<Checksum>,
+    pub closing: Closing<'a>,
 }
 
 /// The memory of one thread.
@@ -148,32 +206,76 @@ struct Workspace {
 /// Encode packs, each from the lengths and the bytes of its items.
 pub fn encode_packs(
     parts: &[(&[u8], &[u8])],
-    recipe: &PackRecipe,
+    recipe: &PackRecipe<'_>,
     threads: usize,
     interrupt: &Interrupt,
 ) -> Outcome<Vec<Vec<u8>>> {
     let mut images = Vec::new();
     images.resize_with(parts.len(), Vec::new);
-    let queue = Mutex::new(parts.iter().zip(images.iter_mut()));
+    let queue = Mutex::new(parts.iter().zip(images.iter_mut()).enumerate());
     interrupt.share(threads.min(parts.len()), &mut Workspace::default(), |own| {
         let next = queue.lock().expect("no thread panics").next();
-        let Some(((lengths, data), image)) = next else {
+        let Some((number, ((lengths, data), image))) = next else {
             return Ok(false);
         };
-        let never = Interrupt::never();
-        for (plain, recipe_of) in [(lengths, recipe.lengths), (data, recipe.data)] {
-            encode(plain, recipe_of, &mut own.chunk, &mut own.scratch, 1, &never)?;
-            let digest = recipe.checksum.map(|kind| kind.digest(own.chunk.bytes()));
-            let digest = digest.as_ref().map_or(&[][..], Digest::bytes);
-            image
-                .try_reserve_exact(own.chunk.bytes().len() + digest.len())
-                .map_err(|_| crate::memory::out_of_memory(own.chunk.bytes().len()))?;
-            image.extend_from_slice(own.chunk.bytes());
-            image.extend_from_slice(digest);
+        if let Closing::Trailer { head, .. } = recipe.closing {
+            image.extend_from_slice(head);
         }
+        let never = Interrupt::never();
+        for (index, (plain, recipe_of)) in [(lengths, recipe.lengths), (data, recipe.data)].into_iter().enumerate() {
+            encode(plain, recipe_of, &mut own.chunk, &mut own.scratch, 1, &never)?;
+            let chunk = own.chunk.bytes();
+            image.try_reserve(chunk.len() + SLACK).map_err(|_| crate::memory::out_of_memory(chunk.len()))?;
+            image.extend_from_slice(chunk);
+            match recipe.closing {
+                Closing::Digest(checksum) => {
+                    let digest = checksum.map(|kind| kind.digest(chunk));
+                    image.extend_from_slice(digest.as_ref().map_or(&[][..], Digest::bytes));
+                }
+                Closing::Trailer { first, zones, .. } => {
+                    let stated = Stated { number: first.number + number as u64, ..first };
+                    let zone = if zones && index == 0 { zone_map(lengths, data) } else { Vec::new() };
+                    trailer::pack(chunk, stated, lengths.len() / LENGTH_BYTES, &zone, image)?;
+                }
+            }
+        }
+        image.shrink_to_fit();
         Ok(true)
     })?;
     Ok(images)
+}
+
+/// The zone map of items by their first bytes, padded with zeros: the smallest, the largest, the number of
+/// nulls, and whether items ascend. The lengths add up to the bytes.
+fn zone_map(lengths: &[u8], data: &[u8]) -> Vec<u8> {
+    let (lengths, _) = lengths.as_chunks::<LENGTH_BYTES>();
+    let (mut low, mut high, mut nulls) = ([u8::MAX; PREFIX], [0; PREFIX], 0_u64);
+    let (mut ascending, mut last, mut rest) = (true, &data[..0], data);
+    for length in lengths {
+        let length = u32::from_le_bytes(*length);
+        if length == NULL {
+            nulls += 1;
+            continue;
+        }
+        let (item, behind) = rest.split_at((length as usize).min(rest.len()));
+        rest = behind;
+        let mut prefix = [0; PREFIX];
+        let most = item.len().min(PREFIX);
+        prefix[..most].copy_from_slice(&item[..most]);
+        low = low.min(prefix);
+        high = high.max(prefix);
+        ascending = ascending && item >= last;
+        last = item;
+    }
+    if nulls == lengths.len() as u64 {
+        low = high;
+    }
+    let mut zone = Vec::with_capacity(2 * PREFIX + 16);
+    zone.extend_from_slice(&low);
+    zone.extend_from_slice(&high);
+    zone.extend_from_slice(&nulls.to_le_bytes());
+    zone.extend_from_slice(&[u8::from(ascending && nulls == 0), 0, 0, 0, 0, 0, 0, 0]);
+    zone
 }
 
 #[cfg(test)]
@@ -182,7 +284,7 @@ mod tests {
     use crate::chunk::codecs::streams::Codec;
     use crate::chunk::header::Filter;
 
-    fn recipe(checksum: Option<Checksum>) -> PackRecipe {
+    fn recipe<'a>(closing: Closing<'a>) -> PackRecipe<'a> {
         let data = Recipe {
             codec: Codec::parse("lz4").unwrap(),
             level: 5,
@@ -191,7 +293,18 @@ mod tests {
             blocksize: 0,
             gain: 0,
         };
-        PackRecipe { lengths: Recipe { filter: Filter::Shuffle, typesize: LENGTH_BYTES, ..data }, data, checksum }
+        PackRecipe { lengths: Recipe { filter: Filter::Shuffle, typesize: LENGTH_BYTES, ..data }, data, closing }
+    }
+
+    const HEAD: &[u8] = b"head";
+    const FIRST: Stated = Stated { number: 7, identity: Some(9) };
+
+    fn trailed(zones: bool) -> PackRecipe<'static> {
+        recipe(Closing::Trailer { head: HEAD, first: FIRST, zones })
+    }
+
+    fn stated(count: usize) -> Vec<Stated> {
+        (0..count as u64).map(|number| Stated { number: FIRST.number + number, ..FIRST }).collect()
     }
 
     /// Packs of items of 0 to 49 bytes, every seventh of them null.
@@ -211,15 +324,19 @@ mod tests {
     fn packs_come_back_on_any_number_of_threads() {
         let plain = sample(9);
         let parts: Vec<(&[u8], &[u8])> = plain.iter().map(|(lengths, data)| (&lengths[..], &data[..])).collect();
-        for checksum in [None, Some(Checksum::Crc32), Some(Checksum::Sha512)] {
+        let digests = [None, Some(Checksum::Crc32), Some(Checksum::Sha512)];
+        let mut forms: Vec<_> =
+            digests.iter().map(|kind| (recipe(Closing::Digest(*kind)), Guard::Digest(*kind))).collect();
+        forms.extend([true, false].map(|exact| (trailed(exact), Guard::Trailer { head: HEAD, exact })));
+        for (recipe, guard) in forms {
             for threads in [1, 3] {
-                let images = encode_packs(&parts, &recipe(checksum), threads, &Interrupt::never()).unwrap();
+                let images = encode_packs(&parts, &recipe, threads, &Interrupt::never()).unwrap();
                 let stored: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
                 let counts: Vec<usize> = plain.iter().map(|(lengths, _)| lengths.len() / LENGTH_BYTES).collect();
-                let packs = Packs::find(&stored, &counts, checksum, 1 << 20).unwrap();
+                let packs = Packs::find(&stored, &counts, guard, 1 << 20).unwrap();
                 let mut lengths = vec![0; counts.iter().sum::<usize>() * LENGTH_BYTES];
                 let mut data = vec![0; packs.data_bytes];
-                packs.decode(&mut lengths, &mut data, threads, &Interrupt::never()).unwrap();
+                packs.decode(&stated(9), &mut lengths, &mut data, threads, &Interrupt::never()).unwrap();
                 assert_eq!(lengths, plain.iter().flat_map(|pack| pack.0.clone()).collect::<Vec<u8>>());
                 assert_eq!(data, plain.iter().flat_map(|pack| pack.1.clone()).collect::<Vec<u8>>());
             }
@@ -230,31 +347,75 @@ mod tests {
     fn every_changed_byte_and_every_truncation_is_found() {
         let plain = sample(1);
         let parts = [(&plain[0].0[..], &plain[0].1[..])];
-        let checksum = Some(Checksum::Crc32);
-        let image = encode_packs(&parts, &recipe(checksum), 1, &Interrupt::never()).unwrap().remove(0);
+        let crc = Some(Checksum::Crc32);
         let count = plain[0].0.len() / LENGTH_BYTES;
-        let read = |bytes: &[u8]| -> Outcome<()> {
-            let packs = Packs::find(&[bytes], &[count], checksum, 1 << 20)?;
-            let (mut lengths, mut data) = (vec![0; count * LENGTH_BYTES], vec![0; packs.data_bytes]);
-            packs.decode(&mut lengths, &mut data, 1, &Interrupt::never())
-        };
-        assert!(read(&image).is_ok());
-        for place in 0..image.len() {
-            let mut wrong = image.clone();
-            wrong[place] ^= 0x20;
-            assert!(read(&wrong).is_err(), "byte {place}");
-            assert!(read(&image[..place]).is_err(), "{place} bytes");
+        let trailers = Guard::Trailer { head: HEAD, exact: true };
+        for (recipe, guard) in [(recipe(Closing::Digest(crc)), Guard::Digest(crc)), (trailed(true), trailers)] {
+            let image = encode_packs(&parts, &recipe, 1, &Interrupt::never()).unwrap().remove(0);
+            let read = |bytes: &[u8]| -> Outcome<()> {
+                let packs = Packs::find(&[bytes], &[count], guard, 1 << 20)?;
+                let (mut lengths, mut data) = (vec![0; count * LENGTH_BYTES], vec![0; packs.data_bytes]);
+                packs.decode(&stated(1), &mut lengths, &mut data, 1, &Interrupt::never())
+            };
+            assert!(read(&image).is_ok());
+            for place in 0..image.len() {
+                let mut wrong = image.clone();
+                wrong[place] ^= 0x20;
+                assert!(read(&wrong).is_err(), "byte {place}");
+                assert!(read(&image[..place]).is_err(), "{place} bytes");
+            }
         }
+    }
+
+    #[test]
+    fn a_pack_states_its_number_and_its_column() {
+        let plain = sample(1);
+        let parts = [(&plain[0].0[..], &plain[0].1[..])];
+        let image = encode_packs(&parts, &trailed(false), 1, &Interrupt::never()).unwrap().remove(0);
+        let count = plain[0].0.len() / LENGTH_BYTES;
+        for wrong in [Stated { number: 8, ..FIRST }, Stated { identity: Some(8), ..FIRST }] {
+            let packs = Packs::find(&[&image], &[count], Guard::Trailer { head: HEAD, exact: true }, 1 << 20).unwrap();
+            let (mut lengths, mut data) = (vec![0; count * LENGTH_BYTES], vec![0; packs.data_bytes]);
+            let error = packs.decode(&[wrong], &mut lengths, &mut data, 1, &Interrupt::never()).unwrap_err();
+            assert_eq!(error.kind, Kind::Corruption);
+        }
+        let longer = [&image[..], b"x"].concat();
+        let find = |exact| Packs::find(&[&longer], &[count], Guard::Trailer { head: HEAD, exact }, 1 << 20);
+        assert!(find(false).is_ok());
+        assert!(find(true).is_err());
+    }
+
+    #[test]
+    fn zone_maps_have_the_first_bytes_of_the_extremes() {
+        let zone = |items: &[Option<&str>]| {
+            let lengths: Vec<u8> =
+                items.iter().flat_map(|item| item.map_or(NULL, |text| text.len() as u32).to_le_bytes()).collect();
+            let data: String = items.iter().flatten().copied().collect();
+            zone_map(&lengths, data.as_bytes())
+        };
+        let padded = |text: &str| [text.as_bytes(), &[0; PREFIX]].concat()[..PREFIX].to_vec();
+        let found = zone(&[Some("ape"), Some("bee"), Some("a very long sentence")]);
+        assert_eq!(found[..PREFIX], padded("a very long sent"));
+        assert_eq!(found[PREFIX..2 * PREFIX], padded("bee"));
+        assert_eq!(found[2 * PREFIX..], [0; 16]);
+        let ascends = |items: &[Option<&str>]| zone(items)[2 * PREFIX + 8];
+        assert_eq!(ascends(&[Some(""), Some("a"), Some("a"), Some("b")]), 1);
+        assert_eq!(ascends(&[Some("a very long sentence"), Some("a very long sentences")]), 1);
+        assert_eq!(ascends(&[Some("a very long sentences"), Some("a very long sentence")]), 0);
+        assert_eq!(ascends(&[Some("a"), None]), 0);
+        let nulls = zone(&[None, None]);
+        assert_eq!((&nulls[..2 * PREFIX], nulls[2 * PREFIX]), (&[0; 2 * PREFIX][..], 2));
     }
 
     #[test]
     fn claims_are_bounded() {
         let plain = sample(2);
         let parts: Vec<(&[u8], &[u8])> = plain.iter().map(|(lengths, data)| (&lengths[..], &data[..])).collect();
-        let images = encode_packs(&parts, &recipe(None), 1, &Interrupt::never()).unwrap();
+        let images = encode_packs(&parts, &recipe(Closing::Digest(None)), 1, &Interrupt::never()).unwrap();
         let stored: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
-        let wrong =
-            |counts: &[usize], most: usize| Packs::find(&stored, counts, None, most).err().map(|error| error.kind);
+        let wrong = |counts: &[usize], most: usize| {
+            Packs::find(&stored, counts, Guard::Digest(None), most).err().map(|error| error.kind)
+        };
         assert_eq!(wrong(&[100, 101], 1 << 20), None);
         assert_eq!(wrong(&[100, 100], 1 << 20), Some(Kind::Corruption));
         assert_eq!(wrong(&[100, usize::MAX / 2], 1 << 20), Some(Kind::Corruption));

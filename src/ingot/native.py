@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 33
+ABI = 34
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -689,7 +689,9 @@ def encode_packs() -> "Callable[..., list[bytes]] | None":
 
     It takes the lengths (u32) and the bytes of all items, the numbers of items and of bytes at the
     end of each pack, the coding (codec, level, filter, typesize, blocksize), the kind of checksum
-    and the number of threads. None when the twin runs.
+    and the number of threads. Where chunks have trailers, it also takes what stands in front of
+    each pack, the number of the first one, the identity of the column, and whether there are zone
+    maps. None when the twin runs.
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., list[bytes]]", compiled.encode_packs)
@@ -700,7 +702,9 @@ def decode_packs() -> "Callable[..., bytes] | None":
 
     It takes the packs, their numbers of items, the kind of checksum, an array that gets the lengths
     (u32), the most bytes that the items may have in all, and the number of threads; it returns the
-    bytes of all items. None when the twin runs.
+    bytes of all items. Where chunks have trailers, it also takes what stands in front of each pack,
+    whether nothing may stand behind it, and the number and the identity that each pack states. None
+    when the twin runs.
     """
     compiled = _compiled()
     return None if compiled is None else cast("Callable[..., bytes]", compiled.decode_packs)

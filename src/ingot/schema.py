@@ -242,16 +242,22 @@ class ManyPacksCodec(PackCodec, Protocol):
     """A codec that encodes and decodes many packs by one call, on several threads."""
 
     def encode_many(
-        self, items: RaggedArray, cuts: Sequence[int], threads: int
+        self, items: RaggedArray, cuts: Sequence[int], first: int, threads: int
     ) -> list[bytes] | None:
         """Return the images of packs that begin at `cuts`, of which the last is the end of all.
 
-        None when packs have to be encoded one by one.
+        `first` is the number of the first pack, the others follow. None when packs have to be
+        encoded one by one.
         """
         ...
 
     def decode_many(
-        self, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+        self,
+        packs: Sequence[bytes],
+        kind: ItemKind,
+        counts: Sequence[int],
+        numbers: Sequence[int],
+        threads: int,
     ) -> RaggedArray | None:
         """Return the items of packs, one behind the other, checked as `decode` checks them.
 
@@ -261,21 +267,26 @@ class ManyPacksCodec(PackCodec, Protocol):
 
 
 def encode_many(
-    codec: PackCodec, items: RaggedArray, cuts: Sequence[int], threads: int
+    codec: PackCodec, items: RaggedArray, cuts: Sequence[int], first: int, threads: int
 ) -> list[bytes] | None:
     """Return the images of packs by one call; None where a codec encodes them one by one."""
     if not hasattr(type(codec), "encode_many"):
         return None
-    return cast(ManyPacksCodec, codec).encode_many(items, cuts, threads)
+    return cast(ManyPacksCodec, codec).encode_many(items, cuts, first, threads)
 
 
 def decode_many(
-    codec: PackCodec, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+    codec: PackCodec,
+    packs: Sequence[bytes],
+    kind: ItemKind,
+    counts: Sequence[int],
+    numbers: Sequence[int],
+    threads: int,
 ) -> RaggedArray | None:
     """Return the items of packs by one call; None where a codec decodes them one by one."""
     if not hasattr(type(codec), "decode_many"):
         return None
-    return cast(ManyPacksCodec, codec).decode_many(packs, kind, counts, threads)
+    return cast(ManyPacksCodec, codec).decode_many(packs, kind, counts, numbers, threads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

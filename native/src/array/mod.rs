@@ -26,6 +26,6 @@ mod slots;
 pub mod staging;
 pub mod stored;
 pub mod top_up;
-mod trailer;
+pub mod trailer;
 pub mod workspace;
 pub mod zones;

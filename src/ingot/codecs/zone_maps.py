@@ -2,7 +2,8 @@
 
 A zone map has the smallest and the largest item of a chunk, the number of nulls (NaN or NaT), and
 whether items ascend. In bytes it is both extremes, little-endian and each padded to a multiple of
-8 bytes, then the number of nulls as u64, a byte that is 1 for ascending items, and 7 zeros.
+8 bytes, then the number of nulls as u64, a byte that is 1 for ascending items, and 7 zeros. The
+extremes of variable-length items are their first 16 bytes, padded with zeros.
 """
 
 import struct
@@ -16,8 +17,12 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import Buffer
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError
+from ingot.ragged_array import RaggedArray
 
-__all__ = ["ZoneMap", "ZoneMaps", "has_zone_map", "zone_map_of"]
+__all__ = ["PREFIX", "ZoneMap", "ZoneMaps", "has_zone_map", "prefix_zone_map", "zone_map_of"]
+
+PREFIX: Final = np.dtype("S16")
+"""The type of the extremes of variable-length items: their first bytes, padded with zeros."""
 
 _COUNTS: Final = struct.Struct("<QB7x")
 _WIDEST: Final = 256
@@ -147,6 +152,45 @@ def zone_map_of(items: NDArray[Any]) -> ZoneMap | None:
         return ZoneMap(zero, zero, count, ascending=False)
     valid = flat if nulls is None or not count else flat[~nulls]
     return ZoneMap(valid.min(), valid.max(), count, ascending and not count)
+
+
+def prefix_zone_map(items: RaggedArray) -> bytes:
+    """Return the zone map of text or bytes of any length, in bytes; there is an item at least.
+
+    Padded prefixes have the order of the items, but for items that differ behind them.
+
+    >>> ZoneMap.parse(prefix_zone_map(RaggedArray.of(["b", None, "a"])), PREFIX)
+    ZoneMap(low=np.bytes_(b'a'), high=np.bytes_(b'b'), nulls=1, ascending=False)
+    """
+    lengths, null = items.lengths, items.is_null
+    nulls = int(np.count_nonzero(null))
+    if nulls == len(items):
+        return bytes(2 * PREFIX.itemsize) + _COUNTS.pack(nulls, 0)
+    prefixes = np.zeros((len(items), PREFIX.itemsize), np.uint8)
+    for place in range(PREFIX.itemsize):
+        reached = np.flatnonzero(lengths > place)
+        prefixes[reached, place] = items.data[items.offsets[reached] + place]
+    # Big-endian numbers have the order of bytes.
+    first, second = prefixes.view(">u8").astype(np.uint64).T
+    order = np.lexsort((second, first))
+    order = order[~null[order]]
+    low: bytes = prefixes[order[0]].tobytes()
+    high: bytes = prefixes[order[-1]].tobytes()
+    ascending = not nulls and _ascend(items, first, second)
+    return low + high + _COUNTS.pack(nulls, ascending)
+
+
+def _ascend(items: RaggedArray, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> bool:
+    """Return whether no item is smaller than the one before it, given their prefixes."""
+    less = (first[1:] < first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] < second[:-1]))
+    if less.any():
+        return False
+    offsets, data = items.offsets, items.data
+    for place in np.flatnonzero((first[1:] == first[:-1]) & (second[1:] == second[:-1])).tolist():
+        before, start, stop = offsets[place : place + 3].tolist()
+        if data[before:start].tobytes() > data[start:stop].tobytes():
+            return False
+    return True
 
 
 def _width(dtype: DType) -> int:

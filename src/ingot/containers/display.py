@@ -350,7 +350,7 @@ def table_info(
       attrs   none
       stored  ...
       day     int64, ...: 1, 2, 3
-      name    <U2, ...: x, yy, z
+      name    utf8, ...: x, yy, z
     """
     rows = {
         "path": path or "in memory",

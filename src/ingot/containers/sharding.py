@@ -6,9 +6,11 @@ from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
+from ingot.engine import ragged
 from ingot.engine.changes import copied, recoded
+from ingot.engine.ragged import RaggedEngine
 from ingot.errors import ExistsError, UnsupportedError
-from ingot.formats.format import Column, Format, SplitFormat
+from ingot.formats.format import ChunkMap, Column, Format, RaggedMap, SplitFormat
 from ingot.formats.registry import FORMATS
 from ingot.options import Options
 from ingot.stores import Commit, LocalStore, Put, Store
@@ -37,10 +39,26 @@ def split(format: Format, node: Column, count: int, path: Target, options: Optio
     target = path if isinstance(path, Store) else LocalStore(path, writable=True)
     if _holds_keys(target):
         raise ExistsError(f"{target.location}: the target is not empty")
-    recode, copy = partial(recoded, options=options), partial(copied, options=options)
+    recode, copy = partial(_recoded, options=options), partial(copied, options=options)
     commits = format.split(node, count, target, recode, copy)
     for commit in _joined(commits, target, options.limits.window_bytes):
         target.apply(commit, durability=options.durability)
+
+
+def _recoded(
+    source: ChunkMap | RaggedMap,
+    rows: slice,
+    target: ChunkMap | RaggedMap,
+    target_rows: slice,
+    options: Options,
+) -> Commit:
+    """Return the commit that stores rows of one column as rows of another, of the same kind."""
+    if isinstance(source, RaggedMap):
+        assert isinstance(target, RaggedMap)
+        items = RaggedEngine(source, options).read(range(source.schema.length)[rows])
+        return ragged.stored(RaggedEngine(target, options), items, target_rows.start)
+    assert isinstance(target, ChunkMap)
+    return recoded(source, rows, target, target_rows, options)
 
 
 def _holds_keys(store: Store, folder: str = "") -> bool:

@@ -188,7 +188,7 @@ class Table(Dataset[TableState]):
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
         >>> table.where("startswith(name, 'b') and kg > 1")["name"]
-        array(['bear'], dtype='<U4')
+        array(['bear'], dtype=StringDType(na_object=None))
         """
         return View(self._handle, expression)
 

@@ -18,7 +18,13 @@ from ingot import native
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
-from ingot.formats.format import Pack, RaggedMap, Splice, compactable_ragged
+from ingot.formats.format import (
+    Pack,
+    RaggedMap,
+    Splice,
+    compactable_ragged,
+    fitted,
+)
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray, offsets_of
 from ingot.schema import RaggedSchema, decode_many, encode_many
@@ -38,6 +44,7 @@ __all__ = [
     "filled",
     "filled_each",
     "resized",
+    "stored",
     "streamed",
 ]
 
@@ -185,7 +192,7 @@ class RaggedEngine:
         cuts = _cuts(items, schema)
         self.check_count(len(cuts) - 1)
         if len(cuts) > _FEW:
-            images = encode_many(schema.codec, items, cuts, self.options.thread_count())
+            images = encode_many(schema.codec, items, cuts, first, self.options.thread_count())
             if images is not None:
                 counts = (stop - start for start, stop in pairwise(cuts))
                 return tuple(map(Pack, counts, images))
@@ -265,22 +272,23 @@ class RaggedEngine:
             found.append(items.take(ascending[first:last] + shifts[places]))
         return found
 
-    def _joined(self, numbers: Rows) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
+    def _joined(self, wanted: Rows) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
         """Yield packs, many at a time: their numbers, how many items each has, and all items."""
         schema, threads = self.packs.schema, self.options.thread_count()
-        for group in self._fetched(numbers):
-            counts = [len(self.span(number)) for number, _ in group]
+        for group in self._fetched(wanted):
+            numbers = [number for number, _ in group]
+            counts = [len(self.span(number)) for number in numbers]
             stored = [data for _, data in group if data is not None]
             items = None
             if len(stored) == len(group):
-                items = decode_many(schema.codec, stored, schema.kind, counts, threads)
+                items = decode_many(schema.codec, stored, schema.kind, counts, numbers, threads)
             if items is None:
                 parts = [
                     self._decode(number, data, count)
                     for (number, data), count in zip(group, counts, strict=True)
                 ]
                 items = RaggedArray.joined(parts)
-            yield [number for number, _ in group], counts, items
+            yield numbers, counts, items
 
     def _decode(self, number: int, data: bytes | None, count: int) -> RaggedArray:
         """Return the items of one pack; errors name it."""
@@ -342,6 +350,10 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
     engine.check_kind(items)
     first, old = _open_pack(engine)
     joined = items if old is None else RaggedArray.joined([old, items])
+    if not first:
+        # All packs are made now, so that their length can be chosen for what they hold.
+        after = fitted(engine.packs, len(joined), joined.nbytes / len(joined))
+        engine = engine if after is engine.packs else RaggedEngine(after, engine.options)
     if old is not None and _cuts(joined, engine.packs.schema)[1] == len(old):
         # The first item needs a pack of its own.
         joined = items
@@ -494,8 +506,19 @@ def resized(engine: RaggedEngine, length: int) -> RaggedChange:
 
 def filled(engine: RaggedEngine, items: RaggedArray) -> Commit:
     """Return the commit that stores all packs of a new sequence of the length of `items`."""
-    packs = engine.encoded_items(items, 0)
-    return engine.packs.spliced([Splice(0, len(packs), packs)])[1] if packs else Commit()
+    return stored(engine, items, 0)
+
+
+def stored(engine: RaggedEngine, items: RaggedArray, start: int) -> Commit:
+    """Return the commit that stores whole packs of a sequence whose length is known.
+
+    `start` is the number of the first item, which begins a pack.
+    """
+    first = start // engine.packs.schema.pack_items
+    packs = engine.encoded_items(items, first)
+    if not packs:
+        return Commit()
+    return engine.packs.spliced([Splice(first, first + len(packs), packs)])[1]
 
 
 def described(engine: RaggedEngine, attrs: Mapping[str, Any]) -> RaggedChange:

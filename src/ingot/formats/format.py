@@ -49,6 +49,7 @@ __all__ = [
     "DocumentFormat",
     "Documents",
     "EnclosingFormat",
+    "Fitting",
     "Format",
     "FreeBytes",
     "GroupFormat",
@@ -87,6 +88,7 @@ __all__ = [
     "as_sharded",
     "compactable",
     "compactable_ragged",
+    "fitted",
     "has_typed_attributes",
     "is_current",
     "is_relocating",
@@ -185,7 +187,7 @@ class ChunkMap(Protocol):
 
 @runtime_checkable
 class ZoneMapped(Protocol):
-    """A chunk map whose chunks may have zone maps (`ingot.codecs.zone_maps`)."""
+    """A map whose chunks or packs may have zone maps (`ingot.codecs.zone_maps`)."""
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
@@ -387,7 +389,7 @@ def _is_sharded(kind: type) -> bool:
     return hasattr(kind, "shards") and hasattr(kind, "levels")
 
 
-def zone_mapped(chunks: ChunkMap) -> ZoneMapped | None:
+def zone_mapped(chunks: "ChunkMap | RaggedMap") -> ZoneMapped | None:
     """Return a map as one whose chunks may have zone maps; None when they do not."""
     return cast(ZoneMapped, chunks) if _is_zone_mapped(type(chunks)) else None
 
@@ -467,7 +469,8 @@ class RaggedMap(Protocol):
         """Return the map with other packs, and the commit that stores them.
 
         Splices ascend and do not overlap. The length follows from the packs. Where packs are
-        regular, only the last splice changes the number of items, and it reaches to the end. Called
+        regular, only the last splice changes the number of items, and it reaches to the end; a
+        change that makes a sequence longer leaves the items that it has as they are. Called
         by the one writer: what it reads of the store does not change before the commit is applied.
         """
         ...
@@ -509,6 +512,22 @@ class CompactableRagged(Protocol):
 def compactable_ragged(packs: RaggedMap) -> CompactableRagged | None:
     """Return a map as one that leaves bytes behind; None when it does not."""
     return cast(CompactableRagged, packs) if hasattr(type(packs), "compacted") else None
+
+
+@runtime_checkable
+class Fitting(Protocol):
+    """A map of items that chooses the length of its packs while it has one pack at most."""
+
+    def fitted(self, rows: int, item_bytes: float) -> RaggedMap:
+        """Return the map for `rows` items of this mean size; the next splice stores all of them."""
+        ...
+
+
+def fitted(packs: RaggedMap, rows: int, item_bytes: float) -> RaggedMap:
+    """Return the map of a sequence all of whose packs are made by the next splice."""
+    if not hasattr(type(packs), "fitted"):
+        return packs
+    return cast(Fitting, packs).fitted(rows, item_bytes)
 
 
 @runtime_checkable
@@ -857,8 +876,11 @@ class GroupFormat(EnclosingFormat, Protocol):
         ...
 
 
-Recode: TypeAlias = Callable[[ChunkMap, slice, ChunkMap, slice], Commit]
-"""Returns the commit that stores rows of one array as rows of another."""
+Recode: TypeAlias = Callable[[ChunkMap | RaggedMap, slice, ChunkMap | RaggedMap, slice], Commit]
+"""Returns the commit that stores rows of one column as rows of another, of the same kind.
+
+Rows of variable-length items begin with a pack of the target.
+"""
 
 CopyChunks: TypeAlias = Callable[[ChunkMap, ChunkMap, int], Commit | None]
 """Returns the commit that stores chunks of one array, from a number on, as all of another.

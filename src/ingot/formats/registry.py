@@ -145,7 +145,7 @@ _BUILT_IN: Final = (
     FormatEntry(
         "bcolz",
         "ingot.formats.bcolz.format:BcolzFormat",
-        Kind.ARRAY | Kind.TABLE,
+        Kind.ARRAY | Kind.TABLE | Kind.RAGGED,
         markers=("__rootdirs__", "meta/sizes", "meta/storage", "shards.json"),
         documents=(
             ("__rootdirs__", "__attrs__"),

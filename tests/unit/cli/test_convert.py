@@ -87,12 +87,12 @@ def test_copy_keeps_the_format(source, tmp_path):
 
 def test_a_folder_of_datasets(source, tmp_path):
     ingot.ragged(["a"], tmp_path / "words.blv")
-    done = invoke("convert", tmp_path, tmp_path.parent / "new", "--format", "bcolz", "--json")
+    done = invoke("convert", tmp_path, tmp_path.parent / "new", "--format", "zarr2", "--json")
     assert done.exit_code == 1, done.output
     report = json.loads(done.stdout)
-    assert [each["format"] for each in report["members"]] == ["bcolz"]
+    assert [each["format"] for each in report["members"]] == ["zarr2"]
     assert [name for name, _ in report["failures"]] == ["words.blv"]
-    assert np.array_equal(ingot.open(tmp_path.parent / "new" / "a.bcolz")[...], VALUES)
+    assert np.array_equal(ingot.open(report["members"][0]["target"])[...], VALUES)
     copied = invoke("copy", tmp_path, tmp_path.parent / "copy")
     assert copied.exit_code == 0, copied.output
     assert "2 datasets, 0 failed" in copied.stdout

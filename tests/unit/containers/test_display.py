@@ -41,7 +41,7 @@ def test_the_first_rows_of_a_table_lie_below_the_names_of_its_columns() -> None:
     ]
     assert ["rows", "9"] in cells
     at = cells.index(["day", "name", "n.x"])
-    assert cells[at + 1] == ["int64", "&lt;U3", "float64 [2]"]
+    assert cells[at + 1] == ["int64", "utf8", "float64 [2]"]
     assert cells[at + 3 : at + 5] == [["0", "&lt;b&gt;", "[0. 0.]"], ["1", "&lt;b&gt;", "[0. 0.]"]]
     assert cells[-1] == ["…", "…", "…"]
 

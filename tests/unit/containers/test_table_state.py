@@ -184,7 +184,7 @@ def test_a_column_that_fails_leaves_nothing_of_the_others(tmp_path: Path, column
 @pytest.mark.usefixtures("kernel")
 def test_columns_that_only_python_codes_change_with_the_others(tmp_path: Path) -> None:
     options = ingot.Options(allow_pickle=True)
-    rows = {**FIVE, "o": np.array([{"n": n} for n in range(10)], object)}
+    rows = {**FIVE, "o": np.array([{n} for n in range(10)], object)}
     table = ingot.table(rows, tmp_path / "table", options=options)
     table.append(rows)
     assert len(table) == 20

@@ -55,6 +55,7 @@ from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
 
 __all__ = [
     "ATTRS",
+    "KEEP",
     "NO_ATTRS",
     "ArrayDocuments",
     "BcolzColumnMap",
@@ -69,12 +70,14 @@ __all__ = [
     "pack_attrs",
     "parse_attrs",
     "read_documents",
+    "template_of",
 ]
 
 ATTRS: Final = "__attrs__"
 
 _OBJECT: Final = np.dtype(object)
-_KEEP: Final = ".keep"
+KEEP: Final = ".keep"
+"""The file that keeps the folder of chunks where there are none."""
 NO_ATTRS: Final = b"{}\n"
 
 
@@ -93,7 +96,8 @@ class ArrayDocuments(NamedTuple):
 
 # Every change of an array asks for it several times.
 @lru_cache(maxsize=1024)
-def _template(path: str) -> KeyTemplate:
+def template_of(path: str) -> KeyTemplate:
+    """Return how the keys of chunks in a folder follow from their numbers."""
     return KeyTemplate(f"{prefix(path)}data/__", suffix=".blp", leading=1)
 
 
@@ -115,7 +119,7 @@ class BcolzMap:
     @property
     def template(self) -> KeyTemplate:
         """How keys follow from coordinates: only the first axis has more than one chunk."""
-        return _template(self.path)
+        return template_of(self.path)
 
     @property
     def documents(self) -> Documents:
@@ -182,7 +186,7 @@ class BcolzMap:
             documents = documents._replace(storage=storage)
         if not shape[0] and self.schema.shape[0]:
             # The folder of the chunks stays, also where the array is moved or copied.
-            prepare = (*prepare, Put(self._key(f"data/{_KEEP}"), b""))
+            prepare = (*prepare, Put(self._key(f"data/{KEEP}"), b""))
         publish = (Put(self._key(SIZES), sizes),)
         template = self.template
         inside, outside = self.schema.grid.counts[:1], metadata.schema.grid.counts[:1]
@@ -205,12 +209,12 @@ class BcolzMap:
         template, start = self.template, prefix(self.path)
         chunks = all_removals(self.store, template, self.schema.grid.counts)
         documents = tuple(Delete(start + name) for name in (SIZES, STORAGE, ATTRS))
-        return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{_KEEP}")))
+        return Commit(publish=documents, cleanup=(*chunks, Delete(f"{start}data/{KEEP}")))
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the array: of its documents, and of all of its chunks."""
         yield from (self._key(name) for name in (STORAGE, SIZES, ATTRS))
-        yield self._key(f"data/{_KEEP}")
+        yield self._key(f"data/{KEEP}")
         for number in range(self.schema.grid.counts[0]):
             yield self.template.key((number,))
 
@@ -431,7 +435,7 @@ def create_array(store: Store, schema: ArraySchema, path: str = "") -> tuple[Arr
     start = prefix(path)
     publish = (Put(start + STORAGE, storage), Put(start + ATTRS, attrs), Put(start + SIZES, sizes))
     # Stores have no empty folders, and bcolz opens no array without a folder for its chunks.
-    folder = () if 0 not in schema.shape else (Put(f"{start}data/{_KEEP}", b""),)
+    folder = () if 0 not in schema.shape else (Put(f"{start}data/{KEEP}", b""),)
     chunks = BcolzMap(store, metadata, path, ArrayDocuments(storage, sizes, attrs))
     return ArrayNode(chunks), Commit(prepare=folder, publish=publish)
 

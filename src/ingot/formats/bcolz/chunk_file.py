@@ -7,7 +7,9 @@ file. Where the files lie is not the concern of this module.
 The head is little-endian::
 
     0   magic "blpk"            5   reserved, 3 bytes
-    4   version, u8: 1          8   number of chunks, i64: 1
+    4   version, u8: 1          8   number of chunks, i64: 1, or 2 for a pack
+
+A pack of variable-length items (`ingot.formats.packs`) has two chunks, each with its trailer.
 """
 
 import math
@@ -32,8 +34,17 @@ from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError, FormatError, UnsafeError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats import trailer
+from ingot.formats.packs import TrailedPacks
 
-__all__ = ["HEAD_BYTES", "ChunkFileChain", "PickledObject", "check_head", "pack_head", "zone_in"]
+__all__ = [
+    "HEAD_BYTES",
+    "ChunkFileChain",
+    "PackFiles",
+    "PickledObject",
+    "check_head",
+    "pack_head",
+    "zone_in",
+]
 
 HEAD_BYTES: Final = 16
 """The size of the head, in bytes."""
@@ -46,17 +57,17 @@ _VERSION: Final = 1
 _PICKLE_PROTOCOL: Final = 2
 
 
-def pack_head() -> bytes:
-    """Return the head of a chunk file.
+def pack_head(chunks: int = 1) -> bytes:
+    """Return the head of a chunk file, or of a pack, which has two chunks.
 
     >>> pack_head()
     b'blpk\\x01\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
     """
-    return _HEAD.pack(_MAGIC, _VERSION, 1)
+    return _HEAD.pack(_MAGIC, _VERSION, chunks)
 
 
-def check_head(data: Buffer) -> None:
-    """Raise an error unless a chunk file begins with the expected head.
+def check_head(data: Buffer, chunks: int = 1) -> None:
+    """Raise an error unless a file of so many chunks begins with the expected head.
 
     >>> check_head(b"blpk\\x02" + bytes(11))
     Traceback (most recent call last):
@@ -71,8 +82,8 @@ def check_head(data: Buffer) -> None:
         raise FormatError(f"chunk file: it begins with {magic!r}, not with {_MAGIC!r}")
     if version != _VERSION:
         raise UnsupportedError(f"chunk file: version {version} is unknown")
-    if count != 1:
-        raise UnsupportedError(f"chunk file: nchunks is {count}, only 1 is known")
+    if count != chunks:
+        raise UnsupportedError(f"chunk file: nchunks is {count}, {chunks} is due")
 
 
 def zone_in(data: Buffer, number: int, identity: int | None) -> bytes:
@@ -176,6 +187,23 @@ class ChunkFileChain(CodecChain):
                 f"are due{most}"
             )
         return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PackFiles(TrailedPacks):
+    """The codec of packs in files of their own, each with a head.
+
+    `auto` says that the format chose the length of packs.
+    """
+
+    auto: bool = False
+
+    head: ClassVar[bytes] = pack_head(2)
+    exact: ClassVar[bool] = True
+
+    def _body(self, view: memoryview) -> memoryview:
+        check_head(view, 2)
+        return view[HEAD_BYTES:]
 
 
 @dataclass(frozen=True, slots=True)

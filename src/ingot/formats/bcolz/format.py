@@ -17,8 +17,16 @@ from ingot.formats.bcolz.array import (
     create_array,
     design,
     open_array,
+    parse_attrs,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE
+from ingot.formats.bcolz.ragged import (
+    BcolzRaggedColumnMap,
+    create_ragged,
+    design_ragged,
+    is_items,
+    open_items,
+)
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards, open_shards, shard_of
 from ingot.formats.bcolz.split import split
 from ingot.formats.bcolz.table import (
@@ -37,13 +45,15 @@ from ingot.formats.format import (
     CopyChunks,
     Kind,
     Node,
+    RaggedNode,
+    RaggedRequest,
     Recode,
     Request,
     TableNode,
     TableSchema,
 )
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Batch, Commit, Extent, Store
 
 __all__ = ["BcolzFormat"]
@@ -65,11 +75,11 @@ class BcolzFormat:
     """
 
     name: ClassVar[str] = "bcolz"
-    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE | Kind.RAGGED
     settings: ClassVar[tuple[str, ...]] = ()
 
-    def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
-        """Return the array or table at `path`."""
+    def open(self, store: Store, path: str = "") -> ArrayNode | RaggedNode | TableNode:
+        """Return the array, the items or the table at `path`."""
         wanted = [Extent(prefix(path) + name, 0, json.LARGEST + 1) for name in _DOCUMENTS]
         documents = dict(zip(_DOCUMENTS, store.read(wanted), strict=True))
         node = self.from_documents(store, path, documents)
@@ -83,8 +93,8 @@ class BcolzFormat:
 
     def from_documents(
         self, store: Store, path: str, documents: Mapping[str, bytes | None]
-    ) -> ArrayNode | TableNode | None:
-        """Return the array or table that documents describe; columns are read from the store."""
+    ) -> ArrayNode | RaggedNode | TableNode | None:
+        """Return the dataset that documents describe; columns are read from the store."""
         if documents.get(ROOTDIRS) is not None:
             part = bool(path) and _is_column(store, path)
             return TableNode(open_table(store, path, part=part, found=documents))
@@ -97,6 +107,11 @@ class BcolzFormat:
             if RowShards.parse(shards, prefix(path) + SHARDS).format == "blsk":
                 return open_blsk_shards(store, path, shards)
             return open_shards(store, path, shards)
+        if is_items(found.storage):
+            described = parse_attrs(attrs, f"{store.location}: {prefix(path)}{ATTRS}")
+            items = open_items(store, path, found, described)
+            is_part = path and _is_column(store, path)
+            return RaggedNode(BcolzRaggedColumnMap.of(items) if is_part else items)
         array = open_array(store, path, found)
         if path and _is_column(store, path):
             return ArrayNode(BcolzColumnMap.of(array))
@@ -120,6 +135,16 @@ class BcolzFormat:
     ) -> tuple[ArrayNode, Commit]:
         """Return a new array, and the commit that creates it."""
         return create_array(store, schema, path)
+
+    def design_ragged(self, request: RaggedRequest, **layout: Any) -> RaggedSchema:
+        """Return the layout of new variable-length items, in packs of one length."""
+        return design_ragged(request)
+
+    def create_ragged(
+        self, store: Store, schema: RaggedSchema, path: str = "", **layout: Any
+    ) -> tuple[RaggedNode, Commit]:
+        """Return a new sequence without items, and the commit that makes it."""
+        return create_ragged(store, schema.resized(0), path)
 
     def create_table(
         self,

@@ -33,6 +33,8 @@ from ingot.formats.zarr import fills
 from ingot.schema import ArraySchema
 
 __all__ = [
+    "AUTO",
+    "BLOCKSIZE",
     "BLOCK_BYTES",
     "SIZES",
     "STORAGE",
@@ -41,6 +43,9 @@ __all__ = [
     "check_stages",
     "default_chunk",
     "draw_identity",
+    "pack_parameters",
+    "parse_identity",
+    "parse_parameters",
     "parse_sizes",
     "row_bytes",
     "with_identity",
@@ -52,9 +57,9 @@ SIZES: Final = "meta/sizes"
 
 _SIZES_FIELDS: Final = "shape", "nbytes", "cbytes"
 _OBJECT: Final = np.dtype(object)
-_AUTO: Final = "x_chunklen"
+AUTO: Final = "x_chunklen"
 _FILL: Final = "x_fill"
-_BLOCKSIZE: Final = "x_blocksize"
+BLOCKSIZE: Final = "x_blocksize"
 _IDENTITY: Final = "x_id"
 _IDENTITY_DIGITS: Final = re.compile("[0-9a-f]{16}")
 # How Ingot ends a document: the identity is the last field.
@@ -102,12 +107,7 @@ class Storage:
         dflt = _pack_default(schema.fill, dtype)
         values: dict[str, Any] = {
             "dtype": bcolz_types.pack(dtype),
-            "cparams": {
-                "clevel": blosc.clevel,
-                "shuffle": _shuffle(blosc),
-                "cname": blosc.cname,
-                "quantize": quantize,
-            },
+            "cparams": pack_parameters(blosc, quantize),
             "chunklen": chunklen,
             "expectedlen": schema.shape[0],
             "dflt": dflt,
@@ -115,15 +115,15 @@ class Storage:
         if dtype != _OBJECT and not _same(_parse_default(dflt, dtype, ()), schema.fill, dtype):
             values[_FILL] = fills.pack(schema.fill, dtype)
         if isinstance(schema.chain, ChunkFileChain) and schema.chain.auto:
-            values[_AUTO] = "auto"
+            values[AUTO] = "auto"
         if blosc.blocksize:
-            values[_BLOCKSIZE] = blosc.blocksize
+            values[BLOCKSIZE] = blosc.blocksize
         return cls(dtype, blosc, quantize, chunklen, schema.fill, values)
 
     @property
     def auto(self) -> bool:
         """Whether the format chose the length of chunks."""
-        return self.document.get(_AUTO) == "auto"
+        return self.document.get(AUTO) == "auto"
 
     def identified(self, identity: int) -> "Storage":
         """Return the same storage with an identity."""
@@ -298,16 +298,18 @@ def row_bytes(shape: tuple[int, ...], dtype: DType) -> int:
     return max(1, math.prod(shape[1:]) * dtype.itemsize)
 
 
-def default_chunk(rows: int, size: int) -> int:
+def default_chunk(rows: int, size: float, least: int = _LEAST_CHUNK) -> int:
     """Return the default length of chunks in an array of `rows` rows of `size` bytes.
+
+    `least` is about how many bytes a chunk has at least.
 
     >>> default_chunk(0, 8), default_chunk(10**9, 8), default_chunk(10**6, 2**30)
     (131072, 1048576, 1)
     """
-    best = _LEAST_CHUNK
+    best = least
     while best < _MOST_CHUNK and best * _MOST_FILES < rows * size:
         best *= 2
-    return max(1, best // size)
+    return max(1, int(best // size))
 
 
 # Programs open the same array repeatedly.
@@ -342,19 +344,25 @@ def _parse_storage(data: bytes, where: str) -> Storage:
     if not dtype.itemsize:
         raise FormatError(f"{where}: dtype {dtype} has items of 0 bytes")
     chunklen = fields.integer("chunklen", low=1)
-    blosc, quantize = _parse_parameters(fields)
+    blosc, quantize = parse_parameters(fields)
     fill = _parse_fill(fields, dtype)
-    identity = fields.value(_IDENTITY, None)
-    if identity is not None and not (
-        isinstance(identity, str) and _IDENTITY_DIGITS.fullmatch(identity)
-    ):
-        raise fields.wrong(_IDENTITY, identity, "16 hexadecimal digits")
+    identity = parse_identity(fields)
     rest = {name: value for name, value in values.items() if name != _IDENTITY}
-    number = None if identity is None else int(identity, 16)
-    return Storage(dtype, blosc, quantize, chunklen, fill, rest, number)
+    return Storage(dtype, blosc, quantize, chunklen, fill, rest, identity)
 
 
-def _parse_parameters(fields: FieldReader) -> tuple[Blosc, int]:
+def parse_identity(fields: FieldReader) -> int | None:
+    """Return the identity that a ``meta/storage`` states; None where it states none."""
+    identity = fields.value(_IDENTITY, None)
+    if identity is None:
+        return None
+    if not (isinstance(identity, str) and _IDENTITY_DIGITS.fullmatch(identity)):
+        raise fields.wrong(_IDENTITY, identity, "16 hexadecimal digits")
+    return int(identity, 16)
+
+
+def parse_parameters(fields: FieldReader) -> tuple[Blosc, int]:
+    """Return how a ``meta/storage`` says that chunks are compressed, and the digits of floats."""
     field = "cparams" if fields.value("cparams", None) is not None else "bparams"
     values = fields.mapping(field)
     if values is None:
@@ -366,8 +374,18 @@ def _parse_parameters(fields: FieldReader) -> tuple[Blosc, int]:
     if cname not in CODECS:
         raise UnsupportedError(f"{inner.where}: cname {shown(cname)} is unknown")
     quantize = inner.integer("quantize", 0, high=_MOST_DIGITS)
-    blocksize = fields.integer(_BLOCKSIZE, 0, high=LARGEST_BLOCK)
+    blocksize = fields.integer(BLOCKSIZE, 0, high=LARGEST_BLOCK)
     return Blosc(cname, inner.integer("clevel", 5, high=9), number, blocksize), quantize
+
+
+def pack_parameters(blosc: Blosc, quantize: int = 0) -> dict[str, Any]:
+    """Return the ``cparams`` that `parse_parameters` reads."""
+    return {
+        "clevel": blosc.clevel,
+        "shuffle": _shuffle(blosc),
+        "cname": blosc.cname,
+        "quantize": quantize,
+    }
 
 
 def _parse_fill(fields: FieldReader, dtype: DType) -> Any:

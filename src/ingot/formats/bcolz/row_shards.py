@@ -20,8 +20,16 @@ from ingot.errors import CorruptionError, IngotError, NotFoundError, Unsupported
 from ingot.fields import FieldReader
 from ingot.formats import json
 from ingot.formats.addresses import Keyed
-from ingot.formats.bcolz.array import ArrayDocuments, BcolzMap, document_extents, open_array
+from ingot.formats.bcolz.array import (
+    ATTRS,
+    ArrayDocuments,
+    BcolzMap,
+    document_extents,
+    open_array,
+    parse_attrs,
+)
 from ingot.formats.bcolz.chunk_file import ChunkFileChain
+from ingot.formats.bcolz.ragged import BcolzRaggedMap, is_items, open_items
 from ingot.formats.bcolz.table import ROOTDIRS, BcolzTableMap, TableDocuments, open_tables
 from ingot.formats.format import (
     ArrayNode,
@@ -30,18 +38,25 @@ from ingot.formats.format import (
     Coords,
     Documents,
     Locations,
+    RaggedMap,
+    RaggedNode,
+    Splice,
     TableNode,
 )
+from ingot.formats.packs import TrailedPacks
 from ingot.formats.paths import prefix
 from ingot.formats.validity import visible
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Extent, Store
 
 __all__ = [
     "SHARDS",
     "RowShardMap",
+    "RowShardRaggedMap",
     "RowShardTableMap",
     "RowShards",
+    "first_packs",
+    "joined_items",
     "open_shards",
     "shard_of",
 ]
@@ -192,6 +207,77 @@ class RowShardMap:
 
 
 @dataclass(frozen=True, slots=True)
+class RowShardRaggedMap:
+    """The packs of variable-length items in many shards; all but the last have whole packs only."""
+
+    store: Store
+    parts: tuple[BcolzRaggedMap, ...]
+    path: str = ""
+    inner: str = ""
+    """The path of the column in each shard; empty for items alone."""
+    schema: RaggedSchema = field(init=False)
+    firsts: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        firsts = first_packs(self.parts)
+        object.__setattr__(self, "firsts", firsts)
+        object.__setattr__(self, "schema", joined_items(self.parts, firsts))
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of the shards; ``shards.json`` repeats their lengths."""
+        return {key: data for part in self.parts for key, data in part.documents.items()}
+
+    def bounds(self) -> NDArray[np.int64]:
+        """Return the first item of each pack, and the number of items at the end."""
+        starts = np.arange(0, self.schema.length, self.schema.pack_items)
+        return np.append(starts, self.schema.length)
+
+    def locate(self, numbers: NDArray[np.int64]) -> Locations:
+        """Return where packs lie."""
+        keys = []
+        for number in numbers.tolist():
+            shard = bisect_right(self.firsts, number) - 1
+            keys.append(self.parts[shard].template.key((number - self.firsts[shard],)))
+        return Locations(tuple(keys))
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of packs."""
+        found = []
+        for number in numbers:
+            shard = bisect_right(self.firsts, number) - 1
+            found += self.parts[shard].zones([number - self.firsts[shard]])
+        return found
+
+    def reopened(self, store: Store) -> "RowShardRaggedMap":
+        """Return the map of the same items in their current state in `store`."""
+        node: Column = open_shards(store, self.path)
+        for name in self.inner.split("/") if self.inner else ():
+            if not isinstance(node, TableNode) or name not in node.columns:
+                raise NotFoundError(f"{store.location}: no column {self.inner!r}")
+            node = node.columns[name]
+        if not isinstance(node, RaggedNode) or not isinstance(node.packs, RowShardRaggedMap):
+            raise NotFoundError(f"{store.location}: {self.inner!r} no longer has such items")
+        return node.packs
+
+    def rebound(self, store: Store) -> "RowShardRaggedMap":
+        """Return the same map of another store."""
+        return replace(self, store=store, parts=tuple(part.rebound(store) for part in self.parts))
+
+    def spliced(self, splices: Sequence[Splice]) -> "tuple[RowShardRaggedMap, Commit]":
+        """Raise `UnsupportedError`: row shards are read-only as a whole."""
+        _refuse(self.store)
+
+    def described(self, attrs: Mapping[str, Any]) -> "tuple[RowShardRaggedMap, Commit]":
+        """Raise `UnsupportedError`: row shards are read-only as a whole."""
+        _refuse(self.store)
+
+    def removed(self) -> Commit:
+        """Raise `UnsupportedError`: row shards are read-only as a whole."""
+        _refuse(self.store)
+
+
+@dataclass(frozen=True, slots=True)
 class RowShardTableMap:
     """The columns of a table in many shards."""
 
@@ -250,8 +336,10 @@ class RowShardTableMap:
         _refuse(self.store)
 
 
-def open_shards(store: Store, path: str = "", data: bytes | None = None) -> ArrayNode | TableNode:
-    """Return the array or table in the shards at `path`; `data` is the document, if it was read.
+def open_shards(
+    store: Store, path: str = "", data: bytes | None = None
+) -> ArrayNode | RaggedNode | TableNode:
+    """Return what lies in the shards at `path`; `data` is the document, if it was read.
 
     The documents of all shards are read together.
     """
@@ -269,6 +357,10 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
         found = store.read(marks + document_extents(folders))
         rootdirs, rest = found[: len(marks)], found[len(marks) :]
         documents = [ArrayDocuments(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
+        if rootdirs[0] is None and is_items(documents[0].storage):
+            items = tuple(map(partial(_items, store), folders, documents))
+            _check_rows([part.schema.length for part in items], shards, key)
+            return RaggedNode(RowShardRaggedMap(store, items, path))
         if rootdirs[0] is None:
             arrays = tuple(map(partial(open_array, store), folders, documents))
             _check_rows([part.schema.shape[0] for part in arrays], shards, key)
@@ -282,6 +374,11 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise
+
+
+def _items(store: Store, folder: str, documents: ArrayDocuments) -> BcolzRaggedMap:
+    attrs = parse_attrs(documents.attrs, f"{store.location}: {folder}/{ATTRS}")
+    return open_items(store, folder, documents, attrs)
 
 
 def shard_of(store: Store, path: str, format: str = "bcolz") -> str:
@@ -329,9 +426,13 @@ def _column(store: Store, parts: Sequence[Column], path: str, inner: str) -> Col
     maps = [chunks for chunks in arrays if isinstance(chunks, BcolzMap)]
     if len(maps) == len(parts):
         return ArrayNode(RowShardMap(store, tuple(maps), path, inner))
+    packs = [part.packs for part in parts if isinstance(part, RaggedNode)]
+    items = [each for each in packs if isinstance(each, BcolzRaggedMap)]
+    if len(items) == len(parts):
+        return RaggedNode(RowShardRaggedMap(store, tuple(items), path, inner))
     tables = [part.table for part in parts if isinstance(part, TableNode)]
     if len(tables) != len(parts):
-        raise CorruptionError(f"column {inner!r}: a table in some shards, an array in others")
+        raise CorruptionError(f"column {inner!r}: of one kind in some shards, of another in others")
     nested = [table for table in tables if isinstance(table, BcolzTableMap)]
     columns = _columns(store, [table.columns for table in nested], path, inner)
     plain = frozenset(nested[0].names)
@@ -361,6 +462,34 @@ def _joined(parts: Sequence[BcolzMap], firsts: tuple[int, ...], where: str) -> A
     identities = tuple(part.metadata.storage.identity for part in parts)
     joined = RowShardChain(*stages, chain.rows, chain.auto, firsts=firsts, identities=identities)
     return replace(first, shape=(rows, *first.shape[1:]), chain=joined)
+
+
+def first_packs(parts: Sequence[RaggedMap]) -> tuple[int, ...]:
+    """Return the number of the first pack of each shard."""
+    return tuple(accumulate((part.schema.pack_count for part in parts[:-1]), initial=0))
+
+
+def joined_items(parts: Sequence[RaggedMap], firsts: Sequence[int]) -> RaggedSchema:
+    """Return the schema of items in shards; raise an error if the shards do not match."""
+    first = parts[0].schema
+    identities = []
+    for part in parts:
+        schema, codec = part.schema, part.schema.codec
+        assert isinstance(codec, TrailedPacks)
+        if (schema.kind, schema.pack_items) != (first.kind, first.pack_items):
+            raise CorruptionError(f"{part.path}: items of another kind than in other shards")
+        identities.append(codec.parts[0][1])
+    filled = [part for part in parts if part.schema.length]
+    for part in filled[:-1]:
+        if part.schema.length % first.pack_items:
+            raise UnsupportedError(
+                f"{part.path}: {part.schema.length} items are no whole number of packs of "
+                f"{first.pack_items}, so the shards behind it cannot be read together with it"
+            )
+    codec = first.codec
+    assert isinstance(codec, TrailedPacks)
+    joined = replace(codec, parts=tuple(zip(firsts, identities, strict=True)))
+    return replace(first, length=sum(part.schema.length for part in parts), codec=joined)
 
 
 def _refuse(store: Store) -> NoReturn:

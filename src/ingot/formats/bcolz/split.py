@@ -7,20 +7,30 @@ are copied here. `row_shards` reads the shards as one dataset.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from ingot.blosc.header import ChunkHeader
 from ingot.errors import CorruptionError, UnsupportedError
 from ingot.formats import trailer
 from ingot.formats.bcolz.array import ATTRS, BcolzMap, create_array, pack_attrs
 from ingot.formats.bcolz.chunk_file import HEAD_BYTES, check_head, pack_head
+from ingot.formats.bcolz.ragged import BcolzRaggedMap, create_ragged
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.table import BcolzTableMap, create_table
-from ingot.formats.format import ArrayNode, Column, CopyChunks, Recode, TableNode, TableSchema
+from ingot.formats.format import (
+    ArrayNode,
+    Column,
+    ColumnSchema,
+    CopyChunks,
+    RaggedNode,
+    Recode,
+    TableNode,
+    TableSchema,
+)
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
 
 __all__ = ["fitting_chunk", "leaves", "shard_rows", "split"]
@@ -37,7 +47,7 @@ def split(
     """
     columns = list(leaves(node))
     rows = columns[0][1].schema.shape[0] if columns else 0
-    longest = max((chunks.schema.chunks[0] for _, chunks in columns), default=1)
+    longest = max((_chunk_rows(chunks) for _, chunks in columns), default=1)
     parts = shard_rows(rows, longest, count)
     for number, length in enumerate(parts):
         start = sum(parts[:number])
@@ -46,8 +56,17 @@ def split(
     yield Commit(publish=(Put(SHARDS, RowShards(parts).pack()),))
 
 
-def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:
-    """Yield all arrays of a dataset, with the paths of their columns.
+Leaf: TypeAlias = BcolzMap | BcolzRaggedMap
+"""The map of a column that is no table."""
+
+
+def _chunk_rows(leaf: Leaf) -> int:
+    schema = leaf.schema
+    return schema.pack_items if isinstance(schema, RaggedSchema) else schema.chunks[0]
+
+
+def leaves(node: Column, path: str = "") -> Iterator[tuple[str, Leaf]]:
+    """Yield all arrays and items of a dataset, with the paths of their columns.
 
     >>> list(leaves(TableNode(BcolzTableMap(None, {}, {}))))
     []
@@ -57,6 +76,8 @@ def leaves(node: Column, path: str = "") -> Iterator[tuple[str, BcolzMap]]:
             yield from leaves(column, prefix(path) + name)
     elif isinstance(node, ArrayNode) and isinstance(node.chunks, BcolzMap):
         yield path, node.chunks
+    elif isinstance(node, RaggedNode) and isinstance(node.packs, BcolzRaggedMap):
+        yield path, node.packs
     else:
         name = f"column {path!r}" if path else "the array"
         store = node.chunks.store if isinstance(node, ArrayNode) else node.packs.store
@@ -106,7 +127,7 @@ def _shard(
 ) -> Iterator[Commit]:
     """Yield the commits that store one shard: first its chunks, then its documents."""
     made = {
-        path: _cut(chunks, length, fitting_chunk(chunks.schema.chunks[0], parts))
+        path: _cut(chunks, length, fitting_chunk(_chunk_rows(chunks), parts))
         for path, chunks in leaves(node)
     }
     shard: Column
@@ -114,8 +135,11 @@ def _shard(
         assert isinstance(node.table, BcolzTableMap)
         shard, commit = create_table(store, _schemas(node, made, ""), node.attrs, folder)
         documents = (*commit.edits, *_attrs(node, folder))
+    elif isinstance(schema := made[""], RaggedSchema):
+        shard, commit = create_ragged(store, schema, folder)
+        documents = commit.edits
     else:
-        shard, commit = create_array(store, made[""], folder)
+        shard, commit = create_array(store, schema, folder)
         documents = commit.edits
     # The chunks state the identities that are in the documents.
     targets = dict(leaves(shard))
@@ -132,17 +156,24 @@ def _attrs(node: TableNode, folder: str) -> Iterator[Edit]:
             yield from _attrs(column, f"{folder}/{name}")
 
 
-def _schemas(node: TableNode, made: dict[str, ArraySchema], path: str) -> TableSchema:
-    schemas: dict[str, ArraySchema | TableSchema] = {}
+def _schemas(
+    node: TableNode, made: Mapping[str, ArraySchema | RaggedSchema], path: str
+) -> TableSchema:
+    schemas: dict[str, ColumnSchema] = {}
     for name, column in node.columns.items():
         inner = f"{path}/{name}" if path else name
-        nested = isinstance(column, TableNode)
-        schemas[name] = _schemas(column, made, inner) if nested else made[inner]  # type: ignore[arg-type]
+        if isinstance(column, TableNode):
+            schemas[name] = _schemas(column, made, inner)
+        else:
+            schemas[name] = made[inner]
     return schemas
 
 
-def _cut(chunks: BcolzMap, length: int, rows: int) -> ArraySchema:
+def _cut(chunks: Leaf, length: int, rows: int) -> ArraySchema | RaggedSchema:
     schema = chunks.schema
+    if isinstance(schema, RaggedSchema):
+        codec = replace(schema.codec, rows=rows)  # type: ignore[type-var]
+        return replace(schema, length=length, pack_items=rows, codec=codec)
     chain = replace(schema.chain, rows=rows)  # type: ignore[call-arg]
     return replace(
         schema, shape=(length, *schema.shape[1:]), chunks=(rows, *schema.chunks[1:]), chain=chain
@@ -150,18 +181,19 @@ def _cut(chunks: BcolzMap, length: int, rows: int) -> ArraySchema:
 
 
 def _chunks(
-    chunks: BcolzMap, target: BcolzMap, start: int, recode: Recode, copy: CopyChunks
+    chunks: Leaf, target: Leaf, start: int, recode: Recode, copy: CopyChunks
 ) -> Iterator[Commit]:
     """Yield the commits that store the chunks of one column of one shard, some at a time."""
-    length, rows = target.schema.shape[0], target.schema.chunks[0]
-    untouched = rows == chunks.schema.chunks[0] and start % rows == 0
-    if untouched and length:
+    length, rows = target.schema.shape[0], _chunk_rows(target)
+    untouched = rows == _chunk_rows(chunks) and start % rows == 0
+    if untouched and length and isinstance(chunks, BcolzMap) and isinstance(target, BcolzMap):
         commit = copy(chunks, target, start // rows)
         if commit is not None:
             yield Commit(prepare=commit.edits)
             return
-    for first in range(0, target.schema.grid.counts[0], _WINDOW):
-        numbers = range(first, min(first + _WINDOW, target.schema.grid.counts[0]))
+    count = -(-length // rows)
+    for first in range(0, count, _WINDOW):
+        numbers = range(first, min(first + _WINDOW, count))
         if untouched:
             yield Commit(prepare=tuple(_moved(chunks, target, start // rows, numbers)))
             continue
@@ -170,18 +202,24 @@ def _chunks(
         yield Commit(prepare=recode(chunks, rows_there, target, rows_here).edits)
 
 
-def _moved(
-    chunks: BcolzMap, target: BcolzMap, offset: int, numbers: Sequence[int]
-) -> Iterator[Edit]:
+def _moved(chunks: Leaf, target: Leaf, offset: int, numbers: Sequence[int]) -> Iterator[Edit]:
     """Yield the edits that copy chunks under their numbers in the shard."""
     keys = [chunks.template.key((number + offset,)) for number in numbers]
     found = chunks.store.read([Extent(key) for key in keys])
-    old, new = (each.metadata.storage.identity for each in (chunks, target))
     for number, key, data in zip(numbers, keys, found, strict=True):
         if data is None:
             raise CorruptionError(f"{chunks.store.location}: {key} is missing")
-        moved = _renamed(data, (number + offset, old), (number, new))
+        moved = _image(chunks, target, data, number + offset, number)
         yield Put(target.template.key((number,)), moved)
+
+
+def _image(chunks: Leaf, target: Leaf, data: bytes, old: int, new: int) -> bytes:
+    if isinstance(chunks, BcolzRaggedMap):
+        assert isinstance(target, BcolzRaggedMap)
+        return chunks.codec.moved(data, old, new, target.codec)
+    assert isinstance(target, BcolzMap)
+    before, after = (each.metadata.storage.identity for each in (chunks, target))
+    return _renamed(data, (old, before), (new, after))
 
 
 def _renamed(data: bytes, old: tuple[int, int | None], new: tuple[int, int | None]) -> bytes:

@@ -10,7 +10,7 @@ bcolz cannot open a table with a column that it cannot open. Such columns are le
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from ingot.errors import (
     CorruptionError,
@@ -35,16 +35,24 @@ from ingot.formats.bcolz.array import (
     read_documents,
 )
 from ingot.formats.bcolz.metadata import SIZES, STORAGE, BcolzMetadata, without_identity
+from ingot.formats.bcolz.ragged import (
+    BcolzRaggedColumnMap,
+    BcolzRaggedMap,
+    ItemsMetadata,
+    create_ragged,
+    is_items,
+    open_items,
+)
 from ingot.formats.folder_table import (
-    FolderLayout,
     FolderTableMap,
+    RaggedFolderLayout,
     check_lengths,
     check_name,
 )
-from ingot.formats.format import ArrayNode, Column, TableNode, TableSchema
+from ingot.formats.format import ArrayNode, Column, RaggedNode, TableNode, TableSchema
 from ingot.formats.paths import prefix
 from ingot.formats.validity import visible
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import (
     Batch,
     Commit,
@@ -67,6 +75,9 @@ __all__ = [
 
 DATA: Final = "data"
 ROOTDIRS: Final = "__rootdirs__"
+
+Metadata: TypeAlias = BcolzMetadata | ItemsMetadata
+"""The metadata of a column that is no table."""
 
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
@@ -109,6 +120,12 @@ class BcolzLayout:
         """Return a new column, and the commit that creates it."""
         return create_array(store, schema, folder)
 
+    def create_ragged(
+        self, store: Store, schema: RaggedSchema, folder: str
+    ) -> tuple[RaggedNode, Commit]:
+        """Return a new column of variable-length items, and the commit that creates it."""
+        return create_ragged(store, schema, folder)
+
     def is_length(self, key: str) -> bool:
         """Return whether a key is the ``meta/sizes`` of a column."""
         return key.endswith(f"/{SIZES}")
@@ -122,7 +139,7 @@ class BcolzLayout:
 class BcolzTableMap(FolderTableMap):
     """The columns of one table, in their order."""
 
-    layout: ClassVar[FolderLayout] = BcolzLayout()
+    layout: ClassVar[RaggedFolderLayout] = BcolzLayout()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,7 +291,10 @@ class _TableDraft:
         self, name: str, place: str, documents: ArrayDocuments, rootdirs: bytes | None
     ) -> bool:
         """Take a column from the documents in a folder; return whether they are those of one."""
-        if documents.is_array:
+        if is_items(documents.storage):
+            attrs = StoredAttributes(self.store, place)
+            self.columns[name] = RaggedNode(open_items(self.store, place, documents, attrs))
+        elif documents.is_array:
             self.columns[name] = ArrayNode(open_column(self.store, place, documents))
         elif rootdirs is not None:
             self.nested[name] = TableDocuments(place, rootdirs, documents.attrs)
@@ -417,7 +437,7 @@ def _parse_list(fields: FieldReader, key: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _parse_identified(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
-) -> tuple[tuple[BcolzMetadata, ...] | None, tuple[int | None, ...]]:
+) -> tuple[tuple[Metadata, ...] | None, tuple[int | None, ...]]:
     """Return the metadata of columns without their identities, as `_parse_arrays`, and these."""
     shared = list(found)
     identities: list[int | None] = [None] * len(places)
@@ -430,20 +450,21 @@ def _parse_identified(
 @lru_cache(maxsize=256)
 def _parse_arrays(
     places: tuple[str, ...], found: tuple[bytes | None, ...]
-) -> tuple[BcolzMetadata, ...] | None:
-    """Return the metadata of columns that are all arrays of one length, without their attributes.
+) -> tuple[Metadata, ...] | None:
+    """Return the metadata of columns of one length, none of them a table, without attributes.
 
     Most tables have such columns. The result is immutable, so tables that are opened again share
     it. None for any other table, and for a table with a malformed document.
     """
-    parsed: list[BcolzMetadata] = []
+    parsed: list[Metadata] = []
     for number, place in enumerate(places):
         storage, sizes = found[2 * number : 2 * number + 2]
         if storage is None or sizes is None:
             return None
         try:
+            kind = ItemsMetadata if is_items(storage) else BcolzMetadata
             parsed.append(
-                BcolzMetadata.parse(storage, sizes, {}, (f"{place}/{STORAGE}", f"{place}/{SIZES}"))
+                kind.parse(storage, sizes, {}, (f"{place}/{STORAGE}", f"{place}/{SIZES}"))
             )
         except IngotError:
             return None
@@ -511,7 +532,7 @@ def _made_plan(values: Mapping[str, Any], names: tuple[str, ...], path: str) -> 
 
 
 class ArrayColumns(Mapping[str, Column]):
-    """The columns of a table in which every column is an array; each is made on first use.
+    """The columns of a table without nested tables; each is made on first use.
 
     `parsed` is without the identities of the arrays, so that tables with equal columns share it.
     """
@@ -523,7 +544,7 @@ class ArrayColumns(Mapping[str, Column]):
         store: Store,
         plan: _TablePlan,
         found: Sequence[bytes | None],
-        parsed: Sequence[BcolzMetadata],
+        parsed: Sequence[Metadata],
         identities: Sequence[int | None],
     ) -> None:
         self._store = store
@@ -531,18 +552,18 @@ class ArrayColumns(Mapping[str, Column]):
         self._found = found
         self._parsed = parsed
         self._identities = identities
-        self._made: dict[str, ArrayNode] = {}
+        self._made: dict[str, ArrayNode | RaggedNode] = {}
 
     @classmethod
     def of(
         cls, store: Store, plan: _TablePlan, found: Sequence[bytes | None]
     ) -> "ArrayColumns | None":
-        """Return the columns of a plan by their documents; None if they are not all arrays."""
+        """Return the columns of a plan by their documents; None if one is a table."""
         documents = tuple(found[: 2 * len(plan.places)])
         parsed, identities = _parse_identified(plan.places, documents)
         return None if parsed is None else cls(store, plan, documents, parsed, identities)
 
-    def __getitem__(self, name: str) -> ArrayNode:
+    def __getitem__(self, name: str) -> ArrayNode | RaggedNode:
         made = self._made.get(name)
         if made is None:
             number = self._plan.numbers[name]
@@ -553,7 +574,11 @@ class ArrayColumns(Mapping[str, Column]):
             if identity is not None:
                 metadata = metadata.identified(identity)
             metadata = metadata.described(attrs)
-            node = ArrayNode(BcolzMap(self._store, metadata, place, documents))
+            node: ArrayNode | RaggedNode
+            if isinstance(metadata, ItemsMetadata):
+                node = RaggedNode(BcolzRaggedMap(self._store, metadata, place, documents))
+            else:
+                node = ArrayNode(BcolzMap(self._store, metadata, place, documents))
             # Another thread may have made it meanwhile; the first one is kept.
             made = self._made.setdefault(name, node)
         return made
@@ -596,6 +621,8 @@ def _as_part(column: Column) -> Column:
         assert isinstance(table, BcolzTableMap)
         inner = {name: _as_part(each) for name, each in table.columns.items()}
         return TableNode(replace(table, columns=inner, part=True))
-    assert isinstance(column, ArrayNode)
+    if isinstance(column, RaggedNode):
+        assert isinstance(column.packs, BcolzRaggedMap)
+        return RaggedNode(BcolzRaggedColumnMap.of(column.packs))
     assert isinstance(column.chunks, BcolzMap)
     return ArrayNode(BcolzColumnMap.of(column.chunks))

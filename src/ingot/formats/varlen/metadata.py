@@ -19,6 +19,7 @@ from ingot.errors import FormatError, LimitError, UnsupportedError
 from ingot.fields import FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bloscpack.header import LARGEST_CHUNK
+from ingot.formats.packs import default_codec
 from ingot.ragged_array import BYTES, UTF8, ItemKind
 
 __all__ = ["PACK_BYTES", "Reserve", "VarlenMetadata", "room_for"]
@@ -142,17 +143,6 @@ def room_for(size: int) -> int:
     (94, 2000, 14096)
     """
     return size + min(max(size, _LEAST_ROOM), _MOST_ROOM)
-
-
-def default_codec(kind: ItemKind) -> Blosc:
-    """Return the codec of new chunks where nothing else is said.
-
-    >>> default_codec(UTF8).shuffle, default_codec(ItemKind.of("<f8")).typesize
-    (0, 8)
-    """
-    if kind.item is None:
-        return Blosc(shuffle=0)
-    return Blosc().bind(kind.item.itemsize)
 
 
 def check_reserve(claim: object) -> Reserve:

@@ -13,24 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.blosc.header import HEADER_BYTES, LARGEST_EXPANSION, ChunkHeader
+from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.checksums import Digest, digest
 from ingot.codecs.codec import Buffer, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.errors import CorruptionError, FormatError, IngotError
 from ingot.formats.bloscpack.header import CHECKSUMS, LARGEST_CHUNK
-from ingot.ragged_array import ItemKind, RaggedArray, offsets_of
+from ingot.formats.packs import (
+    LENGTH,
+    MOST_DECODED,
+    MOST_ITEMS,
+    items_of,
+    lengths_codec,
+    lengths_of,
+    total_bytes,
+)
+from ingot.ragged_array import ItemKind, RaggedArray
 
 __all__ = ["VarlenPacks", "chunk_bytes"]
 
-_NULL: Final = 2**32 - 1
-_LENGTH: Final = np.dtype("<u4")
 _NEWEST: Final = 2
-_SHUFFLE: Final = 1
-# No stored byte stands for the lengths of more items.
-_MOST_ITEMS: Final = max(LARGEST_EXPANSION.values()) // _LENGTH.itemsize
-# What many packs may decode to at once; more is decoded one by one.
-_MOST_DECODED: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,50 +65,27 @@ class VarlenPacks:
             if items.validity is not None and not items.validity[0]:
                 return b""
             return b"".join(self._chunk(items.payload, self.blosc))
-        lengths = self._lengths(items)
-        blosc = Blosc(self.blosc.cname, self.blosc.clevel, _SHUFFLE, typesize=_LENGTH.itemsize)
-        return b"".join((*self._chunk(lengths, blosc), *self._chunk(items.payload, self.blosc)))
+        lengths, held = lengths_of(items), items.payload
+        blosc = lengths_codec(self.blosc)
+        return b"".join((*self._chunk(lengths, blosc), *self._chunk(held, self.blosc)))
 
     def decode(self, data: bytes, kind: ItemKind, count: int, number: int) -> RaggedArray:
         """Return the `count` items of a pack; bytes behind the pack are left alone."""
         view = memoryview(data)
         if not self.packed:
             return self._decode_item(view, kind)
-        stored, behind = self._decode_chunk(view, "lengths", count * _LENGTH.itemsize)
-        lengths = np.frombuffer(stored, _LENGTH)
-        total = int(lengths.sum(where=lengths != _NULL, dtype=np.int64))
+        stored, behind = self._decode_chunk(view, "lengths", count * LENGTH.itemsize)
+        lengths = np.frombuffer(stored, LENGTH)
+        total = total_bytes(lengths)
         if total > LARGEST_CHUNK:
             raise CorruptionError(
                 f"varlen pack: the lengths add up to {total} bytes, a chunk has {LARGEST_CHUNK}"
             )
         held, _ = self._decode_chunk(view[behind:], "bytes", total)
-        return self._checked(lengths, held, kind, "varlen pack")
-
-    def _checked(
-        self, stored: NDArray[np.uint32], held: Buffer, kind: ItemKind, where: str
-    ) -> RaggedArray:
-        """Return items of these lengths, whose sum is known to be right."""
-        lengths = stored.astype(np.int64)
-        validity = None
-        null = stored == _NULL
-        if null.any():
-            if not self.nulls:
-                first = int(null.argmax())
-                raise CorruptionError(f"{where}: item {first} is null, which no item may be")
-            validity = ~null
-            lengths[null] = 0
-        data = np.frombuffer(held, np.uint8)
-        return RaggedArray.checked(kind, offsets_of(lengths), data, validity, where)
-
-    @staticmethod
-    def _lengths(items: RaggedArray) -> NDArray[np.uint32]:
-        lengths = items.lengths.astype(_LENGTH)
-        if items.validity is not None:
-            lengths[~items.validity] = _NULL
-        return lengths
+        return items_of(lengths, held, kind, "varlen pack", nulls=self.nulls)
 
     def encode_many(
-        self, items: RaggedArray, cuts: Sequence[int], threads: int
+        self, items: RaggedArray, cuts: Sequence[int], first: int, threads: int
     ) -> list[bytes] | None:
         """Return the images of many packs; None where the native kernel does not make them."""
         encode = native.encode_packs()
@@ -115,25 +94,30 @@ class VarlenPacks:
         ends = items.offsets[cuts[1:]] - items.offsets[0]
         blosc = self.blosc.native_coding()
         coding = blosc.codec, blosc.level, blosc.shuffle, blosc.typesize, blosc.blocksize
-        lengths = self._lengths(items)
+        lengths = lengths_of(items)
         return encode(
             lengths, items.payload, list(cuts[1:]), ends.tolist(), coding, self.checksum, threads
         )
 
     def decode_many(
-        self, packs: Sequence[bytes], kind: ItemKind, counts: Sequence[int], threads: int
+        self,
+        packs: Sequence[bytes],
+        kind: ItemKind,
+        counts: Sequence[int],
+        numbers: Sequence[int],
+        threads: int,
     ) -> RaggedArray | None:
         """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
         decode = native.decode_packs()
         if decode is None or not self.packed:
             return None
         # Before memory is taken for what the table claims.
-        if sum(counts) > sum(map(len, packs)) * _MOST_ITEMS:
+        if sum(counts) > sum(map(len, packs)) * MOST_ITEMS:
             return None
-        lengths = np.empty(sum(counts), _LENGTH)
+        lengths = np.empty(sum(counts), LENGTH)
         try:
-            held = decode(packs, counts, self.checksum, lengths, _MOST_DECODED, threads)
-            return self._checked(lengths, held, kind, "varlen packs")
+            held = decode(packs, counts, self.checksum, lengths, MOST_DECODED, threads)
+            return items_of(lengths, held, kind, "varlen packs", nulls=self.nulls)
         except IngotError:
             return None
 

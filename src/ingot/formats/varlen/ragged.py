@@ -28,6 +28,7 @@ from ingot.formats.format import (
     RaggedRequest,
     Splice,
 )
+from ingot.formats.packs import default_codec
 from ingot.formats.varlen.file import VarlenFile
 from ingot.formats.varlen.header import VarlenHeader
 from ingot.formats.varlen.metadata import (
@@ -35,7 +36,6 @@ from ingot.formats.varlen.metadata import (
     Reserve,
     VarlenMetadata,
     check_reserve,
-    default_codec,
 )
 from ingot.formats.varlen.offsets import NULL, PackTable
 from ingot.formats.varlen.packs import VarlenPacks, chunk_bytes

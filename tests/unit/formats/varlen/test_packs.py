@@ -171,34 +171,36 @@ def test_many_packs_are_those_of_one_by_one(name: str, checksum: str, threads: i
     packs = VarlenPacks(Blosc("zstd", 3, 1, typesize=2), checksum)
     parts = [items[start:stop] for start, stop in pairwise(cuts)]
     images = [packs.encode(part, 0) for part in parts]
-    assert packs.encode_many(items, cuts, threads) == images
+    assert packs.encode_many(items, cuts, 0, threads) == images
     # Slices share the buffers of the whole.
-    assert packs.encode_many(items[1:5], [0, 3, 4], threads) == images[1:3]
+    assert packs.encode_many(items[1:5], [0, 3, 4], 0, threads) == images[1:3]
     counts = list(map(len, parts))
-    found = packs.decode_many([*images, b""][:-1], items.kind, counts, threads)
+    found = packs.decode_many([*images, b""][:-1], items.kind, counts, range(9), threads)
     assert found == items
     room = [image + b"\xff" * 9 for image in images]
-    assert packs.decode_many(room, items.kind, counts, threads) == items
+    assert packs.decode_many(room, items.kind, counts, range(9), threads) == items
 
 
 @by_the_native_kernel
 def test_many_packs_with_one_that_is_wrong_are_left_to_one_by_one() -> None:
     items, cuts = many("utf8", 9)
-    images = PACKS.encode_many(items, cuts, 1)
+    images = PACKS.encode_many(items, cuts, 0, 1)
     assert images is not None
     counts = [stop - start for start, stop in pairwise(cuts)]
-    assert PACKS.decode_many(images, UTF8, counts, 1) == items
+    assert PACKS.decode_many(images, UTF8, counts, range(9), 1) == items
     for wrong in (images[2][:-1], images[2][:9], b"", images[3], bytes(100)):
-        assert PACKS.decode_many([*images[:2], wrong, *images[3:]], UTF8, counts, 2) is None
-    assert PACKS.decode_many(images, UTF8, [*counts[:-1], 1], 1) is None
-    assert PACKS.decode_many(images, UTF8, [*counts[:-1], 2**40], 1) is None
-    assert VarlenPacks(Blosc(), nulls=False).decode_many(images, UTF8, counts, 1) is None
+        assert (
+            PACKS.decode_many([*images[:2], wrong, *images[3:]], UTF8, counts, range(9), 2) is None
+        )
+    assert PACKS.decode_many(images, UTF8, [*counts[:-1], 1], range(9), 1) is None
+    assert PACKS.decode_many(images, UTF8, [*counts[:-1], 2**40], range(9), 1) is None
+    assert VarlenPacks(Blosc(), nulls=False).decode_many(images, UTF8, counts, range(9), 1) is None
     text = by_hand.pack([b"a", b"\xff"])
-    assert PACKS.decode_many([text], BYTES, [2], 1) is not None
-    assert PACKS.decode_many([text], UTF8, [2], 1) is None
+    assert PACKS.decode_many([text], BYTES, [2], range(9), 1) is not None
+    assert PACKS.decode_many([text], UTF8, [2], range(9), 1) is None
 
 
 def test_single_items_are_not_many_packs() -> None:
     items, cuts = many("utf8", 9)
-    assert SINGLE.encode_many(items, cuts, 1) is None
-    assert SINGLE.decode_many([b""], UTF8, [1], 1) is None
+    assert SINGLE.encode_many(items, cuts, 0, 1) is None
+    assert SINGLE.decode_many([b""], UTF8, [1], range(9), 1) is None

@@ -1,0 +1,335 @@
+"""Packs of variable-length items: the lengths and the bytes of the items in two Blosc chunks.
+
+The lengths are 32-bit integers, with all bits set for a null; they count bytes and add up to those
+of the second chunk. This module has what the packs of all formats share, and the codec of packs
+whose chunks have trailers (`ingot.formats.trailer`), which columns of bcolz and blsk use. Both
+trailers state the number of the pack and its items; the first has the zone map of the items.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingot import native
+from ingot.blosc.header import HEADER_BYTES, LARGEST_EXPANSION, ChunkHeader
+from ingot.codecs.codec import CHUNK_LIMIT, Buffer, Stage
+from ingot.codecs.compressors import Blosc
+from ingot.codecs.zone_maps import prefix_zone_map
+from ingot.errors import CorruptionError, FormatError, IngotError
+from ingot.formats import trailer
+from ingot.formats.format import Splice
+from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
+from ingot.schema import RaggedSchema
+
+__all__ = [
+    "LENGTH",
+    "MOST_DECODED",
+    "MOST_ITEMS",
+    "TrailedPacks",
+    "default_codec",
+    "has_zone_map",
+    "items_of",
+    "lengths_codec",
+    "lengths_of",
+    "spliced_length",
+    "total_bytes",
+]
+
+LENGTH: Final = np.dtype("<u4")
+"""The type of a length."""
+MOST_ITEMS: Final = max(LARGEST_EXPANSION.values()) // LENGTH.itemsize
+"""No stored byte stands for the lengths of more items."""
+MOST_DECODED: Final = 1 << 30
+"""What many packs may decode to at once; more is decoded one by one."""
+
+_NULL: Final = 2**32 - 1
+_NEWEST: Final = 2
+_SHUFFLE: Final = 1
+_CBYTES: Final = slice(12, HEADER_BYTES)
+
+
+def default_codec(kind: ItemKind) -> Blosc:
+    """Return the codec of the bytes of items where nothing else is said.
+
+    >>> default_codec(UTF8).shuffle, default_codec(ItemKind.of("<f8")).typesize
+    (0, 8)
+    """
+    if kind.item is None:
+        return Blosc(shuffle=0)
+    return Blosc().bind(kind.item.itemsize)
+
+
+def lengths_codec(blosc: Blosc) -> Blosc:
+    """Return the codec of the lengths, given that of the bytes."""
+    return Blosc(blosc.cname, blosc.clevel, _SHUFFLE, typesize=LENGTH.itemsize)
+
+
+def lengths_of(items: RaggedArray) -> NDArray[np.uint32]:
+    """Return the lengths of items as packs store them."""
+    lengths = items.lengths.astype(LENGTH)
+    if items.validity is not None:
+        lengths[~items.validity] = _NULL
+    return lengths
+
+
+def total_bytes(lengths: NDArray[np.uint32]) -> int:
+    """Return the bytes of all items that have these lengths."""
+    return int(lengths.sum(where=lengths != _NULL, dtype=np.int64))
+
+
+def items_of(
+    stored: NDArray[np.uint32], held: Buffer, kind: ItemKind, where: str, *, nulls: bool = True
+) -> RaggedArray:
+    """Return items of these lengths, whose sum is known to be right; `where` names them in errors.
+
+    Without `nulls` a null is damage.
+    """
+    lengths = stored.astype(np.int64)
+    validity = None
+    null = stored == _NULL
+    if null.any():
+        if not nulls:
+            first = int(null.argmax())
+            raise CorruptionError(f"{where}: item {first} is null, which no item may be")
+        validity = ~null
+        lengths[null] = 0
+    data = np.frombuffer(held, np.uint8)
+    return RaggedArray.checked(kind, offsets_of(lengths), data, validity, where)
+
+
+def has_zone_map(kind: ItemKind) -> bool:
+    """Return whether items of a kind have an order, and so a zone map.
+
+    >>> has_zone_map(UTF8), has_zone_map(ItemKind("json"))
+    (True, False)
+    """
+    return kind in (UTF8, BYTES)
+
+
+def spliced_length(schema: RaggedSchema, splices: Sequence[Splice]) -> int:
+    """Return the number of items of a sequence with regular packs after splices.
+
+    >>> from ingot.formats.format import Pack
+    >>> schema = RaggedSchema(10, UTF8, 4, None)
+    >>> spliced_length(schema, [Splice(2, 3, (Pack(4, b""), Pack(1, b"")))])
+    13
+    """
+    length = schema.length
+    for start, stop, packs in splices:
+        first, last = (min(each * schema.pack_items, schema.length) for each in (start, stop))
+        length += sum(pack.items for pack in packs) - (last - first)
+    return length
+
+
+@dataclass(frozen=True, slots=True)
+class TrailedPacks:
+    """The codec of packs whose chunks have trailers; a format may put a head in front of them.
+
+    A pack has at most `rows` items. `parts` has the number of the first pack of each part of the
+    sequence, and the identity that the trailers of the part repeat; numbers begin with 0 in each.
+
+    >>> codec = TrailedPacks(Blosc(shuffle=0), 4)
+    >>> pack = codec.encode(RaggedArray.of(["ape", None, "bee"]), 7)
+    >>> codec.decode(pack, UTF8, 2, 7).to_list()
+    ['ape', None]
+    """
+
+    blosc: Blosc
+    rows: int
+    parts: tuple[tuple[int, int | None], ...] = ((0, None),)
+
+    head: ClassVar[bytes] = b""
+    """What stands in front of the first chunk."""
+    exact: ClassVar[bool] = False
+    """Whether nothing may stand behind a pack."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The codec of the bytes."""
+        return (self.blosc,)
+
+    def identified(self, identity: int | None) -> "TrailedPacks":
+        """Return the codec of the same items in a column with an identity."""
+        return replace(self, parts=((0, identity),))
+
+    def stated(self, number: int) -> tuple[int, int | None]:
+        """Return the number and the identity that the trailers of a pack state."""
+        part = bisect_right(self.parts, number, key=lambda each: each[0]) - 1
+        first, identity = self.parts[part]
+        return number - first, identity
+
+    def encode(self, items: RaggedArray, number: int) -> bytes:
+        """Return the image of a pack."""
+        own, identity = self.stated(number)
+        zone = prefix_zone_map(items) if has_zone_map(items.kind) else b""
+        pieces: list[Buffer] = [self.head]
+        contents = (
+            (lengths_of(items), lengths_codec(self.blosc), zone),
+            (
+                items.payload,
+                self.blosc,
+                b"",
+            ),
+        )
+        for raw, blosc, zone_map in contents:
+            chunk = blosc.encode(np.ascontiguousarray(raw).data)
+            pieces += [chunk, trailer.pack(chunk, own, len(items), zone_map, identity)]
+        return b"".join(pieces)
+
+    def decode(self, data: bytes, kind: ItemKind, count: int, number: int) -> RaggedArray:
+        """Return the first `count` items of a pack, which may hold up to `rows` items."""
+        lengths_chunk, bytes_chunk = self.chunks(data)
+        held_items = lengths_chunk.items(count, self.rows)
+        lengths_chunk.check(*self.stated(number), held_items)
+        bytes_chunk.check(*self.stated(number), held_items)
+        lengths = np.frombuffer(lengths_chunk.decode(), LENGTH)
+        total = total_bytes(lengths)
+        if total != bytes_chunk.header.nbytes:
+            raise CorruptionError(
+                f"pack: the lengths add up to {total} bytes, the chunk of the bytes "
+                f"holds {bytes_chunk.header.nbytes}"
+            )
+        items = items_of(lengths, bytes_chunk.decode(), kind, "pack")
+        # The last pack may hold items of an append that was not committed.
+        return items if len(items) == count else items.take(np.arange(count))
+
+    def encode_many(
+        self, items: RaggedArray, cuts: Sequence[int], first: int, threads: int
+    ) -> list[bytes] | None:
+        """Return the images of many packs; None where the native kernel does not make them."""
+        encode = native.encode_packs()
+        number, identity = self.stated(first)
+        if encode is None or self.stated(first + len(cuts)) != (number + len(cuts), identity):
+            return None
+        ends = items.offsets[cuts[1:]] - items.offsets[0]
+        blosc = self.blosc.native_coding()
+        coding = blosc.codec, blosc.level, blosc.shuffle, blosc.typesize, blosc.blocksize
+        trailers = self.head, number, identity, has_zone_map(items.kind)
+        return encode(
+            lengths_of(items),
+            items.payload,
+            list(cuts[1:]),
+            ends.tolist(),
+            coding,
+            "none",
+            threads,
+            trailers,
+        )
+
+    def decode_many(
+        self,
+        packs: Sequence[bytes],
+        kind: ItemKind,
+        counts: Sequence[int],
+        numbers: Sequence[int],
+        threads: int,
+    ) -> RaggedArray | None:
+        """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
+        decode = native.decode_packs()
+        # Before memory is taken for what the documents claim.
+        if decode is None or sum(counts) > sum(map(len, packs)) * MOST_ITEMS:
+            return None
+        lengths = np.empty(sum(counts), LENGTH)
+        trailers = self.head, self.exact, list(map(self.stated, numbers))
+        try:
+            held = decode(packs, counts, "none", lengths, MOST_DECODED, threads, trailers)
+            return items_of(lengths, held, kind, "packs")
+        except IngotError:
+            return None
+
+    def zone_in(self, data: Buffer, number: int) -> bytes:
+        """Return the zone map of a pack, after checking its trailer; b"" without one."""
+        lengths, _ = self.chunks(data)
+        lengths.check(*self.stated(number), lengths.items(0, self.rows))
+        return lengths.trailer.zone
+
+    def moved(self, data: Buffer, old: int, new: int, target: "TrailedPacks") -> bytes:
+        """Return a pack as that of another number in another column, after checking it."""
+        pieces: list[Buffer] = [target.head]
+        chunks = self.chunks(data)
+        held_items = chunks[0].items(0, self.rows)
+        for each in chunks:
+            each.check(*self.stated(old), held_items)
+            pieces += [each.chunk, each.trailer.moved(each.chunk, *target.stated(new))]
+        return b"".join(pieces)
+
+    def measure(self, data: Buffer) -> int:
+        """Return how many of the given bytes a pack has; nothing is decoded."""
+        view = memoryview(data)
+        end = len(self.head)
+        for _ in range(2):
+            end += _chunk_bytes(view[end:])
+            end += trailer.size_of(view[end:])
+        return end
+
+    def chunks(self, data: Buffer) -> "tuple[PackChunk, PackChunk]":
+        """Return the two chunks of a pack."""
+        view = self._body(memoryview(data))
+        lengths, behind = PackChunk.find(view, "lengths")
+        held, rest = PackChunk.find(behind, "bytes")
+        if self.exact and rest:
+            raise CorruptionError(f"pack: {len(rest)} bytes lie behind it")
+        return lengths, held
+
+    def _body(self, view: memoryview) -> memoryview:
+        """Return what follows the head."""
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class PackChunk:
+    """A chunk of a pack, and its trailer."""
+
+    what: str
+    header: ChunkHeader
+    chunk: memoryview
+    trailer: trailer.Trailer
+
+    @classmethod
+    def find(cls, view: memoryview, what: str) -> "tuple[PackChunk, memoryview]":
+        """Return the chunk at the start of some bytes, and what follows its trailer."""
+        end = _chunk_bytes(view)
+        chunk, rest = view[:end], view[end:]
+        header = ChunkHeader.parse(chunk)
+        header.check_decodable()
+        if header.version > _NEWEST or header.extended:
+            raise FormatError(
+                f"pack: the chunk of the {what} is of Blosc version {header.version}, "
+                f"packs have version {_NEWEST}"
+            )
+        size = trailer.size_of(rest)
+        return cls(what, header, chunk, trailer.parse(rest[:size])), rest[size:]
+
+    def items(self, least: int, most: int) -> int:
+        """Return how many lengths the chunk holds; raise an error if they are too few or many."""
+        count, rest = divmod(self.header.nbytes, LENGTH.itemsize)
+        if rest or not least <= count <= most:
+            raise CorruptionError(
+                f"pack: {self.header.nbytes} bytes of lengths, {least} to {most} items are due"
+            )
+        return count
+
+    def check(self, number: int, identity: int | None, items: int) -> None:
+        """Raise `CorruptionError` unless the trailer agrees with the chunk, and states these."""
+        self.trailer.check(self.chunk, self.header, number, identity)
+        if self.trailer.rows != items:
+            raise CorruptionError(
+                f"chunk trailer: {self.trailer.rows} rows are claimed, the pack holds {items}"
+            )
+
+    def decode(self) -> Buffer:
+        """Return the content of the chunk, which was checked."""
+        return Blosc().decode(self.chunk, self.header.nbytes, CHUNK_LIMIT)
+
+
+def _chunk_bytes(view: memoryview) -> int:
+    if len(view) < HEADER_BYTES:
+        raise CorruptionError(f"pack: a chunk needs {HEADER_BYTES} bytes, {len(view)} are stored")
+    claim = int.from_bytes(view[_CBYTES], "little", signed=True)
+    if not HEADER_BYTES <= claim <= len(view):
+        raise CorruptionError(f"pack: a chunk claims {claim} bytes, {len(view)} are stored")
+    return claim
