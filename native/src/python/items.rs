@@ -14,6 +14,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+/// What the trailers of a pack state.
+type NumberAndIdentity = (u64, Option<u64>);
+
 /// Decode packs of so many items: the lengths into `lengths`, the bytes of all items as new `bytes`.
 /// `trailers` are what stands in front of each pack, whether nothing may stand behind it, and what the
 /// trailers of each pack state, where its chunks have trailers and no digests.
@@ -28,7 +31,7 @@ pub fn decode_packs<'py>(
     lengths: &Bound<'py, PyAny>,
     most: usize,
     threads: usize,
-    trailers: Option<(&[u8], bool, Vec<(u64, Option<u64>)>)>,
+    trailers: Option<(&[u8], bool, Vec<NumberAndIdentity>)>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let inputs = packs.iter().map(Input::of).collect::<PyResult<Vec<_>>>()?;
     let stored: Vec<&[u8]> = inputs.iter().map(Input::bytes).collect();
