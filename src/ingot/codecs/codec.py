@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
-from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ __all__ = [
     "ChunkSpec",
     "CodecChain",
     "Compressor",
+    "EncodedChunk",
     "Filter",
     "NativeCoding",
     "Raw",
@@ -439,6 +440,32 @@ class CodecChain:
         coding = compressors[0].native_coding() if compressors else NativeCoding("raw")
         return None if coding is None else replace(coding, axes=axes, digest=digest or "none")
 
+    def unframed(self, data: Buffer, spec: ChunkSpec) -> "EncodedChunk | None":
+        """Return a stored chunk without the checksum that follows it, after comparing that.
+
+        None where the chunk has another size than `spec`, so that only its items can be moved.
+
+        >>> chain = CodecChain((), Raw(), parse_spelling("zlib:1"))
+        >>> stored, spec = chain.encode(np.zeros(10, "<i4")), ChunkSpec((10,), np.dtype("<i4"))
+        >>> chain.framed(chain.unframed(stored, spec), spec) == stored
+        True
+        """
+        if self.compressors and self.compressors[-1].appended is not None:
+            bare = self.compressors[-1].decode(data, None, len(data))
+            return EncodedChunk(bare, verified=True)
+        return EncodedChunk(data, verified=False)
+
+    def framed(
+        self, chunk: "EncodedChunk", spec: ChunkSpec, array: Array | None = None
+    ) -> Buffer | None:
+        """Return what is stored for an encoded chunk; `array` has its items, where they are known.
+
+        None where the format cannot store these bytes.
+        """
+        if self.compressors and self.compressors[-1].appended is not None:
+            return self.compressors[-1].encode(chunk.data)
+        return chunk.data
+
     @property
     def head_bytes(self) -> int:
         """How many bytes the chain stores in front of what its compressors return."""
@@ -477,6 +504,16 @@ class CodecChain:
             if size is not None and len(data) != size:
                 raise CorruptionError(f"{compressor.name}: {size} bytes are due, not {len(data)}")
         return data
+
+
+class EncodedChunk(NamedTuple):
+    """What the compressors of a chain made of a chunk, without what a format adds to it."""
+
+    data: Buffer
+    verified: bool
+    """Whether a checksum of the bytes was compared."""
+    zone: bytes = b""
+    """The zone map that was stored with the chunk."""
 
 
 def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:

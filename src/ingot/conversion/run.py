@@ -121,7 +121,8 @@ def convert(
         target=place.name,
         format=target.name,
         changes=tuple(found.changes),
-        chunks=run.chunks,
+        chunks=run.tally.chunks,
+        untouched=run.tally.untouched,
         nbytes=run.progress.nbytes,
         verified=verify,
     )
@@ -251,9 +252,12 @@ class _ConversionRun:
     format: Format
     options: Options
     progress: _Progress
-    chunks: int = 0
+    tally: transfer.Tally = field(init=False)
     dropped: dict[str, None] = field(default_factory=dict)
     """The nested tables whose attributes the format has no place for."""
+
+    def __post_init__(self) -> None:
+        self.tally = transfer.Tally(self.progress)
 
     def rehearse(self, inner: str, plan: Plan, wanted: Wanted, found: Findings) -> None:
         """Make the documents of a dataset in memory, and list what they have in another way.
@@ -379,14 +383,13 @@ class _ConversionRun:
         if isinstance(plan, ArrayPlan):
             assert isinstance(node, ArrayNode)
             source, target = Engine(plan.source, self.options), Engine(node.chunks, self.options)
-            for commit in transfer.transferred(source, target, self.progress):
+            for commit in transfer.transferred(source, target, self.tally):
                 edits.extend(commit.edits)
-            self.chunks += node.schema.chunk_count
         elif isinstance(plan, RaggedPlan):
             assert isinstance(node, RaggedNode)
             origin, items = (RaggedEngine(each, self.options) for each in (plan.source, node.packs))
             edits.extend(transfer.transferred_items(origin, items, self.progress).edits)
-            self.chunks += origin.pack_count
+            self.tally.chunks += origin.pack_count
         elif isinstance(plan, TablePlan):
             assert isinstance(node, TableNode)
             for name, column in plan.columns.items():

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native, signals
+from ingot.codecs.codec import EncodedChunk
 from ingot.codecs.zone_maps import ZoneMaps, has_zone_map
 from ingot.engine import flat, kernel, plan, sparse
 from ingot.engine.cache import ChunkCache
@@ -43,6 +44,7 @@ from ingot.formats.format import (
 from ingot.formats.keys import stored
 from ingot.grid import RectilinearAxis, begins_chunk, block_shape, blocks
 from ingot.options import Options
+from ingot.schema import ArraySchema
 from ingot.selection import (
     BasicSelection,
     CoordinateSelection,
@@ -353,6 +355,113 @@ class Engine:
                 yield (number,), rest
 
         return inner._commit_of(inner._encoded_chunks(cut()), None)
+
+    def takes(self, source: "Engine") -> bool:
+        """Return whether this array can store encoded chunks of another one as they are.
+
+        Both have one shape and type, cut and order their items in the same way, and have the same
+        codec but for checksums.
+        """
+        here, there = self.chunks.schema, source.chunks.schema
+        same = here.shape == there.shape and here.dtype == there.dtype
+        if not same or here.variable or 0 in here.shape:
+            return False
+        return _is_cut_alike(here, there) and _coding(here) == _coding(there)
+
+    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
+        """Return the commit that stores the encoded chunks of another array, which `takes` allows.
+
+        The checksums of the other array are compared; a chunk that has none is decoded to check
+        it. `report` is called for each chunk with the bytes of its items, and whether it was moved
+        untouched. A chunk that has another size here, at the edge of the array, is encoded anew.
+        """
+        here = self if self.chunks.schema.flat is None else self._payload_engine()
+        return here._commit_of(self._moved(here, source, report), here._unit())
+
+    def _moved(
+        self, here: "Engine", source: "Engine", report: Callable[[int, bool], object]
+    ) -> Iterator[tuple[Coords, Buffer | None]]:
+        there = source if source.chunks.schema.flat is None else source._payload_engine()
+        old, new = there.chunks.schema, here.chunks.schema
+        zoned = zone_mapped(self.chunks) is not None and has_zone_map(self._dtype)
+        same_fill = kernel.fill_item(new).tobytes() == kernel.fill_item(old).tobytes()
+        count, step = self.chunks.schema.chunk_count, there._batch()
+        for first in range(0, count, step):
+            numbers = range(first, min(first + step, count))
+            fetched = there._fetch([old.grid.coords(number) for number in numbers])
+            found = there._unframed(numbers, fetched, zoned=zoned)
+            for number, each, bare in zip(numbers, fetched, found, strict=True):
+                coords, spec = new.grid.coords(number), new.spec(new.grid.coords(number))
+                nbytes = math.prod(new.grid.valid_shape(coords)) * new.dtype.itemsize
+                data: Buffer | None = None
+                absent = each.data is None and isinstance(each.location, Extent)
+                if absent and new.sparse and same_fill:
+                    report(nbytes, True)
+                    continue
+                if bare is not None and old.spec(old.grid.coords(number)).nbytes == spec.nbytes:
+                    chunk, array = bare
+                    data = new.chain.framed(chunk, spec, array)
+                untouched = data is not None
+                if data is None:
+                    data = self._reencoded(here, source, number)
+                yield coords, data
+                report(nbytes, untouched)
+        if there.chunks.schema.sparse:
+            source._confirm_absent()
+
+    def _unframed(
+        self, numbers: range, fetched: Sequence["_Fetched"], *, zoned: bool
+    ) -> "list[tuple[EncodedChunk, NDArray[Any] | None] | None]":
+        """Return chunks without their checksums, which are compared; None for one to be encoded.
+
+        The items come with a chunk that has no checksum, and where `zoned`, with one that has no
+        zone map.
+        """
+        schema, coder = self.chunks.schema, self._chunk_coder()
+        found: list[tuple[EncodedChunk, NDArray[Any] | None] | None] = []
+        outs: list[tuple[NDArray[Any], int, bytes]] = []
+        for number, each in zip(numbers, fetched, strict=True):
+            coords = schema.grid.coords(number)
+            with _ChunkContext(self.chunks, coords, each.location):
+                if each.data is None and isinstance(each.location, Extent) and not schema.sparse:
+                    raise CorruptionError("the chunk is missing")
+                if not isinstance(each.data, bytes):
+                    found.append(None)
+                    continue
+                spec = schema.spec(coords)
+                bare = schema.chain.unframed(each.data, spec)
+                array = None
+                if bare is not None and (not bare.verified or (zoned and not bare.zone)):
+                    if coder is None:
+                        limit = self.options.limits.chunk_bytes
+                        array = kernel.decode(each.data, schema, spec, limit)
+                    else:
+                        plain = kernel.new_result(spec.shape or (1,), self._plain)
+                        outs.append((plain, number, each.data))
+                        array = plain.view(self._dtype).reshape(spec.shape)
+                found.append(None if bare is None else (bare, array))
+        if outs and coder is not None:
+            self.raise_first(coder.decode_chunks(outs, self._thread_count()) or ())
+        return found
+
+    def _reencoded(self, here: "Engine", source: "Engine", number: int) -> Buffer | None:
+        """Return one chunk of this array, encoded from the items of a source."""
+        schema = here.chunks.schema
+        coords = schema.grid.coords(number)
+        if here is self:
+            sizes = zip(coords, schema.chunks, schema.grid.valid_shape(coords), strict=True)
+            box = tuple(slice(at * size, at * size + length) for at, size, length in sizes)
+        else:
+            rows = self.chunks.schema.chunks[0]
+            box = (slice(number * rows, (number + 1) * rows),)
+        values = np.asarray(source.read(parse(box, self.shape)))
+        if here is not self:
+            chunk = np.ascontiguousarray(values).reshape(-1).view(np.uint8).view(here._dtype)
+        else:
+            chunk = here.writable_chunk(coords, None)
+            chunk[tuple(slice(length) for length in values.shape)] = values
+        ((_, data),) = here._encoded_chunks([(coords, chunk)])
+        return data
 
     def _single_rows(self, selection: Selection) -> NDArray[np.int64] | None:
         """Return the numbers of rows to which the kernel assigns values one by one.
@@ -1478,6 +1587,53 @@ def _touched(start: int, count: int, axis: int | RectilinearAxis) -> range | NDA
     if isinstance(axis, RectilinearAxis):
         return axis.touched(range(start, start + count))
     return range(start // axis, (start + count - 1) // axis + 1)
+
+
+def _is_cut_alike(one: ArraySchema, other: ArraySchema) -> bool:
+    """Return whether the chunks of two arrays hold the same items under the same numbers.
+
+    A flat array and one that is cut along the first axis only may do so.
+    """
+    if one.rectilinear or other.rectilinear:
+        return False
+    if one.flat is None and other.flat is None:
+        return one.chunks == other.chunks
+    if one.flat is not None and other.flat is not None:
+        linear = len(one.shape) <= 1 or one.order == other.order
+        return linear and one.flat.chunk_bytes == other.flat.chunk_bytes
+    flat_one, boxes = (one, other) if one.flat is not None else (other, one)
+    assert flat_one.flat is not None
+    if not boxes.shape or (len(boxes.shape) > 1 and "F" in (flat_one.order, boxes.order)):
+        return False
+    whole = boxes.chunks[1:] == boxes.shape[1:]
+    size = math.prod(boxes.chunks) * boxes.dtype.itemsize
+    return whole and size == flat_one.flat.chunk_bytes
+
+
+def _coding(schema: ArraySchema) -> tuple[object, ...]:
+    """Return what decides how a chunk is decoded, without checksums.
+
+    What every chunk of Blosc states itself does not count.
+    """
+    chain, ndim = schema.chain, len(schema.shape)
+    moved = [each.axes(ndim) for each in chain.filters]
+    order: object = chain.filters
+    if None not in moved:
+        axes = tuple(range(ndim))
+        for permutation in moved:
+            assert permutation is not None
+            axes = tuple(axes[axis] for axis in permutation)
+        order = () if axes == tuple(range(ndim)) else axes
+    serializer = None if chain.serializer.plain(schema.dtype) else chain.serializer
+    compressors = chain.compressors
+    if compressors and compressors[-1].appended is not None:
+        compressors = compressors[:-1]
+    own = {"blocksize", "typesize"}
+    codecs = [
+        tuple(sorted((k, repr(v)) for k, v in each.config().items() if k not in own))
+        for each in compressors
+    ]
+    return order, serializer, tuple(codecs)
 
 
 def _as_buffer(chunk: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -5,6 +5,7 @@ before the next one is read.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from ingot.stores.store import Commit, Delete, Edit, Feature
 
 __all__ = [
     "Report",
+    "Tally",
     "compare",
     "compare_items",
     "transferred",
@@ -34,6 +36,21 @@ __all__ = [
 
 Report: TypeAlias = Callable[[int], object]
 """Called with the number of bytes of a window that is done."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts chunks that are stored, and how many of them were moved without being encoded."""
+
+    report: Report = lambda count: None
+    chunks: int = 0
+    untouched: int = 0
+
+    def moved(self, count: int, untouched: bool) -> None:
+        """Count one chunk of `count` bytes."""
+        self.chunks += 1
+        self.untouched += untouched
+        self.report(count)
 
 
 def windows(schema: ArraySchema, unit: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
@@ -58,15 +75,20 @@ def windows(schema: ArraySchema, unit: tuple[int, ...], most: int) -> Iterator[t
         yield tuple(box)
 
 
-def transferred(source: Engine, target: Engine, report: Report) -> Iterator[Commit]:
+def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit]:
     """Yield commits that together store all items of one array in another, new and of its shape.
 
-    Where chunks are files there is a commit for each window. A commit that is not applied is
-    discarded by the caller.
+    Encoded chunks are moved untouched where both arrays agree. Otherwise, where chunks are files,
+    there is a commit for each window. A commit that is not applied is discarded by the caller.
     """
     schema, most = target.chunks.schema, target.options.limits.window_bytes
     if 0 in schema.shape:
         return
+    if target.takes(source):
+        yield target.store_moved(source, tally.moved)
+        return
+    report = tally.report
+    tally.chunks += schema.chunk_count
     if schema.flat is not None:
         yield target.store_payload(_payload(source, schema, most, report))
         return
@@ -84,7 +106,7 @@ def transferred_whole(source: Engine, target: Engine) -> Commit:
     """Return one commit that stores all items of one array in another, which is new."""
     edits: list[Edit] = []
     try:
-        for commit in transferred(source, target, lambda count: None):
+        for commit in transferred(source, target, Tally()):
             edits += commit.edits
     except BaseException:
         target.discard(Commit(publish=tuple(edits)))

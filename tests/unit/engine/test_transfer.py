@@ -11,7 +11,7 @@ import ingot
 from ingot.codecs.codec import CodecChain
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
-from ingot.engine.transfer import compare, compare_items, transferred, windows
+from ingot.engine.transfer import Tally, compare, compare_items, transferred, windows
 from ingot.errors import CorruptionError
 from ingot.schema import ArraySchema, Flat
 
@@ -99,4 +99,4 @@ def test_compare_items_names_the_items():
 
 def test_nothing_is_moved_of_an_array_without_items():
     empty = engine(np.zeros((0, 3)))
-    assert list(transferred(empty, empty, print)) == []
+    assert list(transferred(empty, empty, Tally(print))) == []

@@ -27,6 +27,7 @@ from ingot.codecs.codec import (
     Buffer,
     ChunkSpec,
     CodecChain,
+    EncodedChunk,
     NativeCoding,
     Serializer,
 )
@@ -147,6 +148,34 @@ class ChunkFileChain(CodecChain):
             return array
         out[...] = array
         return out
+
+    def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
+        """Return the chunk of a chunk file, after checking head and trailer."""
+        view = memoryview(data)
+        check_head(view)
+        header, chunk = _chunk(view[HEAD_BYTES:])
+        rest, zone = view[HEAD_BYTES + len(chunk) :], b""
+        if rest:
+            found = trailer.parse(rest)
+            found.check(chunk, header, *self.stated(spec.number))
+            zone = found.zone
+        if self._stored_rows(header, spec) != spec.shape[0]:
+            return None
+        return EncodedChunk(chunk, verified=bool(rest), zone=zone)
+
+    def framed(
+        self, chunk: EncodedChunk, spec: ChunkSpec, array: Array | None = None
+    ) -> Buffer | None:
+        """Return the chunk file of an encoded chunk; None for a chunk of Blosc 2."""
+        if ChunkHeader.parse(chunk.data).extended:
+            return None
+        zone = chunk.zone
+        if not zone and array is not None:
+            made = zone_map_of(array)
+            zone = b"" if made is None else made.pack(array.dtype)
+        number, identity = self.stated(spec.number)
+        behind = trailer.pack(chunk.data, number, spec.shape[0], zone, identity)
+        return b"".join((pack_head(), chunk.data, behind))
 
     def native_coding(self, spec: ChunkSpec) -> NativeCoding | None:
         """Return the chain as the native kernel takes it; None when only Python can run it."""

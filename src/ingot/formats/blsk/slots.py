@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ingot.blosc.header import HEADER_BYTES, ChunkHeader
-from ingot.codecs.codec import CHUNK_LIMIT, Array, Buffer, ChunkSpec, CodecChain, NativeCoding
+from ingot.codecs.codec import (
+    CHUNK_LIMIT,
+    Array,
+    Buffer,
+    ChunkSpec,
+    CodecChain,
+    EncodedChunk,
+    NativeCoding,
+)
 from ingot.codecs.zone_maps import zone_map_of
 from ingot.errors import CorruptionError
 from ingot.formats import trailer
@@ -60,6 +68,32 @@ class SlotChain(CodecChain):
                     f"chunk trailer: {found.rows} rows are claimed, a chunk has {self.rows}"
                 )
         return CodecChain.decode(self, chunk, spec, out, limit=limit)
+
+    def unframed(self, data: Buffer, spec: ChunkSpec) -> EncodedChunk | None:
+        """Return the chunk of a slot, after checking its trailer."""
+        chunk, behind = split(data)
+        header = ChunkHeader.parse(chunk)
+        if header.nbytes != spec.nbytes:
+            return None
+        zone = b""
+        if behind:
+            found = trailer.parse(behind)
+            found.check(chunk, header, *self.stated(spec.number))
+            zone = found.zone if found.rows == self.counted(spec.number) else b""
+        return EncodedChunk(chunk, verified=bool(behind), zone=zone)
+
+    def framed(
+        self, chunk: EncodedChunk, spec: ChunkSpec, array: Array | None = None
+    ) -> Buffer | None:
+        """Return an encoded chunk and its trailer; None for a chunk of Blosc 2."""
+        if ChunkHeader.parse(chunk.data).extended:
+            return None
+        own, identity = self.stated(spec.number)
+        counted, zone = self.counted(spec.number), chunk.zone
+        if not zone and array is not None and array.ndim == 1 and not self.filters:
+            made = zone_map_of(array[:counted])
+            zone = b"" if made is None else made.pack(array.dtype)
+        return b"".join((chunk.data, trailer.pack(chunk.data, own, counted, zone, identity)))
 
     def zone_in(self, data: Buffer, number: int) -> bytes:
         """Return the zone map of a slot, after checking its trailer; b"" where it does not hold.
