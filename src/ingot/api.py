@@ -223,6 +223,7 @@ def table(
     *,
     codec: Codec | Mapping[str, Codec] = None,
     chunks: "Chunks | Mapping[str, Chunks]" = "auto",
+    fill: object | Mapping[str, object] = 0,
     format: str | None = None,
     attrs: Mapping[str, object] | None = None,
     overwrite: bool = False,
@@ -233,8 +234,9 @@ def table(
     """Create a table of columns; without a path, in memory.
 
     `columns` is a mapping of arrays (of mappings, for nested tables), a structured array, a data
-    frame, or anything that streams Arrow batches. `codec` and `chunks` (a number of rows) are for
-    all columns, or mappings from names of columns. The table is visible once all of it is stored.
+    frame, or anything that streams Arrow batches. `codec`, `chunks` (a number of rows) and `fill`
+    (the value of new rows of `Table.resize`) are for all columns, or mappings from names of
+    columns. The table is visible once all of it is stored.
 
     None, masked items, and the nulls of pandas and Arrow are nulls; NaN is a number, unless
     `nan_as_null`.
@@ -250,7 +252,7 @@ def table(
     options = options or _OPTIONS
     described = attrs or {}
     spec = tables.TableSpec(
-        columns, codec, chunks, described, overwrite, options, nan_as_null, layout
+        columns, codec, chunks, described, overwrite, options, nan_as_null, layout, fill
     )
     return tables.create_table(chosen, place, inner, spec)
 

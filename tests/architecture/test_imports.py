@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     (
         *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.duckdb"),
-        "interop.pandas",
+        *("interop.hdf5", "interop.pandas"),
     ),
     ("containers.*",),
     ("conversion.*", "check", "repair", "pack"),
@@ -70,6 +70,7 @@ LAZY: Mapping[str, str] = {
     "pcodec": "codecs.foreign",
     "polars": "interop.polars",
     "pyarrow": "interop.arrow",
+    "tables": "interop.hdf5",
     "xarray": "interop.xarray",
     "zarr": "interop.zarr",
     "zfpy": "codecs.foreign",

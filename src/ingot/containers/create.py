@@ -343,12 +343,12 @@ def validity_schema(format: Format, schema: ArraySchema, options: Options) -> Ar
 class ColumnSpec:
     """The arguments that describe how columns are stored.
 
-    `chunks` and `codec` may be mappings from columns; other columns get the default.
+    `chunks`, `codec` and `fill` may be mappings from columns; other columns get the default.
     """
 
     chunks: Chunks | Mapping[str, Chunks] = "auto"
     codec: Codec | Mapping[str, Codec] = None
-    fill: object = 0
+    fill: object | Mapping[str, object] = 0
     attrs: Mapping[str, object] | None = None
     options: Options = field(default_factory=Options)
     layout: Mapping[str, Any] = field(default_factory=dict)
@@ -387,8 +387,9 @@ class ColumnSpec:
     def _ragged(self, format: Format, name: str, items: RaggedArray) -> RaggedSchema:
         if not isinstance(format, RaggedFormat):
             raise UnsupportedError(f"{format.name} has no columns of {items.kind}: {name!r}")
-        if self.fill is not None and not (type(self.fill) is int and self.fill == 0):
-            raise ValueError(f"fill {self.fill!r}: new items of column {name!r} are null")
+        fill = self._fill_of(name)
+        if fill is not None and not (type(fill) is int and fill == 0):
+            raise ValueError(f"fill {fill!r}: new items of column {name!r} are null")
         # The type of an array of so many items decides nothing that counts here.
         spec = replace(self._of(name, np.empty(len(items), np.uint8)), fill=0)
         request = spec.request()
@@ -405,14 +406,17 @@ class ColumnSpec:
             values.dtype,
             chunks,
             codec,
-            self.fill,
+            self._fill_of(name),
             attrs=self.attrs,
             options=self.options,
             layout=self.layout,
         )
 
+    def _fill_of(self, name: str) -> object:
+        return self.fill.get(name, 0) if isinstance(self.fill, Mapping) else self.fill
+
     def _check_names(self, columns: Mapping[str, Any]) -> None:
-        for what, given in (("chunks", self.chunks), ("codec", self.codec)):
+        for what, given in (("chunks", self.chunks), ("codec", self.codec), ("fill", self.fill)):
             for name in given if isinstance(given, Mapping) else ():
                 if name not in columns:
                     raise ValueError(f"{what} names the column {name!r}, which does not exist")

@@ -46,6 +46,7 @@ class TableSpec:
     options: Options
     nan_as_null: bool = False
     layout: Mapping[str, Any] = field(default_factory=dict)
+    fill: object | Mapping[str, object] = 0
 
 
 def open_table(found: FoundDataset, node: TableNode, mode: Mode, options: Options) -> Table:
@@ -71,7 +72,7 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
         spec.columns, ragged=Kind.RAGGED in format.holds, nan_as_null=spec.nan_as_null
     )
     check_lengths(given)
-    columns = ColumnSpec(spec.chunks, spec.codec, options=options, layout=layout)
+    columns = ColumnSpec(spec.chunks, spec.codec, spec.fill, options=options, layout=layout)
     schema = columns.schema(format, given)
     described = converted(spec.attrs, typed=has_typed_attributes(format))
 

@@ -183,7 +183,9 @@ class Table(Dataset[TableState]):
         name), numbers, text, bytes, dates as text; arithmetic; comparisons, also chained; ``&``,
         ``|``, ``~``, ``and``, ``or``, ``not``; ``in (1, 2)``; ``isnan``, ``isinf``, ``isfinite``,
         ``isnull``, ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``,
-        ``timedelta64``. Values are computed as NumPy does; a comparison with a null is false.
+        ``timedelta64``, ``where(condition, a, b)``, and mathematics: ``sqrt``, ``exp``, ``log``,
+        ``sin``, ``floor`` and their like. Values are computed as NumPy does; a comparison with a
+        null is false.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})

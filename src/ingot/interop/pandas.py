@@ -15,7 +15,16 @@ from ingot.interop import arrow
 from ingot.nullable_array import NullableArray, of_objects
 from ingot.ragged_array import UTF8, RaggedArray
 
-__all__ = ["columns", "frame", "is_frame", "is_null", "is_series", "objects", "values"]
+__all__ = [
+    "columns",
+    "frame",
+    "from_dict",
+    "is_frame",
+    "is_null",
+    "is_series",
+    "objects",
+    "values",
+]
 
 
 def is_frame(data: object) -> bool:
@@ -72,12 +81,30 @@ def frame(data: Mapping[str, NDArray[Any] | NullableArray | RaggedArray], count:
     0  1
     1  2
     """
+    pandas = _pandas()
+    made = {name: _series(pandas, values) for name, values in data.items()}
+    return pandas.DataFrame(made, index=pandas.RangeIndex(count))
+
+
+def from_dict(
+    data: Mapping[str, NDArray[Any]], columns: Any = None, orient: str = "columns"
+) -> Any:
+    """Return what ``pandas.DataFrame.from_dict`` makes of arrays.
+
+    >>> from_dict({"a": np.array([1, 2])})
+       a
+    0  1
+    1  2
+    """
+    return _pandas().DataFrame.from_dict(dict(data), columns=columns, orient=orient)
+
+
+def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
         raise UnsupportedError("pandas is not installed: pip install pandas") from None
-    made = {name: _series(pandas, values) for name, values in data.items()}
-    return pandas.DataFrame(made, index=pandas.RangeIndex(count))
+    return pandas
 
 
 def objects(series: Any) -> list[Any]:

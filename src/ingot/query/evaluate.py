@@ -71,6 +71,32 @@ _UNARY: Final[Mapping[str, Callable[[Any], Any]]] = {
     "not": np.logical_not,
 }
 _COMBINE: Final = {"and": np.logical_and, "or": np.logical_or}
+_MATHEMATICS: Final[Mapping[str, Callable[..., Any]]] = {
+    "arccos": np.arccos,
+    "arccosh": np.arccosh,
+    "arcsin": np.arcsin,
+    "arcsinh": np.arcsinh,
+    "arctan": np.arctan,
+    "arctan2": np.arctan2,
+    "arctanh": np.arctanh,
+    "ceil": np.ceil,
+    "conj": np.conj,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": np.floor,
+    "imag": np.imag,
+    "log": np.log,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "real": np.real,
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": np.tan,
+    "tanh": np.tanh,
+}
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "abs": np.absolute,
     "contains": lambda text, part: np.strings.find(text, part) >= 0,
@@ -344,10 +370,25 @@ def _called_items(expression: Call, arguments: list[Any]) -> Any:
     return function(first, _encoded(first, arguments[1]))
 
 
+def _chosen(condition: Any, left: Any, right: Any) -> Any:
+    """Return the left items where a condition is true, the right ones elsewhere and at a null."""
+    true = _truth(condition)
+    found = np.where(true, _values(left), _values(right))
+    if _joint(left, right) is None:
+        return found
+    masks = [True if (valid := _joint(each)) is None else valid for each in (left, right)]
+    return NullableArray(found, np.broadcast_to(np.where(true, *masks), found.shape))
+
+
 def _called(expression: Call, arguments: list[Any]) -> Any:
     if any(isinstance(each, RaggedArray) for each in arguments):
         return _called_items(expression, arguments)
     name = expression.function
+    if name == "where":
+        return _chosen(*arguments)
+    if name in _MATHEMATICS:
+        found, valid = _MATHEMATICS[name](*map(_values, arguments)), _joint(*arguments)
+        return found if valid is None else NullableArray(found, valid)
     if isinstance(arguments[0], NullableArray):
         operand = arguments[0]
         inner = _called(expression, [operand.values, *arguments[1:]])

@@ -9,7 +9,7 @@ Everything else raises `SelectionError`.
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -36,15 +36,43 @@ DEEPEST: Final = 150
 
 FUNCTIONS: Final[Mapping[str, int]] = {
     "abs": 1,
+    "arccos": 1,
+    "arccosh": 1,
+    "arcsin": 1,
+    "arcsinh": 1,
+    "arctan": 1,
+    "arctan2": 2,
+    "arctanh": 1,
+    "ceil": 1,
+    "conj": 1,
     "contains": 2,
+    "cos": 1,
+    "cosh": 1,
     "endswith": 2,
+    "exp": 1,
+    "expm1": 1,
+    "floor": 1,
+    "imag": 1,
     "isfinite": 1,
     "isinf": 1,
     "isnan": 1,
     "isnull": 1,
+    "log": 1,
+    "log10": 1,
+    "log1p": 1,
+    "real": 1,
+    "sin": 1,
+    "sinh": 1,
+    "sqrt": 1,
     "startswith": 2,
+    "tan": 1,
+    "tanh": 1,
+    "where": 3,
 }
-"""The functions that expressions have, with the number of their arguments."""
+"""The functions that expressions have, with the number of their arguments.
+
+Those of mathematics are NumPy's; they are all that numexpr has.
+"""
 
 _BINARY: Final[Mapping[type[ast.operator], str]] = {
     ast.Add: "+",
@@ -95,8 +123,10 @@ _QUOTED: Final = re.compile(
 )
 
 
-def parse(text: str) -> Expression:
+def parse(text: str, *, prefixes: Collection[str] = ()) -> Expression:
     """Return the expression of a text; raise `SelectionError` if it is not valid.
+
+    A function may have one of the `prefixes`: with "np", ``np.sin`` is ``sin``.
 
     >>> parse("(ts >= 1) & (ts < 9)").operator
     '&'
@@ -109,7 +139,7 @@ def parse(text: str) -> Expression:
     >>> parse("__import__('os')")
     Traceback (most recent call last):
     ingot.errors.SelectionError: "__import__('os')": there is no function '__import__', only abs,
-    contains, endswith, isfinite, isinf, isnan, isnull, startswith, datetime64, timedelta64
+    arccos, ..., where, datetime64, timedelta64
     """
     if len(text) > LONGEST:
         raise SelectionError(f"an expression of {len(text)} characters, the most is {LONGEST}")
@@ -130,7 +160,7 @@ def parse(text: str) -> Expression:
     except (ValueError, RecursionError, MemoryError):
         raise SelectionError(f"{_shown(text)}: not an expression, or too deep") from None
     try:
-        return _Translator(names).translate(tree.body, 1)
+        return _Translator(names, prefixes).translate(tree.body, 1)
     except SelectionError as error:
         raise SelectionError(f"{_shown(text)}: {error}") from None
 
@@ -138,10 +168,11 @@ def parse(text: str) -> Expression:
 class _Translator:
     """Turns the nodes of Python's `ast` into expressions; each accepted kind has a method."""
 
-    __slots__ = ("_names",)
+    __slots__ = ("_names", "_prefixes")
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], prefixes: Collection[str]) -> None:
         self._names = names
+        self._prefixes = prefixes
 
     def translate(self, node: ast.expr, depth: int) -> Expression:
         if depth > DEEPEST:
@@ -215,7 +246,7 @@ class _Translator:
         return tuple(each for each in values if isinstance(each, Literal))
 
     def _call(self, node: ast.Call, depth: int) -> Expression:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = self._function(node.func)
         if node.keywords or any(isinstance(each, ast.Starred) for each in node.args):
             raise SelectionError("functions take plain arguments only")
         if name in _DATES:
@@ -226,6 +257,14 @@ class _Translator:
         if len(node.args) != FUNCTIONS[name]:
             raise SelectionError(f"{name} takes {FUNCTIONS[name]} arguments, not {len(node.args)}")
         return Call(name, tuple(self.translate(each, depth) for each in node.args))
+
+    def _function(self, node: ast.expr) -> str:
+        """Return the name of a function without its prefix; "" for anything else."""
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            known = isinstance(owner, ast.Name) and owner.id in self._prefixes
+            return node.attr if known else ""
+        return node.id if isinstance(node, ast.Name) else ""
 
 
 _KINDS: Final[Mapping[type[ast.expr], Callable[..., Expression]]] = {

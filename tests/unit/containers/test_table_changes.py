@@ -304,3 +304,12 @@ def test_keys_of_rows_are_evaluated_before_the_lock_is_taken(
         assert table.delete(key) == 2
         assert table["a"][:].tolist() == [2]
     assert table.attrs["seen"]
+
+
+def test_new_rows_hold_the_fill_values_of_their_columns(place: Place) -> None:
+    columns = {"a": np.array([1]), "b": np.array([1.5]), "c": np.array(["x"])}
+    table = ingot.table(columns, place, format="bcolz", fill={"a": 7, "c": "y"})
+    table.resize(2)
+    assert table[1].tolist() == (7, 0.0, "y")
+    with pytest.raises(ValueError, match="fill names the column 'd'"):
+        ingot.table(columns, fill={"d": 1})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ingot.errors import SelectionError
+from ingot.nullable_array import NullableArray
 from ingot.query.evaluate import evaluate, matches
 from ingot.query.expr import Among, Column, Compare, Literal
 from ingot.query.parse import parse
@@ -145,3 +146,41 @@ def test_many_texts_are_not_cut_to_the_width_of_the_column(dtype):
     assert evaluate(Among(Column("a"), tuple(map(Literal, both))), {"a": items}).tolist() == [
         *(True, True, False)
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("sqrt(x)", np.sqrt),
+        ("log(x) + log10(x) + log1p(x)", lambda x: np.log(x) + np.log10(x) + np.log1p(x)),
+        ("exp(-x) * expm1(x)", lambda x: np.exp(-x) * np.expm1(x)),
+        ("sin(x) + cos(x) + tan(x)", lambda x: np.sin(x) + np.cos(x) + np.tan(x)),
+        ("arcsin(x / 9) + arccos(x / 9)", lambda x: np.arcsin(x / 9) + np.arccos(x / 9)),
+        ("arctan(x) + arctan2(x, 2)", lambda x: np.arctan(x) + np.arctan2(x, 2)),
+        ("sinh(x) + cosh(x) + tanh(x)", lambda x: np.sinh(x) + np.cosh(x) + np.tanh(x)),
+        ("arcsinh(x) + arccosh(x + 1)", lambda x: np.arcsinh(x) + np.arccosh(x + 1)),
+        ("arctanh(x / 9)", lambda x: np.arctanh(x / 9)),
+        ("floor(x) + ceil(x)", lambda x: np.floor(x) + np.ceil(x)),
+        ("where(x > 1, x, -1)", lambda x: np.where(x > 1, x, -1)),
+        ("real(x) + imag(x) + conj(x)", lambda x: np.real(x) + np.imag(x) + np.conj(x)),
+    ],
+)
+def test_mathematics_is_that_of_numpy(text, wanted):
+    x = np.array([0.5, 1.0, 2.5, 8.75])
+    np.testing.assert_array_equal(evaluate(parse(text), {"x": x}), wanted(x))
+
+
+def test_mathematics_of_text_is_an_error_that_names_it():
+    with pytest.raises(SelectionError, match=r"sqrt\(t\)"):
+        evaluate(parse("sqrt(t)"), TABLE)
+
+
+def test_mathematics_of_a_null_is_null():
+    x = NullableArray(np.array([4.0, 9.0, 1.0]), np.array([True, False, True]))
+    found = evaluate(parse("sqrt(x)"), {"x": x})
+    assert found.valid.tolist() == [True, False, True]
+    assert found.compressed().tolist() == [2.0, 1.0]
+    chosen = evaluate(parse("where(x > 2, x, 7)"), {"x": x})
+    assert chosen.masked().tolist() == [4.0, 7.0, 7.0]
+    chosen = evaluate(parse("where(b, x, -1)"), {"x": x, "b": np.array([False, True, True])})
+    assert chosen.masked().tolist() == [-1.0, None, 1.0]

@@ -156,3 +156,10 @@ def test_operations_nest_as_deep_as_the_limit_and_no_deeper(before, behind):
         else:
             with pytest.raises(SelectionError, match=f"more than {DEEPEST} deep"):
                 parse(text)
+
+
+def test_functions_may_have_the_prefixes_that_are_given():
+    assert parse("np.sqrt(a)", prefixes={"np"}) == parse("sqrt(a)")
+    for text in ("np.sqrt(a)", "os.sqrt(a)", "np.random.sqrt(a)", "np.fromfile('x')"):
+        with pytest.raises(SelectionError, match="there is no function"):
+            parse(text, prefixes=() if text == "np.sqrt(a)" else {"np"})
