@@ -12,13 +12,22 @@ import pytest
 
 import ingot
 from ingot.testing import prove
-from tests.crash.table_scenarios import TABLES
+from tests.crash.table_scenarios import FIRST_NULLS, TABLES
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_crash_leaves_a_committed_state(name: str) -> None:
     scenario = TABLES[name]
     proof = prove(scenario, contents=16)
+    assert proof.faults == []
+    assert set(proof.states.values()) == set(range(len(scenario.steps) + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST_NULLS)
+def test_every_crash_leaves_values_and_nulls_of_one_state(name: str) -> None:
+    scenario = FIRST_NULLS[name]
+    proof = prove(scenario, contents=4)
     assert proof.faults == []
     assert set(proof.states.values()) == set(range(len(scenario.steps) + 1))
 

@@ -560,17 +560,24 @@ def with_first_nulls(
     the table again: it reads from a buffer.
     """
     buffered = BufferedStore(state.table.store)
+    unreached: set[str] = set()
     try:
         moved = TableState(state.table.reopened(buffered), state.options)
         for name in names:
-            buffered.apply(_with_companion(moved, name, design))
+            made = _with_companion(moved, name, design)
+            unreached.update(edit.key for edit in made.prepare)
+            buffered.apply(made)
             moved = TableState(state.table.reopened(buffered), state.options)
         after, commit = change(moved)
         buffered.apply(commit)
     except BaseException:
         buffered.discard()
         raise
-    return after, buffered.commit()
+    edits = buffered.commit().edits
+    # No reader reaches a companion before the document that names it is published.
+    prepare = tuple(edit for edit in edits if edit.key in unreached)
+    publish = tuple(edit for edit in edits if edit.key not in unreached)
+    return after, Commit(prepare, publish)
 
 
 def _with_companion(
