@@ -78,7 +78,7 @@ LAZY: Mapping[str, str] = {
 
 # Packages that one module, or the modules of one folder, keep to themselves, wherever the import
 # stands.
-CONFINED: Mapping[str, str] = {**dict.fromkeys(("typer", "click", "rich"), "cli.*"), **LAZY}
+CONFINED: Mapping[str, str] = {"rich": "cli.*", **LAZY}
 
 # Heavy, but not optional: the twin and the codecs taken from it may import it at their top.
 SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("blosc.*", "codecs.*")}
@@ -323,7 +323,7 @@ VIOLATIONS = [
     (unstated, [module("api", "tables = deferred('ingot.containers.table')")]),
     (unstated, [module("api", "import ingot.grid\ntables = deferred('ingot.containers.table')")]),
     (stray, [module("demo", "from rich.table import Table")]),
-    (stray, [module("api", "import typer")]),
+    (stray, [module("api", "import rich")]),
     (stray, [module("schema", "import numcodecs")]),
     (wandering, [module("codecs", "import ingot.errors", is_package=True)]),
     (wandering, [module("codecs", "def f(): ...", is_package=True)]),
@@ -350,7 +350,7 @@ ALLOWED = [
     module("schema", "import ingot.codecs.codec"),
     module("api", "from ingot.blosc import chunk"),
     module("ingot", "if TYPE_CHECKING:\n    from ingot.api import open", is_package=True),
-    module("cli.app", "import typer, ingot"),
+    module("cli.app", "import rich, ingot"),
     module("cli.doctor", "from rich.table import Table"),
     module("containers.array", "import ingot.errors\nerrors = deferred('ingot.errors')"),
 ]

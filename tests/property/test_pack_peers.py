@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from ingot.cli import app as cli
 from ingot.formats.bloscpack.header import CHECKSUMS
+from tests import command
 from tests.property.test_bloscpack_peers import imported
 
 bloscpack, bloscpack_append = imported()
@@ -21,7 +20,7 @@ METADATA = {"unit": "m", "list": [1, 2.5, None, "ä"]}
 
 
 def invoke(*arguments: object) -> None:
-    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    result = command.invoke(*arguments)
     assert result.exit_code == 0, result.output
 
 

@@ -6,18 +6,12 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ingot
 from ingot import native
-from ingot.cli import app as cli
 from ingot.cli import demo
 from ingot.errors import CorruptionError, KernelError
-
-
-@pytest.fixture
-def invoke():
-    return lambda *arguments: CliRunner().invoke(cli.app, list(arguments))
+from tests.command import invoke
 
 
 @pytest.fixture
@@ -28,7 +22,7 @@ def no_kernel(monkeypatch):
     monkeypatch.setattr(native, "choice", refuse)
 
 
-def test_doctor_prints_everything_about_the_kernel(invoke):
+def test_doctor_prints_everything_about_the_kernel():
     result = invoke("doctor", "--json")
     assert result.exit_code == 0
     report = json.loads(result.stdout)
@@ -43,7 +37,7 @@ def test_doctor_prints_everything_about_the_kernel(invoke):
     assert report["platform"] == platform.platform()
 
 
-def test_doctor_says_the_same_as_text(invoke):
+def test_doctor_says_the_same_as_text():
     report = json.loads(invoke("doctor", "--json").stdout)
     result = invoke("doctor")
     assert result.exit_code == 0
@@ -54,7 +48,7 @@ def test_doctor_says_the_same_as_text(invoke):
     assert all(any(line.startswith(name) for line in lines) for name in report)
 
 
-def test_doctor_reports_a_missing_kernel_and_fails(invoke, no_kernel):
+def test_doctor_reports_a_missing_kernel_and_fails(no_kernel):
     result = invoke("doctor", "--json")
     assert result.exit_code == 1
     report = json.loads(result.stdout)
@@ -66,7 +60,7 @@ def test_doctor_reports_a_missing_kernel_and_fails(invoke, no_kernel):
     assert "no cargo" in text.stdout
 
 
-def test_demo_shows_every_sample_and_codec(invoke, monkeypatch):
+def test_demo_shows_every_sample_and_codec(monkeypatch):
     monkeypatch.setattr(demo, "SIZES", {"native": 4096, "python": 4096})
     result = invoke("demo")
     assert result.exit_code == 0
@@ -104,13 +98,13 @@ def test_demo_samples_are_the_same_every_time():
     assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
-def test_version(invoke):
+def test_version():
     result = invoke("--version")
     assert (result.exit_code, result.stdout.strip()) == (0, ingot.__version__)
 
 
 @pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["doctor", "--no-such-option"]])
-def test_wrong_use_is_status_2(invoke, arguments):
+def test_wrong_use_is_status_2(arguments):
     assert invoke(*arguments).exit_code == 2
 
 
@@ -134,19 +128,19 @@ def stored_chunk(tmp_path):
     return path
 
 
-def test_chunk_prints_a_map(invoke, stored_chunk):
+def test_chunk_prints_a_map(stored_chunk):
     result = invoke("chunk", str(stored_chunk))
     assert result.exit_code == 0
     assert result.stdout == f"{ingot.blosc.inspect(stored_chunk.read_bytes())}\n"
     assert "block 3 at" in result.stdout
 
 
-def test_chunk_prints_the_same_as_json(invoke, stored_chunk):
+def test_chunk_prints_the_same_as_json(stored_chunk):
     result = invoke("chunk", "--json", str(stored_chunk))
     assert json.loads(result.stdout) == ingot.blosc.inspect(stored_chunk.read_bytes()).to_dict()
 
 
-def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
+def test_chunk_reports_what_is_damaged(stored_chunk):
     stored_chunk.write_bytes(stored_chunk.read_bytes()[:-1])
     damaged = invoke("chunk", str(stored_chunk))
     assert (damaged.exit_code, damaged.stdout) == (1, "")
@@ -155,7 +149,7 @@ def test_chunk_reports_what_is_damaged(invoke, stored_chunk):
     assert (missing.exit_code, len(missing.stderr.splitlines())) == (1, 1)
 
 
-def test_a_super_chunk_file_is_laid_open(invoke, tmp_path):
+def test_a_super_chunk_file_is_laid_open(tmp_path):
     ingot.array(np.arange(100, dtype="<i4"), tmp_path / "a", format="blsk", chunks=30)
     file = str(tmp_path / "a" / "data" / "__1__.bin")
     result = invoke("chunk", file)
@@ -176,7 +170,7 @@ def test_a_super_chunk_file_is_laid_open(invoke, tmp_path):
     assert "entry 7 of the index has no chunk" in lost.stderr
 
 
-def test_a_damaged_super_chunk_file_is_a_problem(invoke, tmp_path):
+def test_a_damaged_super_chunk_file_is_a_problem(tmp_path):
     ingot.array(np.arange(100), tmp_path / "a", format="bcolz", chunks=30)
     file = tmp_path / "a" / "data" / "__0.blp"
     assert invoke("chunk", str(file)).exit_code == 0

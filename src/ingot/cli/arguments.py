@@ -5,7 +5,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Annotated, Final, TypeAlias
 
-import typer
+from ingot.cli.parameters import Argument, Option
 
 __all__ = [
     "Dataset",
@@ -17,15 +17,15 @@ __all__ = [
     "parse_shape",
 ]
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Json: TypeAlias = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 
 Dataset: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="PATH", help="A dataset: a folder, a file, or a member of a group."),
+    Argument(metavar="PATH", help="A dataset: a folder, a file, or a member of a group."),
 ]
 
 Overwrite: TypeAlias = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a dataset or a file that exists.")
+    bool, Option("--overwrite", help="Replace a dataset or a file that exists.")
 ]
 
 Key: TypeAlias = tuple[int | slice | EllipsisType | list[int], ...]

@@ -2,12 +2,11 @@
 
 from typing import Annotated
 
-import typer
-
 from ingot.check import Report
 from ingot.check import check as check_path
 from ingot.cli.arguments import Dataset, Json
 from ingot.cli.output import print_json, print_text
+from ingot.cli.parameters import Exit, Option
 from ingot.cli.progress import progress_bar
 from ingot.repair import repair as repair_path
 
@@ -17,7 +16,7 @@ __all__ = ["check", "repair"]
 def check(
     path: Dataset,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Check metadata and indexes, and no chunk.")
+        bool, Option("--quick", help="Check metadata and indexes, and no chunk.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -33,15 +32,15 @@ def check(
 def repair(
     path: Dataset,
     no_backup: Annotated[
-        bool, typer.Option("--no-backup", help="Keep no copy of the old bytes.")
+        bool, Option("--no-backup", help="Keep no copy of the old bytes.")
     ] = False,
     drop: Annotated[
         bool,
-        typer.Option("--drop", help="Replace chunks that cannot be read by the fill value."),
+        Option("--drop", help="Replace chunks that cannot be read by the fill value."),
     ] = False,
     longest: Annotated[
         bool,
-        typer.Option("--longest", help="Fill up columns that are shorter than the longest."),
+        Option("--longest", help="Fill up columns that are shorter than the longest."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -59,4 +58,4 @@ def _print_report(report: Report, json: bool) -> None:
     else:
         print_text(str(report))
     if not report.ok:
-        raise typer.Exit(1)
+        raise Exit(1)

@@ -6,11 +6,10 @@ import stat
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ingot import blosc
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
+from ingot.cli.parameters import Argument, Exit, Option
 from ingot.errors import NotFoundError, UnsupportedError
 from ingot.formats.inspection import FileInspection, inspect_file, is_super_chunk
 
@@ -20,11 +19,11 @@ __all__ = ["chunk"]
 def chunk(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A Blosc chunk, or a super-chunk file."),
+        Argument(metavar="FILE", help="A Blosc chunk, or a super-chunk file."),
     ],
     number: Annotated[
         int | None,
-        typer.Option("--number", "-n", help="Show one chunk of a super-chunk file, by its entry."),
+        Option("--number", "-n", help="Show one chunk of a super-chunk file, by its entry."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -62,7 +61,7 @@ def _show_file(file: int, size: int, where: str, number: int | None, json: bool)
         if found.slots:
             print(align(found.table(), left=(4, 5)))
     if found.is_damaged:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _show_chunk(file: int, found: FileInspection, number: int, json: bool) -> None:

@@ -1,7 +1,7 @@
 """The table of commands: the one place where a command is registered.
 
-A command is a function whose parameters are annotated for typer, in a module of this package. The
-module is loaded when its command is called, so that ``ingot --help`` loads none of them.
+A command is a function with annotated parameters (`ingot.cli.parameters`), in a module of this
+package. The module is loaded when its command is called: ``ingot --help`` loads none of them.
 """
 
 from collections.abc import Callable
@@ -38,6 +38,15 @@ _ABOUT: Final = "About Ingot"
 
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "info": CommandEntry("info:info", "Say what a dataset is.", _LOOK),
+    "ls": CommandEntry("listing:ls", "List the datasets of a folder or a group.", _LOOK),
+    "tree": CommandEntry(
+        "listing:tree", "Draw the datasets of a folder or a group as a tree.", _LOOK
+    ),
+    "head": CommandEntry("head:head", "Show the first rows or items of a dataset.", _LOOK),
+    "tail": CommandEntry("head:tail", "Show the last rows or items of a dataset.", _LOOK),
+    "explain": CommandEntry(
+        "explain:explain", "Say what reading a part of a dataset costs.", _LOOK
+    ),
     "chunk": CommandEntry("chunk:chunk", "Lay a Blosc chunk open.", _LOOK),
     "check": CommandEntry("check:check", "Check that datasets are whole.", _LOOK),
     "convert": CommandEntry(
@@ -45,9 +54,13 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     ),
     "copy": CommandEntry("convert:copy", "Copy a dataset as it is, from one state of it.", _MOVE),
     "repair": CommandEntry("check:repair", "Mend datasets that are damaged.", _MOVE),
+    "attrs": CommandEntry("attrs:attrs", "Show, set and remove attributes.", _MOVE),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),
+    "completion": CommandEntry(
+        "completion:completion", "Print a script for completion in a shell.", _ABOUT
+    ),
     "doctor": CommandEntry("doctor:doctor", "Say which kernel runs, and why.", _ABOUT),
 }
 """The commands in the order of ``ingot --help``, by name."""

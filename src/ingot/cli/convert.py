@@ -5,22 +5,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import typer
-
 import ingot
 from ingot.cli.arguments import Json, Overwrite, parse_shape
 from ingot.cli.messages import usage
 from ingot.cli.output import print_json, print_text
+from ingot.cli.parameters import Argument, Exit, Option
 from ingot.cli.progress import progress_bar
 
 __all__ = ["convert", "copy"]
 
 Source: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="SOURCE", help="A dataset, or a folder of datasets.")
+    Path, Argument(metavar="SOURCE", help="A dataset, or a folder of datasets.")
 ]
-Target: TypeAlias = Annotated[Path, typer.Argument(metavar="TARGET", help="The new dataset.")]
+Target: TypeAlias = Annotated[Path, Argument(metavar="TARGET", help="The new dataset.")]
 Verify: TypeAlias = Annotated[
-    bool, typer.Option("--verify", help="Read the target again and compare it with the source.")
+    bool, Option("--verify", help="Read the target again and compare it with the source.")
 ]
 
 
@@ -28,16 +27,16 @@ def convert(
     source: Source,
     target: Target,
     format: Annotated[
-        str | None, typer.Option("-f", "--format", help="The format; else by the suffix.")
+        str | None, Option("-f", "--format", help="The format; else by the suffix.")
     ] = None,
     codec: Annotated[
-        str | None, typer.Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
+        str | None, Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
     ] = None,
     chunks: Annotated[
-        str | None, typer.Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
+        str | None, Option("--chunks", help="A shape, 250,250; a number of rows; or auto.")
     ] = None,
     shards: Annotated[
-        str | None, typer.Option("--shards", help="The shape of a shard, or auto; only zarr3.")
+        str | None, Option("--shards", help="The shape of a shard, or auto; only zarr3.")
     ] = None,
     overwrite: Overwrite = False,
     verify: Verify = False,
@@ -90,7 +89,7 @@ def _run(source: Path, target: Path, json: bool, arguments: dict[str, Any], veri
     else:
         print_text(str(record))
     if record.failures:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _shape(text: str) -> tuple[int, ...] | int | str:

@@ -3,12 +3,11 @@
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-import typer
-
 import ingot
 from ingot import native
 from ingot.cli.arguments import Json
 from ingot.cli.output import print_json, print_pairs
+from ingot.cli.parameters import Exit
 from ingot.engine.kernel import PYTHON_ONLY
 from ingot.errors import IngotError
 
@@ -29,7 +28,7 @@ def doctor(json: Json = False) -> None:
             for name, value in report.items()
         )
     if report["kernel"] is None:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def diagnose() -> dict[str, str | list[str] | None]:

@@ -2,22 +2,24 @@
 
 import json as json_format
 import os
-import stat
 from pathlib import Path
 from typing import Annotated, Any, Final
-
-import typer
 
 import ingot
 from ingot import pack as packing
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
 from ingot.cli.arguments import Dataset, Json
-from ingot.cli.columns import align
-from ingot.errors import UnsupportedError
+from ingot.cli.output import print_json, print_pairs, print_table, print_text
+from ingot.cli.parameters import Option
+from ingot.containers.display import Info
+from ingot.containers.folder import members
 from ingot.formats.bloscpack.header import MAGIC
 from ingot.pack import PackedFile
 
-__all__ = ["describe_packed", "info"]
+__all__ = ["describe_packed", "info", "print_info"]
+
+_MOST_MEMBERS: Final = 30
+"""How many members of a group are shown."""
 
 _SHOWN: Final = 5
 """How many offsets and chunks are shown, unless all are asked for."""
@@ -26,28 +28,78 @@ _SHOWN: Final = 5
 def info(
     path: Dataset,
     chunks: Annotated[
-        bool, typer.Option("--chunks", help="Show every chunk of a Bloscpack file.")
+        bool, Option("--chunks", help="Show every chunk of a Bloscpack file.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Say what a dataset is.
 
-    Of a Bloscpack file: header, metadata, offsets and chunks.
+    Format, shape, type, chunks, codec, sizes and attributes; of a table, its columns and first
+    rows; of a group or a folder, its members; of a Bloscpack file, its parts.
     """
+    with ingot.open(path) as dataset:
+        found = dataset.info
+        packed = _packed(path, None if chunks else _SHOWN) if _is_packed(dataset, path) else None
+        if json:
+            print_json(found.to_dict() | ({} if packed is None else {"file": packed}))
+            return
+        print_info(str(path), found)
+        if isinstance(dataset, ingot.Group):
+            _print_members(dataset)
+    if packed is not None:
+        _print_packed(packed)
+
+
+def print_info(title: str, found: Info) -> None:
+    """Print the properties of a dataset; of a table, also its columns and its first rows."""
+    print_pairs(((name, value) for name, value in found.rows if name != "path"), title=title)
+    if not found.columns:
+        return
+    print()
+    rows = [(column.name, column.kind, column.ratio) for column in found.columns]
+    print_table(("column", "type", "stored"), rows, left=(0, 1, 2))
+    print()
+    items = zip(*(column.items for column in found.columns), strict=True)
+    texts = [number for number, column in enumerate(found.columns) if _is_text(column.kind)]
+    print_table([column.name for column in found.columns], items, left=texts)
+
+
+def _is_text(kind: str) -> bool:
+    """Return whether a column of a type is aligned to the left."""
+    return kind.startswith(("<U", ">U", "|S", "utf8", "bytes", "json", "object", "str", "Str"))
+
+
+def _is_packed(dataset: Any, path: Path) -> bool:
+    return dataset.format == "bloscpack" and os.path.isfile(path)
+
+
+def _packed(path: Path, shown: int | None) -> dict[str, Any] | None:
+    """Return what a Bloscpack file is made of; None where it is a part of something else."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if stat.S_ISREG(os.fstat(file).st_mode) and os.pread(file, len(MAGIC), 0) == MAGIC:
-            report = describe_packed(file, None if chunks else _SHOWN)
-        else:
-            report = None
+        if os.pread(file, len(MAGIC), 0) != MAGIC:
+            return None
+        return describe_packed(file, shown)
     finally:
         os.close(file)
-    if report is None:
-        _print_dataset(path, json)
-    elif json:
-        print(json_format.dumps(report, indent=2))
-    else:
-        _print_packed(str(path), report)
+
+
+def _print_members(group: "ingot.Group") -> None:
+    rows: list[tuple[str, ...]] = []
+    total = 0
+    for name, member, problem in members(group):
+        total += 1
+        if total > _MOST_MEMBERS:
+            continue
+        if member is None:
+            rows.append((name, "", problem or ""))
+        else:
+            rows.append((name, member.format, member.info.summary))
+    if rows:
+        print()
+        print_table(("member", "format", "what it is"), rows, left=(0, 1, 2))
+    if total > len(rows):
+        print_text(f"... and {total - len(rows):,} more: ingot ls lists them")
 
 
 def describe_packed(descriptor: int, shown: int | None) -> dict[str, Any]:
@@ -111,48 +163,32 @@ def _describe_chunk(file: int, packed: PackedFile, number: int) -> dict[str, Any
     }
 
 
-def _print_dataset(path: Path, json: bool) -> None:
-    dataset = ingot.open(path)
-    if json:
-        raise UnsupportedError(f"{path}: --json is offered for Bloscpack files")
-    print(dataset.info)
-
-
-def _print_packed(path: str, report: dict[str, Any]) -> None:
+def _print_packed(report: dict[str, Any]) -> None:
     plain, packed = report["plain"], report["packed"]
     version, count = report["header"]["version"], report["chunks_total"]
-    print(
-        f"{path}: Bloscpack version {version}, {plain:,} bytes in {count:,} "
+    print()
+    print_text(
+        f"Bloscpack version {version}, {plain:,} bytes in {count:,} "
         f"chunk{'' if count == 1 else 's'}, packed {packed:,} bytes, ratio {plain / packed:.2f}"
     )
     if report["behind"]:
-        print(f"{report['behind']:,} bytes behind the end")
-    _print_pairs("header", report["header"])
+        print_text(f"{report['behind']:,} bytes behind the end")
+    print_pairs(report["header"], title="header")
     if report["metadata_section"] is not None:
-        _print_pairs("metadata section", report["metadata_section"])
+        print_pairs(report["metadata_section"], title="metadata section")
         text = json_format.dumps(report["metadata"], indent=2, ensure_ascii=False)
-        print("metadata", *(f"  {line}" for line in text.splitlines()), sep="\n")
+        print_text("\n".join(["metadata", *(f"  {line}" for line in text.splitlines())]))
     if report["offsets"] is not None:
-        _print_pairs("offsets", report["offsets"])
+        print_pairs(report["offsets"], title="offsets")
     if not report["chunks"]:
         return
-    rows = [tuple(report["chunks"][0])]
+    headings = tuple(report["chunks"][0])
+    rows: list[tuple[Any, ...]] = []
     before = -1
     for chunk in report["chunks"]:
         if chunk["number"] != before + 1:
-            rows.append(("…", *[""] * (len(chunk) - 1)))
+            rows.append(("…", *[""] * (len(headings) - 1)))
         before = chunk["number"]
-        rows.append(tuple(_text(cell) for cell in chunk.values()))
-    print("chunks", *(f"  {line}" for line in align(rows, left=(4, 5)).splitlines()), sep="\n")
-
-
-def _print_pairs(title: str, pairs: dict[str, Any]) -> None:
-    print(title)
-    for name, value in pairs.items():
-        print(f"  {name:<15} {_text(value)}")
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        rows.append(tuple(chunk.values()))
+    print()
+    print_table(headings, rows, left=("codec", "filter"), title="chunks")

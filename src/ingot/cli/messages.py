@@ -6,8 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
+from ingot.cli.parameters import BadParameter, Exit
 from ingot.errors import IngotError
 
 __all__ = ["message_of", "reporting", "silence_output", "usage", "with_notes"]
@@ -18,25 +17,23 @@ def reporting(*, debug: bool = False) -> Iterator[None]:
     """Turn errors of a block into one sentence on standard error and exit status 1.
 
     `debug` shows the traceback as well. A reader that closes the pipe has seen enough: that is no
-    error. Errors of usage, which typer reports with status 2, pass through.
+    error. `Exit` and `BadParameter` pass through.
     """
     try:
         yield
     except BrokenPipeError:
         silence_output()
-        raise typer.Exit(0) from None
-    except typer.Abort:
+        raise Exit(0) from None
+    except (Exit, BadParameter):
         raise
     except Exception as error:
-        if hasattr(error, "exit_code"):  # An error of typer, which knows its exit status.
-            raise
         if debug:
             traceback.print_exception(error)
         text = message_of(error)
         if not isinstance(error, IngotError | OSError | UnicodeError | MemoryError):
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
         print(with_notes(f"ingot: {text}", error), file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise Exit(1) from None
 
 
 def message_of(error: BaseException, name: str | None = None) -> str:
@@ -69,7 +66,7 @@ def usage() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise BadParameter(str(error)) from None
 
 
 def with_notes(text: str, error: BaseException) -> str:

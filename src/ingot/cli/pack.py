@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
-import typer
 
 import ingot
 from ingot import pack as packing
 from ingot.cli.arguments import Json
 from ingot.cli.columns import align
 from ingot.cli.messages import message_of, silence_output, usage, with_notes
+from ingot.cli.parameters import Argument, Exit, Option
 from ingot.cli.progress import progress_bar
 from ingot.errors import (
     CorruptionError,
@@ -62,28 +62,26 @@ Total: TypeAlias = Callable[[int], int | None]
 
 Files: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[FILE]...", help="Files; - is standard input, which is also the default."
-    ),
+    Argument(metavar="[FILE]...", help="Files; - is standard input, which is also the default."),
 ]
 Output: TypeAlias = Annotated[
     str | None,
-    typer.Option("-o", "--output", help="The file to write, a folder, or - for standard output."),
+    Option("-o", "--output", help="The file to write, a folder, or - for standard output."),
 ]
 Force: TypeAlias = Annotated[
-    bool, typer.Option("-f", "--force", help="Replace existing files; write to a terminal.")
+    bool, Option("-f", "--force", help="Replace existing files; write to a terminal.")
 ]
 Remove: TypeAlias = Annotated[
-    bool, typer.Option("--remove/--keep", help="Remove each file once its result is safe.")
+    bool, Option("--remove/--keep", help="Remove each file once its result is safe.")
 ]
 Threads: TypeAlias = Annotated[
-    int | None, typer.Option("-n", "--threads", min=1, help="Threads; one for each processor.")
+    int | None, Option("-n", "--threads", min=1, help="Threads; one for each processor.")
 ]
 Sync: TypeAlias = Annotated[
-    bool, typer.Option("--sync/--no-sync", help="Wait until the result survives a power cut.")
+    bool, Option("--sync/--no-sync", help="Wait until the result survives a power cut.")
 ]
 Verbose: TypeAlias = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Say what is done, with sizes.")
+    bool, Option("-v", "--verbose", help="Say what is done, with sizes.")
 ]
 
 
@@ -91,44 +89,44 @@ def pack(
     files: Files = None,
     output: Output = None,
     codec: Annotated[
-        str, typer.Option("-c", "--codec", help="blosclz, lz4, lz4hc, snappy, zlib or zstd.")
+        str, Option("-c", "--codec", help="blosclz, lz4, lz4hc, snappy, zlib or zstd.")
     ] = _DEFAULT.codec,
     level: Annotated[
-        int, typer.Option("-l", "--level", help="From 0, stored, to 9, smallest.")
+        int, Option("-l", "--level", help="From 0, stored, to 9, smallest.")
     ] = _DEFAULT.level,
     filter: Annotated[
-        str, typer.Option("--filter", help="shuffle, bitshuffle or none.")
+        str, Option("--filter", help="shuffle, bitshuffle or none.")
     ] = _DEFAULT.filter,
     typesize: Annotated[
-        int, typer.Option("-t", "--typesize", help="Bytes of an item, for the filter.")
+        int, Option("-t", "--typesize", help="Bytes of an item, for the filter.")
     ] = _DEFAULT.typesize,
     chunk: Annotated[
-        str, typer.Option("-z", "--chunk", help="Bytes of a chunk, such as 512K or 8M, or max.")
+        str, Option("-z", "--chunk", help="Bytes of a chunk, such as 512K or 8M, or max.")
     ] = "1M",
     checksum: Annotated[
         str,
-        typer.Option(
+        Option(
             "-k",
             "--checksum",
             help="none, adler32, crc32, md5, sha1, sha224, sha256, sha384 or sha512.",
         ),
     ] = _DEFAULT.checksum,
     meta: Annotated[
-        Path | None, typer.Option("-m", "--meta", help="A JSON file to store as metadata.")
+        Path | None, Option("-m", "--meta", help="A JSON file to store as metadata.")
     ] = None,
     offsets: Annotated[
-        bool, typer.Option("--offsets/--no-offsets", help="Store where the chunks lie.")
+        bool, Option("--offsets/--no-offsets", help="Store where the chunks lie.")
     ] = _DEFAULT.offsets,
     stream: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--stream",
             help="Write in one pass: no offsets, no number of chunks. Only Ingot reads it.",
         ),
     ] = False,
     append: Annotated[
         Path | None,
-        typer.Option("-a", "--append", help="A Bloscpack file to append the files to instead."),
+        Option("-a", "--append", help="A Bloscpack file to append the files to instead."),
     ] = None,
     force: Force = False,
     remove: Remove = False,
@@ -186,14 +184,14 @@ def unpack(
     files: Files = None,
     output: Output = None,
     list_sizes: Annotated[
-        bool, typer.Option("-L", "--list", help="Print sizes, and unpack nothing.")
+        bool, Option("-L", "--list", help="Print sizes, and unpack nothing.")
     ] = False,
     test: Annotated[
-        bool, typer.Option("-t", "--test", help="Verify every chunk, and write nothing.")
+        bool, Option("-t", "--test", help="Verify every chunk, and write nothing.")
     ] = False,
     meta: Annotated[
         str | None,
-        typer.Option("-m", "--meta", help="A JSON file for the metadata; - prints it."),
+        Option("-m", "--meta", help="A JSON file for the metadata; - prints it."),
     ] = None,
     force: Force = False,
     remove: Remove = False,
@@ -272,7 +270,7 @@ class _Run:
             with self._catching(None):
                 sys.stdout.flush()
         if self.status:
-            raise typer.Exit(self.status)
+            raise Exit(self.status)
 
     def each(self, files: list[str] | None, do: Callable[[str], object]) -> None:
         """Do something with each file, whatever becomes of the others."""

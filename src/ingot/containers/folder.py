@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
-from ingot.containers.dataset import Dataset
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.group import Group
 from ingot.containers.resolve import detect_dataset
@@ -20,7 +19,7 @@ from ingot.errors import FormatError, IngotError, MemberError, NotFoundError, Re
 from ingot.formats.paths import normalised
 from ingot.options import Options
 
-__all__ = ["FolderGroup", "Found", "Opener", "folder_group", "holds_datasets", "walk"]
+__all__ = ["FolderGroup", "Found", "Opener", "folder_group", "holds_datasets", "members", "walk"]
 
 Opener: TypeAlias = Callable[..., Any]
 """Opens what lies at a path: `ingot.open`."""
@@ -193,7 +192,8 @@ class Found(NamedTuple):
 
     name: str
     """The path from the group."""
-    dataset: Dataset[Any] | None
+    dataset: Any
+    """An array, a table, items or a group; None where it cannot be opened."""
     problem: str | None = None
 
 
@@ -206,24 +206,36 @@ def walk(group: Group, name: str = "") -> Iterator[Found]:
     >>> [each.name for each in walk(root)]
     ['day', 'day/temperature']
     """
+    for each, member, problem in members(group):
+        place = f"{name}/{each}" if name else each
+        if not isinstance(member, FolderGroup):
+            yield Found(place, member, problem)
+        if isinstance(member, Group):
+            yield from walk(member, place)
+
+
+def members(group: Group) -> Iterator[Found]:
+    """Yield the members of a group, and the entries of a folder that cannot be opened.
+
+    >>> import ingot
+    >>> root = ingot.group()
+    >>> _ = root.array("day/temperature", [20.5, 21.0])
+    >>> [each.name for each in members(root)]
+    ['day']
+    """
     problems: Mapping[str, str | None] = {}
     if isinstance(group, FolderGroup):
         problems = group.entries()
-    for each in problems or group:
-        place = f"{name}/{each}" if name else each
-        problem = problems.get(each)
+    for name in problems or group:
+        problem = problems.get(name)
         if problem is not None:
-            yield Found(place, None, problem)
+            yield Found(name, None, problem)
             continue
         try:
-            member = group[each]
+            found = Found(name, group[name])
         except (IngotError, OSError) as error:
-            yield Found(place, None, str(error))
-            continue
-        if not isinstance(member, FolderGroup):
-            yield Found(place, member)
-        if isinstance(member, Group):
-            yield from walk(member, place)
+            found = Found(name, None, str(error))
+        yield found
 
 
 class _Growth:

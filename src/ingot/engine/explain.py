@@ -121,13 +121,50 @@ class Explanation:
             ],
         }
 
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The number of blocks to decode and of all blocks, in the inspected chunks."""
+        found = [cost.blocks for cost in self.costs if cost.blocks is not None]
+        return sum(wanted for wanted, _ in found), sum(total for _, total in found)
+
+    @property
+    def shown(self) -> int:
+        """How many chunks `table` has."""
+        return min(len(self.costs), _MOST_LINES)
+
+    def totals(self) -> dict[str, str]:
+        """Return the cost of all inspected chunks, by names, as texts."""
+        decoded, total = self.blocks
+        stored = sum(cost.stored for cost in self.costs)
+        texts = {
+            "result": f"{list(self.shape)}, {self.nbytes:,} bytes",
+            "kernel": f"{self.kernel}, {self.reason}",
+            "chunks": f"{self.chunks:,}, {self.constants:,} of them constant",
+            "blocks": f"{decoded:,} of {total:,} to decode",
+            "read": f"{self.read:,} of {stored:,} stored bytes, in {self.files:,} files",
+        }
+        if self.chunks > len(self.costs):
+            texts["inspected"] = f"the first {len(self.costs):,} chunks"
+        return texts
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return the headings and the rows of a table of the first chunks."""
+        rows = []
+        for cost in self.costs[:_MOST_LINES]:
+            coords, key, *rest = _line(cost)
+            numbers = (f"{int(text):,}" if text.isdigit() else text for text in rest)
+            rows.append((coords, key, *numbers))
+        return ("chunk", "file", "items", "blocks", "read", "stored"), rows
+
+    def _repr_html_(self) -> str:
+        return _explanation_html(self.totals(), self.table(), self.chunks - self.shown)
+
     def __str__(self) -> str:
-        blocks = [cost.blocks for cost in self.costs if cost.blocks is not None]
-        decoded = sum(wanted for wanted, _ in blocks)
+        decoded, total = self.blocks
         lines = [
             f"{self.nbytes} bytes {list(self.shape)} by the {self.kernel} kernel, {self.reason}",
             f"{self.chunks} chunks, {self.constants} constant; {decoded} of "
-            f"{sum(total for _, total in blocks)} blocks; {self.read} bytes to read of "
+            f"{total} blocks; {self.read} bytes to read of "
             f"{sum(cost.stored for cost in self.costs)} in {self.files} files",
         ]
         if self.chunks > len(self.costs):
@@ -366,6 +403,35 @@ def touched_blocks(
     first = positions * itemsize // header.block_bytes
     last = (positions * itemsize + itemsize - 1) // header.block_bytes
     return np.unique(np.concatenate([first, last]))
+
+
+def _explanation_html(
+    totals: dict[str, str], table: tuple[tuple[str, ...], list[tuple[str, ...]]], more: int
+) -> str:
+    """Return an explanation as HTML: totals, and a table whose numbers are at the right."""
+    left, right = (f'style="text-align:{side};padding-right:1em"' for side in ("left", "right"))
+    pairs = "".join(
+        f"<tr><th {left}>{_escaped(name)}</th><td {left}>{_escaped(text)}</td></tr>"
+        for name, text in totals.items()
+    )
+    headings, rows = table
+    sides = [left if number < 2 else right for number in range(len(headings))]
+    lines = [("th", headings), *(("td", row) for row in rows)]
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<{tag} {side}>{_escaped(cell)}</{tag}>"
+            for side, cell in zip(sides, cells, strict=True)
+        )
+        + "</tr>"
+        for tag, cells in lines
+    )
+    rest = f"<p>… and {more:,} more</p>" if more > 0 else ""
+    return f"<table>{pairs}</table><table>{body}</table>{rest}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _line(cost: ChunkCost) -> tuple[str, ...]:

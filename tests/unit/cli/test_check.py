@@ -4,14 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ingot
-from ingot.cli import app as cli
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+from tests.command import invoke
 
 
 @pytest.fixture

@@ -2,18 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
 
-from ingot.cli import app as cli
 from ingot.cli.commands import COMMANDS
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli.app, list(arguments))
+from tests.command import invoke
 
 
 def test_help_lists_every_command_with_its_summary():
@@ -57,7 +53,7 @@ def loaded(*arguments):
 def test_help_loads_no_command_and_nothing_heavy():
     modules = loaded("--help")
     assert "ingot.cli.app" in modules
-    heavy = {"numpy", "rich", "ingot.api", *(f"ingot.cli.{name}" for name in COMMANDS)}
+    heavy = {"numpy", "rich", "typer", "ingot.api", *(f"ingot.cli.{name}" for name in COMMANDS)}
     assert not heavy & modules
 
 
@@ -67,17 +63,47 @@ def test_an_unknown_command_is_an_error_of_usage():
     assert "no-such-command" in result.stderr
 
 
-def test_completion_offers_commands_and_options():
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "_INGOT_COMPLETE": "complete_bash",
-        "COMP_WORDS": "ingot do",
-        "COMP_CWORD": "1",
-    }
-    command = [sys.executable, "-m", "ingot"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["doctor"]
-    environment |= {"COMP_WORDS": "ingot doctor --j", "COMP_CWORD": "2"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.stdout.split() == ["--json"]
+def test_commands_that_are_spelled_alike_are_named():
+    assert "is it info?" in invoke("inof").stderr
+    assert "is it head?" in invoke("headd").stderr
+
+
+def test_help_without_arguments_is_wrong_use():
+    result = invoke()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "doctor" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_completion_names_every_command_and_its_options(shell):
+    script = invoke("completion", shell).stdout
+    options = json.loads(invoke("completion", "--json").stdout)
+    assert set(options) == set(COMMANDS)
+    assert {"--where", "--columns", "--json"} <= set(options["head"])
+    for name, each in options.items():
+        assert name in script
+        assert all(option[2:] in script for option in each)
+
+
+def test_an_unknown_shell_is_wrong_use():
+    result = invoke("completion", "csh")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def completed(words):
+    """Return what bash offers for the last of some words."""
+    script = invoke("completion", "bash").stdout
+    typed = " ".join(f"'{word}'" for word in words)
+    program = (
+        f"{script}\nCOMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}\n"
+        '_ingot_complete; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes_commands_and_options():
+    assert completed(["ingot", "do"]) == ["doctor"]
+    assert completed(["ingot", "doctor", "--j"]) == ["--json"]
+    assert completed(["ingot", "doctor", "x"]) == []

@@ -4,16 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ingot
-from ingot.cli import app as cli
+from tests.command import invoke
 
 VALUES = np.arange(1_000_000, dtype="<f4").reshape(1000, 1000)
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ import os
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ingot
-from ingot.cli import app as cli
 from ingot.cli.columns import align
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+from ingot.stores.local.commit import CommitRun
+from tests.command import invoke
+from tests.storage import die_decided
 
 
 @pytest.fixture
@@ -27,7 +24,9 @@ def packed(tmp_path):
 
 
 def test_json_has_header_metadata_offsets_and_chunks(packed):
-    report = json.loads(invoke("info", "--json", "--chunks", packed).stdout)
+    whole = json.loads(invoke("info", "--json", "--chunks", packed).stdout)
+    assert (whole["format"], whole["kind"], whole["shape"]) == ("bloscpack", "array", [80_000])
+    report = whole["file"]
     stored = packed.read_bytes()
     table = np.frombuffer(stored, "<i8", 10, 32 + report["metadata_section"]["room"] + 32 + 4)
     assert report["header"] == {
@@ -57,10 +56,11 @@ def test_json_has_header_metadata_offsets_and_chunks(packed):
 
 def test_text_shows_the_first_chunks_and_the_last(packed):
     text = invoke("info", packed).stdout
-    assert text.startswith(f"{packed}: Bloscpack version 3, 80,000 bytes in 10 chunks, ")
+    assert text.startswith(f"{packed}\n  format  bloscpack")
+    assert "Bloscpack version 3, 80,000 bytes in 10 chunks, " in text
     assert '"unit": "m"' in text
     lines = text.splitlines()
-    first = next(number for number, line in enumerate(lines) if line.split()[0] == "number")
+    first = next(number for number, line in enumerate(lines) if line.split()[:1] == ["number"])
     assert [line.split()[0] for line in lines[first + 1 :]] == ["0", "1", "2", "3", "…", "9"]
     everything = invoke("info", "--chunks", packed).stdout
     assert "…" not in everything
@@ -76,11 +76,111 @@ def test_damage_is_an_error(packed):
     assert result.stderr.startswith("ingot: Bloscpack header: nchunks claims 10 chunks")
 
 
-def test_other_datasets_show_what_they_are(tmp_path):
-    ingot.array(np.arange(5), tmp_path / "five.zarr").close()
-    text = invoke("info", tmp_path / "five.zarr").stdout
-    assert "zarr3" in text
-    assert "(5,)" in text
+def test_an_array(tmp_path):
+    path = tmp_path / "five.zarr"
+    options = {"chunks": (2, 3), "shards": (4, 6), "attrs": {"units": "<b>"}}
+    ingot.array(np.arange(40).reshape(4, 10), path, dimension_names=["t", None], **options).close()
+    report = json.loads(invoke("info", "--json", path).stdout)
+    expected = {
+        "path": str(path),
+        "format": "zarr3",
+        "kind": "array",
+        "shape": [4, 10],
+        "dtype": "int64",
+        "chunks": [2, 3],
+        "chunk_count": 8,
+        "shards": [4, 6],
+        "fill": 0,
+        "order": "C",
+        "dimension_names": ["t", None],
+        "nbytes": 320,
+        "unfinished": False,
+        "attrs": {"units": "<b>"},
+    }
+    assert {name: report[name] for name in expected} == expected
+    stored = sum(file.stat().st_size for file in (path / "c").rglob("*") if file.is_file())
+    assert report["stored"] == stored
+    assert report["ratio"] == round(320 / stored, 4)
+    text = invoke("info", path).stdout
+    for part in ("(4, 10)", "(2, 3), 8 in order C", "shards  (4, 6)", "units: <b>"):
+        assert part in text
+
+
+def test_a_table_shows_columns_and_first_rows(tmp_path):
+    days = np.arange(100) + np.datetime64("2026-01-01")
+    columns = {"day": days, "n": {"x": np.arange(100) / 2}, "name": np.array(["ape", "bee"] * 50)}
+    ingot.table(columns, tmp_path / "t.bcolz").close()
+    report = json.loads(invoke("info", "--json", tmp_path / "t.bcolz").stdout)
+    assert (report["format"], report["kind"], report["rows"]) == ("bcolz", "table", 100)
+    assert [column["name"] for column in report["columns"]] == ["day", "n.x", "name"]
+    assert report["columns"][0]["first"][:2] == ["2026-01-01", "2026-01-02"]
+    assert report["columns"][1]["dtype"] == "float64"
+    lines = invoke("info", tmp_path / "t.bcolz").stdout.splitlines()
+    assert any(line.split()[:2] == ["n.x", "float64"] for line in lines)
+    assert ["2026-01-02", "0.5", "bee"] in [line.split() for line in lines]
+
+
+def test_groups_and_folders_show_their_members(tmp_path):
+    root = ingot.group(tmp_path / "g.zarr", attrs={"title": "ours"})
+    root.array("day/one", [1, 2, 3])
+    root.close()
+    (tmp_path / "broken").symlink_to("nowhere")
+    report = json.loads(invoke("info", "--json", tmp_path / "g.zarr").stdout)
+    assert (report["kind"], report["members"], report["attrs"]) == (
+        "group",
+        ["day"],
+        {"title": "ours"},
+    )
+    assert ["day", "zarr3", "1", "member"] in [
+        line.split() for line in invoke("info", tmp_path / "g.zarr").stdout.splitlines()
+    ]
+    lines = [line.split() for line in invoke("info", tmp_path).stdout.splitlines()]
+    assert ["g.zarr", "zarr3", "1", "member"] in lines
+    assert ["broken", "a", "broken", "link"] in lines
+
+
+def test_many_members_are_counted(tmp_path):
+    root = ingot.group(tmp_path / "g.zarr")
+    for number in range(33):
+        root.group(f"m{number:02}")
+    text = invoke("info", tmp_path / "g.zarr").stdout
+    assert "m29" in text
+    assert "m30" not in text
+    assert text.endswith("... and 3 more: ingot ls lists them\n")
+
+
+def test_items(tmp_path):
+    ingot.ragged(["ape", "bee"], tmp_path / "a.blv").close()
+    report = json.loads(invoke("info", "--json", tmp_path / "a.blv").stdout)
+    assert (report["kind"], report["length"], report["item_kind"]) == ("ragged", 2, "utf8")
+
+
+def test_an_unfinished_commit_is_shown(tmp_path, monkeypatch):
+    path = tmp_path / "a.zarr"
+    ingot.array(np.arange(100), path, chunks=10).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitRun, "_apply_journal", die_decided)
+        with ingot.open(path, "r+") as array, pytest.raises(ZeroDivisionError):
+            array[...] = 7
+    report = json.loads(invoke("info", "--json", path).stdout)
+    assert report["unfinished"]
+    assert "a writer died in one" in invoke("info", path).stdout
+    ingot.open(path, "r+").close()
+
+
+def test_a_missing_path_is_one_line_and_status_1(tmp_path):
+    for command in ("info", "ls", "tree", "head", "tail", "explain", "attrs", "chunk"):
+        result = invoke(command, tmp_path / "missing")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.count("\n") == 1
+        assert "missing" in result.stderr
+
+
+def test_an_unknown_file_is_called_what_it_is(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(3))
+    result = invoke("info", tmp_path / "a.npy")
+    assert result.exit_code == 1
+    assert "it looks like a .npy file of NumPy; looked for zarr3 (zarr.json)" in result.stderr
 
 
 def test_columns_are_as_wide_as_their_widest_cell():

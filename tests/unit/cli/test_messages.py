@@ -4,14 +4,14 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
 from ingot.cli.messages import message_of, reporting, usage
+from ingot.cli.parameters import BadParameter, Exit
 from ingot.errors import CorruptionError, NotFoundError
 
 
 def report(error, **how):
-    with pytest.raises(typer.Exit) as stop, reporting(**how):
+    with pytest.raises(Exit) as stop, reporting(**how):
         raise error
     return stop.value.exit_code
 
@@ -43,10 +43,10 @@ def test_debug_shows_the_traceback(capsys):
 
 
 def test_errors_of_usage_pass():
-    with pytest.raises(typer.BadParameter, match="axis"), reporting(), usage():
+    with pytest.raises(BadParameter, match="axis"), reporting(), usage():
         raise ValueError("axis 3 of 2")
-    with pytest.raises(typer.Exit) as stop, reporting():
-        raise typer.Exit(7)
+    with pytest.raises(Exit) as stop, reporting():
+        raise Exit(7)
     assert stop.value.exit_code == 7
 
 
@@ -76,6 +76,6 @@ def test_a_closed_pipe_is_no_error():
         process.stdin.close()
         said = process.stderr.read().decode()
         process.wait()
-    # Outside of the command line, typer's way to say "status 0" is not caught.
+    # Outside of the command line, the exception that says "status 0" is not caught.
     assert "BrokenPipe" not in said
     assert said.splitlines()[-1].endswith("Exit: 0")

@@ -14,15 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ingot
-from ingot.cli import app as cli
 from ingot.cli import pack as module
 from ingot.formats.bloscpack.header import CHECKSUMS, Header
 from ingot.options import Limits, Options
 from ingot.stores import FileStore
 from ingot.stores.local.commit import CommitRun
+from tests.command import invoke
 from tests.storage import die_decided
 
 DATA = np.sqrt(np.arange(5000)).tobytes()
@@ -39,10 +38,6 @@ def data(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(DATA)
     return path
-
-
-def invoke(*arguments, data=None):
-    return CliRunner().invoke(cli.app, list(arguments), input=data)
 
 
 def start(*arguments, **named):
@@ -92,7 +87,7 @@ def test_options_reach_the_file(data, tmp_path, checksum):
     header = Header.parse((tmp_path / "data.blp").read_bytes())
     assert (header.checksum, header.typesize, header.chunk_size) == (checksum, 4, 2048)
     assert not header.has_offsets
-    report = json.loads(invoke("info", "--json", "data.blp").stdout)
+    report = json.loads(invoke("info", "--json", "data.blp").stdout)["file"]
     assert {chunk["codec"] for chunk in report["chunks"][:-1]} == {"zstd"}
     assert {chunk["filter"] for chunk in report["chunks"]} == {"bitshuffle"}
     assert invoke("unpack", "data.blp", "-o", "back").exit_code == 0
@@ -377,7 +372,7 @@ def test_an_append_leaves_no_lock_file_of_its_own(data, tmp_path):
     ingot.array(rows, "rows.blp")
     for source, target, status in (("data", "data.blp", 0), ("-", "rows.blp", 1)):
         given = DATA[:11] if source == "-" else None
-        assert invoke("pack", source, "--append", target, data=given).exit_code == status
+        assert run("pack", source, "--append", target, data=given).returncode == status
     assert sorted(os.listdir()) == ["data", "data.blp", "rows.blp"]
     with ingot.open("rows.blp", "r+") as array:
         array.append(rows)
@@ -485,10 +480,10 @@ def test_an_append_is_of_all_or_of_nothing(data, monkeypatch):
 def run_with_window(target, data):
     """Append a pipe to a file, with windows of 1 KiB."""
     code = (
-        "import functools; from ingot.cli import app, pack;"
+        "import functools, sys; from ingot.cli import app, pack;"
         "from ingot.options import Limits, Options;"
         "pack.Options = functools.partial(Options, limits=Limits(window_bytes=1024));"
-        f"app.app(['pack', '-', '--append', {target!r}])"
+        f"sys.exit(app.run(['pack', '-', '--append', {target!r}]))"
     )
     return subprocess.run([sys.executable, "-B", "-c", code], input=data, capture_output=True)
 

@@ -1,0 +1,71 @@
+"""``ingot explain``: what a read would cost, before it is done."""
+
+from typing import Annotated
+
+import ingot
+from ingot.cli.arguments import Dataset, Json, parse_key, parse_names
+from ingot.cli.messages import usage
+from ingot.cli.output import print_json, print_pairs, print_table
+from ingot.cli.parameters import Option
+from ingot.engine.explain import Explanation
+from ingot.errors import UnsupportedError
+
+__all__ = ["explain"]
+
+
+def explain(
+    path: Dataset,
+    key: Annotated[
+        str, Option("-k", "--key", help='What would be read, such as "0:10, ::5".')
+    ] = "...",
+    columns: Annotated[
+        str | None, Option("-c", "--columns", help="Columns of a table, such as a,b.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what reading a part of a dataset costs.
+
+    The chunks and blocks that would be read and decoded, their bytes, and the kernel that decodes
+    them. Nothing is decoded.
+    """
+    with usage():
+        chosen = parse_key(key)
+    with ingot.open(path) as dataset:
+        if isinstance(dataset, ingot.Array):
+            found = dataset.explain(chosen)
+            if json:
+                print_json({"path": str(path), **found.to_dict()})
+            else:
+                print_explanation(str(path), found)
+            return
+        if not isinstance(dataset, ingot.Table):
+            raise UnsupportedError(f"{path}: explain is for arrays and tables")
+        names = parse_names(columns) or [
+            name for name in dataset.names if isinstance(dataset[name], ingot.Array)
+        ]
+        costs = {name: dataset[name].explain(chosen) for name in names}
+    if json:
+        found_all = {name: cost.to_dict() for name, cost in costs.items()}
+        print_json({"path": str(path), "columns": found_all})
+        return
+    rows = [
+        (name, cost.chunks, cost.constants, _blocks(cost), cost.read, cost.nbytes)
+        for name, cost in costs.items()
+    ]
+    headings = ("column", "chunks", "constant", "blocks", "bytes to read", "bytes decoded")
+    print_table(headings, rows, left=["column"])
+
+
+def print_explanation(title: str, found: Explanation) -> None:
+    """Print the cost of a read: totals, and the first chunks."""
+    print_pairs(found.totals(), title=title)
+    print()
+    print_table(*found.table(), left=("chunk", "file"))
+    more = found.chunks - found.shown
+    if more > 0:
+        print(f"... and {more:,} more")
+
+
+def _blocks(cost: Explanation) -> str:
+    wanted, total = cost.blocks
+    return f"{wanted:,} of {total:,}"
