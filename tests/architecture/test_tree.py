@@ -15,6 +15,7 @@ TESTED_ELSEWHERE = {
     "_lazy": "architecture/test_loading.py",
     "blosc/special": "unit/blosc/test_chunk.py",
     "cli/chunk": "unit/test_cli.py",
+    "cli/completion": "unit/cli/test_commands.py",
     "cli/doctor": "unit/test_cli.py",
     "containers/create": "unit/test_api.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
