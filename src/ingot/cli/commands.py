@@ -47,6 +47,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "explain": CommandEntry(
         "explain:explain", "Say what reading a part of a dataset costs.", _LOOK
     ),
+    "view": CommandEntry("view:view", "Draw datasets as a page of HTML.", _LOOK),
     "chunk": CommandEntry("chunk:chunk", "Lay a Blosc chunk open.", _LOOK),
     "check": CommandEntry("check:check", "Check that datasets are whole.", _LOOK),
     "convert": CommandEntry(
@@ -55,6 +56,12 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "copy": CommandEntry("convert:copy", "Copy a dataset as it is, from one state of it.", _MOVE),
     "repair": CommandEntry("check:repair", "Mend datasets that are damaged.", _MOVE),
     "attrs": CommandEntry("attrs:attrs", "Show, set and remove attributes.", _MOVE),
+    "export": CommandEntry(
+        "transfer:export", "Export a dataset to a file of another program.", _MOVE
+    ),
+    "import": CommandEntry(
+        "transfer:import_", "Import a file of another program as a new dataset.", _MOVE
+    ),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),

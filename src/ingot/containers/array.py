@@ -49,8 +49,10 @@ from ingot.stores.versions import NO_VERSION
 
 if TYPE_CHECKING:
     from ingot.containers import sharding
+    from ingot.containers import survey as surveys
 else:
     sharding = deferred("ingot.containers.sharding")
+    surveys = deferred("ingot.containers.survey")
 
 __all__ = ["Array", "OrthogonalIndex", "array_handle"]
 
@@ -270,6 +272,20 @@ class Array(Dataset[Engine]):
         (1,)   c/1  1              20    20
         """
         return self._handle.read(lambda engine: engine.explain(parse(key, engine.shape)))
+
+    def survey(self, *, read: bool = False) -> "surveys.ArraySurvey":
+        """Return what is stored for each chunk: state, sizes, file, place and codec.
+
+        `read` decodes every chunk as well, which finds the smallest and the largest item of each,
+        and damage.
+
+        >>> import ingot
+        >>> array = ingot.array([1, 2, 3, 4, 5], chunks=2)
+        >>> found = array.survey(read=True)
+        >>> found.smallest, found.largest
+        (('1', '3', '5'), ('2', '4', '5'))
+        """
+        return self._handle.read(lambda engine: surveys.survey(engine, read=read))
 
     def shard(self, count: int, path: "sharding.Target") -> None:
         """Cut the array by rows into `count` datasets at `path`, which open as one again.

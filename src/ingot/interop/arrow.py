@@ -33,7 +33,13 @@ __all__ = [
     "blocks",
     "columns",
     "dataset_modules",
+    "file_modules",
+    "from_lists",
     "is_installed",
+    "named_column",
+    "read_csv",
+    "read_file",
+    "read_parquet",
     "reader",
     "requested",
     "schema",
@@ -41,6 +47,8 @@ __all__ = [
     "stream_capsule",
     "table",
     "values",
+    "write_file",
+    "write_parquet",
 ]
 
 ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind
@@ -263,6 +271,65 @@ def _pyarrow() -> Any:
     except ImportError:
         raise UnsupportedError("pyarrow is not installed: pip install pyarrow") from None
     return pyarrow
+
+
+def named_column(name: str, column: Any) -> Any:
+    """Return a column of pyarrow as a table with this column alone."""
+    return _pyarrow().table({name: column})
+
+
+def from_lists(lists: Mapping[str, list[Any]]) -> Any:
+    """Return lists as a table of pyarrow, which finds their types; None is a missing item."""
+    return _pyarrow().table(dict(lists))
+
+
+def write_file(data: Any, file: Any) -> None:
+    """Write an object that streams Arrow batches to an open file, in Arrow's format of files."""
+    pyarrow = _pyarrow()
+    reader = pyarrow.RecordBatchReader.from_stream(data)
+    with pyarrow.ipc.new_file(file, reader.schema) as writer:
+        for each in reader:
+            writer.write_batch(each)
+
+
+def read_file(path: Any) -> Any:
+    """Return the table of a file of Arrow, or of a stream in a file."""
+    pyarrow = _pyarrow()
+    with pyarrow.OSFile(str(path), "rb") as file:
+        try:
+            return pyarrow.ipc.open_file(file).read_all()
+        except pyarrow.ArrowInvalid:
+            file.seek(0)
+            return pyarrow.ipc.open_stream(file).read_all()
+
+
+def write_parquet(data: Any, file: Any) -> None:
+    """Write an object that streams Arrow batches to an open file, as Parquet."""
+    pyarrow, parquet, _ = file_modules()
+    reader = pyarrow.RecordBatchReader.from_stream(data)
+    with parquet.ParquetWriter(file, reader.schema) as writer:
+        for each in reader:
+            writer.write_batch(each)
+
+
+def read_parquet(path: Any) -> Any:
+    """Return the table of a Parquet file."""
+    return file_modules()[1].read_table(str(path))
+
+
+def read_csv(path: Any) -> Any:
+    """Return the table of a CSV file with a line of names; empty fields of numbers are nulls."""
+    return file_modules()[2].read_csv(str(path))
+
+
+def file_modules() -> tuple[Any, Any, Any]:
+    """Return pyarrow, its module of Parquet, and that of CSV."""
+    _pyarrow()
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    return pyarrow, pyarrow.parquet, pyarrow.csv
 
 
 def dataset_modules() -> tuple[Any, Any, Any]:

@@ -1,0 +1,75 @@
+"""``ingot export`` and ``ingot import``: datasets to files of other programs, and back."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import ingot
+from ingot.cli.arguments import Dataset, Json, Overwrite, parse_shape
+from ingot.cli.messages import usage
+from ingot.cli.output import print_json, print_text
+from ingot.cli.parameters import Argument, Option
+from ingot.interop.files import export_file, import_file
+
+__all__ = ["export", "import_"]
+
+
+def export(
+    source: Dataset,
+    target: Annotated[
+        Path,
+        Argument(metavar="FILE", help="A file: .npy .npz .csv .jsonl .parquet or .arrow."),
+    ],
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Export a dataset to a file of another program.
+
+    The suffix of the file decides which. The file appears when all of it is written.
+    """
+    with ingot.open(source) as dataset:
+        export_file(dataset, target, overwrite=overwrite)
+        summary = dataset.info.summary
+    _report(source, target, summary, json)
+
+
+def import_(
+    source: Annotated[
+        Path,
+        Argument(metavar="FILE", help="A file: .npy .npz .csv .jsonl .parquet or .arrow."),
+    ],
+    target: Annotated[Path, Argument(metavar="PATH", help="The new dataset.")],
+    format: Annotated[
+        str | None, Option("-f", "--format", help="The format; else by the suffix.")
+    ] = None,
+    codec: Annotated[
+        str | None, Option("-c", "--codec", help="Such as zstd:3 or blosc:lz4:5:shuffle.")
+    ] = None,
+    chunks: Annotated[
+        str | None, Option("--chunks", help="A shape, 250,250, or a number of rows.")
+    ] = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Import a file of another program as a new dataset.
+
+    The suffix of the file decides how it is read, that of the dataset its format.
+    """
+    layout: dict[str, Any] = {"overwrite": overwrite}
+    if format is not None:
+        layout["format"] = format
+    if codec is not None:
+        layout["codec"] = codec
+    if chunks is not None:
+        with usage():
+            shape = parse_shape(chunks)
+        layout["chunks"] = shape if len(shape) > 1 else shape[0]
+    with import_file(source, target, **layout) as dataset:
+        summary = dataset.info.summary
+    _report(source, target, summary, json)
+
+
+def _report(source: Path, target: Path, summary: str, json: bool) -> None:
+    if json:
+        print_json({"source": str(source), "target": str(target), "summary": summary})
+    else:
+        print_text(f"{source} -> {target}: {summary}")
