@@ -9,8 +9,7 @@ import pytest
 
 import ingot
 from ingot import native
-from ingot.cli import demo
-from ingot.errors import CorruptionError, KernelError
+from ingot.errors import KernelError
 from tests.command import invoke
 
 
@@ -58,44 +57,6 @@ def test_doctor_reports_a_missing_kernel_and_fails(no_kernel):
     text = invoke("doctor")
     assert text.exit_code == 1
     assert "no cargo" in text.stdout
-
-
-def test_demo_shows_every_sample_and_codec(monkeypatch):
-    monkeypatch.setattr(demo, "SIZES", {"native": 4096, "python": 4096})
-    result = invoke("demo")
-    assert result.exit_code == 0
-    for name in demo.samples(64):
-        for codec in demo.CODECS:
-            assert any(
-                name in line and codec in line.split("│")[2]
-                for line in result.stdout.splitlines()
-                if line.startswith("│")
-            )
-    assert "Everything read back equals what was written." in result.stdout
-
-
-def test_demo_notices_data_that_changed(monkeypatch):
-    original = demo.blosc.decompress
-
-    def damage(chunk):
-        data = bytearray(original(chunk))
-        data[7] ^= 1
-        return bytes(data)
-
-    monkeypatch.setattr(demo.blosc, "decompress", damage)
-    with pytest.raises(CorruptionError, match="ticks through lz4"):
-        demo.measure("ticks", np.arange(1000), "lz4")
-
-
-def test_demo_notices_a_slice_that_is_wrong(monkeypatch):
-    monkeypatch.setattr(demo.blosc, "decompress_slice", lambda chunk, start, stop: b"")
-    with pytest.raises(CorruptionError, match="ticks through zstd"):
-        demo.measure("ticks", np.arange(1000), "zstd")
-
-
-def test_demo_samples_are_the_same_every_time():
-    first, second = demo.samples(4096), demo.samples(4096)
-    assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def test_version():
