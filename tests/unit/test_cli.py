@@ -90,10 +90,48 @@ def stored_chunk(tmp_path):
 
 
 def test_chunk_prints_a_map(stored_chunk):
-    result = invoke("chunk", str(stored_chunk))
+    whole = str(ingot.blosc.inspect(stored_chunk.read_bytes()))
+    result = invoke("chunk", "--blocks", str(stored_chunk))
     assert result.exit_code == 0
-    assert result.stdout == f"{ingot.blosc.inspect(stored_chunk.read_bytes())}\n"
+    assert result.stdout == f"{whole}\n"
     assert "block 3 at" in result.stdout
+    summary = invoke("chunk", str(stored_chunk)).stdout.splitlines()
+    assert summary == [*whole.splitlines()[:3], "  4 blocks; --blocks shows them"]
+
+
+def test_chunk_knows_the_checksum_of_zarr(tmp_path):
+    ingot.array(np.arange(1000), tmp_path / "a.zarr").close()
+    file = tmp_path / "a.zarr" / "c" / "0"
+    result = invoke("chunk", file)
+    assert result.exit_code == 0
+    assert result.stdout.endswith("a CRC-32C behind it matches\n")
+    assert json.loads(invoke("chunk", file, "--json").stdout)["checksum_matches"] is True
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    result = invoke("chunk", file)
+    assert (result.exit_code, "does not match" in result.stdout) == (1, True)
+
+
+def test_chunk_lays_bloscpack_files_open(tmp_path):
+    ingot.array(np.arange(100_000), tmp_path / "a.blp", chunks=20_000).close()
+    text = invoke("chunk", tmp_path / "a.blp").stdout
+    assert "Bloscpack version 3, 800,000 bytes in 5 chunks" in text
+    report = json.loads(invoke("chunk", tmp_path / "a.blp", "--json").stdout)
+    one = json.loads(invoke("chunk", tmp_path / "a.blp", "-n", "2", "--json").stdout)
+    assert one["start"] == report["chunks"][2]["start"]
+    assert one["header"]["nbytes"] == 160_000
+    assert "Blosc chunk: 160000 bytes" in invoke("chunk", tmp_path / "a.blp", "-n", "4").stdout
+    lost = invoke("chunk", tmp_path / "a.blp", "-n", "5")
+    assert (lost.exit_code, "chunk 5 of 5" in lost.stderr) == (1, True)
+
+
+def test_chunk_says_what_another_file_looks_like(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(100))
+    result = invoke("chunk", tmp_path / "a.npy")
+    assert result.exit_code == 1
+    assert "a.npy: " in result.stderr
+    assert "it looks like a .npy file of NumPy" in result.stderr
 
 
 def test_chunk_prints_the_same_as_json(stored_chunk):

@@ -16,7 +16,7 @@ from ingot.containers.folder import members
 from ingot.formats.bloscpack.header import MAGIC
 from ingot.pack import PackedFile
 
-__all__ = ["describe_packed", "info", "print_info"]
+__all__ = ["describe_packed", "info", "print_info", "print_packed"]
 
 _MOST_MEMBERS: Final = 30
 """How many members of a group are shown."""
@@ -47,7 +47,8 @@ def info(
         if isinstance(dataset, ingot.Group):
             _print_members(dataset)
     if packed is not None:
-        _print_packed(packed)
+        print()
+        print_packed(packed)
 
 
 def print_info(title: str, found: Info) -> None:
@@ -163,10 +164,10 @@ def _describe_chunk(file: int, packed: PackedFile, number: int) -> dict[str, Any
     }
 
 
-def _print_packed(report: dict[str, Any]) -> None:
+def print_packed(report: dict[str, Any]) -> None:
+    """Print what a Bloscpack file is made of, as `describe_packed` returns it."""
     plain, packed = report["plain"], report["packed"]
     version, count = report["header"]["version"], report["chunks_total"]
-    print()
     print_text(
         f"Bloscpack version {version}, {plain:,} bytes in {count:,} "
         f"chunk{'' if count == 1 else 's'}, packed {packed:,} bytes, ratio {plain / packed:.2f}"
