@@ -171,7 +171,8 @@ def temperatures(days: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(20)
     year = 10 * np.sin(np.arange(days) * (2 * np.pi / 365))
     places = rng.normal(280, 8, 600)
-    return np.round(places + year[:, None] + rng.normal(0, 0.4, (days, 600)), 1)
+    found: NDArray[np.float64] = places + year[:, None] + rng.normal(0, 0.4, (days, 600))
+    return np.round(found, 1)
 
 
 def weather(rows: int) -> dict[str, Any]:
