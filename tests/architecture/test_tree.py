@@ -19,7 +19,6 @@ TESTED_ELSEWHERE = {
     "cli/doctor": "unit/test_cli.py",
     "containers/create": "unit/test_api.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
-    "containers/view": "unit/containers/test_table.py",
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",
     "formats/zarr/hierarchy": "unit/containers/test_group.py",

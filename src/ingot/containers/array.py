@@ -165,6 +165,38 @@ class Array(Dataset[Engine]):
         return self._schema.fill
 
     @property
+    def fill_value(self) -> Any:
+        """The item of cells that were never written, as `fill`."""
+        return self._schema.fill
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an item, uncompressed."""
+        return self._schema.dtype.itemsize
+
+    @property
+    def order(self) -> str:
+        """The order of the items of a chunk: "C" or "F"."""
+        return self._schema.order
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks that the shape is cut into, stored or not."""
+        return self._schema.chunk_count
+
+    @property
+    def cratio(self) -> float:
+        """How many times smaller the stored chunks are than the items.
+
+        >>> import ingot
+        >>> array = ingot.array([0] * 1000, codec="zlib:9")
+        >>> array.cratio > 10, array.nchunks, array.itemsize, array.order
+        (True, 1, 8, 'C')
+        """
+        stored = self.stored_bytes
+        return self.nbytes / stored if stored else math.inf
+
+    @property
     def attrs(self) -> Attributes:
         """Names and values that describe the array; setting one stores it.
 
@@ -222,6 +254,15 @@ class Array(Dataset[Engine]):
         array([1, 2, 3])
         """
         return cast(NDArray[Any], self[...])
+
+    def astype(self, dtype: DTypeLike) -> NDArray[Any]:
+        """Return the whole array as a NumPy array of another type.
+
+        >>> import ingot
+        >>> ingot.array([1, 2]).astype("f4")
+        array([1., 2.], dtype=float32)
+        """
+        return cast(NDArray[Any], self[...].astype(dtype))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

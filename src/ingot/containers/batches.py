@@ -8,6 +8,9 @@ which rows of the others are decoded.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.table_state import ColumnValues, TableState
 from ingot.errors import LockedError
@@ -28,11 +31,12 @@ def read_batches(
     *,
     batch_rows: int = BATCH_ROWS,
     limit: int | None = None,
+    mask: NDArray[np.bool_] | None = None,
 ) -> Iterator[dict[str, ColumnValues]]:
     """Yield the values of columns in the rows that match, at most `batch_rows` at a time.
 
     All batches are of the state of the table at the first one; if the table changes before the
-    last, the next raises `LockedError`.
+    last, the next raises `LockedError`. A `mask` has an item for each row of the table.
     """
     if batch_rows < 1:
         raise ValueError(f"batch_rows is {batch_rows}, at least 1 is needed")
@@ -54,7 +58,11 @@ def read_batches(
         ) -> tuple[int, dict[str, ColumnValues]] | None:
             if state is not first:
                 return None
-            rows = search.find_within(state, expression, window)[:most]
+            rows = search.find_within(state, expression, window)
+            if mask is not None:
+                rows = np.asarray(rows, np.int64)
+                rows = rows[mask[rows]]
+            rows = rows[:most]
             return len(rows), {name: search.gather(state, name, rows) for name in names}
 
         found = handle.read(read)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from ingot.containers.ingest import (
     fitted_rows,
     fitted_values,
     flattened,
+    is_null,
     row_dtype,
     spread,
     stream_of,
@@ -139,6 +140,18 @@ class Table(Dataset[TableState]):
     def __len__(self) -> int:
         return self._state.rows
 
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the columns, so that ``dict(table)`` maps names to columns."""
+        return self.names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, as `names`."""
+        return self.names
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._state.leaves)
+
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
@@ -149,7 +162,7 @@ class Table(Dataset[TableState]):
         if isinstance(key, str):
             return self._column(key)
         if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
-            return View(self._handle, None, key)
+            return View(self._handle, None, key, table=self)
 
         def build(state: TableState) -> Any:
             rows = view.structures(state, state.leaves, view.numbered(state, key))
@@ -161,22 +174,52 @@ class Table(Dataset[TableState]):
         self,
         columns: str | Sequence[str] | None = None,
         *,
-        where: str | Expression | None = None,
+        where: str | Expression | NDArray[np.bool_] | None = None,
         rows: object = None,
+        params: Mapping[str, Any] | None = None,
     ) -> dict[str, NDArray[Any]]:
         """Return columns as arrays: all or some of them, in all rows or some.
 
-        `where` is an expression such as ``"(ts >= 1) & (ts < 9)"``; `rows` is what NumPy takes as a
-        key along one axis. With both, the rows of `rows` that match.
+        `where` is an expression such as ``"(ts >= 1) & (ts < 9)"``, or a boolean mask; `rows` is
+        what NumPy takes as a key along one axis. With both, the rows of `rows` that match. `params`
+        has the values of parameters of the expression, such as ``@first``.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2, 3], "b": {"c": [4.0, 5.0, 6.0]}})
         >>> table.read("b.c", where="a != 2"), table.read(["a"], rows=slice(1, None))
         ({'b.c': array([4., 6.])}, {'a': array([2, 3])})
         """
-        return View(self._handle, where).read(columns, rows=rows)
+        return View(self._handle, where, params=params).read(columns, rows=rows)
 
-    def where(self, expression: str | Expression) -> View:
+    def head(self, rows: int = 5) -> NDArray[np.void]:
+        """Return the first rows, as structures.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3]}).head(2).tolist()
+        [(1,), (2,)]
+        """
+        return cast(NDArray[np.void], self[: max(0, operator.index(rows))])
+
+    def tail(self, rows: int = 5) -> NDArray[np.void]:
+        """Return the last rows, as structures.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3]}).tail(2).tolist()
+        [(2,), (3,)]
+        """
+
+        def build(state: TableState) -> NDArray[np.void]:
+            first = max(0, state.rows - max(0, operator.index(rows)))
+            return view.structures(state, state.leaves, range(first, state.rows))
+
+        return self._handle.read(build)
+
+    def where(
+        self,
+        expression: str | Expression | NDArray[np.bool_],
+        *,
+        params: Mapping[str, Any] | None = None,
+    ) -> View:
         """Return a view of the rows for which an expression is true; it finds them when it is read.
 
         Expressions have names (``a.b`` of a nested column, backticks around one that is no Python
@@ -185,14 +228,17 @@ class Table(Dataset[TableState]):
         ``isnull``, ``abs``, ``startswith``, ``endswith``, ``contains``, ``datetime64``,
         ``timedelta64``, ``where(condition, a, b)``, and mathematics: ``sqrt``, ``exp``, ``log``,
         ``sin``, ``floor`` and their like. Values are computed as NumPy does; a comparison with a
-        null is false.
+        null is false. A parameter such as ``@first`` stands for a value of `params`, and nothing
+        else. A boolean mask, with an item for each row, may stand for an expression.
 
         >>> import ingot
         >>> table = ingot.table({"name": ["ape", "bee", "bear"], "kg": [60.0, 1e-4, 300.0]})
         >>> table.where("startswith(name, 'b') and kg > 1")["name"]
         array(['bear'], dtype=StringDType(na_object=None))
+        >>> table.where("kg in @some", params={"some": [60, 300]}).rows()
+        array([0, 2])
         """
-        return View(self._handle, expression)
+        return View(self._handle, expression, params=params, table=self)
 
     def to_numpy(self) -> NDArray[np.void]:
         """Return all rows as an array of structures."""
@@ -424,11 +470,29 @@ class Table(Dataset[TableState]):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         if isinstance(key, str):
-            self.update(slice(None), {key: values})
+            self._set_column(key, values)
         elif isinstance(values, Mapping):
             self.update(key, values)
+        elif isinstance(key, int | np.integer) and isinstance(values, tuple | list):
+            self.update(key, columns_of([values], self._state.leaves))
         else:
             self.update(key, columns_of(values, self._state.leaves))
+
+    def __delitem__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"del takes the name of a column, not {name!r}; delete removes rows")
+        self.drop_column(name)
+
+    def _set_column(self, name: str, values: Any) -> None:
+        """Set all items of a column; a new name adds a column."""
+        state = self._state
+        leaves = state.leaves
+        if name in leaves or any(leaf.startswith(f"{name}.") for leaf in leaves):
+            self.update(slice(None), {name: values})
+            return
+        if not isinstance(values, Mapping) and np.ndim(values) == 0 and not is_null(values):
+            values = np.full(state.rows, values)
+        self.add_column(name, values)
 
     def add_column(
         self,

@@ -1,6 +1,7 @@
 """Views: some rows and columns of a table, found when they are read."""
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
 from ingot.containers.table_state import ColumnValues, TableState
 from ingot.dtypes import DType
-from ingot.errors import ColumnError
+from ingot.errors import ColumnError, SelectionError, UnsupportedError
 from ingot.interop import arrow, arrow_dataset, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.nullable_array import NullableArray
@@ -28,6 +29,7 @@ from ingot.selection import evaluated as evaluated_key
 __all__ = [
     "View",
     "ViewSource",
+    "as_mask",
     "gathered",
     "info_of",
     "key_of",
@@ -61,17 +63,25 @@ class View:
     {'a': array([2, 3]), 'b': array([20., 30.])}
     """
 
-    __slots__ = ("_columns", "_expression", "_handle")
+    __slots__ = ("_columns", "_expression", "_handle", "_mask", "_table")
 
     def __init__(
         self,
         handle: HandleProtocol[TableState],
-        expression: Where = None,
+        expression: "Where | NDArray[np.bool_]" = None,
         columns: Sequence[str] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        table: Any = None,
     ) -> None:
         self._handle = handle
-        self._expression = parsed(expression)
+        given = as_mask(expression)
+        self._expression = parsed(expression, params) if given is None else None
+        self._mask = given if mask is None else (mask if given is None else mask & given)
         self._columns = None if columns is None else tuple(columns)
+        # For pickling alone: it holds the place of the data.
+        self._table = table
         handle.read(self._check)
 
     @property
@@ -114,7 +124,36 @@ class View:
         if isinstance(key, str):
             found: dict[str, Any] = self.read(key)
             return found.get(key, found)
-        return View(self._handle, self._expression, key)
+        return View(self._handle, self._expression, key, mask=self._mask, table=self._table)
+
+    def where(
+        self, expression: "Where | NDArray[np.bool_]", *, params: Mapping[str, Any] | None = None
+    ) -> "View":
+        """Return a view of the rows of this one for which an expression is true.
+
+        A boolean mask has an item for each row of the table.
+
+        >>> import ingot
+        >>> ingot.table({"a": [1, 2, 3, 4]}).where("a > 1").where("a < @x", params={"x": 4})["a"]
+        array([2, 3])
+        """
+        given, mask = as_mask(expression), self._mask
+        if given is not None:
+            mask = given if mask is None else mask & given
+            both = self._expression
+        else:
+            both = parsed(expression, params)
+            if self._expression is not None and both is not None:
+                both = Combine("and", (self._expression, both))
+        return View(self._handle, both, self._columns, mask=mask, table=self._table)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._table is None:
+            raise UnsupportedError("this view knows no table, and cannot be pickled")
+        return _view_of, (self._table, self._expression, self._columns, self._mask)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.names)
 
     def __iter__(self) -> Iterator[np.void]:
         """Yield the rows as structures; the rows are found once, at the beginning."""
@@ -190,17 +229,27 @@ class View:
     def _batches(
         self, names: Sequence[str], schema: Any, batch_rows: int = BATCH_ROWS
     ) -> Iterator[Any]:
-        found = read_batches(self._handle, names, self._expression, batch_rows=batch_rows)
+        settings: Any = {"batch_rows": batch_rows, "mask": self._mask}
+        found = read_batches(self._handle, names, self._expression, **settings)
         return (arrow.batch(columns, schema) for columns in found)
 
     def __repr__(self) -> str:
         text = "all rows" if self._expression is None else spelled(self._expression)
+        if self._mask is not None:
+            text += f" and a mask of {np.count_nonzero(self._mask)} rows"
         return f"<ingot.View of {', '.join(self.names)} where {text}>"
 
     def _check(self, state: TableState) -> None:
         self._names(state)
         if self._expression is not None:
             search.check(state, self._expression)
+        self._check_mask(state)
+
+    def _check_mask(self, state: TableState) -> None:
+        if self._mask is not None and len(self._mask) != state.rows:
+            raise SelectionError(
+                f"a mask of {len(self._mask)} items for a table of {state.rows} rows"
+            )
 
     def _names(self, state: TableState) -> tuple[str, ...]:
         return selected(state, self._columns)
@@ -209,11 +258,18 @@ class View:
         return layout_of(state, self._names(state))
 
     def _rows(self, state: TableState) -> Rows:
-        if self._expression is None:
-            return range(state.rows)
-        return search.find(state, self._expression)
+        found: Rows = range(state.rows)
+        if self._expression is not None:
+            found = search.find(state, self._expression)
+        if self._mask is None:
+            return found
+        self._check_mask(state)
+        numbers = np.asarray(found, np.int64)
+        return numbers[self._mask[numbers]]
 
     def _count(self, state: TableState) -> int:
+        if self._mask is not None:
+            return len(self._rows(state))
         if self._expression is None:
             return state.rows
         return search.count(state, self._expression)
@@ -233,7 +289,7 @@ class View:
 
     def _among(self, state: TableState, rows: object) -> Rows:
         chosen = numbered(state, rows)
-        if self._expression is None:
+        if self._expression is None and self._mask is None:
             return chosen
         numbers = np.asarray(chosen)
         return numbers[np.isin(numbers, np.asarray(self._rows(state)))]
@@ -259,16 +315,50 @@ class ViewSource:
         own = self._view._expression
         if own is not None:
             expression = own if expression is None else Combine("and", (own, expression))
-        return read_batches(self._view._handle, names, expression, batch_rows=batch_rows)
+        settings: Any = {"batch_rows": batch_rows, "mask": self._view._mask}
+        return read_batches(self._view._handle, names, expression, **settings)
 
 
-def parsed(expression: Where) -> Expression | None:
-    """Return an expression that may have been given as text.
+def _view_of(
+    table: Any,
+    expression: Expression | None,
+    columns: tuple[str, ...] | None,
+    mask: NDArray[np.bool_] | None,
+) -> View:
+    """Return a view that was pickled with its table."""
+    return View(table._handle, expression, columns, mask=mask, table=table)
 
-    >>> parsed("a < 1").operator
-    '<'
+
+def parsed(expression: Any, params: Mapping[str, Any] | None = None) -> Expression | None:
+    """Return an expression that may have been given as text, with values for its parameters.
+
+    >>> parsed("a < @most", {"most": 1}).right
+    Literal(value=1)
     """
-    return parse(expression) if isinstance(expression, str) else expression
+    if isinstance(expression, str):
+        return parse(expression, params)
+    if params is not None:
+        raise TypeError("parameters are for an expression that is given as text")
+    found: Expression | None = expression
+    return found
+
+
+def as_mask(value: object) -> NDArray[np.bool_] | None:
+    """Return a boolean mask of rows as an array; None for anything else.
+
+    >>> as_mask([True, False]), as_mask("a > 1")
+    (array([ True, False]), None)
+    """
+    if value is None or isinstance(value, str) or dataclasses.is_dataclass(value):
+        return None
+    if not isinstance(value, np.ndarray | list | tuple) and not hasattr(value, "__array__"):
+        return None
+    found = np.asarray(value)
+    if found.ndim != 1 or (found.dtype != np.bool_ and len(found)):
+        raise SelectionError(
+            f"a mask has one boolean for each row, not {found.dtype} {found.shape}"
+        )
+    return found.astype(np.bool_)
 
 
 def selected(state: TableState, columns: str | Sequence[str] | None) -> tuple[str, ...]:

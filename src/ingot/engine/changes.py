@@ -32,6 +32,7 @@ __all__ = [
     "appended",
     "assigned",
     "assigned_together",
+    "check_numbers",
     "compacted",
     "copied",
     "described",
@@ -72,7 +73,24 @@ def evaluated(value: object, dtype: DType) -> object:
     >>> evaluated([1.5, 2], np.dtype("i2"))
     array([1, 2], dtype=int16)
     """
-    return value if dtype.kind in "OT" else np.asarray(value, dtype)
+    if dtype.kind in "OT":
+        return value
+    check_numbers(value, dtype)
+    return np.asarray(value, dtype)
+
+
+def check_numbers(values: object, dtype: DType) -> None:
+    """Refuse NaN and infinities for integers: NumPy makes some number of them.
+
+    >>> check_numbers(np.array([1.5, np.nan]), np.dtype("i4"))
+    Traceback (most recent call last):
+    ValueError: an array of int32 cannot hold nan
+    """
+    if dtype.kind not in "iu" or not isinstance(values, np.ndarray | np.generic):
+        return
+    if values.dtype.kind in "fc" and not (finite := np.isfinite(values)).all():
+        wrong = np.asarray(values)[~np.asarray(finite)].flat[0]
+        raise ValueError(f"an array of {dtype} cannot hold {wrong}")
 
 
 def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
@@ -83,6 +101,7 @@ def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]
         for position, value in enumerate(values):
             items[position] = value
         return items
+    check_numbers(values, schema.dtype)
     return np.asarray(values, schema.dtype)
 
 

@@ -7,6 +7,7 @@ Everything else raises `SelectionError`.
 """
 
 import ast
+import datetime
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -118,13 +119,24 @@ _MOST_POWER_BITS: Final = 128
 
 # Quoted text is matched too, so that a backtick inside it is not a quote of a name.
 _QUOTED: Final = re.compile(
-    r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`([^`]*)`""",
+    r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")|`([^`]*)`|@([^\W\d]\w*)""",
     re.DOTALL,
 )
 
 
-def parse(text: str, *, prefixes: Collection[str] = ()) -> Expression:
+# One equals sign, which Python takes for an assignment.
+_ASSIGNED: Final = re.compile("(?<![=!<>])=(?!=)")
+
+
+def parse(
+    text: str, params: Mapping[str, Any] | None = None, *, prefixes: Collection[str] = ()
+) -> Expression:
     """Return the expression of a text; raise `SelectionError` if it is not valid.
+
+    `params` has the values of names that follow ``@``. They come from nowhere else.
+
+    >>> parse("a in @some", {"some": [1, 2]}).values
+    (Literal(value=1), Literal(value=2))
 
     A function may have one of the `prefixes`: with "np", ``np.sin`` is ``sin``.
 
@@ -144,10 +156,14 @@ def parse(text: str, *, prefixes: Collection[str] = ()) -> Expression:
     if len(text) > LONGEST:
         raise SelectionError(f"an expression of {len(text)} characters, the most is {LONGEST}")
     quoted: list[str] = []
+    asked: list[str] = []
 
     def stand_in(match: re.Match[str]) -> str:
         if match[1] is not None:
             return match[1]
+        if match[3] is not None:
+            asked.append(match[3])
+            return f" _{len(asked) - 1}_param"
         quoted.append(match[2])
         return f"_{len(quoted) - 1}_quoted"
 
@@ -156,11 +172,14 @@ def parse(text: str, *, prefixes: Collection[str] = ()) -> Expression:
     try:
         tree = ast.parse(source.strip(), mode="eval")
     except SyntaxError as error:
-        raise SelectionError(f"{_shown(text)}: {error.msg}") from None
+        assigned = _ASSIGNED.search(_QUOTED.sub("", text)) is not None
+        hint = "; == compares" if assigned else ""
+        raise SelectionError(f"{_shown(text)}: {error.msg}{hint}") from None
     except (ValueError, RecursionError, MemoryError):
         raise SelectionError(f"{_shown(text)}: not an expression, or too deep") from None
     try:
-        return _Translator(names, prefixes).translate(tree.body, 1)
+        given = {f"_{n}_param": _param(name, params) for n, name in enumerate(asked)}
+        return _Translator(names, prefixes, given).translate(tree.body, 1)
     except SelectionError as error:
         raise SelectionError(f"{_shown(text)}: {error}") from None
 
@@ -168,11 +187,17 @@ def parse(text: str, *, prefixes: Collection[str] = ()) -> Expression:
 class _Translator:
     """Turns the nodes of Python's `ast` into expressions; each accepted kind has a method."""
 
-    __slots__ = ("_names", "_prefixes")
+    __slots__ = ("_names", "_params", "_prefixes")
 
-    def __init__(self, names: Mapping[str, str], prefixes: Collection[str]) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        prefixes: Collection[str],
+        params: Mapping[str, tuple[str, Any]],
+    ) -> None:
         self._names = names
         self._prefixes = prefixes
+        self._params = params
 
     def translate(self, node: ast.expr, depth: int) -> Expression:
         if depth > DEEPEST:
@@ -183,6 +208,8 @@ class _Translator:
         return method(self, node, depth + 1)
 
     def _name(self, node: ast.Name, depth: int) -> Expression:
+        if node.id in self._params:
+            return _literal(*self._params[node.id])
         return Column(self._names.get(node.id, node.id))
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Expression:
@@ -238,6 +265,11 @@ class _Translator:
         return parts[0] if len(parts) == 1 else Combine("and", tuple(parts))
 
     def _values(self, node: ast.expr) -> tuple[Literal, ...]:
+        if isinstance(node, ast.Name) and node.id in self._params:
+            name, value = self._params[node.id]
+            if not isinstance(value, list | tuple | set | frozenset | np.ndarray):
+                raise SelectionError(f"'in' needs a list of values, @{name} is none")
+            return tuple(_literal(name, each) for each in value)
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
             raise SelectionError("'in' needs a list of values")
         values = [self.translate(each, 1) for each in node.elts]
@@ -277,6 +309,32 @@ _KINDS: Final[Mapping[type[ast.expr], Callable[..., Expression]]] = {
     ast.Compare: _Translator._compare,
     ast.Call: _Translator._call,
 }
+
+
+def _param(name: str, params: Mapping[str, Any] | None) -> tuple[str, Any]:
+    """Return a parameter and its value."""
+    if params is None or name not in params:
+        known = ", ".join(params or ()) or "none"
+        raise SelectionError(f"@{name} has no value; params has {known}")
+    return name, params[name]
+
+
+def _literal(name: str, value: Any) -> Literal:
+    """Return the value of a parameter as a literal."""
+    if isinstance(value, datetime.date):
+        value = np.datetime64(value)
+    elif isinstance(value, datetime.timedelta):
+        value = np.timedelta64(value)
+    elif isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":
+        value = value.item()
+    if isinstance(value, np.generic):
+        return Literal(value)
+    if not isinstance(value, bool | int | float | complex | str | bytes):
+        raise SelectionError(f"@{name} is {type(value).__name__}, which a row cannot have")
+    return Literal(_bounded(value))
+
 
 _DATES: Final = {"datetime64": np.datetime64, "timedelta64": np.timedelta64}
 

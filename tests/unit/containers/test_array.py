@@ -806,3 +806,27 @@ def test_whole_chunks_are_assigned_over_the_journal_of_a_dead_writer(
     array[4:8] = 7
     assert not (tmp_path / "a/.commit").exists()
     assert array[...].tolist() == [5] * 4 + [7] * 4 + [5] * 4
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_integers_refuse_nan_and_infinities(wrong: float) -> None:
+    array = ingot.array(np.arange(3, dtype="i4"))
+    for change in (
+        lambda: array.append(np.array([1.0, wrong])),
+        lambda: array.__setitem__(slice(2), np.array([1.0, wrong])),
+        lambda: array.__setitem__(0, np.float64(wrong)),
+    ):
+        with pytest.raises(ValueError, match="an array of int32 cannot hold"):
+            change()
+    assert array[:].tolist() == [0, 1, 2]
+    array[0] = np.array(2.0)
+    assert array[0] == 2
+
+
+def test_names_that_users_of_other_libraries_reach_for() -> None:
+    array = ingot.create(shape=(5, 4), dtype="i2", chunks=(2, 4), fill=7, order="F")
+    assert (array.nchunks, array.itemsize, array.order, array.fill_value) == (3, 2, "F", 7)
+    assert array.cratio == float("inf")
+    array[...] = 1
+    assert array.cratio == array.nbytes / array.stored_bytes
+    assert array.astype("f8").dtype == np.dtype("f8")

@@ -1,0 +1,158 @@
+"""Views by masks and parameters, views of views, and the names that users of pandas reach for."""
+
+import datetime
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingot
+from ingot.errors import ColumnError, SelectionError, UnsupportedError
+
+MASK = np.array([True, False, True, True])
+
+
+@pytest.fixture(params=["bcolz", "blsk"])
+def table(request: pytest.FixtureRequest) -> ingot.Table:
+    columns = {"a": [1, 2, 3, 4], "b": [1.5, 2.5, 3.5, 4.5]}
+    return ingot.table(columns, chunks=2, format=request.param)
+
+
+@pytest.mark.parametrize("mask", [MASK, MASK.tolist(), tuple(MASK.tolist())])
+def test_a_mask_selects_rows(table: ingot.Table, mask: Any) -> None:
+    view = table.where(mask)
+    assert view.rows().tolist() == [0, 2, 3]
+    assert (len(view), view.count()) == (3, 3)
+    assert view["a"].tolist() == [1, 3, 4]
+    assert view.read("b", rows=[3, 1, 0])["b"].tolist() == [4.5, 1.5]
+    assert [row["a"] for row in view] == [1, 3, 4]
+    assert view[["b"]].read() == {"b": pytest.approx([1.5, 3.5, 4.5])}
+    assert table.read("a", where=mask)["a"].tolist() == [1, 3, 4]
+    assert "a mask of 3 rows" in repr(view)
+
+
+def test_a_mask_of_another_length_or_type_is_refused(table: ingot.Table) -> None:
+    for wrong in ([True], [1, 0, 1, 1], [[True] * 4]):
+        with pytest.raises(SelectionError, match="mask"):
+            table.where(wrong)  # type: ignore[arg-type]
+    view = table.where(MASK)
+    table.append({"a": [5], "b": [5.5]})
+    with pytest.raises(SelectionError, match="a mask of 4 items for a table of 5 rows"):
+        view.read()
+
+
+def test_a_mask_of_pandas(table: ingot.Table) -> None:
+    pandas = pytest.importorskip("pandas")
+    assert table.where(pandas.Series(MASK)).rows().tolist() == [0, 2, 3]
+
+
+def test_views_of_views(table: ingot.Table) -> None:
+    view = table.where("a > 1").where("b < 4")
+    assert view.rows().tolist() == [1, 2]
+    assert view.where(MASK).rows().tolist() == [2]
+    assert table.where(MASK).where("a > 1").where(~MASK | (np.arange(4) == 3)).rows().tolist() == [
+        3
+    ]
+    assert table[["b"]].where("a > 3").read() == {"b": pytest.approx([4.5])}
+    with pytest.raises(ColumnError, match="no column 'z'"):
+        view.where("z > 1")
+
+
+def test_masks_reach_arrow(table: ingot.Table) -> None:
+    pytest.importorskip("pyarrow")
+    view = table.where(MASK).where("a != 3")
+    assert view.to_arrow()["a"].to_pylist() == [1, 4]
+    assert [value for batch in view.to_batches() for value in batch["a"].to_pylist()] == [1, 4]
+    assert view.dataset().to_table()["b"].to_pylist() == [1.5, 4.5]
+
+
+def test_a_view_is_pickled_with_its_table(tmp_path: Path) -> None:
+    table = ingot.table({"a": [1, 2, 3], "b": [4, 5, 6]}, tmp_path / "t")
+    for view in (table.where("a > 1"), table[["b"]], table.where([True, False, True])[["a"]]):
+        again = pickle.loads(pickle.dumps(view))
+        assert again.names == view.names
+        assert again.rows().tolist() == view.rows().tolist()
+    with pytest.raises(UnsupportedError, match="knows no table"):
+        pickle.dumps(type(view)(table._handle))
+
+
+@pytest.mark.parametrize(
+    ("expression", "params", "expected"),
+    [
+        ("a > @x", {"x": 2}, [2, 3]),
+        ("@low <= a < @high", {"low": np.int8(2), "high": 4.0}, [1, 2]),
+        ("a in @some", {"some": [1, 4]}, [0, 3]),
+        ("a not in @some", {"some": np.array([1, 4])}, [1, 2]),
+        ("a == @a", {"a": 3}, [2]),
+        ("d == @day", {"day": datetime.date(1970, 1, 3)}, [2]),
+        ("d < @day", {"day": np.datetime64("1970-01-02")}, [0]),
+        ("s == @text", {"text": "' or 1 == 1 or '"}, []),
+        ("s == '@x'", {}, [3]),
+    ],
+)
+def test_parameters(expression: str, params: dict[str, Any], expected: list[int]) -> None:
+    columns = {"a": [1, 2, 3, 4], "d": np.arange(4).astype("M8[D]"), "s": ["a", "b", "c", "@x"]}
+    found = ingot.table(columns).where(expression, params=params)
+    assert found.rows().tolist() == expected
+
+
+def test_parameters_come_from_nowhere_else(table: ingot.Table) -> None:
+    x = 2
+    for expression, params, message in (
+        ("a > @x", None, "@x has no value; params has none"),
+        ("a > @y", {"x": x}, "@y has no value; params has x"),
+        ("a > @x", {"x": [1]}, "@x is list, which a row cannot have"),
+        ("a in @x", {"x": 1}, "@x is none"),
+        ("a > @x", {"x": 2**70}, "beyond 64 bits"),
+        ("a @ b", None, "invalid syntax|not an operator|MatMult"),
+    ):
+        with pytest.raises(SelectionError, match=message):
+            table.where(expression, params=params)
+    with pytest.raises(TypeError, match="parameters are for an expression"):
+        table.where(MASK).where(table.where("a > 1")._expression, params={})
+
+
+def test_one_equals_sign_gets_a_hint(table: ingot.Table) -> None:
+    with pytest.raises(SelectionError, match="== compares"):
+        table.where("a = 1")
+    with pytest.raises(SelectionError) as caught:
+        table.where("a == '=' +")
+    assert "== compares" not in str(caught.value)
+
+
+def test_names_that_users_of_pandas_reach_for(table: ingot.Table) -> None:
+    assert table.head(2).tolist() == [(1, 1.5), (2, 2.5)]
+    assert table.tail(1).tolist() == [(4, 4.5)]
+    assert (len(table.head(99)), len(table.tail(99)), len(table.tail(0))) == (4, 4, 0)
+    assert table.columns == table.keys() == ("a", "b")
+    found = dict(table)
+    assert list(found) == ["a", "b"]
+    assert found["b"][:].tolist() == [1.5, 2.5, 3.5, 4.5]
+    assert table._ipython_key_completions_() == ["a", "b"]
+    table["c"] = [9, None, 7, 6]
+    table["d"] = 1.5
+    table["q"] = {"x": [1, 2, 3, 4]}
+    table["q.y"] = [4, 3, 2, 1]
+    table["a"] = 0
+    assert table["c"][:].tolist() == [9, None, 7, 6]
+    assert table["d"][:].tolist() == [1.5] * 4
+    assert table["q"].read()["y"].tolist() == [4, 3, 2, 1]
+    assert table["a"][:].tolist() == [0] * 4
+    del table["b"], table["q.x"]
+    assert (table.names, table["q"].names) == (("a", "c", "d", "q"), ("y",))
+    with pytest.raises(TypeError, match="delete removes rows"):
+        del table[0]  # type: ignore[arg-type]
+    with pytest.raises(ColumnError, match="no column 'b'"):
+        del table["b"]
+
+
+def test_rows_are_assigned_as_tuples(table: ingot.Table) -> None:
+    table[0] = (7, 7.0)
+    table[-1] = [None, 8.5]
+    table[1:3] = [(5, 5.5), (6, 6.5)]
+    assert table.read()["a"].tolist() == [7, 5, 6, None]
+    assert table["b"][:].tolist() == [7.0, 5.5, 6.5, 8.5]
+    with pytest.raises(ValueError, match="one value for each of a, b"):
+        table[0] = (1,)
