@@ -2,8 +2,12 @@
 
 from collections.abc import Sized
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Conversion"]
+__all__ = ["PENDING", "Conversion"]
+
+PENDING: Final = ".convert/plan"
+"""The file that a conversion under way has in the folder of its target."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ingot.containers.array import Array
 from ingot.containers.attributes import Attributes
+from ingot.containers.conversion import PENDING
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.group import Group
 from ingot.containers.resolve import detect_dataset
@@ -171,7 +172,13 @@ class FolderGroup(Group):
 
 def folder_group(path: str, options: Options, open: Opener) -> FolderGroup | None:
     """Return a plain folder as a group; None if it is none, or holds no dataset."""
-    if not os.path.isdir(path) or _is_dataset(path) or not holds_datasets(path):
+    if not os.path.isdir(path) or _is_dataset(path):
+        return None
+    if os.path.lexists(os.path.join(path, PENDING)):
+        raise FormatError(
+            f"{path}: holds an unfinished conversion, no dataset yet; the same convert continues it"
+        )
+    if not holds_datasets(path):
         return None
     return FolderGroup(os.path.abspath(path), options, open)
 

@@ -1,11 +1,13 @@
 """Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ingot.containers.conversion import Conversion
+from ingot.containers.conversion import PENDING, Conversion
 from ingot.containers.create import blocks, one_state
 from ingot.containers.dataset import Dataset
 from ingot.containers.group import GroupState
@@ -30,10 +32,21 @@ from ingot.conversion.plan import (
     leaves,
     make_plan,
 )
+from ingot.conversion.record import (
+    PendingStore,
+    Progression,
+    folder_state,
+    is_stored,
+    read_progression,
+    read_windows,
+    removal,
+    remove_empty_folders,
+    window_put,
+)
 from ingot.engine import transfer
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
-from ingot.errors import NotFoundError, UnsupportedError
+from ingot.errors import ExistsError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     ColumnSchema,
@@ -51,7 +64,7 @@ from ingot.formats.paths import joined
 from ingot.options import Options
 from ingot.stores import MemoryStore
 from ingot.stores.buffered import BufferedStore
-from ingot.stores.store import Commit, Edit, Store
+from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, native_root
 from ingot.stores.versions import discard, read_state, writing
 
 __all__ = ["Progress", "check_apart", "check_folders_apart", "convert", "new_place", "node_of"]
@@ -112,7 +125,9 @@ def convert(
         assert plan is not None
         run = _ConversionRun(target, wanted.options, _Progress(progress, plan, 2 if verify else 1))
         run.rehearse(inner, plan, wanted, found)
-        _store(run, place, inner, plan, overwrite=overwrite)
+        state = folder_state(source.path, *_described(source, target, plan, wanted))
+        if not _store_windows(run, place, inner, plan, name, state, overwrite=overwrite):
+            _store(run, place, inner, plan, overwrite=overwrite)
         if verify:
             run.compare(place.store, inner, plan)
     return Conversion(
@@ -184,6 +199,97 @@ def _folders(path: str) -> list[tuple[int, int] | None]:
         if above == place:
             return found
         place = above
+
+
+def _described(
+    source: Dataset[Any], target: Format, plan: Plan, wanted: Wanted
+) -> Iterator[object]:
+    """Yield what decides which bytes a conversion stores."""
+    yield source.format, target.name, wanted.options.limits.window_bytes
+    for name, leaf in leaves(plan):
+        yield name, leaf.schema.shape, str(leaf.schema.dtype), dict(leaf.layout)
+        if isinstance(leaf, ArrayPlan):
+            yield leaf.schema.chunks, leaf.schema.order, leaf.schema.codec, repr(leaf.schema.fill)
+        yield dict(leaf.schema.attrs)
+
+
+def _store_windows(
+    run: "_ConversionRun",
+    place: DatasetPath,
+    inner: str,
+    plan: Plan,
+    name: str,
+    state: str,
+    *,
+    overwrite: bool,
+) -> bool:
+    """Write a new dataset window by window, so that an interruption leaves what is done.
+
+    Return False where that is not possible: the target exists, is part of another dataset, or its
+    chunks are no files. The documents are published last, by one commit.
+    """
+    store, durability = place.store, run.options.durability
+    if inner or place.file or place.enclosing or Feature.NATIVE not in store.features:
+        return False
+    found = read_progression(store)
+    if found is not None and found.state != state:
+        if not overwrite:
+            raise ExistsError(
+                f"{place.name}: holds an unfinished conversion of {found.source}, in another state "
+                "or layout; overwrite=True discards it"
+            )
+        _abandon(store)
+        found = None
+    if found is None and not place.is_empty():
+        return False
+    created = not os.path.lexists(native_root(store))
+    nodes: list[tuple[ArrayNode, ArrayPlan]] = []
+    done: set[tuple[int, int]] = set()
+    if found is None:
+        made = run.documents(store, inner, plan, nodes)
+        if made is None:
+            return False
+        found = Progression(name, state, {edit.key: bytes(edit.data) for edit in made})
+    else:
+        run.opened(PendingStore(native_root(store), found.documents), inner, plan, nodes)
+        windows = read_windows(store)
+        done |= {(leaf, window) for leaf, window, files in windows if is_stored(store, files)}
+    try:
+        store.apply(Commit(prepare=(found.put(),)), durability=durability)
+        for number, (node, part) in enumerate(nodes):
+            source, target = Engine(part.source, run.options), Engine(node.chunks, run.options)
+            kept = frozenset(window for leaf, window in done if leaf == number)
+            moved = transfer.transferred_windows(source, target, run.tally, kept.__contains__)
+            for window, edits in moved:
+                record = window_put(number, window, edits)
+                more = () if record is None else (record,)
+                store.apply(Commit(prepare=(*edits, *more)), durability=durability)
+        documents = tuple(Put(key, data) for key, data in found.documents.items())
+        store.apply(Commit(publish=documents, cleanup=removal(store)), durability=durability)
+        with suppress(OSError):
+            os.rmdir(os.path.join(native_root(store), os.path.dirname(PENDING)))
+    except Exception as error:
+        # An error of the system may pass, as an interruption does: then what is done stays.
+        if isinstance(error, IngotError) or not isinstance(error, OSError):
+            _abandon(store)
+            if created:
+                _remove_folder(native_root(store))
+        raise
+    return True
+
+
+def _abandon(store: Store) -> None:
+    """Remove the record of a conversion, and all files that it names."""
+    files = tuple(Delete(key) for _, _, found in read_windows(store) for key, _, _ in found)
+    store.apply(Commit(prepare=files, cleanup=removal(store)))
+    remove_empty_folders(native_root(store))
+
+
+def _remove_folder(folder: str) -> None:
+    """Remove a folder that holds nothing but a lock file and empty folders."""
+    rest = [(place, name) for place, _, files in os.walk(folder) for name in files]
+    if rest in ([], [(folder, ".lock")]):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _store(
@@ -282,6 +388,52 @@ class _ConversionRun:
         self._made(MemoryStore(), inner, plan, look)
         for name in self.dropped:
             found.changes.append(f"{name}: attributes of nested tables are dropped")
+
+    def documents(
+        self, store: Store, inner: str, plan: Plan, nodes: list[tuple[ArrayNode, ArrayPlan]]
+    ) -> list[Put] | None:
+        """Return the documents of a dataset, and add its arrays to `nodes`.
+
+        None where it has other parts than arrays whose chunks are files.
+        """
+        windowed = True
+
+        def look(node: Node, part: Plan, path: str) -> None:
+            nonlocal windowed
+            if isinstance(part, TablePlan):
+                assert isinstance(node, TableNode)
+                for name, column in part.columns.items():
+                    look(node.columns[name], column, path)
+            elif isinstance(part, ArrayPlan) and isinstance(node, ArrayNode):
+                windowed = windowed and transfer.is_windowed(Engine(node.chunks, self.options))
+                nodes.append((node, part))
+            else:
+                windowed = False
+
+        commit = self._made(store, inner, plan, look)
+        made = [edit for edit in commit.publish if isinstance(edit, Put)]
+        return made if windowed and nodes and len(made) == len(commit.edits) else None
+
+    def opened(
+        self, store: Store, inner: str, plan: Plan, nodes: list[tuple[ArrayNode, ArrayPlan]]
+    ) -> None:
+        """Add the arrays of a dataset whose documents are in `store` to `nodes`."""
+
+        def look(node: Node, part: Plan) -> None:
+            if isinstance(part, TablePlan):
+                assert isinstance(node, TableNode)
+                for name, column in part.columns.items():
+                    look(node.columns[name], column)
+            else:
+                assert isinstance(node, ArrayNode)
+                assert isinstance(part, ArrayPlan)
+                nodes.append((node, part))
+
+        if isinstance(plan, GroupPlan):
+            for name, member in plan.members.items():
+                self.opened(store, joined(inner, name), member, nodes)
+        else:
+            look(self.format.open(store, inner), plan)
 
     def is_blocked(self, old: Commit, store: Store, inner: str, plan: Plan) -> bool:
         """Return whether removed files have the names of new folders; then they go first."""

@@ -42,7 +42,7 @@ from ingot.formats.format import (
     zone_mapped,
 )
 from ingot.formats.keys import stored
-from ingot.grid import RectilinearAxis, begins_chunk, block_shape, blocks
+from ingot.grid import ChunkGrid, RectilinearAxis, begins_chunk, block_shape, blocks
 from ingot.options import Options
 from ingot.schema import ArraySchema
 from ingot.selection import (
@@ -368,49 +368,82 @@ class Engine:
             return False
         return _is_cut_alike(here, there) and _coding(here) == _coding(there)
 
-    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
-        """Return the commit that stores the encoded chunks of another array, which `takes` allows.
+    def moved(
+        self,
+        source: "Engine",
+        report: Callable[[int, bool], object],
+        skips: Callable[[int], bool] = lambda window: False,
+    ) -> Iterator[tuple[int, list[tuple[Coords, Buffer | None]]]]:
+        """Yield windows of encoded chunks of another array, which `takes` allows, by their numbers.
 
-        The checksums of the other array are compared; a chunk that has none is decoded to check
-        it. `report` is called for each chunk with the bytes of its items, and whether it was moved
-        untouched. A chunk that has another size here, at the edge of the array, is encoded anew.
+        A window has all chunks of a key, and the windows ascend. The checksums of the other array
+        are compared; a chunk that has none is decoded to check it. `report` is called for each
+        chunk with the bytes of its items, and whether it is moved untouched. A chunk that has
+        another size here, at the edge of the array, is encoded anew. `skips` says of a window
+        whether it is left out.
         """
         here = self if self.chunks.schema.flat is None else self._payload_engine()
-        return here._commit_of(self._moved(here, source, report), here._unit())
+        there = source if source.chunks.schema.flat is None else source._payload_engine()
+        count = self.chunks.schema.chunk_count
+        unit = here._unit()
+        groups: Iterable[Sequence[int]] = (range(n, n + 1) for n in range(count))
+        if unit is not None and set(unit) > {1}:
+            groups = _numbers_by_key(here.chunks.schema.grid, unit)
+        step, window, held = there._batch(), 0, list[int]()
+        for group in groups:
+            held += group
+            if len(held) < step:
+                continue
+            if not skips(window):
+                yield window, list(self._moved(here, there, source, held, report))
+            window, held = window + 1, []
+        if held and not skips(window):
+            yield window, list(self._moved(here, there, source, held, report))
+
+    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
+        """Return the commit that stores the encoded chunks of another array; see `moved`."""
+        here = self if self.chunks.schema.flat is None else self._payload_engine()
+        windows = (chunks for _, chunks in self.moved(source, report))
+        return here._commit_of(chain.from_iterable(windows), here._unit())
 
     def _moved(
-        self, here: "Engine", source: "Engine", report: Callable[[int, bool], object]
+        self,
+        here: "Engine",
+        there: "Engine",
+        source: "Engine",
+        numbers: Sequence[int],
+        report: Callable[[int, bool], object],
     ) -> Iterator[tuple[Coords, Buffer | None]]:
-        there = source if source.chunks.schema.flat is None else source._payload_engine()
+        """Yield chunks of a source as this array stores them."""
         old, new = there.chunks.schema, here.chunks.schema
         zoned = zone_mapped(self.chunks) is not None and has_zone_map(self._dtype)
         same_fill = kernel.fill_item(new).tobytes() == kernel.fill_item(old).tobytes()
-        count, step = self.chunks.schema.chunk_count, there._batch()
-        for first in range(0, count, step):
-            numbers = range(first, min(first + step, count))
-            fetched = there._fetch([old.grid.coords(number) for number in numbers])
-            found = there._unframed(numbers, fetched, zoned=zoned)
-            for number, each, bare in zip(numbers, fetched, found, strict=True):
-                coords, spec = new.grid.coords(number), new.spec(new.grid.coords(number))
-                nbytes = math.prod(new.grid.valid_shape(coords)) * new.dtype.itemsize
-                data: Buffer | None = None
-                absent = each.data is None and isinstance(each.location, Extent)
-                if absent and new.sparse and same_fill:
-                    report(nbytes, True)
-                    continue
-                if bare is not None and old.spec(old.grid.coords(number)).nbytes == spec.nbytes:
-                    chunk, array = bare
-                    data = new.chain.framed(chunk, spec, array)
-                untouched = data is not None
-                if data is None:
-                    data = self._reencoded(here, source, number)
-                yield coords, data
-                report(nbytes, untouched)
-        if there.chunks.schema.sparse:
+        fetched = there._fetch([old.grid.coords(number) for number in numbers])
+        found = there._unframed(numbers, fetched, zoned=zoned)
+        any_absent = False
+        for number, each, bare in zip(numbers, fetched, found, strict=True):
+            coords = new.grid.coords(number)
+            spec = new.spec(coords)
+            nbytes = math.prod(new.grid.valid_shape(coords)) * new.dtype.itemsize
+            data: Buffer | None = None
+            absent = each.data is None and isinstance(each.location, Extent)
+            any_absent = any_absent or absent
+            if absent and new.sparse and same_fill:
+                report(nbytes, True)
+                continue
+            if bare is not None and old.spec(old.grid.coords(number)).nbytes == spec.nbytes:
+                chunk, array = bare
+                data = new.chain.framed(chunk, spec, array)
+            untouched = data is not None
+            if data is None:
+                data = self._reencoded(here, source, number)
+            yield coords, data
+            report(nbytes, untouched)
+        if any_absent:
             source._confirm_absent()
 
     def _unframed(
-        self, numbers: range, fetched: Sequence["_Fetched"], *, zoned: bool
+        self, numbers: Sequence[int], fetched: Sequence["_Fetched"], *, zoned: bool
     ) -> "list[tuple[EncodedChunk, NDArray[Any] | None] | None]":
         """Return chunks without their checksums, which are compared; None for one to be encoded.
 
@@ -1587,6 +1620,15 @@ def _touched(start: int, count: int, axis: int | RectilinearAxis) -> range | NDA
     if isinstance(axis, RectilinearAxis):
         return axis.touched(range(start, start + count))
     return range(start // axis, (start + count - 1) // axis + 1)
+
+
+def _numbers_by_key(grid: ChunkGrid, unit: tuple[int, ...]) -> Iterator[list[int]]:
+    """Yield the numbers of the chunks of each key; `unit` is how many a key has along each axis."""
+    keys = [range(-(-count // size)) for count, size in zip(grid.counts, unit, strict=True)]
+    for key in plan.lazy_product(keys):
+        axes = zip(key, unit, grid.counts, strict=True)
+        parts = [range(at * size, min(at * size + size, count)) for at, size, count in axes]
+        yield [grid.linear(coords) for coords in plan.lazy_product(parts)]
 
 
 def _is_cut_alike(one: ArraySchema, other: ArraySchema) -> bool:

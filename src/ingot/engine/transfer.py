@@ -28,9 +28,11 @@ __all__ = [
     "Tally",
     "compare",
     "compare_items",
+    "is_windowed",
     "transferred",
     "transferred_items",
     "transferred_whole",
+    "transferred_windows",
     "windows",
 ]
 
@@ -100,6 +102,41 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
             yield Commit(publish=tuple(e for e in commit.edits if not isinstance(e, Delete)))
         return
     yield target.assign_each(_read(source, windows(schema, unit, most), report))
+
+
+def is_windowed(target: Engine) -> bool:
+    """Return whether the chunks of a new array can be stored window by window, as files."""
+    files, schema = stored_map(target.chunks), target.chunks.schema
+    if schema.flat is not None or streaming(target.chunks) is not None:
+        return False
+    return files.template is not None and Feature.NATIVE in target.chunks.store.features
+
+
+def transferred_windows(
+    source: Engine, target: Engine, tally: Tally, skips: Callable[[int], bool]
+) -> Iterator[tuple[int, tuple[Edit, ...]]]:
+    """Yield the edits of each window of a new array that `is_windowed`, by numbers.
+
+    The numbers are the same in every run with the same arrays. `skips` says which are left out.
+    """
+    schema, most = target.chunks.schema, target.options.limits.window_bytes
+    if 0 in schema.shape:
+        return
+    if target.takes(source):
+        for window, chunks in target.moved(source, tally.moved, skips):
+            staged = target.chunks.stage(
+                {coords: None if data is None else bytes(data) for coords, data in chunks}
+            )
+            yield window, tuple(e for e in staged.edits if not isinstance(e, Delete))
+        return
+    tally.chunks += schema.chunk_count
+    unit = stored_map(target.chunks).schema.chunks
+    for window, key in enumerate(windows(schema, unit, most)):
+        if skips(window):
+            continue
+        for selection, values in _read(source, iter((key,)), tally.report):
+            commit = target.assign(selection, values)
+            yield window, tuple(e for e in commit.edits if not isinstance(e, Delete))
 
 
 def transferred_whole(source: Engine, target: Engine) -> Commit:

@@ -68,6 +68,19 @@ def test_shards_take_chunks_untouched(kernel, tmp_path):
     assert sorted(chunks_of(tmp_path / "c")) == sorted(chunks_of(tmp_path / "a"))
 
 
+def test_shards_of_two_axes_are_stored_whole(kernel, tmp_path):
+    """Their chunks do not follow each other in the order of chunks."""
+    items = np.arange(120 * 130, dtype="<i4").reshape(120, 130)
+    source = ingot.array(items, tmp_path / "a", format="zarr2", chunks=(10, 10))
+    options = ingot.Options(limits=ingot.Limits(window_bytes=3000))
+    made = ingot.convert(source, tmp_path / "b.zarr", shards=(50, 40), options=options)
+    assert made.conversion.untouched == made.conversion.chunks == 12 * 13
+    assert np.array_equal(made[...], items)
+    back = ingot.convert(made, tmp_path / "c", format="zarr2", options=options, verify=True)
+    assert sorted(chunks_of(tmp_path / "c")) == sorted(chunks_of(tmp_path / "a"))
+    assert back.conversion.untouched == 12 * 13
+
+
 @pytest.mark.parametrize("codec", ["zlib:3", "zstd:3", "lz4", "none"])
 def test_other_codecs(tmp_path, codec):
     source = stored(tmp_path / "a", "zarr2", codec=codec)

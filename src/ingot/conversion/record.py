@@ -1,0 +1,178 @@
+"""The record of a conversion that is under way, in the folder of its target.
+
+The record has the documents of the target, which are not stored yet, and for each window of chunks
+that is stored the sizes and checksums of its files. Without its documents the target is no dataset.
+A conversion that was interrupted is continued from the record.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ingot.containers.conversion import PENDING
+from ingot.errors import FormatError
+from ingot.stores import LocalStore
+from ingot.stores.store import Delete, Edit, Extent, Move, Put, Store
+
+__all__ = [
+    "PendingStore",
+    "Progression",
+    "folder_state",
+    "is_stored",
+    "read_progression",
+    "read_windows",
+    "removal",
+    "remove_empty_folders",
+    "window_put",
+]
+
+_PLAN: Final = PENDING
+_FOLDER: Final = PENDING.partition("/")[0]
+_BATCH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """What a conversion makes, and from which state of its source.
+
+    >>> made = Progression("old.zarr", "7f", {"zarr.json": b"{}"})
+    >>> Progression.parse(made.pack()) == made
+    True
+    """
+
+    source: str
+    state: str
+    """A digest of the state of the source, and of the layout of the target."""
+    documents: Mapping[str, bytes]
+    """The documents of the target, by their keys, in the order in which they are published."""
+
+    def pack(self) -> bytes:
+        """Return the record as it is stored."""
+        documents = {key: base64.b64encode(data).decode() for key, data in self.documents.items()}
+        return json.dumps(
+            {"version": 1, "source": self.source, "state": self.state, "documents": documents}
+        ).encode()
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Progression":
+        """Return the record that is stored; `FormatError` if it is none."""
+        try:
+            found = json.loads(data)
+            if found["version"] != 1:
+                raise FormatError(f"{_PLAN}: version {found['version']!r} is unknown")
+            documents = {
+                str(key): base64.b64decode(text, validate=True)
+                for key, text in found["documents"].items()
+            }
+            return cls(str(found["source"]), str(found["state"]), documents)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{_PLAN}: no record of a conversion: {error}") from None
+
+    def put(self) -> Put:
+        """Return the edit that stores the record."""
+        return Put(_PLAN, self.pack())
+
+
+def read_progression(store: Store) -> Progression | None:
+    """Return the record of a conversion in a folder; None where there is none."""
+    (data,) = store.read([Extent(_PLAN)])
+    return None if data is None else Progression.parse(data)
+
+
+def window_put(leaf: int, window: int, edits: Iterable[Edit]) -> Put | None:
+    """Return the edit that records the files of a window; None where a checksum is not known."""
+    files: list[tuple[str, int, int]] = []
+    for edit in edits:
+        if isinstance(edit, Put):
+            files.append((edit.key, len(edit.data), zlib.crc32(edit.data)))
+        elif isinstance(edit, Move) and edit.size is not None and edit.checksum is not None:
+            files.append((edit.key, edit.size, edit.checksum))
+        else:
+            return None
+    return Put(f"{_FOLDER}/{leaf}.{window}", json.dumps(files).encode())
+
+
+def read_windows(store: Store) -> Iterator[tuple[int, int, list[tuple[str, int, int]]]]:
+    """Yield the windows that were stored: leaf, window, and their files.
+
+    A record of a window that cannot be read counts for nothing: the window is stored again.
+    """
+    for name in store.names(_FOLDER):
+        leaf, _, window = name.partition(".")
+        if not (leaf.isdecimal() and window.isdecimal()):
+            continue
+        (data,) = store.read([Extent(f"{_FOLDER}/{name}")])
+        try:
+            files = [
+                (str(key), int(size), int(sum_)) for key, size, sum_ in json.loads(data or b"")
+            ]
+        except (ValueError, TypeError):
+            continue
+        yield int(leaf), int(window), files
+
+
+def is_stored(store: Store, files: Sequence[tuple[str, int, int]]) -> bool:
+    """Return whether files have the sizes and checksums of a record."""
+    for first in range(0, len(files), _BATCH):
+        part = files[first : first + _BATCH]
+        found = store.read([Extent(key, 0, size + 1) for key, size, _ in part])
+        for (_, size, checksum), data in zip(part, found, strict=True):
+            if data is None or len(data) != size or zlib.crc32(data) != checksum:
+                return False
+    return True
+
+
+def removal(store: Store) -> tuple[Delete, ...]:
+    """Return the edits that remove the record."""
+    return tuple(Delete(f"{_FOLDER}/{name}") for name in store.names(_FOLDER))
+
+
+def remove_empty_folders(folder: str) -> None:
+    """Remove all folders below a folder that hold nothing."""
+    for place, _, _ in os.walk(folder, topdown=False):
+        if place != folder:
+            with suppress(OSError):
+                os.rmdir(place)
+
+
+class PendingStore(LocalStore):
+    """The folder of a target whose documents are not stored yet, and are read from the record."""
+
+    def __init__(self, root: str, documents: Mapping[str, bytes]) -> None:
+        super().__init__(root, writable=True)
+        self._documents: Final = documents
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent, of documents as they will be."""
+        rest = iter(super().read([each for each in extents if each.key not in self._documents]))
+        return [self._part(each) if each.key in self._documents else next(rest) for each in extents]
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes of a key."""
+        found = self._documents.get(key)
+        return super().size(key) if found is None else len(found)
+
+    def _part(self, extent: Extent) -> bytes:
+        data = self._documents[extent.key]
+        end = len(data) if extent.length is None else extent.start + extent.length
+        return data[extent.start : end]
+
+
+def folder_state(folder: str | None, *parts: Any) -> str:
+    """Return a digest of values, and of the sizes and times of all files of a folder."""
+    made = hashlib.sha256(repr(parts).encode())
+    if folder is not None:
+        for place, folders, files in os.walk(folder):
+            folders.sort()
+            for name in sorted(files):
+                if name == ".lock":
+                    continue
+                facts = os.stat(os.path.join(place, name), follow_symlinks=False)
+                made.update(repr((name, facts.st_size, facts.st_mtime_ns)).encode())
+    return made.hexdigest()
