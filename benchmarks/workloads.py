@@ -6,6 +6,7 @@ from benchmarks import (
     arrays,
     blsk,
     commits,
+    convert,
     decode,
     encode,
     everywhere,
@@ -40,6 +41,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "blsk": blsk.run,
     "groups": groups.run,
     "commits": commits.run,
+    "convert": convert.run,
     "everywhere": everywhere.run,
     "imports": imports.run,
 }
@@ -62,8 +64,8 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, blsk, groups, commits, everywhere, imports, chunks, \
-scaling, all
+arrays, four, many, memory, shards, tables, blsk, groups, commits, convert, everywhere, imports, \
+chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

@@ -451,8 +451,9 @@ class CodecChain:
         True
         """
         if self.compressors and self.compressors[-1].appended is not None:
-            bare = self.compressors[-1].decode(data, None, len(data))
-            return EncodedChunk(bare, verified=True)
+            last = self.compressors[-1]
+            bare = last.decode(data, None, len(data))
+            return EncodedChunk(bare, verified=True, sealed=(last, data))
         return EncodedChunk(data, verified=False)
 
     def framed(
@@ -463,6 +464,8 @@ class CodecChain:
         None where the format cannot store these bytes.
         """
         if self.compressors and self.compressors[-1].appended is not None:
+            if chunk.sealed is not None and chunk.sealed[0] == self.compressors[-1]:
+                return chunk.sealed[1]
             return self.compressors[-1].encode(chunk.data)
         return chunk.data
 
@@ -514,6 +517,8 @@ class EncodedChunk(NamedTuple):
     """Whether a checksum of the bytes was compared."""
     zone: bytes = b""
     """The zone map that was stored with the chunk."""
+    sealed: tuple[Compressor, Buffer] | None = None
+    """The stage that appended a checksum, and the bytes with it: the same stage needs no other."""
 
 
 def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:

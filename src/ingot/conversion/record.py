@@ -9,16 +9,16 @@ import base64
 import hashlib
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ingot.codecs.checksums import digests
 from ingot.containers.conversion import PENDING
 from ingot.errors import FormatError
 from ingot.stores import LocalStore
-from ingot.stores.store import Delete, Edit, Extent, Move, Put, Store
+from ingot.stores.store import Buffer, Delete, Edit, Extent, Move, Put, Store
 
 __all__ = [
     "PendingStore",
@@ -35,6 +35,7 @@ __all__ = [
 _PLAN: Final = PENDING
 _FOLDER: Final = PENDING.partition("/")[0]
 _BATCH: Final = 64
+_THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,23 @@ def read_progression(store: Store) -> Progression | None:
 def window_put(leaf: int, window: int, edits: Iterable[Edit]) -> Put | None:
     """Return the edit that records the files of a window; None where a checksum is not known."""
     files: list[tuple[str, int, int]] = []
+    puts: list[Put] = []
     for edit in edits:
         if isinstance(edit, Put):
-            files.append((edit.key, len(edit.data), zlib.crc32(edit.data)))
+            puts.append(edit)
         elif isinstance(edit, Move) and edit.size is not None and edit.checksum is not None:
             files.append((edit.key, edit.size, edit.checksum))
         else:
             return None
+    files += _facts({put.key: put.data for put in puts})
     return Put(f"{_FOLDER}/{leaf}.{window}", json.dumps(files).encode())
+
+
+def _facts(values: Mapping[str, Buffer]) -> Iterator[tuple[str, int, int]]:
+    """Yield keys with the sizes and checksums (CRC-32) of their values."""
+    sums = digests("crc32", list(values.values()), _THREADS)
+    for (key, data), checksum in zip(values.items(), sums, strict=True):
+        yield key, len(data), int.from_bytes(checksum, "little")
 
 
 def read_windows(store: Store) -> Iterator[tuple[int, int, list[tuple[str, int, int]]]]:
@@ -122,9 +132,11 @@ def is_stored(store: Store, files: Sequence[tuple[str, int, int]]) -> bool:
     for first in range(0, len(files), _BATCH):
         part = files[first : first + _BATCH]
         found = store.read([Extent(key, 0, size + 1) for key, size, _ in part])
-        for (_, size, checksum), data in zip(part, found, strict=True):
-            if data is None or len(data) != size or zlib.crc32(data) != checksum:
-                return False
+        values = {
+            key: data for (key, _, _), data in zip(part, found, strict=True) if data is not None
+        }
+        if list(_facts(values)) != list(part):
+            return False
     return True
 
 

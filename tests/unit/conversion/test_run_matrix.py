@@ -160,3 +160,13 @@ def test_items(kernel, tmp_path, source, target, kind, items):
     assert dict(made.attrs) == {"n": 1}
     found = [each.tolist() if isinstance(each, np.ndarray) else each for each in made]
     assert found == items * 50
+
+
+def test_columns_of_items(kernel, tmp_path):
+    words = [None if n % 7 == 0 else "w" * (n % 11) for n in range(ROWS)]
+    columns = {"n": COLUMNS["i"], "word": words, "rows": [[n, n + 1][: n % 3] for n in range(ROWS)]}
+    given = ingot.table(columns, tmp_path / "a.bcolz", chunks=37)
+    made = ingot.convert(given, tmp_path / "b.bcolz", chunks=50, verify=True)
+    assert list(made["word"]) == words
+    assert [each.tolist() for each in made["rows"]] == columns["rows"]
+    same(made["n"][...], COLUMNS["i"])
