@@ -64,6 +64,9 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     ),
     "pack": CommandEntry("pack:pack", "Pack files as Bloscpack files.", _MOVE),
     "unpack": CommandEntry("pack:unpack", "Unpack Bloscpack files.", _MOVE),
+    "bench": CommandEntry(
+        "bench:bench", "Try codecs and chunk shapes on a sample of a dataset.", _LOOK
+    ),
     "demo": CommandEntry("demo:demo", "Show what Ingot does.", _ABOUT),
     "completion": CommandEntry(
         "completion:completion", "Print a script for completion in a shell.", _ABOUT

@@ -3,10 +3,10 @@
 import json as json_format
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import ingot
-from ingot import pack as packing
+from ingot._lazy import deferred
 from ingot.blosc.header import EXTENDED_HEADER_BYTES, ChunkHeader
 from ingot.cli.arguments import Dataset, Json
 from ingot.cli.output import print_json, print_pairs, print_table, print_text
@@ -14,7 +14,11 @@ from ingot.cli.parameters import Option
 from ingot.containers.display import Info
 from ingot.containers.folder import members
 from ingot.formats.bloscpack.header import MAGIC
-from ingot.pack import PackedFile
+
+if TYPE_CHECKING:
+    from ingot import pack as packing
+else:
+    packing = deferred("ingot.pack")
 
 __all__ = ["describe_packed", "info", "print_info", "print_packed"]
 
@@ -147,7 +151,7 @@ def describe_packed(descriptor: int, shown: int | None) -> dict[str, Any]:
     }
 
 
-def _describe_chunk(file: int, packed: PackedFile, number: int) -> dict[str, Any]:
+def _describe_chunk(file: int, packed: "packing.PackedFile", number: int) -> dict[str, Any]:
     start, end = packed.stored[number : number + 2].tolist()
     cbytes = end - start - packed.file.header.digest_bytes
     first = os.pread(file, min(EXTENDED_HEADER_BYTES, cbytes), start)
