@@ -62,6 +62,7 @@ WALLS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 LAZY: Mapping[str, str] = {
     "dask": "interop.dask",
     "duckdb": "interop.duckdb",
+    "matplotlib": "interop.matplotlib",
     "ml_dtypes": "formats.zarr.v3_types",
     "msgpack": "codecs.foreign",
     "numcodecs": "codecs.foreign",

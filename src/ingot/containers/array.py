@@ -50,9 +50,11 @@ from ingot.stores.versions import NO_VERSION
 if TYPE_CHECKING:
     from ingot.containers import sharding
     from ingot.containers import survey as surveys
+    from ingot.interop import matplotlib
 else:
     sharding = deferred("ingot.containers.sharding")
     surveys = deferred("ingot.containers.survey")
+    matplotlib = deferred("ingot.interop.matplotlib")
 
 __all__ = ["Array", "OrthogonalIndex", "array_handle"]
 
@@ -327,6 +329,11 @@ class Array(Dataset[Engine]):
         (('1', '3', '5'), ('2', '4', '5'))
         """
         return self._handle.read(lambda engine: surveys.survey(engine, read=read))
+
+    def plot_chunks(self, axes: Any = None) -> Any:
+        """Draw the chunks coloured by their ratio, and return the axes; needs matplotlib."""
+        found = self.survey()
+        return matplotlib.draw_chunks(found.counts, found.ratio, repr(self), axes)
 
     def shard(self, count: int, path: "sharding.Target") -> None:
         """Cut the array by rows into `count` datasets at `path`, which open as one again.

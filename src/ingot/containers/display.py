@@ -24,12 +24,17 @@ __all__ = [
     "ragged_info",
     "size_text",
     "table_info",
+    "view_info",
 ]
 
 # Notebooks centre captions and put cells to the right, for tables of numbers.
 _LEFT = 'style="text-align:left;padding-right:1em"'
 
 _ITEM = 'style="text-align:left;padding-right:1em;white-space:nowrap"'
+
+_NUMBER = 'style="text-align:right;padding-right:1em;white-space:nowrap"'
+
+_NUMBERS: Final = ("int", "uint", "float", "complex", "datetime64", "timedelta64")
 
 _LONGEST_ITEM: Final = 20
 _LONGEST_ATTRIBUTE: Final = 200
@@ -90,11 +95,14 @@ class Info:
         """Return the first rows as a table of their own, under the names and the types."""
         if not self.columns:
             return ""
-        names = _cells("th", (column.name for column in self.columns))
-        kinds = _cells("td", (column.kind for column in self.columns))
-        ratios = _cells("td", (column.ratio for column in self.columns))
+        styles = [_NUMBER if column.is_numeric else _ITEM for column in self.columns]
+        names = _cells("th", (column.name for column in self.columns), styles)
+        kinds = _cells("td", (column.kind for column in self.columns), styles)
+        ratios = ""
+        if any(column.ratio for column in self.columns):
+            ratios = _cells("td", (column.ratio for column in self.columns), styles)
         items = zip(*(column.items for column in self.columns), strict=True)
-        rows = "".join(_cells("td", row) for row in items)
+        rows = "".join(_cells("td", row, styles) for row in items)
         return (
             '<div style="overflow-x:auto"><table>'
             f"<thead>{names}</thead><tbody>{kinds}{ratios}{rows}</tbody></table></div>"
@@ -115,9 +123,15 @@ class ColumnInfo:
     items: tuple[str, ...]
 
     @property
+    def is_numeric(self) -> bool:
+        """Whether its items are aligned to the right."""
+        return self.kind.startswith(_NUMBERS)
+
+    @property
     def text(self) -> str:
         """All of it but the name, as one line."""
-        return f"{self.kind}, {self.ratio}: {', '.join(self.items) or 'no rows'}"
+        kind = f"{self.kind}, {self.ratio}" if self.ratio else self.kind
+        return f"{kind}: {', '.join(self.items) or 'no rows'}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -430,6 +444,24 @@ def _attributes_text(attrs: Mapping[str, Any]) -> str:
     return (line if len(line) <= _LONGEST_LINE else _BREAK.join(texts)) or "none"
 
 
+def view_info(where: str, count: int, types: Mapping[str, Any], first: Mapping[str, Any]) -> Info:
+    """Return the table of a view: its condition, and its first rows.
+
+    >>> import ingot
+    >>> view = ingot.table({"a": [1, 2, 3]}).where("a > 1")
+    >>> view_info("a > 1", 2, {"a": "int64"}, view.read())
+    ingot.View
+      where  a > 1
+      rows   2
+      a      int64: 2, 3
+    """
+    columns = tuple(
+        ColumnInfo(name, str(types[name]), "", _listed(values, count))
+        for name, values in first.items()
+    )
+    return Info("ingot.View", (("where", where), ("rows", f"{count:,}")), columns)
+
+
 def size_text(nbytes: int) -> str:
     """Return a number of bytes, exact and in a unit that suits it.
 
@@ -492,8 +524,11 @@ def _item_text(value: Any) -> str:
         return f"0x{np.asarray(value).tobytes().hex()}"
 
 
-def _cells(tag: str, texts: Iterable[str]) -> str:
-    cells = "".join(f"<{tag} {_ITEM}>{_escaped(text)}</{tag}>" for text in texts)
+def _cells(tag: str, texts: Iterable[str], styles: Sequence[str]) -> str:
+    cells = "".join(
+        f"<{tag} {style}>{_escaped(text)}</{tag}>"
+        for text, style in zip(texts, styles, strict=True)
+    )
     return f"<tr>{cells}</tr>"
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ingot.containers import table_state
 from ingot.containers.batches import read_batches
-from ingot.containers.display import Info, table_info
+from ingot.containers.display import Info, table_info, view_info
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
 from ingot.containers.table_state import ColumnValues, TableState
@@ -23,7 +23,7 @@ from ingot.query import search
 from ingot.query.expr import Combine, Expression, spelled
 from ingot.query.parse import parse
 from ingot.query.search import Rows
-from ingot.schema import RaggedSchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import evaluated as evaluated_key
 
 __all__ = [
@@ -234,10 +234,23 @@ class View:
         return (arrow.batch(columns, schema) for columns in found)
 
     def __repr__(self) -> str:
+        return f"<ingot.View of {', '.join(self.names)} where {self._condition}>"
+
+    def _repr_html_(self) -> str:
+        def build(state: TableState) -> Info:
+            rows, names = self._rows(state), self._names(state)
+            first = gathered(state, names, rows[:_SHOWN_ROWS])
+            kinds = {name: _kind_of(state.schema(name)) for name in first}
+            return view_info(self._condition, len(rows), kinds, first)
+
+        return self._handle.read(build)._repr_html_()
+
+    @property
+    def _condition(self) -> str:
         text = "all rows" if self._expression is None else spelled(self._expression)
         if self._mask is not None:
             text += f" and a mask of {np.count_nonzero(self._mask)} rows"
-        return f"<ingot.View of {', '.join(self.names)} where {text}>"
+        return text
 
     def _check(self, state: TableState) -> None:
         self._names(state)
@@ -439,6 +452,10 @@ def info_of(state: TableState, path: str | None, head: str, unfinished: bool = F
     first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
     facts = schemas, state.stored(), first, state.table.attrs, state.free(), unfinished
     return table_info(path, head, state.rows, *facts)
+
+
+def _kind_of(schema: ArraySchema | RaggedSchema) -> object:
+    return schema.kind if isinstance(schema, RaggedSchema) else schema.dtype
 
 
 def types_of(state: TableState) -> dict[str, DType]:

@@ -69,3 +69,27 @@ def test_dates_without_a_unit_are_shown_by_their_bytes() -> None:
         assert "0x0000000000000000" in str(shown)
         assert "0x0000000000000000" in shown._repr_html_()
     assert "0x0100000000000000" in str(table.info)
+
+
+def test_numbers_are_aligned_to_the_right() -> None:
+    page = ingot.table({"day": [1, 2], "name": ["x", "y"]})._repr_html_()
+    assert re.search(r'<td style="text-align:right[^"]*">1</td>', page)
+    assert re.search(r'<td style="text-align:left[^"]*">x</td>', page)
+
+
+def test_a_view_shows_its_first_rows() -> None:
+    table = ingot.table({"day": np.arange(100), "name": ["<b>"] * 100})
+    page = table.where("day > 3")._repr_html_()
+    assert "day &gt; 3" in page
+    assert ">96</td>" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
+    assert cells[4:6] == ["4", "&lt;b&gt;"]
+    assert "no such" not in table.where("day > 1000")._repr_html_()
+
+
+def test_an_explanation_is_a_table_in_notebooks() -> None:
+    page = ingot.array(np.arange(100), chunks=10).explain(slice(5, 25))._repr_html_()
+    assert page.count("<tr>") == 5 + 1 + 3
+    assert re.search(r'<td style="text-align:right[^"]*">10</td>', page)
