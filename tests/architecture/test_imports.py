@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     (
         *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.duckdb"),
-        *("interop.hdf5", "interop.pandas"),
+        *("interop.hdf5", "interop.matplotlib", "interop.pandas"),
     ),
     ("containers.*",),
     ("conversion.*", "check", "repair", "pack"),
