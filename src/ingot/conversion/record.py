@@ -86,18 +86,21 @@ def read_progression(store: Store) -> Progression | None:
     return None if data is None else Progression.parse(data)
 
 
-def window_put(leaf: int, window: int, edits: Iterable[Edit]) -> Put | None:
-    """Return the edit that records the files of a window; None where a checksum is not known."""
+def window_put(leaf: int, window: int, edits: Iterable[Edit]) -> Put:
+    """Return the edit that records the files of a window.
+
+    A file whose checksum is not known is recorded with a size of -1: it is never found stored.
+    """
     files: list[tuple[str, int, int]] = []
-    puts: list[Put] = []
+    puts: dict[str, Buffer] = {}
     for edit in edits:
         if isinstance(edit, Put):
-            puts.append(edit)
+            puts[edit.key] = edit.data
         elif isinstance(edit, Move) and edit.size is not None and edit.checksum is not None:
             files.append((edit.key, edit.size, edit.checksum))
         else:
-            return None
-    files += _facts({put.key: put.data for put in puts})
+            files.append((edit.key, -1, 0))
+    files += _facts(puts)
     return Put(f"{_FOLDER}/{leaf}.{window}", json.dumps(files).encode())
 
 
@@ -177,14 +180,24 @@ class PendingStore(LocalStore):
 
 
 def folder_state(folder: str | None, *parts: Any) -> str:
-    """Return a digest of values, and of the sizes and times of all files of a folder."""
+    """Return a digest of values, and of the sizes and times of a file, or of all of a folder."""
     made = hashlib.sha256(repr(parts).encode())
-    if folder is not None:
-        for place, folders, files in os.walk(folder):
-            folders.sort()
-            for name in sorted(files):
-                if name == ".lock":
-                    continue
-                facts = os.stat(os.path.join(place, name), follow_symlinks=False)
-                made.update(repr((name, facts.st_size, facts.st_mtime_ns)).encode())
+    for place, folders, files in os.walk(folder or ""):
+        folders.sort()
+        for name in sorted(files):
+            if name != ".lock":
+                made.update(_seen(os.path.join(place, name)))
+    if folder is not None and os.path.isfile(folder):
+        made.update(_seen(folder))
     return made.hexdigest()
+
+
+def _seen(path: str) -> bytes:
+    """Return the name, the size and the time of a file; without both when it is gone."""
+    try:
+        facts = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return path.encode("utf-8", "surrogateescape")
+    return repr((os.path.basename(path), facts.st_size, facts.st_mtime_ns)).encode(
+        "utf-8", "backslashreplace"
+    )

@@ -261,9 +261,9 @@ def _store_windows(
             kept = frozenset(window for leaf, window in done if leaf == number)
             moved = transfer.transferred_windows(source, target, run.tally, kept.__contains__)
             for window, edits in moved:
+                # First of all, so that whatever is left of a window is named.
                 record = window_put(number, window, edits)
-                more = () if record is None else (record,)
-                store.apply(Commit(prepare=(*edits, *more)), durability=durability)
+                store.apply(Commit(prepare=(record, *edits)), durability=durability)
         documents = tuple(Put(key, data) for key, data in found.documents.items())
         store.apply(Commit(publish=documents, cleanup=removal(store)), durability=durability)
         with suppress(OSError):

@@ -124,7 +124,7 @@ def test_a_group_and_a_table_are_continued(tmp_path):
     assert np.array_equal(again["in.b"][:], columns["in"]["b"])
 
 
-def test_damage_leaves_nothing(source, tmp_path):
+def test_damage_leaves_nothing(kernel, source, tmp_path):
     file = tmp_path / "a.zarr" / "c" / "15" / "0"
     data = bytearray(file.read_bytes())
     data[30] ^= 1
@@ -192,5 +192,7 @@ def test_the_state_of_a_folder(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     first = folder_state(str(tmp_path), 1)
     assert folder_state(str(tmp_path), 1) == first != folder_state(str(tmp_path), 2)
+    alone = folder_state(str(tmp_path / "a"), 1)
     (tmp_path / "a").write_bytes(b"12")
     assert folder_state(str(tmp_path), 1) != first
+    assert folder_state(str(tmp_path / "a"), 1) != alone
