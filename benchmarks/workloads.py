@@ -6,6 +6,7 @@ from benchmarks import (
     arrays,
     blsk,
     commits,
+    compat,
     convert,
     decode,
     encode,
@@ -39,6 +40,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "shards": shards.run,
     "tables": tables.run,
     "blsk": blsk.run,
+    "compat": compat.run,
     "groups": groups.run,
     "commits": commits.run,
     "convert": convert.run,
@@ -64,8 +66,8 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, blsk, groups, commits, convert, everywhere, imports, \
-chunks, scaling, all
+arrays, four, many, memory, shards, tables, blsk, compat, groups, commits, convert, everywhere, \
+imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

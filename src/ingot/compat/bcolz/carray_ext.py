@@ -240,6 +240,7 @@ class carray:
         self._group = max(1, _GROUP_BYTES // self._chunksize) * chunklen
         self._buffer = np.empty((0, *atom.shape), atom.base)
         self._simple = not atom.shape and atom.base.kind in "biufSU"
+        self._plain = None if atom.shape else atom.base
 
     def _create_on_disk(self, items: NDArray[Any]) -> None:
         assert self._rootdir is not None
@@ -680,7 +681,9 @@ class carray:
             raise ValueError("`self` is not an array of booleans")
         if self.ndim > 1:
             raise NotImplementedError("`self` is not unidimensional")
-        found = (np.flatnonzero(rows) + start for start, rows, _ in self._masked(self))
+        starts, rows = range(0, self.len, self._block_rows()), self._blocks(0, self.len)
+        pairs = zip(starts, rows, strict=True)
+        found = (np.flatnonzero(block) + start for start, block in pairs)
         return _limited(chain.from_iterable(map(_items, found)), limit, skip)
 
     # Changing ------------------------------------------------------------------------------------
@@ -698,6 +701,12 @@ class carray:
             if count < len(self._buffer):
                 self._buffer[count] = array
                 self._count = count + 1
+                return
+        elif type(array) is np.ndarray and array.dtype is self._plain and array.ndim == 1:
+            count, more = self._count, len(array)
+            if count + more <= len(self._buffer):
+                self._buffer[count : count + more] = array
+                self._count = count + more
                 return
         if self._safe:
             items = to_ndarray(array, self._dtype)
@@ -745,7 +754,7 @@ class carray:
         room = len(self._buffer)
         if rows > room:
             most = self._group + self._chunklen
-            grown = max(rows, min(most, max(_FIRST_ROWS, 2 * room)))
+            grown = max(rows, min(most, max(_FIRST_ROWS, 8 * room)))
             buffer = np.empty((grown, *self._dtype.shape), self._dtype.base)
             buffer[: self._count] = self._buffer[: self._count]
             self._buffer = buffer

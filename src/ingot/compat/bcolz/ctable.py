@@ -293,6 +293,8 @@ class ctable:
     def append(self, cols: Any) -> None:
         """Append rows: a list of values or arrays, one for each column, a structured array, a row
         of one, or another ctable."""
+        if self._table is None and type(cols) in (tuple, list) and self._append_values(cols):
+            return
         self._writable()
         given = self._given(cols)
         columns = [self.cols[name] for name in self.names]
@@ -315,6 +317,26 @@ class ctable:
         self.len += counts.pop() if counts else 0
         if self.auto_flush or sum(each.waiting().nbytes for each in columns) > _GROUP_BYTES:
             self.flush()
+
+    def _append_values(self, values: Sequence[Any]) -> bool:
+        """Append one row of numbers to a table in memory; return whether it was one."""
+        columns = [self.cols._cols[name] for name in self.cols.names]
+        if len(values) != len(columns):
+            return False
+        for column, value in zip(columns, values, strict=True):
+            # Numbers always fit into columns of floats, and integers into those of 64 bits, so
+            # that no column gets a value that another one refuses.
+            kind = column.dtype.char
+            if not (type(value) is float and kind == "d") and not (
+                type(value) is int and kind in "dl" and -(2**63) <= value < 2**63
+            ):
+                return False
+            if column.ndim > 1:
+                return False
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+        self.len += 1
+        return True
 
     def _given(self, given: Any) -> tuple[list[Any], bool]:
         """Return a value for each column, and whether they may be single values."""
