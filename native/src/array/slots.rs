@@ -4,11 +4,10 @@
 use crate::array::chunk_file::{self, Expected};
 use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
-use crate::array::overwrite::Overwrite;
+use crate::array::overwrite::{NewItems, Overwrite};
 use crate::array::scatter::{Region, Source};
 use crate::array::staging::{copied, is_all};
 use crate::array::stored::Chunk;
-use crate::array::trailer::Trailer;
 use crate::array::workspace::{Buffers, Workspace};
 use crate::array::zones::Items;
 use crate::chunk::codecs::streams::Codec;
@@ -115,18 +114,32 @@ pub fn encode<'f, T>(
                 let trailer = open.trailer().map(|(trailer, _)| trailer);
                 let bytes = open.all()?;
                 let plan = Overwrite::plan(recipe, chunk.len(), source)?.filter(|plan| plan.fits(decoder.header));
-                // A zone map is about the rows that count, so it changes by blocks where all rows do.
-                let items = zoned(grid);
-                let zone = trailer.filter(|trailer| trailer.rows() == rows && rows == grid.chunk[0]);
-                if let Some(plan) = plan
-                    && (items.is_none() || zone.is_some())
-                {
-                    let zone = items.zip(zone.map(Trailer::zone));
-                    let fill = Some(grid.fill.as_slice());
-                    let zone = plan.apply(decoder, bytes, source, zone, fill, chunk, packer, scratch)?;
-                    if zone.is_some() {
-                        return Ok(zone);
+                let fill = Some(grid.fill.as_slice());
+                let zone = match (plan, zoned(grid), trailer) {
+                    (Some(plan), None, _) => plan.apply(decoder, bytes, source, None, fill, chunk, packer, scratch)?,
+                    // A zone map is about the rows that count. Where all rows do, it changes by blocks.
+                    (Some(plan), Some(items), Some(trailer)) if trailer.rows() == rows && rows == grid.chunk[0] => {
+                        let zoned = Some((items, trailer.zone()));
+                        plan.apply(decoder, bytes, source, zoned, fill, chunk, packer, scratch)?
                     }
+                    // Rows behind those that counted add to it; the last of these tells whether they ascend.
+                    (Some(plan), Some(items), Some(trailer)) if source.span() == (trailer.rows(), rows) => {
+                        let (held, size) = (trailer.rows() * items.size, items.size);
+                        let last = held.saturating_sub(size);
+                        if plan.ranges().any(|range| held >= size && range.start <= last && held <= range.end)
+                            && source.rank(rows) == rows - trailer.rows()
+                            && plan.apply(decoder, bytes, source, None, fill, chunk, packer, scratch)?.is_some()
+                        {
+                            let (before, added) = (&chunk[last..held], &chunk[held..rows * size]);
+                            items.zone_behind(trailer.zone(), trailer.rows(), before, added)
+                        } else {
+                            None
+                        }
+                    }
+                    _ => None,
+                };
+                if zone.is_some() {
+                    return Ok(zone);
                 }
                 // Another one: a decoder takes a block that it decodes twice for an overlap.
                 let decoder = Decoder::new(decoder.header, &bytes[HEADER_BYTES..decoder.header.data_start()]);

@@ -12,17 +12,18 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from operator import lt
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
-from ingot.engine.parts import Ask, Checked, Needed, PartReader, locate, settle
+from ingot.engine.parts import Ask, Checked, Needed, PartReader, constant, locate, settle
 from ingot.formats.format import ChunkMap, Coords
 from ingot.grid import RectilinearAxis
 from ingot.options import Options
-from ingot.stores.store import read_or_locate
+from ingot.stores.store import Extent, Inline, read_or_locate
 
 __all__ = ["AxisChunks", "HandedLayout", "Trouble", "fetch"]
 
@@ -38,12 +39,25 @@ _CHUNK_BYTES: Final = 512
 
 def fetch(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> list["native.HeldChunk"]:
     """Return what is stored of chunks, as the kernel takes it: one read of the store."""
+    if len(coords) == 1:
+        return [_fetch_one(chunks, coords, threads=threads, verify=verify)]
     held, wanted = locate(chunks, coords)
     extents = [extent for _, extent in wanted]
     found = read_or_locate(chunks.store, extents, threads=threads, verify=verify)
     for (number, extent), data in zip(wanted, found, strict=True):
         held[number] = settle(chunks, coords[number], extent, data)
     return held
+
+
+def _fetch_one(chunks: ChunkMap, coords: Ints, *, threads: int, verify: str) -> "native.HeldChunk":
+    """Return what is stored of one chunk, as `fetch` does."""
+    if not all(map(lt, coords[0].tolist(), chunks.schema.grid.counts)):
+        return None
+    location = chunks.locate(coords)[0]
+    if isinstance(location, Extent):
+        (data,) = read_or_locate(chunks.store, [location], threads=threads, verify=verify)
+        return settle(chunks, coords[0], location, data)
+    return location.data if isinstance(location, Inline) else constant(location, chunks.schema)
 
 
 class AxisChunks:
@@ -185,7 +199,14 @@ class HandedLayout:
         threads: int,
     ) -> Iterator[tuple[list[tuple[Coords, bytes | None]], list[Trouble]]]:
         """Yield the encoded chunks of a box, and those that failed, one window after the other."""
-        touched = self._touched(_ranges(starts, steps, values.shape))
+        axes = _ranges(starts, steps, values.shape)
+        alone = self._in_one(axes)
+        if alone is not None:
+            coords = np.array([alone], np.int64)
+            held = dict(zip(self._numbers(coords), self._fetch(coords), strict=True))
+            yield self.kernel.encode(values, starts, steps, 0, 1, threads, held)
+            return
+        touched = self._touched(axes)
         count = math.prod(map(len, touched))
         for first in range(0, count, self.window):
             last = min(first + self.window, count)
@@ -291,6 +312,24 @@ class HandedLayout:
             if parts is not None and checked and (report is None or not report[1]):
                 parts.remember(checked)
         return (absent, troubles) if absent or troubles else None
+
+    def _in_one(self, axes: Sequence[range]) -> Coords | None:
+        """Return the coordinates of the chunk in which a box lies, as a part of it; else None.
+
+        They are found without arrays: most changes are as small.
+        """
+        coords = []
+        whole = True
+        for axis, chunk, length in zip(axes, self._grid.axes, self._schema.shape, strict=True):
+            if isinstance(chunk, RectilinearAxis):
+                return None
+            low, high = min(axis[0], axis[-1]), max(axis[0], axis[-1])
+            at = low // chunk
+            if high // chunk != at:
+                return None
+            whole &= len(axis) == min(chunk, length - at * chunk)
+            coords.append(at)
+        return None if whole else tuple(coords)
 
     def _touched(self, axes: Sequence[range | Ints]) -> list[AxisChunks]:
         lengths = zip(axes, self._grid.axes, self._schema.shape, strict=True)

@@ -29,6 +29,7 @@ __all__ = [
     "Checked",
     "Needed",
     "PartReader",
+    "constant",
     "locate",
     "settle",
     "whole_from",
@@ -279,7 +280,7 @@ def locate(
         elif isinstance(location, Inline):
             held[number] = location.data
         else:
-            held[number] = _constant(location, schema)
+            held[number] = constant(location, schema)
     return held, wanted
 
 
@@ -295,7 +296,8 @@ def settle(
     return data
 
 
-def _constant(location: Constant, schema: ArraySchema) -> tuple[bytes] | None:
+def constant(location: Constant, schema: ArraySchema) -> tuple[bytes] | None:
+    """Return a chunk in which all items are equal, as the kernel takes it; None for the fill."""
     if location.value is schema.fill:
         return None
     item = np.empty((), schema.dtype)

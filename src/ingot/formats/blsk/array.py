@@ -154,6 +154,8 @@ class BlskMap:
 
     def locate(self, coords: NDArray[np.int64]) -> Locations:
         """Return where chunks lie: each begins its slot, and ends where its header says."""
+        if len(coords) == 1:
+            return self._locate_one(_number(coords[0].tolist(), self.schema.grid.counts))
         numbers = numbers_of(coords, self.schema.grid)
         files = numbers // self.storage.capacity
         self._load(np.unique(files).tolist())
@@ -174,6 +176,15 @@ class BlskMap:
             starts[place], lengths[place] = start, rooms[number][entry]
         others = {place: Constant(self.schema.fill) for place, key in enumerate(keys) if not key}
         return Locations(tuple(keys), starts, lengths, others)
+
+    def _locate_one(self, number: int) -> Locations:
+        number, entry = divmod(number, self.storage.capacity)
+        file = self._loaded(number)
+        start = ABSENT if file is None else int(file.offsets[entry])
+        if file is None or start == ABSENT:
+            return Locations(("",), others={0: Constant(self.schema.fill)})
+        room = file.room(entry) if file.head.trailers else int(self._lengths(file)[entry])
+        return Locations((file.key,), np.array([start]), np.array([room]))
 
     def addresses(self) -> ChunkTable | None:
         """Return where all chunks lie; None where they are too many for a table."""
@@ -407,8 +418,9 @@ class BlskMap:
         known = self.kept.files.get(number)
         if known is None or self.kept.fresh:
             return self._loaded(number)
+        # What lies behind the end that is known is not reached, and is overwritten.
         (data,) = self.store.read([Extent(known.key, 0, slots_begin(known.capacity))])
-        if data != known.pack() or self.store.size(known.key) != known.size:
+        if data != known.pack():
             del self.kept.files[number]
             self.kept.lengths.pop(number, None)
         return self._loaded(number)

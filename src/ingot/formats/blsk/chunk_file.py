@@ -167,6 +167,12 @@ class SuperChunk:
         rooms[used] = edges[np.searchsorted(edges, starts, side="right")] - starts
         return rooms
 
+    def room(self, entry: int) -> int:
+        """Return how many bytes the slot of an entry has that has a chunk."""
+        start = self.offsets[entry]
+        behind = self.offsets[self.offsets > start]
+        return int(behind.min(initial=self.size) - start)
+
     def free_bytes(self, lengths: IntArray, spare: float) -> tuple[int, int]:
         """Return how many bytes of the slots are dead, and how many are spare.
 

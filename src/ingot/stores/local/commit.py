@@ -104,6 +104,7 @@ class CommitRun:
         "_prepares",
         "_progress",
         "_scope",
+        "_sizes",
         "_staged",
         "_steps",
         "_switching",
@@ -147,6 +148,8 @@ class CommitRun:
         self._prepared: set[str] = set()
         # By key: where the committed state ends, and where what this turn wrote behind it ends.
         self._extended: dict[str, tuple[int, int]] = {}
+        # The sizes of keys, until the next steps are run.
+        self._sizes: dict[str, int | None] = {}
         self._journal: Journal | None = None
         # Whether everything that was staged is synced, names included.
         self._all_synced = False
@@ -448,7 +451,9 @@ class CommitRun:
         """Return the size and the new value of a key; an error for an edit that does not fit."""
         self._run()
         key = outcome.key
-        size = self._directory.size(key)
+        if key not in self._sizes:
+            self._sizes[key] = self._directory.size(key)
+        size = self._sizes[key]
         committed = self._extended.get(key, (size or 0, 0))[0]
         if is_staged(key.rpartition("/")[2]):
             committed = 0
@@ -706,6 +711,7 @@ class CommitRun:
         self._touching = False
         if not steps:
             return
+        self._sizes.clear()
         progress = self._progress
         progress.done = 0
         try:
