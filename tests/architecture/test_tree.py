@@ -27,7 +27,6 @@ TESTED_ELSEWHERE = {
     "interop/pandas": "unit/containers/test_table.py",
     "query/columns": "unit/containers/test_table.py",
     "query/pushdown": "parity/test_rows.py",
-    "query/search": "property/test_table_states.py",
     "stores/local/scope": "unit/formats/bcolz/test_format.py",
     "testing/crashes": "crash/test_crashes.py",
     "testing/faults": "crash/test_schedules.py",

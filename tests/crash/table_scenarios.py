@@ -27,7 +27,7 @@ def nested(rows: int) -> dict[str, Any]:
 def table(
     rows: int,
     *changes: Change,
-    chunks: int = 4,
+    chunks: int | str = 4,
     start: Callable[[int], dict[str, Any]] = columns,
     format: str | None = None,
 ) -> Scenario:
@@ -105,11 +105,34 @@ def single(rows: int) -> dict[str, Any]:
     return {"a": columns(rows)["a"]}
 
 
+def texts(rows: int, first: int = 0) -> dict[str, Any]:
+    """Return a column of numbers, and one of text of several lengths with nulls."""
+    words = [f"text {n}" * (n % 4) if n % 3 else None for n in range(first, first + rows)]
+    return {**columns(rows, first), "b": words}
+
+
+def append_texts(rows: int, first: int = 100) -> Change:
+    return lambda found: found.append(texts(rows, first))
+
+
+def retype(found: ingot.Table) -> None:
+    with found.transaction():
+        found.retype("a", "utf8")
+        # The values are the same, so that another state says what a reader sees.
+        found.attrs["step"] = 1
+
+
 def overwrite(found: ingot.Table) -> None:
     ingot.table({"a": columns(2, 40)["b"]}, found._handle.store, overwrite=True)
 
 
 TABLES: dict[str, Scenario] = {
+    "append text": table(6, append_texts(1), start=texts),
+    "append text, which refits packs": table(
+        3, lambda found: found.append({"a": [7], "b": ["x" * 20_000]}), start=texts, chunks="auto"
+    ),
+    "delete rows with text": table(6, lambda found: found.delete([0, 4]), start=texts),
+    "retype": table(2, retype, start=lambda rows: {"a": np.array(["ab", "c"])}),
     "append": table(6, append(1)),
     "append to nothing": table(0, append(3)),
     "append over chunks": table(3, append(2)),

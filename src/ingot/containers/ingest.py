@@ -35,6 +35,7 @@ __all__ = [
     "is_null",
     "item_blocks",
     "items_of",
+    "retyped_values",
     "row_dtype",
     "rows_of",
     "spread",
@@ -611,6 +612,52 @@ def _fixed(
     values = np.zeros(len(items), made.dtype)
     values[~nulls] = made
     return NullableArray(values, ~nulls)
+
+
+def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
+    """Return the values of a column in another type that holds all of them; None for the same.
+
+    `ValueError` for a change that could lose a part of a value.
+
+    >>> retyped_values(np.array(["a", "bb"]), "utf8", "name")
+    <RaggedArray of 2 utf8, 3 bytes>
+    >>> retyped_values(np.array([1.5]), "i8", "n")
+    Traceback (most recent call last):
+    ValueError: column 'n' of float64 cannot become int64 safely
+    """
+    words = "utf8", "bytes", "json"
+    variable = isinstance(dtype, str) and (dtype in words or dtype.startswith("list<"))
+    kind = ItemKind.parse(dtype, "dtype") if variable else None
+    if dtype is str or (kind is None and np.dtype(cast(Any, dtype)).kind == "T"):
+        kind = UTF8
+    if isinstance(values, RaggedArray):
+        if kind is None:
+            raise ValueError(f"column {name!r} of {values.kind} has items of any length")
+        return None if kind == values.kind else values.cast(kind, f"column {name!r}")
+    array = values.values if isinstance(values, NullableArray) else values
+    if kind is not None:
+        if array.ndim != 1 or {"U": UTF8, "S": BYTES}.get(array.dtype.kind) != kind:
+            raise ValueError(f"column {name!r} of {array.dtype} cannot become {kind} safely")
+        if isinstance(values, NullableArray):
+            listed = [each if there else None for each, there in _pairs(values)]
+            return RaggedArray.of(listed, kind, f"column {name!r}")
+        return RaggedArray.of(array if kind == UTF8 else array.tolist(), kind, f"column {name!r}")
+    wanted = np.dtype(cast(Any, dtype))
+    if wanted == array.dtype:
+        return None
+    numeric = "biufc"
+    alike = (array.dtype.kind in numeric) == (wanted.kind in numeric)
+    if not alike or not np.can_cast(array.dtype, wanted, "safe") or wanted.hasobject:
+        raise ValueError(f"column {name!r} of {array.dtype} cannot become {wanted} safely")
+    made = _cast(array, wanted, name)
+    # Dates have a smaller range in finer units, and floats fewer digits than long integers.
+    chosen = values.valid if isinstance(values, NullableArray) else slice(None)
+    _check_kept(array[chosen], made[chosen].astype(array.dtype), name)
+    return NullableArray(made, values.valid) if isinstance(values, NullableArray) else made
+
+
+def _pairs(values: NullableArray) -> Iterator[tuple[Any, bool]]:
+    return zip(values.values.tolist(), values.valid.tolist(), strict=True)
 
 
 def _is_one(values: object, kind: ItemKind) -> bool:

@@ -7,13 +7,15 @@ state; this module is what a user calls.
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from ingot.codecs.compressors import Blosc
 from ingot.containers import table_state, view
 from ingot.containers.appender import ROWS, SECONDS, Appender
 from ingot.containers.attributes import Attributes
@@ -23,6 +25,7 @@ from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info
 from ingot.containers.handle import HandleProtocol, HandleTurn, TransactionalHandle
 from ingot.containers.ingest import (
+    Values,
     arrays_of,
     check_lengths,
     columns_of,
@@ -30,6 +33,7 @@ from ingot.containers.ingest import (
     fitted_values,
     flattened,
     is_null,
+    retyped_values,
     row_dtype,
     spread,
     stream_of,
@@ -46,6 +50,8 @@ from ingot.interop import duckdb, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.options import Options
 from ingot.query.expr import Expression
+from ingot.query.search import gather
+from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Store
 
@@ -546,6 +552,37 @@ class Table(Dataset[TableState]):
         with owner._writable().writing() as turn:
             turn.commit(*table_state.dropped(turn.value, own))
 
+    def retype(self, name: str, dtype: DTypeLike) -> None:
+        """Give a column another type that holds all of its values, in one commit.
+
+        "utf8" and "bytes" are text and bytes of any length. A change that could lose a part of a
+        value is refused: of numbers to a type that has less room, of text to a fixed width that is
+        shorter, of numbers to text.
+
+        >>> import ingot
+        >>> table = ingot.table({"name": np.array(["Oslo"]), "height": np.array([94], "i2")})
+        >>> table.retype("name", "utf8")
+        >>> table.append({"name": ["Trondheim"], "height": [100]})
+        >>> table.retype("height", "int64")
+        >>> list(table["name"]), table["height"].dtype
+        (['Oslo', 'Trondheim'], dtype('int64'))
+        """
+        owner, own = self._owner(name)
+        with owner._writable().writing() as turn:
+            state = turn.value
+            if own not in state.leaves:
+                raise ColumnError(f"there is no column {name!r} that holds values")
+            old = state.schema(own)
+            values = retyped_values(gather(state, own, slice(None)), dtype, name)
+            if values is None:
+                return
+            spec = ColumnSpec(codec=_same_codec(old, values), attrs=dict(old.attrs))
+            columns = {own: values}
+            schema = spec.schema(self._format, columns)
+            nulls = schema.get(valid_name(own))
+            hidden = nulls if isinstance(nulls, ArraySchema) else None
+            turn.commit(*table_state.retyped(state, own, schema[own], columns, hidden))
+
     def rename_column(self, old: str, new: str) -> None:
         """Give a column another name; its place among the others stays.
 
@@ -682,3 +719,13 @@ def _reopened(
     return Table(
         format, table_state.table_handle(format, store, inner, options), path=path, mode=mode
     )
+
+
+def _same_codec(old: ArraySchema | RaggedSchema, values: Values) -> Codec:
+    """Return the codec of a column for values of another type; None for the default one."""
+    stages = old.codec.stages if isinstance(old, RaggedSchema) else old.codec
+    if len(stages) != 1 or not isinstance(stages[0], Blosc):
+        return None
+    plain = isinstance(values, RaggedArray) and values.kind.item is None
+    stage = Blosc(stages[0].cname, stages[0].clevel)
+    return [replace(stage, shuffle=0) if plain else stage]

@@ -40,7 +40,7 @@ from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import BasicSelection, Selection, parse
 from ingot.stores.buffered import BufferedStore
-from ingot.stores.store import Commit, Edit, Store
+from ingot.stores.store import Commit, Delete, Edit, Store
 from ingot.stores.versions import NO_VERSION, copied, discard
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "renamed",
     "reopened_map",
     "resized",
+    "retyped",
     "table_handle",
     "with_column",
     "with_first_nulls",
@@ -653,6 +654,35 @@ def dropped(state: TableState, name: str) -> TableChange:
         table, first = table.dropped(state.companions[name])
     table, commit = table.dropped(name)
     return TableState(table, state.options), _in_turn(first, commit)
+
+
+def retyped(
+    state: TableState,
+    name: str,
+    schema: ColumnSchema,
+    columns: Mapping[str, Any],
+    companion: ArraySchema | None = None,
+) -> TableChange:
+    """Return the change that stores a column anew, with values of another type in its place.
+
+    Old and new files have the same keys, so that all of them are exchanged by one publication.
+    """
+    position = state.names.index(name)
+    without, gone = dropped(state, name)
+    places = [each for each in without.table.columns if each in without.table.names]
+    columns_before = list(without.table.columns)
+    at = columns_before.index(places[position]) if position < len(places) else len(columns_before)
+    table, node, commit = without.table.added(name, schema, at)
+    leaves = dict(_leaves({name: node}, ""))
+    if companion is not None:
+        hidden = valid_name(name)
+        table, node, also = table.added(hidden, companion)
+        leaves[hidden] = _array_node(node)
+        commit = _in_turn(commit, also)
+    made = filled(leaves, columns, commit, state.options)
+    removed = {edit.key: edit for edit in gone.cleanup if isinstance(edit, Delete)}
+    edits = [edit for edit in made.edits if not isinstance(edit, Delete)]
+    return TableState(table, state.options), Commit(publish=(*removed.values(), *edits))
 
 
 def renamed(state: TableState, old: str, new: str) -> TableChange:

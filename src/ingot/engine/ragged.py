@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.zone_maps import PREFIX, ZoneMaps
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
@@ -24,9 +25,10 @@ from ingot.formats.format import (
     Splice,
     compactable_ragged,
     fitted,
+    zone_mapped,
 )
 from ingot.options import Options
-from ingot.ragged_array import RaggedArray, offsets_of
+from ingot.ragged_array import BYTES, UTF8, RaggedArray, offsets_of
 from ingot.schema import RaggedSchema, decode_many, encode_many
 from ingot.stores.store import Buffer, Commit, Extent, Inline, Location
 from ingot.stores.versions import discard
@@ -67,11 +69,12 @@ _ROWS: Final = 1 << 20
 class RaggedEngine:
     """Reads the items of one state of a sequence."""
 
-    __slots__ = ("options", "packs")
+    __slots__ = ("_zones", "options", "packs")
 
     def __init__(self, packs: RaggedMap, options: Options) -> None:
         self.packs = packs
         self.options = options
+        self._zones: ZoneMaps | None = None
 
     @property
     def shape(self) -> tuple[int]:
@@ -163,6 +166,26 @@ class RaggedEngine:
         except (IngotError, OSError):
             return ""
         return location.key if isinstance(location, Extent) else ""
+
+    def zones(self) -> ZoneMaps | None:
+        """Return the zone maps of all packs; None where they have none."""
+        zoned = zone_mapped(self.packs)
+        if (
+            zoned is None
+            or not self.packs.schema.regular
+            or self.packs.schema.kind not in (UTF8, BYTES)
+        ):
+            return None
+        if self._zones is None:
+            packed: list[bytes] = []
+            for start in range(0, self.pack_count, _BATCH):
+                found = zoned.zones(range(start, min(start + _BATCH, self.pack_count)))
+                if start == 0 and not any(found):
+                    # The length is a claim of the file: no packs are stored.
+                    return None
+                packed += found
+            self._zones = ZoneMaps.parse(packed, PREFIX)
+        return self._zones
 
     def stored_bytes(self) -> int:
         """Return the bytes of all stored packs."""

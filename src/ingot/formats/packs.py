@@ -242,10 +242,21 @@ class TrailedPacks:
             return None
 
     def zone_in(self, data: Buffer, number: int) -> bytes:
-        """Return the zone map of a pack, after checking its trailer; b"" without one."""
-        lengths, _ = self.chunks(data)
+        """Return the zone map of a pack, after checking its trailer; its first bytes are enough."""
+        lengths, _ = PackChunk.find(self._body(memoryview(data)), "lengths")
         lengths.check(*self.stated(number), lengths.items(0, self.rows))
         return lengths.trailer.zone
+
+    def zone_end(self, data: Buffer) -> int:
+        """Return how many bytes of a pack `zone_in` needs, as far as its first bytes say it."""
+        view = memoryview(data)
+        end = len(self.head) + HEADER_BYTES
+        if len(view) < end:
+            return end
+        end += max(0, int.from_bytes(view[end - 4 : end], "little", signed=True) - HEADER_BYTES)
+        if len(view) < end + trailer.LEAST_BYTES:
+            return end + trailer.LEAST_BYTES
+        return end + trailer.claimed_size(view[end : end + trailer.LEAST_BYTES])
 
     def moved(self, data: Buffer, old: int, new: int, target: "TrailedPacks") -> bytes:
         """Return a pack as that of another number in another column, after checking it."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ingot.codecs.zone_maps import PREFIX
 from ingot.errors import IngotError
 from ingot.query.evaluate import COMPARISONS
 from ingot.query.expr import (
@@ -52,6 +53,8 @@ class ColumnZoneMaps:
     known: Bools
     missing: Bools | None = None
     """Whether a chunk may have items that do not exist, whatever is stored in their place."""
+    prefixes: bool = False
+    """Whether the extremes are the first bytes of variable-length items, padded with zeros."""
 
     def __post_init__(self) -> None:
         if len(self.known) != -(-self.rows // self.chunk):
@@ -197,6 +200,9 @@ class _Pruner:
         zones = self._zones.get(column.name)
         if zones is None:
             return None
+        if zones.prefixes:
+            reached = _reached(zones, operator, _encoded(value.value))
+            return self._spread(zones, _Possible(reached, np.ones(len(reached), np.bool_)))
         adapted = adapt(operator, value.value, zones.low.dtype)
         if isinstance(adapted, bool):
             truth = np.full(len(zones.known), adapted)
@@ -208,6 +214,11 @@ class _Pruner:
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
         if zones is None:
             return None
+        if zones.prefixes:
+            wanted = [_encoded(each.value) for each in expression.values]
+            every = [_reached(zones, "==", each) for each in wanted]
+            found = np.logical_or.reduce(every) if every else np.zeros(len(zones.known), np.bool_)
+            return self._spread(zones, _Possible(found, np.ones(len(found), np.bool_)))
         values = adapted_values(tuple(each.value for each in expression.values), zones.low.dtype)
         reached = np.zeros(len(zones.known), np.bool_)
         for value in values:
@@ -219,6 +230,8 @@ class _Pruner:
         zones = self._zones.get(operand.name) if isinstance(operand, Column) else None
         if zones is None:
             return None
+        if zones.prefixes:
+            return self._called_of_items(expression, zones)
         if expression.function == "isnull" and zones.missing is not None:
             dated = zones.low.dtype.kind in "mM"
             found = zones.missing | (zones.nulls > 0) if dated else zones.missing
@@ -226,6 +239,18 @@ class _Pruner:
         if expression.function != "isnan":
             return None
         return self._spread(zones, _Possible(zones.nulls > 0, zones.some))
+
+    def _called_of_items(self, expression: Call, zones: ColumnZoneMaps) -> _Possible | None:
+        if expression.function == "isnull":
+            return self._spread(zones, _Possible(zones.nulls > 0, zones.some))
+        if expression.function not in ("startswith", "endswith", "contains"):
+            return None
+        found, value = zones.some, expression.arguments[1]
+        if expression.function == "startswith" and isinstance(value, Literal):
+            wanted = _encoded(value.value)[: PREFIX.itemsize]
+            last = wanted.ljust(PREFIX.itemsize, b"\xff")
+            found &= (zones.low <= np.bytes_(last)) & (zones.high >= np.bytes_(wanted))
+        return self._spread(zones, _Possible(found, np.ones(len(found), np.bool_)))
 
     def _spread(self, zones: ColumnZoneMaps, possible: _Possible) -> _Possible:
         """Return for each run what is possible for its chunk."""
@@ -236,6 +261,28 @@ class _Pruner:
             # Nothing is true of an item that does not exist.
             false |= zones.missing
         return _Possible((possible.true | unknown)[chunks], false[chunks])
+
+
+def _encoded(value: Any) -> bytes:
+    """Return text or bytes as items are stored; `TypeError` for all else."""
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, bytes):
+        raise TypeError(f"{value!r} is neither text nor bytes")
+    return value
+
+
+def _reached(zones: ColumnZoneMaps, operator: str, value: bytes) -> Bools:
+    """Return for each chunk whether a comparison with an item can be true.
+
+    Padded prefixes have the order of the items, but items that differ may have equal ones.
+    """
+    prefix = np.bytes_(value[: PREFIX.itemsize])
+    if operator == "==":
+        return (zones.low <= prefix) & (zones.high >= prefix) & zones.some
+    if operator == "!=":
+        return zones.some
+    return zones.some & (zones.low <= prefix if operator in ("<", "<=") else zones.high >= prefix)
 
 
 def _compare(zones: ColumnZoneMaps, operator: str, value: Any) -> _Possible:

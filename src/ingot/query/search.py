@@ -186,7 +186,14 @@ def _blocks(
 def _zone_maps(table: ColumnSource, names: tuple[str, ...]) -> dict[str, ColumnZoneMaps]:
     found = {}
     for name in names:
-        if table.items(name) is not None:
+        items = table.items(name)
+        if items is not None:
+            zones = items.zones() if table.rows else None
+            if zones is not None:
+                facts = zones.low, zones.high, zones.nulls, zones.known
+                found[name] = ColumnZoneMaps(
+                    items.packs.schema.pack_items, table.rows, *facts, prefixes=True
+                )
             continue
         engine = table.engine(name)
         zones = engine.zones() if table.rows else None

@@ -83,6 +83,8 @@ __all__ = [
 _LEAST_PACK: Final = 1 << 18
 # The mean bytes of an item where nothing is known of the items.
 _USUAL_ITEM: Final = 28
+# What is read of a pack to get its zone map.
+_FIRST_BYTES: Final = 1 << 15
 
 
 def pack_rows(rows: int, item_bytes: float | None) -> int:
@@ -317,10 +319,13 @@ class BcolzRaggedMap:
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of packs."""
         keys = [self.template.key((number,)) for number in numbers]
-        found = self.store.read([Extent(key) for key in keys])
+        # The lengths come first, and are short.
+        found = self.store.read([Extent(key, 0, _FIRST_BYTES) for key in keys])
         zones = []
         for number, key, data in zip(numbers, keys, found, strict=True):
             try:
+                if data is not None and self.codec.zone_end(data) > len(data):
+                    (data,) = self.store.read([Extent(key)])
                 zones.append(b"" if data is None else self.codec.zone_in(data, number))
             except IngotError as error:
                 error.add_note(f"in {key!r} of {self.store.location}")
