@@ -524,6 +524,53 @@ class Array(Dataset[Engine]):
         """
         return self._reduced(reductions.mean, axis, dtype, out, keepdims)
 
+    def prod(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        keepdims: bool = False,
+    ) -> Any:
+        """Multiply the items, block by block, in the type that NumPy gives the product.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [3, 4]]).prod(axis=0)
+        array([3, 8])
+        """
+        return self._reduced(reductions.product, axis, dtype, out, keepdims)
+
+    def var(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+    ) -> Any:
+        """Return the variance of the items, block by block, in two passes over the array.
+
+        >>> import ingot
+        >>> ingot.array([1, 2, 3, 4]).var()
+        np.float64(1.25)
+        """
+        return self._reduced(reductions.variance, axis, dtype, out, ddof, keepdims)
+
+    def std(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        out: Out = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+    ) -> Any:
+        """Return the standard deviation of the items, block by block, in two passes.
+
+        >>> import ingot
+        >>> ingot.array([1.0, 3.0]).std()
+        np.float64(1.0)
+        """
+        return self._reduced(reductions.deviation, axis, dtype, out, ddof, keepdims)
+
     def min(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Find the smallest item, block by block.
 

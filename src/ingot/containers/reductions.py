@@ -11,7 +11,7 @@ NumPy's do.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -29,9 +29,12 @@ __all__ = [
     "Out",
     "Reduction",
     "Source",
+    "deviation",
     "mean",
+    "product",
     "reduce",
     "total",
+    "variance",
 ]
 
 Axis: TypeAlias = int | Sequence[int] | None
@@ -79,6 +82,7 @@ MAX: Final = Reduction("max", np.maximum)
 ANY: Final = Reduction("any", np.logical_or, final=True)
 ALL: Final = Reduction("all", np.logical_and, final=False)
 _SUM: Final = Reduction("sum", np.add)
+_PRODUCT: Final = Reduction("prod", np.multiply)
 
 # Types whose sums are kept in another one until the end.
 _WIDER: Final = {np.dtype(narrow): np.dtype(wide) for narrow, wide in ("ed", "fd", "FD")}
@@ -147,6 +151,91 @@ def mean(
     sums = _fold(source, _SUM, axes, dtype=_working(kind, dtype))
     averages = np.asarray(np.true_divide(sums, count if count < 2**63 else float(count)))
     return _presented(averages.astype(kind, copy=False), axes, out, keepdims)
+
+
+def product(
+    source: Source,
+    axis: Axis,
+    dtype: DTypeLike | None = None,
+    out: Out = None,
+    keepdims: bool = False,
+) -> Any:
+    """Multiply the items along axes, in the type NumPy gives the product.
+
+    >>> data = np.array([1, 2, 3, 4], np.int8)
+    >>> product(Source(ChunkGrid((4,), (3,), padded=True), data.dtype, data.__getitem__), None)
+    np.int64(24)
+    """
+    axes = _axes(source, axis)
+    if source.dtype.kind in "mM":
+        raise TypeError(f"items of {source.dtype} have no product")
+    kind = np.multiply.reduce(np.empty(0, source.dtype), dtype=dtype).dtype
+    # The product of items that repeat is a power, so chunks that are not stored count as well.
+    every = replace(source, stored=lambda: None)
+    found = _fold(every, _PRODUCT, axes, dtype=_working(kind, dtype))
+    with np.errstate(over="ignore"):
+        return _presented(found.astype(kind, copy=False), axes, out, keepdims)
+
+
+def variance(
+    source: Source,
+    axis: Axis,
+    dtype: DTypeLike | None = None,
+    out: Out = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Any:
+    """Return the variance along axes, in two passes: the mean, then the squares around it.
+
+    >>> data = np.arange(4, dtype=np.int8)
+    >>> variance(Source(ChunkGrid((4,), (3,), padded=True), data.dtype, data.__getitem__), None)
+    np.float64(1.25)
+    """
+    axes = _axes(source, axis)
+    if source.dtype.kind not in "biufc":
+        raise TypeError(f"items of {source.dtype} have no variance")
+    count = math.prod(source.grid.shape[each] for each in axes)
+    if not count or 0 in source.grid.shape:
+        # NumPy gives a value and a warning for the variance of no items.
+        nothing: Any = np.empty(source.grid.shape, source.dtype)
+        return nothing.var(axis=axes, dtype=dtype, out=out, ddof=ddof, keepdims=keepdims)
+    kind = np.dtype(dtype) if dtype is not None else np.ones(1, source.dtype).var().dtype
+    wide = np.result_type(kind, source.dtype, np.float64)
+    center = mean(source, axis, wide, keepdims=True)
+
+    def squares(key: tuple[slice, ...]) -> NDArray[Any]:
+        at = tuple(slice(None) if n in axes else each for n, each in enumerate(key))
+        apart = source.read(key).astype(wide) - center[at]
+        return np.asarray((apart * apart.conj()).real)
+
+    real = np.empty(0, wide).real.dtype
+    sums = _fold(Source(source.grid, real, squares), _SUM, axes, dtype=real)
+    with np.errstate(all="ignore"):
+        found = np.asarray(np.true_divide(sums, max(count - ddof, 0)))
+        return _presented(found.astype(kind, copy=False), axes, out, keepdims)
+
+
+def deviation(
+    source: Source,
+    axis: Axis,
+    dtype: DTypeLike | None = None,
+    out: Out = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+) -> Any:
+    """Return the standard deviation along axes: the root of the variance.
+
+    >>> data = np.array([1.0, 3.0])
+    >>> deviation(Source(ChunkGrid((2,), (1,), padded=True), data.dtype, data.__getitem__), None)
+    np.float64(1.0)
+    """
+    found = np.sqrt(variance(source, axis, dtype, None, ddof, keepdims))
+    if out is None:
+        return found
+    if out.shape != np.shape(found):
+        raise ValueError(f"out has shape {out.shape}, the result has {np.shape(found)}")
+    np.copyto(out, found, casting="same_kind")
+    return out
 
 
 def _working(kind: np.dtype[Any], asked: DTypeLike | None) -> np.dtype[Any] | None:

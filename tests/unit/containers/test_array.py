@@ -830,3 +830,33 @@ def test_names_that_users_of_other_libraries_reach_for() -> None:
     array[...] = 1
     assert array.cratio == array.nbytes / array.stored_bytes
     assert array.astype("f8").dtype == np.dtype("f8")
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u1", "f4", "f8", "?", "c16"])
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1), -1])
+def test_products_and_deviations_are_those_of_numpy(dtype: str, axis: Any) -> None:
+    data = (np.arange(35).reshape(7, 5) % 4 + 1).astype(dtype)
+    array = ingot.create(shape=(7, 5), dtype=dtype, chunks=(2, 3), fill=1)
+    array[1:6] = data[1:6]
+    data[[0, 6]] = 1
+    for name in ("prod", "var", "std"):
+        for settings in ({}, {"keepdims": True}, {} if name == "prod" else {"ddof": 1}):
+            found = getattr(array, name)(axis=axis, **settings)
+            expected = getattr(data, name)(axis=axis, **settings)
+            assert np.asarray(found).dtype == np.asarray(expected).dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+    out = np.empty(np.shape(data.std(axis=axis)))
+    assert array.std(axis=axis, out=out) is out
+    np.testing.assert_allclose(out, data.std(axis=axis), rtol=1e-5)
+    assert np.std(array) == pytest.approx(data.std())
+
+
+def test_deviations_keep_digits_far_from_zero() -> None:
+    data = np.array([1e9, 1e9 + 1, 1e9 + 2])
+    assert ingot.array(data, chunks=2).var() == data.var()
+    times = ingot.array(np.arange(3).astype("M8[s]"))
+    for name in ("var", "prod"):
+        with pytest.raises(TypeError, match="datetime64"):
+            getattr(times, name)()
+    with pytest.warns(RuntimeWarning):
+        assert np.isnan(ingot.create(shape=0, dtype="f8").var())
