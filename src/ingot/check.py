@@ -665,8 +665,13 @@ class _ColumnItems:
 
 def format_of(place: DatasetPath) -> Format | None:
     """Return the format of a dataset, which may not open; None where no format recognises it."""
-    entries = FORMATS.entries.values()
-    store = place.store
+    entries, store = FORMATS.entries.values(), place.store
+    # What is left of a dataset may bear the marker of another format.
+    for name in FORMATS if place.file is None else ():
+        suspecting = as_suspecting(FORMATS[name])
+        with suppress(IngotError, OSError):
+            if suspecting is not None and suspecting.suspects(store, place.inner):
+                return FORMATS[name]
     with suppress(IngotError, OSError):
         if place.file is not None:
             entry = detect(store, entries, place.file)
@@ -675,11 +680,6 @@ def format_of(place: DatasetPath) -> Format | None:
             entry = None if found is None else found.entry
         if entry is not None:
             return FORMATS[entry.name]
-    for name in FORMATS:
-        suspecting = as_suspecting(FORMATS[name])
-        with suppress(IngotError, OSError):
-            if suspecting is not None and suspecting.suspects(store, place.inner):
-                return FORMATS[name]
     return None
 
 
@@ -843,8 +843,9 @@ def _staged_keys(store: Store, folder: str) -> Iterator[str]:
 
 def _unread(name: str, error: IngotError | OSError) -> Finding:
     """Return the finding of what cannot be opened or read at all."""
-    if isinstance(error, UnsafeError | UnsupportedError):
-        return Finding(name, "unsupported", f"not checked: {_text(error)}", severity="warning")
+    if isinstance(error, UnsafeError):
+        # Nothing is known to be wrong, and only the caller can allow to look.
+        return Finding(name, "unsafe", f"not checked: {_text(error)}", severity="warning")
     kind = "file" if not isinstance(error, IngotError) else "document"
     return Finding(name, kind, f"cannot be read: {_text(error)}", lost="the whole, until repaired")
 

@@ -10,6 +10,7 @@ nothing.
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -83,7 +84,7 @@ def repair(
     run = _Mending(chosen, drop, longest, backup)
     for (root, start), end in zip(before.roots, ends, strict=True):
         found = before.findings[start:end]
-        if any(each.repair for each in found):
+        if any(each.repair or each.severity == "error" for each in found):
             run.mend(root, found)
     after = CheckRun(False, None, chosen)
     after.path(path)
@@ -141,7 +142,9 @@ class _Mending:
             for child in format.children(store, inner):
                 self._dataset(format, store, joined(inner, child), f"{name}/{child}", keeper)
         elif self.drop:
-            self._drop(format, store, inner, node, name, keeper)
+            # What cannot be replaced stays, and the check that follows says so.
+            with suppress(IngotError):
+                self._drop(format, store, inner, node, name, keeper)
 
     def _steps(
         self, format: Format, store: Store, inner: str, name: str, keeper: "_Keeper"
@@ -155,7 +158,7 @@ class _Mending:
             shape = (rows, *chunks.schema.shape[1:])
             return changes.resized(Engine(chunks, self.options), shape).commit
 
-        request = RepairRequest(grow, self.longest)
+        request = RepairRequest(grow, self.drop, self.longest)
         for _ in range(_MOST_STEPS):
             # A turn changes the lock file, so it is taken only for a step.
             if repairable.repair(store, inner, request, name) is None:

@@ -232,7 +232,7 @@ def test_objects_that_run_code_are_not_read(tmp_path):
     ingot.array(data, tmp_path / "a.bcolz", options=options)
     report = ingot.check(tmp_path / "a.bcolz")
     assert report.ok
-    assert [each.kind for each in report.warnings] == ["unsupported"]
+    assert [each.kind for each in report.warnings] == ["unsafe"]
     assert not ingot.check(tmp_path / "a.bcolz", options=options).findings
 
 

@@ -82,6 +82,8 @@ class RepairRequest:
     """
 
     grow: Callable[[ChunkMap, int], Commit]
+    drop: bool = False
+    """Whether items that cannot be read are given up."""
     longest: bool = False
     """Whether columns of different length get the length of the longest, not of the shortest."""
 

@@ -1,9 +1,12 @@
 """Bloscpack files in a store: opening and creating their arrays."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from ingot.formats.bloscpack import check as checks
 from ingot.formats.bloscpack.array import create_array, design, open_array
-from ingot.formats.format import ArrayNode, Kind, Request
+from ingot.formats.checkable import Finding, Repair, RepairRequest
+from ingot.formats.format import ArrayNode, Kind, Node, Request
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Store
 
@@ -40,3 +43,11 @@ class BloscpackFormat:
     ) -> tuple[ArrayNode, Commit]:
         """Return a new array, and the commit that makes its file."""
         return create_array(store, schema, path)
+
+    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+        """Yield what is wrong with header, offsets and the end of a file."""
+        return checks.findings(store, path, name)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends a file."""
+        return checks.next_repair(store, path, request, name)

@@ -486,7 +486,8 @@ class BlskMap:
         if file.head.trailers and not (lengths > rooms).any():
             ends = (starts + lengths[used]).tolist()
             behind = self.store.read([Extent(file.key, end, trailer.LEAST_BYTES) for end in ends])
-            lengths[used] += [trailer.claimed_size(data or b"") for data in behind]
+            claims = [trailer.claimed_size(data or b"") for data in behind]
+            lengths[used] += np.array(claims, np.int64)
         if (lengths > rooms).any():
             entry = int(np.flatnonzero(lengths > rooms)[0])
             raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")

@@ -7,17 +7,20 @@ from ingot.dtypes import DType
 from ingot.errors import NotFoundError, UnsafeError, UnsupportedError
 from ingot.formats import json
 from ingot.formats.bcolz.row_shards import SHARDS, shard_of
+from ingot.formats.blsk import check as checks
 from ingot.formats.blsk.array import DatasetDocuments, create_array, design
 from ingot.formats.blsk.lone_file import is_super_chunk, open_file
 from ingot.formats.blsk.metadata import NROWS, STORAGE
 from ingot.formats.blsk.row_shards import open_shards
 from ingot.formats.blsk.split import split
 from ingot.formats.blsk.table import create_table, table_of
+from ingot.formats.checkable import Finding, Repair, RepairRequest
 from ingot.formats.format import (
     ArrayNode,
     Column,
     CopyChunks,
     Kind,
+    Node,
     Recode,
     Request,
     TableNode,
@@ -110,6 +113,22 @@ class BlskFormat:
         """Return a new table, and the commit that creates it."""
         layout.pop("order", None)
         return create_table(store, schema, attrs, path, **layout)
+
+    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+        """Yield what is wrong with documents, heads and indexes."""
+        if path and _is_file(store, path):
+            return iter(())
+        return checks.findings(store, path, name)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends an array or a table."""
+        if path and _is_file(store, path):
+            return None
+        return checks.next_repair(store, path, request, name)
+
+    def suspects(self, store: Store, path: str) -> bool:
+        """Return whether a folder was an array or a table that lost its number of rows."""
+        return checks.suspects(store, path)
 
 
 def _is_file(store: Store, path: str) -> bool:

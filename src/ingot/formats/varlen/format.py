@@ -1,9 +1,12 @@
 """Files of variable-length items in a store: opening and creating them."""
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ingot.errors import UnsupportedError
-from ingot.formats.format import ArrayNode, Kind, RaggedNode, RaggedRequest, Request
+from ingot.formats.checkable import Finding, Repair, RepairRequest
+from ingot.formats.format import ArrayNode, Kind, Node, RaggedNode, RaggedRequest, Request
+from ingot.formats.varlen import check as checks
 from ingot.formats.varlen.metadata import Reserve
 from ingot.formats.varlen.ragged import create_items, design_items, open_items
 from ingot.schema import ArraySchema, RaggedSchema
@@ -60,3 +63,11 @@ class VarlenFormat:
     ) -> tuple[RaggedNode, Commit]:
         """Return new items, and the commit that makes their file."""
         return create_items(store, schema, path, reserve=reserve, slots=slots)
+
+    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+        """Yield what is wrong with the front of a file."""
+        return checks.findings(store, path, name)
+
+    def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
+        """Return the next step that mends a file."""
+        return checks.next_repair(store, path, request, name)
