@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from benchmarks import (
     arrays,
     blsk,
+    check,
     commits,
     compat,
     convert,
@@ -44,6 +45,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "groups": groups.run,
     "commits": commits.run,
     "convert": convert.run,
+    "check": check.run,
     "everywhere": everywhere.run,
     "imports": imports.run,
 }
@@ -66,8 +68,8 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, blsk, compat, groups, commits, convert, everywhere, \
-imports, chunks, scaling, all
+arrays, four, many, memory, shards, tables, blsk, compat, groups, commits, convert, check, \
+everywhere, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:

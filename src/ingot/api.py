@@ -98,6 +98,9 @@ def open(
     if mode not in ("r", "r+"):
         raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
     options, writable = options or _OPTIONS, mode == "r+"
+    if writable and options.damaged == "fill":
+        # A change would store the fill value, and hide the damage.
+        raise ValueError("damaged='fill' is for reading, in mode 'r'")
     found = open_fast(path, format, writable=writable)
     if found is None:
         try:

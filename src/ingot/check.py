@@ -246,10 +246,15 @@ class CheckRun:
     datasets: int = 0
     chunks: int = 0
     nbytes: int = 0
+    refuses_missing: bool = False
+    """Whether chunks that are not stored count as lost."""
     memory: NDArray[np.uint8] = field(default_factory=lambda: np.empty(_WINDOW, np.uint8))
 
     def __post_init__(self) -> None:
-        self.options = replace(self.options, verify="always", cache_bytes=0)
+        self.refuses_missing = self.options.missing == "error"
+        self.options = replace(
+            self.options, verify="always", cache_bytes=0, damaged="error", missing="fill"
+        )
 
     def report(self, path: str) -> Report:
         """Return what was found."""
@@ -381,11 +386,12 @@ class CheckRun:
     ) -> None:
         """Say what is wrong with a dataset that does not open."""
         found: list[Finding] = []
-        checkable = as_checkable(format)
+        checkable, quick = as_checkable(format), self.quick
         if checkable is not None:
             with suppress(IngotError, OSError):
                 found += read_state(
-                    store, lambda view: list(checkable.findings(view, inner, None, name))
+                    store,
+                    lambda view: list(checkable.findings(view, inner, None, name, quick=quick)),
                 )
         if not any(each.severity == "error" for each in found):
             found.insert(0, _unread(name, error))
@@ -393,12 +399,13 @@ class CheckRun:
 
     def _node(self, format: Format, store: Store, inner: str, node: Node, name: str) -> None:
         self.datasets += 1
-        checkable = as_checkable(format)
+        checkable, quick = as_checkable(format), self.quick
         if checkable is not None:
             self.findings += self._asked(
                 name,
                 lambda: read_state(
-                    store, lambda view: list(checkable.findings(view, inner, node, name))
+                    store,
+                    lambda view: list(checkable.findings(view, inner, node, name, quick=quick)),
                 ),
             )
         try:
@@ -460,7 +467,8 @@ class CheckRun:
         count = grid.chunk_count if schema.flat is None else schema.payload.grid.chunk_count
         if stray:
             self._add(_stray(name, handle.read(lambda engine: engine.chunks), stray))
-        if listed is not None and len(listed) < grid.chunk_count and not schema.sparse:
+        must = not schema.sparse or (self.refuses_missing and grid.chunk_count <= _MOST_CHUNKS)
+        if listed is not None and len(listed) < grid.chunk_count and must:
             missing = handle.read(lambda engine: list(_missing(name, engine.chunks, listed)))
             if handle.read(lambda engine: len(_listed(engine.chunks)[0] or ())) == len(listed):
                 self.findings += missing
@@ -756,21 +764,29 @@ def _index_failures(chunks: ChunkMap) -> Iterator[ChunkFailure]:
     template, counts = files.template, files.schema.grid.counts
     if template is None or Feature.LIST not in files.store.features:
         return
-    for shard in stored(files.store, template, len(counts)):
-        if not all(map(int.__lt__, shard, counts)):
-            continue
-        box = (
-            np.arange(place * count, min((place + 1) * count, total))
-            for place, count, total in zip(shard, unit, grid.counts, strict=True)
-        )
-        coords = np.stack([axis.ravel() for axis in np.meshgrid(*box, indexing="ij")], axis=1)
-        for start in range(0, len(coords), _LOCATED):
-            try:
-                chunks.locate(coords[start : start + _LOCATED].astype(np.int64))
-            except (IngotError, OSError) as error:
-                first = tuple(coords[start].tolist())
-                yield ChunkFailure(first, template.key(shard), error)
-                break
+    listed = stored(files.store, template, len(counts))
+    inside = (shard for shard in listed if all(map(int.__lt__, shard, counts)))
+    size = max(1, _LOCATED // max(1, math.prod(unit)))
+    while some := list(islice(inside, size)):
+        tables = [_chunks_in(shard, unit, grid.counts) for shard in some]
+        try:
+            chunks.locate(np.concatenate(tables))
+        except (IngotError, OSError):
+            for shard, table in zip(some, tables, strict=True):
+                try:
+                    chunks.locate(table)
+                except (IngotError, OSError) as error:
+                    yield ChunkFailure(tuple(table[0].tolist()), template.key(shard), error)
+
+
+def _chunks_in(shard: Coords, unit: Sequence[int], counts: Coords) -> NDArray[np.int64]:
+    """Return the coordinates of the chunks of a shard, a row for each."""
+    box = (
+        np.arange(place * count, min((place + 1) * count, total))
+        for place, count, total in zip(shard, unit, counts, strict=True)
+    )
+    axes = np.meshgrid(*box, indexing="ij")
+    return np.stack([axis.ravel() for axis in axes], axis=1).astype(np.int64)
 
 
 def _chosen(engine: Engine, coords: Sequence[Coords]) -> list[ChunkFailure]:

@@ -33,6 +33,7 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 __all__ = [
     "ColumnError",
     "CorruptionError",
+    "DamageWarning",
     "ExistsError",
     "FormatError",
     "IngotError",
@@ -77,6 +78,23 @@ class CorruptionError(IngotError, ValueError):
     Traceback (most recent call last):
     ingot.errors.CorruptionError: Blosc chunk: cbytes claims 400 bytes, 60 are stored
     """
+
+
+class DamageWarning(UserWarning):
+    """A read with `Options(damaged="fill")` found chunks that it could not read.
+
+    `chunks` has the coordinates of each, its key, and what is wrong.
+
+    >>> str(DamageWarning("prices", (((1,), "c/1", "the checksum differs"),)))
+    'prices: 1 chunk cannot be read and is filled: (1,) in c/1 (the checksum differs)'
+    """
+
+    def __init__(self, where: str, chunks: "tuple[tuple[tuple[int, ...], str, str], ...]") -> None:
+        self.chunks = chunks
+        shown = ", ".join(f"{at} in {key} ({what})" for at, key, what in chunks[:10])
+        more = f" and {len(chunks) - 10} more" if len(chunks) > 10 else ""
+        many = "chunks cannot be read and are" if len(chunks) > 1 else "chunk cannot be read and is"
+        super().__init__(f"{where}: {len(chunks)} {many} filled: {shown}{more}")
 
 
 class UnsupportedError(IngotError, ValueError):

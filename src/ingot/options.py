@@ -11,6 +11,8 @@ __all__ = ["Limits", "Options"]
 
 _DURABILITIES: Final = ("full", "process")
 _VERIFICATIONS: Final = ("first", "always", "never")
+_DAMAGED: Final = ("error", "fill")
+_MISSING: Final = ("fill", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class Options:
     """What committed data survives: a power cut, or only the end of the process."""
     verify: Literal["first", "always", "never"] = "first"
     """When checksums over whole chunks are compared."""
+    damaged: Literal["error", "fill"] = "error"
+    """What a read makes of chunks that cannot be read: an error, or the fill value (null for items
+    of variable length) with a `DamageWarning` that names them. Only for mode "r"; queries raise
+    always."""
+    missing: Literal["fill", "error"] = "fill"
+    """What a read makes of chunks that are not stored, where a format allows that: the fill value,
+    or a `CorruptionError`."""
     allow_pickle: bool = False
     """Whether objects may be unpickled, which runs code from the file."""
     limits: Limits = field(default_factory=Limits)
@@ -62,7 +71,13 @@ class Options:
             raise ValueError(f"threads is {self.threads}, at least 1 is needed")
         if self.cache_bytes < 0:
             raise ValueError(f"cache_bytes is {self.cache_bytes}, at least 0 is needed")
-        for name, known in (("durability", _DURABILITIES), ("verify", _VERIFICATIONS)):
+        choices_of = {
+            "durability": _DURABILITIES,
+            "verify": _VERIFICATIONS,
+            "damaged": _DAMAGED,
+            "missing": _MISSING,
+        }
+        for name, known in choices_of.items():
             if getattr(self, name) not in known:
                 choices = ", ".join(map(repr, known))
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {choices}")

@@ -34,7 +34,7 @@ def test_each_error_is_ours_and_the_builtin_one_expects(name, builtin):
 
 
 def test_tree_is_complete():
-    assert set(errors.__all__) == {"IngotError", *EXPECTED_BASES}
+    assert set(errors.__all__) == {"IngotError", "DamageWarning", *EXPECTED_BASES}
 
 
 @pytest.mark.parametrize("error_class", CLASSES)

@@ -7,6 +7,7 @@ and the commit that leads to it; nothing is applied here.
 
 import mmap
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import IO, Any, Final, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from ingot import native
 from ingot.codecs.zone_maps import PREFIX, ZoneMaps
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
-from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
+from ingot.errors import CorruptionError, DamageWarning, IngotError, LimitError, UnsupportedError
 from ingot.formats.format import (
     Pack,
     RaggedMap,
@@ -53,6 +54,8 @@ __all__ = [
 Rows: TypeAlias = range | NDArray[np.int64]
 """Numbers of items: all of a range, or those of an array, in any order."""
 
+# How many calls a warning lies below the caller of a sequence.
+_CALLER: Final = 5
 # The packs that are read by one call of the store.
 _BATCH: Final = 1024
 _BLOCK_ITEMS: Final = 65_536
@@ -144,7 +147,7 @@ class RaggedEngine:
         """
         numbers = range(numbers.start, min(numbers.stop, self.pack_count))
         try:
-            for _ in self._joined(numbers):
+            for _ in self._joined(numbers, strict=True):
                 pass
         except (IngotError, OSError):
             for number in numbers:
@@ -295,7 +298,9 @@ class RaggedEngine:
             found.append(items.take(ascending[first:last] + shifts[places]))
         return found
 
-    def _joined(self, wanted: Rows) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
+    def _joined(
+        self, wanted: Rows, *, strict: bool = False
+    ) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
         """Yield packs, many at a time: their numbers, how many items each has, and all items."""
         schema, threads = self.packs.schema, self.options.thread_count()
         for group in self._fetched(wanted):
@@ -306,12 +311,23 @@ class RaggedEngine:
             if len(stored) == len(group):
                 items = decode_many(schema.codec, stored, schema.kind, counts, numbers, threads)
             if items is None:
+                around = self.options.damaged == "fill" and not strict
+                decode = self._decode_around if around else self._decode
                 parts = [
-                    self._decode(number, data, count)
+                    decode(number, data, count)
                     for (number, data), count in zip(group, counts, strict=True)
                 ]
                 items = RaggedArray.joined(parts)
             yield numbers, counts, items
+
+    def _decode_around(self, number: int, data: bytes | None, count: int) -> RaggedArray:
+        """Return the items of one pack; nulls, with a warning, where it cannot be read."""
+        try:
+            return self._decode(number, data, count)
+        except IngotError as error:
+            chunks = (((number,), self._key_of(number), str(error)),)
+            warnings.warn(DamageWarning(self.packs.store.location, chunks), stacklevel=_CALLER)
+            return RaggedArray.nulls(self.packs.schema.kind, count)
 
     def _decode(self, number: int, data: bytes | None, count: int) -> RaggedArray:
         """Return the items of one pack; errors name it."""

@@ -9,6 +9,7 @@ particular store, format or codec.
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice, pairwise
@@ -30,7 +31,7 @@ from ingot.engine.handed import HandedLayout, fetch
 from ingot.engine.parts import whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
-from ingot.errors import CorruptionError, IngotError, LimitError, UnsafeError
+from ingot.errors import CorruptionError, DamageWarning, IngotError, LimitError, UnsafeError
 from ingot.formats.format import (
     ChunkMap,
     Coords,
@@ -80,6 +81,9 @@ _STAGED_PER_CALL: Final = 1 << 16
 # About how many bytes of chunks are decoded or encoded at a time where the kernel cuts no box.
 _BATCH_BYTES: Final = 16 << 20
 
+
+_CALLER: Final = 5
+"""How many calls a warning lies below the caller of an array."""
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 Part = TypeVar("Part")
@@ -220,14 +224,27 @@ class Engine:
                     result = kernel.filled_result(counts, self.chunks.schema).view(self._plain)
             if 0 not in counts:
                 threads = self._threads or self._thread_count()
-                report = layout.read(result, selection.starts, selection.steps, threads, only)
+                try:
+                    report = layout.read(result, selection.starts, selection.steps, threads, only)
+                except (IngotError, OSError):
+                    if self.options.damaged != "fill":
+                        raise
+                    return self._read_around(selection)
                 if report is not None:
+                    if report[1] and self.options.damaged == "fill":
+                        return self._read_around(selection)
                     self.raise_first(report[1])
                     self._confirm_absent()
+                if only is not None or report is not None:
+                    self._refuse_missing(selection)
             if self._plain is not self._dtype:
                 result = result.view(self._dtype)
             return selection.finish(result)
         if type(selection) is OrthogonalSelection and layout is not None:
+            if self.options.damaged == "fill":
+                return self._read_around(selection)
+            if self.options.missing == "error":
+                self._refuse_missing(selection)
             only = self._stored_numbers(selection)
             if only is None:
                 result = kernel.new_result(selection.engine_shape, self._plain)
@@ -245,11 +262,85 @@ class Engine:
                         self.raise_first(report[1])
                         self._confirm_absent()
             return selection.finish(result.view(self._dtype))
+        if self.options.damaged == "fill":
+            return self._read_around(selection)
         if self.chunks.schema.flat is not None:
             return self._read_flat(selection)
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
+
+    def _read_around(self, selection: Selection) -> Any:
+        """Read a selection; chunks that cannot be read are filled, and a warning names them."""
+        failures: list[ChunkFailure] = []
+        if self.chunks.schema.flat is not None:
+            inner = self._payload_engine()
+            wanted, repeats = flat.without_repeats(selection, self.shape)
+            transposed = flat.is_transposed(wanted, self.chunks.schema)
+            shape = wanted.engine_shape
+            memory = kernel.new_result(shape[::-1] if transposed else shape, self._dtype)
+            if memory.size:
+                runs = flat.cut(wanted, self.chunks.schema)
+                item = kernel.fill_item(self.chunks.schema)
+                inner._read_runs_around(runs, memory, item, failures)
+            result = memory.T if transposed else memory
+            for axis, places in repeats:
+                result = result.take(places, axis)
+        else:
+            result = kernel.new_result(selection.engine_shape, self._dtype)
+            self._read_rows(selection, result, failures)
+        if failures:
+            chunks = tuple((each.coords, each.key, str(each.error)) for each in failures)
+            where = self.chunks.store.location
+            warnings.warn(DamageWarning(where, chunks), stacklevel=_CALLER)
+        return selection.finish(result)
+
+    def _read_runs_around(
+        self, runs: Runs, memory: NDArray[Any], item: NDArray[Any], failures: list[ChunkFailure]
+    ) -> None:
+        """Read runs of this payload; chunks that cannot be read hold an item of the array."""
+        units = memory.reshape(-1).view(np.uint8).view(self._dtype)
+        (size,), (step,) = self.shape, self.chunks.schema.chunks
+        numbers = runs.touched(step)
+        while window := list(islice(numbers, self._window())):
+            decoded = self._decoded_around([(number,) for number in window], failures)
+            for number, chunk in zip(window, decoded, strict=True):
+                begin, end = number * step, min(number * step + step, size)
+                found = chunk
+                if found is None:
+                    found = flat.repeated(item, begin, end, self._dtype)
+                for source, target in runs.parts(begin, end):
+                    units[target] = found[source]
+
+    def _decoded_around(
+        self, coords: Sequence[Coords], failures: list[ChunkFailure]
+    ) -> list[NDArray[Any] | None]:
+        """Return chunks; None for those that cannot be read, which are added to the failures."""
+        try:
+            return list(self._decoded(coords))
+        except (IngotError, OSError):
+            found: list[NDArray[Any] | None] = []
+        for each in coords:
+            try:
+                found += self._decoded([each])
+            except (IngotError, OSError) as error:
+                failures.append(ChunkFailure(each, self._key_at(each), error))
+                found.append(None)
+        return found
+
+    def _refuse_missing(self, selection: Selection) -> None:
+        """Raise `CorruptionError` for a chunk that is not stored, where the options say so."""
+        chunks = self.chunks
+        if self.options.missing != "error" or not chunks.schema.sparse:
+            return
+        grid = chunks.schema.grid
+        for row in plan.rows(selection, grid):
+            (location,) = chunks.locate(np.array([row.coords], np.int64).reshape(1, -1))
+            key = location.key if isinstance(location, Extent) else ""
+            if isinstance(location, Constant) or (key and chunks.store.size(key) is None):
+                error = CorruptionError("the chunk is not stored, and missing chunks are refused")
+                error.add_note(_chunk_note(chunks, row.coords, key))
+                raise error
 
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
         """Read into an array of the shape and type of the result."""
@@ -258,6 +349,9 @@ class Engine:
                 f"out is {out.dtype}{list(out.shape)}, the selection is "
                 f"{self._dtype}{list(selection.shape)}"
             )
+        if self.options.damaged == "fill" or self.options.missing == "error":
+            out[...] = self.read(selection)
+            return
         if self.chunks.schema.flat is not None:
             self._read_flat_into(selection, out)
             return
@@ -1250,7 +1344,13 @@ class Engine:
             return None
         return tuple(map(floordiv, outer.schema.chunks, self.chunks.schema.chunks))
 
-    def _read_rows(self, selection: Selection, result: NDArray[Any]) -> None:
+    def _read_rows(
+        self,
+        selection: Selection,
+        result: NDArray[Any],
+        failures: list[ChunkFailure] | None = None,
+    ) -> None:
+        """Read chunk by chunk; with `failures`, chunks that cannot be read are the fill value."""
         fill = kernel.fill_item(self.chunks.schema)
         grid = self.chunks.schema.grid
         found = self.stored_coords(selection)
@@ -1261,12 +1361,19 @@ class Engine:
             rows = plan.rows_of(selection, grid, found)
         absent = False
         while window := list(islice(rows, self._window())):
-            decoded = self._decoded([row.coords for row in window])
+            coords = [row.coords for row in window]
+            decoded: Iterable[NDArray[Any] | None] = (
+                self._decoded(coords)
+                if failures is None
+                else self._decoded_around(coords, failures)
+            )
             for row, chunk in zip(window, decoded, strict=True):
                 row.scatter(result, fill if chunk is None else row.take(chunk))
                 absent = absent or chunk is None
         if absent:
             self._confirm_absent()
+        if (absent or found is not None) and not failures:
+            self._refuse_missing(selection)
 
     def _payload_engine(self) -> "Engine":
         """Return the engine of the payload of a flat array."""

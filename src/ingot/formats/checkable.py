@@ -100,11 +100,14 @@ class Repair:
 class Checkable(Protocol):
     """A format that checks what lies beside the chunks of its datasets."""
 
-    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
         """Yield what is wrong with documents, indexes, lengths and files of a dataset.
 
         `node` is what opening yields; None where opening fails, and then the findings say why, as
-        far as the format can tell. `name` is what findings call the dataset. No chunk is decoded.
+        far as the format can tell. `name` is what findings call the dataset. No chunk is decoded;
+        with `quick`, no chunk is looked at.
         """
         ...
 

@@ -163,7 +163,9 @@ class BcolzFormat:
         """Yield the commits that store a dataset as shards; the last one makes them visible."""
         return split(node, count, store, recode, copy)
 
-    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
         """Yield what is wrong with documents and lengths."""
         return checks.findings(store, path, name)
 

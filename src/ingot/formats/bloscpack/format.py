@@ -44,7 +44,9 @@ class BloscpackFormat:
         """Return a new array, and the commit that makes its file."""
         return create_array(store, schema, path)
 
-    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
         """Yield what is wrong with header, offsets and the end of a file."""
         return checks.findings(store, path, name)
 

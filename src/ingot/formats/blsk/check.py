@@ -66,8 +66,11 @@ def _has_files(store: Store, folder: str, depth: int) -> bool:
     return False
 
 
-def findings(store: Store, path: str, name: str) -> Iterator[Finding]:
-    """Yield what is wrong with documents, heads and indexes, and how many bytes are dead."""
+def findings(store: Store, path: str, name: str, *, quick: bool) -> Iterator[Finding]:
+    """Yield what is wrong with documents, heads and indexes, and how many bytes are dead.
+
+    Dead bytes are counted by the lengths of chunks, which `quick` leaves out.
+    """
     lost = _nrows_step(store, path, name)
     if lost is not None:
         yield lost.finding
@@ -82,7 +85,7 @@ def findings(store: Store, path: str, name: str) -> Iterator[Finding]:
                 repair = "rebuild the index from the chunks in the file; with drop: give up others"
                 what = "chunks of the file, until repaired"
                 yield Finding(shown, "index", problem, array._key(number), None, what, repair)
-        if not broken:
+        if not broken and not quick:
             # Chunks that are torn are found by the one that reads them.
             with suppress(IngotError):
                 dead += array.free_bytes().dead

@@ -114,11 +114,13 @@ class BlskFormat:
         layout.pop("order", None)
         return create_table(store, schema, attrs, path, **layout)
 
-    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
         """Yield what is wrong with documents, heads and indexes."""
         if path and _is_file(store, path):
             return iter(())
-        return checks.findings(store, path, name)
+        return checks.findings(store, path, name, quick=quick)
 
     def repair(self, store: Store, path: str, request: RepairRequest, name: str) -> Repair | None:
         """Return the next step that mends an array or a table."""

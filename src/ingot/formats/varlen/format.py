@@ -64,7 +64,9 @@ class VarlenFormat:
         """Return new items, and the commit that makes their file."""
         return create_items(store, schema, path, reserve=reserve, slots=slots)
 
-    def findings(self, store: Store, path: str, node: Node | None, name: str) -> Iterator[Finding]:
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
         """Yield what is wrong with the front of a file."""
         return checks.findings(store, path, name)
 
