@@ -24,7 +24,6 @@ TESTED_ELSEWHERE = {
     "formats/zarr/hierarchy": "unit/containers/test_group.py",
     "formats/zarr/v3_consolidated": "unit/containers/test_group.py",
     "formats/zarr/v3_extension": "unit/formats/zarr/test_v3.py",
-    "interop/pandas": "unit/containers/test_table.py",
     "query/columns": "unit/containers/test_table.py",
     "query/pushdown": "parity/test_rows.py",
     "stores/local/scope": "unit/formats/bcolz/test_format.py",

@@ -250,8 +250,19 @@ class Table(Dataset[TableState]):
         """Return all rows as an array of structures."""
         return View(self._handle).to_numpy()
 
-    def to_pandas(self) -> Any:
-        """Return the table as a data frame of pandas; nested columns have names with dots."""
+    def to_pandas(self, *, dtype_backend: str | None = None) -> Any:
+        """Return the table as a data frame of pandas; nested columns have names with dots.
+
+        With `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind,
+        also those without nulls.
+
+        >>> import ingot
+        >>> table = ingot.table({"a": [1, 2], "b": ["x", "y"]})
+        >>> table.to_pandas(dtype_backend="pyarrow").dtypes.astype(str).to_list()
+        ['int64[pyarrow]', 'string[pyarrow]']
+        """
+        if dtype_backend is not None:
+            return pandas.of_arrow(self.to_arrow(), dtype_backend)
         return self._handle.read(
             lambda state: pandas.frame(
                 view.gathered(state, state.leaves, range(state.rows)), state.rows

@@ -172,12 +172,19 @@ class View:
         """
         return self._handle.read(lambda state: self._structures(self._rows(state), state))
 
-    def to_pandas(self) -> Any:
-        """Return the rows as a data frame of pandas; their numbers are its index."""
+    def to_pandas(self, *, dtype_backend: str | None = None) -> Any:
+        """Return the rows as a data frame of pandas; their numbers are its index.
+
+        With `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind.
+        """
 
         def build(state: TableState) -> Any:
             rows = self._rows(state)
-            made = pandas.frame(gathered(state, self._names(state), rows), len(rows))
+            columns = gathered(state, self._names(state), rows)
+            if dtype_backend is None:
+                made = pandas.frame(columns, len(rows))
+            else:
+                made = pandas.of_arrow(arrow.table(columns), dtype_backend)
             made.index = np.asarray(rows)
             return made
 
@@ -325,11 +332,36 @@ class ViewSource:
         self, names: Sequence[str], expression: Expression | None, *, batch_rows: int
     ) -> Iterator[dict[str, ColumnValues]]:
         """Yield the values of columns, in rows of the view that match."""
-        own = self._view._expression
-        if own is not None:
-            expression = own if expression is None else Combine("and", (own, expression))
         settings: Any = {"batch_rows": batch_rows, "mask": self._view._mask}
-        return read_batches(self._view._handle, names, expression, **settings)
+        return read_batches(self._view._handle, names, self._joined(expression), **settings)
+
+    def windows(self, expression: Expression | None, nbytes: int) -> list[range]:
+        """Return ranges of rows that can match, cut at chunks into about `nbytes`."""
+        view = self._view
+        return view._handle.read(
+            lambda state: list(
+                search.windows(state, self._joined(expression), view._names(state), nbytes)
+            )
+        )
+
+    def read_rows(
+        self, names: Sequence[str], expression: Expression | None, rows: range
+    ) -> tuple[Rows, dict[str, ColumnValues]] | None:
+        """Return the rows of a range that match, and their values; None if it ends too late."""
+
+        def read(state: TableState) -> tuple[Rows, dict[str, ColumnValues]] | None:
+            if rows.stop > state.rows:
+                return None
+            found = search.find_within(state, self._joined(expression), rows)
+            return found, gathered(state, names, found)
+
+        return self._view._handle.read(read)
+
+    def _joined(self, expression: Expression | None) -> Expression | None:
+        own = self._view._expression
+        if own is None or expression is None:
+            return expression if own is None else own
+        return Combine("and", (own, expression))
 
 
 def _view_of(

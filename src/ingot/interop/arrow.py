@@ -346,21 +346,26 @@ def _values(name: str, column: Any) -> Any:
     pyarrow = _pyarrow()
     types = pyarrow.types
     # The fields of a struct and the items of a list are in one piece already.
-    joined = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
-    if isinstance(joined, pyarrow.ChunkedArray):
-        joined = pyarrow.concat_arrays(joined.chunks) if joined.num_chunks else joined.chunk(0)
+    joined = _joined(pyarrow, column) if isinstance(column, pyarrow.ChunkedArray) else column
     kind = joined.type
     if types.is_dictionary(kind):
         joined = joined.dictionary_decode()
         kind = joined.type
     if types.is_struct(kind):
+        # A row that is missing has a null in each of its fields.
+        fields = joined.flatten()
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"column {name!r} has several fields of one name")
         return {
-            kind.field(i).name: _values(f"{name}.{i}", joined.field(i))
-            for i in range(kind.num_fields)
+            own: _values(f"{name}.{own}", each) for own, each in zip(names, fields, strict=True)
         }
     if str(kind) in ("string_view", "binary_view"):
         larger = pyarrow.large_string() if str(kind) == "string_view" else pyarrow.large_binary()
         joined = joined.cast(larger)
+        kind = joined.type
+    if str(kind).startswith(("list_view", "large_list_view")):
+        joined = _of_list_view(joined)
         kind = joined.type
     items = _items(pyarrow, name, joined)
     if items is not None:
@@ -371,11 +376,44 @@ def _values(name: str, column: Any) -> Any:
         inner = np.asarray(_values(name, joined.flatten()))
         return inner.reshape(len(joined), kind.list_size, *inner.shape[1:])
     if types.is_fixed_size_binary(kind):
-        return np.asarray(joined.to_pylist(), "S")
+        return _fixed_bytes(name, joined)
     found = joined.to_numpy(zero_copy_only=False)
     if found.dtype == np.dtype(object):
         raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
     return found
+
+
+def _joined(pyarrow: Any, column: Any) -> Any:
+    """Return a column as one array; pyarrow fails to join some slices of no length."""
+    pieces = [each for each in column.chunks if len(each)]
+    if len(pieces) > 1:
+        return pyarrow.concat_arrays(pieces)
+    return pieces[0] if pieces else pyarrow.nulls(0, column.type)
+
+
+def _of_list_view(column: Any) -> Any:
+    """Return views of lists as lists; pyarrow's cast gets the last offset of some slices wrong."""
+    _pyarrow()
+    import pyarrow
+    import pyarrow.compute
+
+    lengths = pyarrow.compute.list_value_length(column).fill_null(0)
+    offsets = offsets_of(np.asarray(lengths, np.int64))
+    return pyarrow.LargeListArray.from_arrays(
+        pyarrow.array(offsets), column.flatten(), mask=column.is_null()
+    )
+
+
+def _fixed_bytes(name: str, column: Any) -> NDArray[Any]:
+    """Return bytes of one width; NumPy takes NULs at the end of an item for padding."""
+    width = column.type.byte_width
+    if not width or not len(column):
+        return np.zeros(len(column), f"S{max(1, width)}")
+    start = column.offset * width
+    letters = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width, start)
+    if not letters.reshape(-1, width)[:, -1].all():
+        raise ValueError(f"column {name!r} of {column.type} has an item that ends with NUL")
+    return letters.view(f"S{width}")
 
 
 def _nullable(pyarrow: Any, name: str, column: Any) -> NullableArray:

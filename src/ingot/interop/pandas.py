@@ -5,7 +5,7 @@ pandas is optional, and imported on first use.
 
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,21 @@ __all__ = [
     "is_null",
     "is_series",
     "objects",
+    "of_arrow",
     "values",
 ]
+
+
+# Types of Arrow, and types of pandas that have nulls.
+_NULLABLE: Final[Mapping[str, str]] = {
+    **{f"int{bits}": f"Int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"UInt{bits}" for bits in (8, 16, 32, 64)},
+    "float": "Float32",
+    "double": "Float64",
+    "bool": "boolean",
+    "string": "string",
+    "large_string": "string",
+}
 
 
 def is_frame(data: object) -> bool:
@@ -105,6 +118,29 @@ def _pandas() -> Any:
     except ImportError:
         raise UnsupportedError("pandas is not installed: pip install pandas") from None
     return pandas
+
+
+def of_arrow(table: Any, dtype_backend: str) -> Any:
+    """Return a table of pyarrow as a data frame of types that all have nulls.
+
+    `dtype_backend` is "numpy_nullable" or "pyarrow", as for the readers of pandas.
+
+    >>> import pyarrow
+    >>> made = of_arrow(pyarrow.table({"a": [1, None]}), "numpy_nullable")
+    >>> str(made["a"].dtype)
+    'Int64'
+    """
+    pandas = _pandas()
+    if dtype_backend == "pyarrow":
+        return table.to_pandas(types_mapper=pandas.ArrowDtype)
+    if dtype_backend != "numpy_nullable":
+        raise ValueError(f"dtype_backend is {dtype_backend!r}, not 'numpy_nullable' or 'pyarrow'")
+
+    def mapped(kind: Any) -> Any:
+        name = _NULLABLE.get(str(kind))
+        return None if name is None else pandas.api.types.pandas_dtype(name)
+
+    return table.to_pandas(types_mapper=mapped)
 
 
 def objects(series: Any) -> list[Any]:
