@@ -17,9 +17,13 @@ from ingot.errors import LockedError
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.query import search
 from ingot.query.expr import Expression, column_names
+from ingot.query.search import Rows
+from ingot.ragged_array import RaggedArray
 
 __all__ = ["read_batches"]
 
+# Where one of so many rows matches, reading all of them is faster than picking the rows.
+_SPARSE: Final = 32
 # Enough for all threads of the kernel; a consumer holds about this much.
 _WINDOW_BYTES: Final = 16 << 20
 
@@ -30,17 +34,19 @@ def read_batches(
     expression: Expression | None = None,
     *,
     batch_rows: int = BATCH_ROWS,
-    limit: int | None = None,
     mask: NDArray[np.bool_] | None = None,
+    loose: bool = False,
 ) -> Iterator[dict[str, ColumnValues]]:
     """Yield the values of columns in the rows that match, at most `batch_rows` at a time.
+
+    With `loose`, for callers that filter the rows themselves, a window may have rows that do not
+    match: where many do, the search costs more than it saves.
 
     All batches are of the state of the table at the first one; if the table changes before the
     last, the next raises `LockedError`. A `mask` has an item for each row of the table.
     """
     if batch_rows < 1:
         raise ValueError(f"batch_rows is {batch_rows}, at least 1 is needed")
-    left = limit
     touched = dict.fromkeys([*names, *(() if expression is None else column_names(expression))])
 
     def plan(state: TableState) -> tuple[TableState, list[range]]:
@@ -49,21 +55,20 @@ def read_batches(
         return state, list(search.windows(state, expression, tuple(touched), _WINDOW_BYTES))
 
     first, windows = handle.read(plan)
+    dense = False
     for window in windows:
-        if left == 0:
-            return
+        sought = None if dense and loose else expression
 
         def read(
-            state: TableState, window: range = window, most: int | None = left
+            state: TableState, window: range = window, sought: Expression | None = sought
         ) -> tuple[int, dict[str, ColumnValues]] | None:
             if state is not first:
                 return None
-            rows = search.find_within(state, expression, window)
+            rows = search.find_within(state, sought, window)
             if mask is not None:
                 rows = np.asarray(rows, np.int64)
                 rows = rows[mask[rows]]
-            rows = rows[:most]
-            return len(rows), {name: search.gather(state, name, rows) for name in names}
+            return len(rows), _gathered(state, names, rows, window)
 
         found = handle.read(read)
         if found is None:
@@ -72,10 +77,24 @@ def read_batches(
                 "a snapshot keeps writers away"
             )
         count, columns = found
-        left = None if left is None else left - count
+        dense = count * _SPARSE >= len(window)
         for start in range(0, count, batch_rows):
             if start == 0 and count <= batch_rows:
                 yield columns
             else:
                 part = slice(start, start + batch_rows)
                 yield {name: values[part] for name, values in columns.items()}
+
+
+def _gathered(
+    state: TableState, names: Sequence[str], rows: Rows, window: range
+) -> dict[str, ColumnValues]:
+    """Return the values of some rows of a window."""
+    if isinstance(rows, range) or len(rows) * _SPARSE < len(window):
+        return {name: search.gather(state, name, rows) for name in names}
+    near = rows - window.start
+    found: dict[str, ColumnValues] = {}
+    for name in names:
+        values = search.gather(state, name, window)
+        found[name] = values.take(near) if isinstance(values, RaggedArray) else values[near]
+    return found

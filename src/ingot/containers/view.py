@@ -331,9 +331,11 @@ class ViewSource:
     def read_batches(
         self, names: Sequence[str], expression: Expression | None, *, batch_rows: int
     ) -> Iterator[dict[str, ColumnValues]]:
-        """Yield the values of columns, in rows of the view that match."""
-        settings: Any = {"batch_rows": batch_rows, "mask": self._view._mask}
-        return read_batches(self._view._handle, names, self._joined(expression), **settings)
+        """Yield the values of columns, in rows of the view that can match; the caller filters."""
+        view = self._view
+        settings: Any = {"mask": view._mask, "loose": view._expression is None}
+        joined = self._joined(expression)
+        return read_batches(view._handle, names, joined, batch_rows=batch_rows, **settings)
 
     def windows(self, expression: Expression | None, nbytes: int) -> list[range]:
         """Return ranges of rows that can match, cut at chunks into about `nbytes`."""

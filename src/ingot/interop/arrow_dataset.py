@@ -43,7 +43,7 @@ class BatchSource(Protocol):
     def read_batches(
         self, names: Sequence[str], expression: Expression | None, *, batch_rows: int
     ) -> Iterator[Columns]:
-        """Yield the values of columns, in rows that match."""
+        """Yield the values of columns in all rows that match, and perhaps in others."""
         ...
 
 
