@@ -2,8 +2,7 @@
 
 Bars: three times as fast as bcolz and CTable in every column; ahead of DuckDB on its own file at
 writing, columns, scattered rows and appending, and within 1.5 times of it at the two queries.
-Everything is in the page cache; only some of the libraries survive a power cut. `benchmarks.doors`
-adds other libraries on the same rows.
+Everything is in the page cache; only some of the libraries survive a power cut.
 """
 
 import os
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.arrays import STORED, measure_size
-from benchmarks.doors import run_doors
 from benchmarks.race import Sampler, race, stopwatch
 from benchmarks.settings import Settings
 from benchmarks.table import Column, Table, Value
@@ -123,8 +121,7 @@ def run(settings: Settings) -> list[Table]:
             else:
                 results[name][title] = answer
         _note(settings, results, title, samplers, nbytes)
-    doors = run_doors(settings, task.columns, folder)
-    return [_results_table(task, results), _bars_table(settings, results), doors]
+    return [_results_table(task, results), _bars_table(settings, results)]
 
 
 def make_columns(rows: int) -> dict[str, NDArray[Any]]:

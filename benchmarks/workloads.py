@@ -10,6 +10,7 @@ from benchmarks import (
     compat,
     convert,
     decode,
+    doors,
     encode,
     everywhere,
     extended,
@@ -40,6 +41,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "doors": doors.run,
     "blsk": blsk.run,
     "compat": compat.run,
     "groups": groups.run,
@@ -68,7 +70,7 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, blsk, compat, groups, commits, convert, check, \
+arrays, four, many, memory, shards, tables, doors, blsk, compat, groups, commits, convert, check, \
 everywhere, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
