@@ -13,6 +13,7 @@ from ingot.cli.output import print_json, print_pairs, print_table, print_text
 from ingot.cli.parameters import Option
 from ingot.containers.display import Info
 from ingot.containers.folder import members
+from ingot.errors import IngotError
 from ingot.formats.bloscpack.header import MAGIC
 
 if TYPE_CHECKING:
@@ -74,6 +75,14 @@ def _is_text(kind: str) -> bool:
     return kind.startswith(("<U", ">U", "|S", "utf8", "bytes", "json", "object", "str", "Str"))
 
 
+def _summary(member: Any) -> str:
+    """Return what a member is; what is wrong with it where that cannot be said."""
+    try:
+        return str(member.info.summary)
+    except (IngotError, OSError) as error:
+        return str(error).partition("\n")[0]
+
+
 def _is_packed(dataset: Any, path: Path) -> bool:
     return dataset.format == "bloscpack" and os.path.isfile(path)
 
@@ -99,7 +108,7 @@ def _print_members(group: "ingot.Group") -> None:
         if member is None:
             rows.append((name, "", problem or ""))
         else:
-            rows.append((name, member.format, member.info.summary))
+            rows.append((name, member.format, _summary(member)))
     if rows:
         print()
         print_table(("member", "format", "what it is"), rows, left=(0, 1, 2))

@@ -9,6 +9,7 @@ from ingot.cli.arguments import Json
 from ingot.cli.output import print_json, print_table, print_text
 from ingot.cli.parameters import Argument, Exit, Option
 from ingot.containers.folder import Found, walk
+from ingot.errors import IngotError
 
 __all__ = ["list_datasets", "ls", "tree"]
 
@@ -86,7 +87,12 @@ def _described(path: Path, found: Found) -> dict[str, Any]:
     dataset: Any = found.dataset
     if dataset is None:
         return {**named, "problem": found.problem}
-    shown = dataset.info
+    kind = type(dataset).__name__.lower()
+    try:
+        shown = dataset.info
+    except (IngotError, OSError) as error:
+        problem = str(error).partition("\n")[0]
+        return {**named, "format": dataset.format, "kind": kind, "problem": problem}
     facts = shown.to_dict()
     own = {name: facts[name] for name in _FACTS if name in facts}
     return {

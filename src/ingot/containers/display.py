@@ -5,6 +5,7 @@ This module only formats what it is given.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -350,10 +351,12 @@ def table_info(
     attrs: Mapping[str, Any],
     free: FreeBytes | None = None,
     unfinished: bool = False,
+    unreadable: Mapping[str, str] = MappingProxyType({}),
 ) -> Info:
     """Return the table of a table; `first` has the values of its first rows.
 
-    `free` are the bytes of files that hold nothing.
+    `free` are the bytes of files that hold nothing, `unreadable` says why the first rows of columns
+    are not shown.
 
     >>> import ingot
     >>> ingot.table({"day": [1, 2, 3], "name": ["x", "yy", "z"]}, codec="blosc:zlib:9").info
@@ -377,6 +380,8 @@ def table_info(
         rows["free"] = _free_text(free)
     if unfinished:
         rows["commit"] = _UNFINISHED
+    if unreadable:
+        rows["unreadable"] = "; ".join(unreadable.values())
     columns = tuple(
         ColumnInfo(name, *_kind_texts(schema, stored[name]), _listed(first[name], count))
         for name, schema in schemas.items()
@@ -393,6 +398,7 @@ def table_info(
         "dead": None if free is None else free.dead,
         "spare": None if free is None else free.spare,
         "unfinished": unfinished,
+        **({"unreadable": dict(unreadable)} if unreadable else {}),
         "attrs": dict(attrs),
     }
     summary = f"{_counted(count, 'row')}, {_counted(len(schemas), 'column')}"

@@ -15,7 +15,7 @@ from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
 from ingot.containers.table_state import ColumnValues, TableState
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, SelectionError, UnsupportedError
+from ingot.errors import ColumnError, IngotError, SelectionError, UnsupportedError
 from ingot.interop import arrow, arrow_dataset, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.nullable_array import NullableArray
@@ -481,11 +481,19 @@ def numbered(state: TableState, where: object) -> Rows:
 
 
 def info_of(state: TableState, path: str | None, head: str, unfinished: bool = False) -> Info:
-    """Return the properties of a table, its first rows included."""
+    """Return the properties of a table, its first rows included; unreadable ones are masked."""
     schemas = {name: state.schema(name) for name in state.leaves}
-    first = read(state, state.leaves, range(min(state.rows, _SHOWN_ROWS)))
+    rows = range(min(state.rows, _SHOWN_ROWS))
+    first: dict[str, Any] = {}
+    unreadable: dict[str, str] = {}
+    for name in state.leaves:
+        try:
+            first.update(read(state, [name], rows))
+        except IngotError as error:
+            first[name] = np.ma.MaskedArray(np.empty(len(rows), object), mask=True)
+            unreadable[name] = str(error).partition("\n")[0]
     facts = schemas, state.stored(), first, state.table.attrs, state.free(), unfinished
-    return table_info(path, head, state.rows, *facts)
+    return table_info(path, head, state.rows, *facts, unreadable)
 
 
 def _kind_of(schema: ArraySchema | RaggedSchema) -> object:

@@ -84,3 +84,16 @@ def test_the_tree(folder):
 def test_an_empty_folder_is_a_problem(tmp_path):
     result = invoke("ls", tmp_path)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+
+
+def test_a_dataset_that_cannot_be_described_does_not_end_the_list(folder):
+    attributes = folder / "broken.bcolz" / "__attrs__"
+    ingot.array([1, 2], attributes.parent)
+    attributes.write_bytes(b"")
+    result = invoke("ls", "--json", folder)
+    assert result.exit_code == 1
+    found = {each["name"]: each for each in json.loads(result.stdout)}
+    assert len(found) > 1
+    assert found["broken.bcolz"]["kind"] == "array"
+    assert "__attrs__" in found["broken.bcolz"]["problem"]
+    assert "__attrs__" in invoke("info", folder).stdout
