@@ -19,7 +19,7 @@ from ingot.cli.output import print_json, print_table, print_text
 from ingot.cli.parameters import Option
 from ingot.cli.progress import progress_bar
 from ingot.errors import CorruptionError, UnsupportedError
-from ingot.sizes import parse_size
+from ingot.options import parse_size
 
 __all__ = ["Trial", "bench", "best", "sample_of", "trials"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingot._lazy import deferred
 from ingot.cli.columns import align
-from ingot.json_values import to_json
+from ingot.containers.json_values import to_json
 
 if TYPE_CHECKING:
     import rich.box as rich_box

@@ -36,9 +36,8 @@ from ingot.errors import (
 )
 from ingot.formats import json as document
 from ingot.formats.bloscpack.header import LARGEST_CHUNK
-from ingot.options import Options
+from ingot.options import Options, parse_size
 from ingot.pack import Packing, Sizes
-from ingot.sizes import parse_size
 from ingot.stores.local.file import FileStore
 from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file

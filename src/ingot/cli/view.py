@@ -11,7 +11,7 @@ from ingot.cli.output import print_json, print_text
 from ingot.cli.parameters import Option
 from ingot.containers.page import page_of
 from ingot.errors import ExistsError
-from ingot.sizes import parse_size
+from ingot.options import parse_size
 from ingot.stores.local.files import write_at
 from ingot.stores.local.new_file import new_file
 

@@ -35,11 +35,10 @@ from ingot.formats.format import (
 )
 from ingot.formats.validity import valid_name
 from ingot.nullable_array import NullableArray
-from ingot.options import Options
+from ingot.options import Options, parse_size
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
-from ingot.sizes import parse_size
 from ingot.stores.store import Commit, Store
 from ingot.stores.versions import writing
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from ingot import api
 from ingot.containers.array import Array
 from ingot.containers.group import Group
+from ingot.containers.json_values import to_json
 from ingot.containers.ragged import Ragged
 from ingot.containers.table import Table
 from ingot.dtypes import is_variable
 from ingot.errors import ExistsError, FormatError, IngotError, UnsupportedError
 from ingot.interop import arrow
-from ingot.json_values import to_json
 from ingot.stores.local.new_file import new_file
 
 __all__ = ["SUFFIXES", "export_file", "import_file"]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ingot.json_values import to_json
+from ingot.containers.json_values import to_json
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ingot.sizes import parse_size
+from ingot.options import parse_size
 
 
 @pytest.mark.parametrize(
