@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ingot.compat.bcolz import suite
-from tests.kernels import needs_native
+from tests.kernels import NATIVE_IS_BUILT, needs_native
 
 RECORD = Path(__file__).parent / "bcolz-failures.txt"
 SHARE = 0.98
@@ -37,7 +37,18 @@ def recorded(kernel: str) -> set[str]:
 @needs_bcolz
 @pytest.mark.parametrize(
     "kernel",
-    [pytest.param("native", marks=needs_native), pytest.param("python", marks=pytest.mark.slow)],
+    [
+        pytest.param("native", marks=needs_native),
+        pytest.param(
+            "python",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(
+                    NATIVE_IS_BUILT, reason="it runs in the installation without the kernel"
+                ),
+            ],
+        ),
+    ],
 )
 def test_suite_fails_only_where_the_record_says(kernel: str) -> None:
     command = [sys.executable, "-m", suite.__name__, "--json"]
@@ -63,6 +74,7 @@ def test_suite_fails_only_where_the_record_says(kernel: str) -> None:
 
 
 @needs_bcolz
+@needs_native
 @pytest.mark.slow
 def test_heavy_tests_of_the_suite_pass() -> None:
     command = [sys.executable, "-m", suite.__name__, "--heavy", "carray"]
