@@ -138,7 +138,7 @@ def create(
     *,
     shape: int | Sequence[int],
     dtype: DTypeLike,
-    chunks: int | Sequence[int] | str = "auto",
+    chunks: "Chunks" = "auto",
     codec: Codec = None,
     fill: object = 0,
     format: str | None = None,
@@ -149,13 +149,14 @@ def create(
 ) -> Array:
     """Create an array that holds the fill value everywhere; without a path, in memory.
 
-    `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB. Where
-    chunks are runs of bytes, as in Bloscpack files, it may be a size, such as "1M". `codec`
-    is a codec or its short spelling, such as "blosc:lz4:5:shuffle", "zstd:3", "none", or several of
-    them. A `fill` of 0 is the zero of any type: False, the epoch, empty text. The dtype `str` is
-    text of any length. The formats zarr3 (the default) and zarr2 have the settings `order` ("C" or
-    "F"), `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by
-    default in zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
+    `chunks` is the shape of a chunk, a number of rows, or "auto": near to cubes of 1 MiB, which
+    None and True mean as well. Where chunks are runs of bytes, as in Bloscpack files, it may be a
+    size, such as "1M". `codec` is a short spelling, such as "blosc:lz4:5:shuffle", "zstd:3" or
+    "none", a codec of another array of Ingot or of numcodecs, or several of them. A `fill` of 0 is
+    the zero of any type: False, the epoch, empty text. The dtype `str` is text of any length. The
+    formats zarr3 (the default) and zarr2 have the settings `order` ("C" or "F"),
+    `dimension_separator` ("." or "/") and `checksum` (a CRC-32C of every chunk; True by default in
+    zarr3 only); zarr3 has `shards` (the shape of one, or "auto"), `dimension_names` and
     `chunk_key_encoding` as well. bloscpack has `order`, and `checksum` as a name: "adler32" (the
     default), "crc32", "md5", "sha1" to "sha512", "none".
 

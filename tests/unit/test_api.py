@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 
 import ingot
 from ingot.codecs.codec import parse_spelling
+from ingot.codecs.compressors import Lzma
+from ingot.codecs.foreign import Zstd
 from ingot.errors import (
     FormatError,
     LimitError,
@@ -468,6 +471,104 @@ def test_an_array_whose_data_does_not_fit_does_not_appear(
 
 
 # Over what is there -------------------------------------------------------------------------------
+
+
+CODECS_OF_NUMCODECS = [
+    (numcodecs.Zstd(3), "zstd:3"),
+    (numcodecs.Zlib(7), "zlib:7"),
+    (numcodecs.LZMA(preset=2), "lzma:2"),
+    (numcodecs.Blosc("zstd", 7, numcodecs.Blosc.BITSHUFFLE), "blosc:zstd:7:bitshuffle"),
+]
+
+
+@pytest.mark.parametrize(("codec", "spelling"), CODECS_OF_NUMCODECS)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_codec_of_numcodecs_is_accepted(codec: Any, spelling: str, several: bool) -> None:
+    store, numbers = MemoryStore(), np.arange(1000)
+    given = [codec] if several else codec
+    made = ingot.array(numbers, store, codec=given, format="zarr2", chunks=1000)
+    spelled = ingot.array(numbers, codec=spelling, format="zarr2")
+    assert made.codec == spelled.codec
+    stored = codec.decode(content(store)["0"])
+    assert np.array_equal(np.frombuffer(stored, numbers.dtype), numbers)
+
+
+@pytest.mark.parametrize(
+    ("codec", "message"),
+    [
+        ("zstd:99", "zstd: level is 99, not an integer from -131072 to 22"),
+        ("zstd:23", "level is 23, not an integer from -131072 to 22"),
+        ("lz4:65538", "lz4: acceleration is 65538, not an integer from 0 to 65537"),
+        ("lz4:-1", "lz4: acceleration is -1, not an integer from 0 to 65537"),
+        ("lzma:10", "lzma: preset is 10, not an integer from 0 to 9 or from"),
+        ("zlib:10", "zlib: level is 10, not an integer from -1 to 9"),
+        ("bz2:0", "bz2: level is 0, not an integer from 1 to 9"),
+        ("blosc:zstd:10", "blosc: clevel is 10, not an integer from 0 to 9"),
+        (Zstd(99), "zstd: level is 99, not an integer from -131072 to 22"),
+        (numcodecs.Zstd(99), "zstd: level is 99, not an integer from -131072 to 22"),
+    ],
+)
+def test_levels_that_an_encoder_does_not_have(codec: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        ingot.array([1, 2], codec=codec)
+
+
+def test_the_highest_levels() -> None:
+    for codec in ("zstd:22", "zstd:-131072", "lz4:65537", "lzma:9", Lzma(preset=9 | 1 << 31)):
+        assert ingot.array([1, 2], codec=codec)[1] == 2
+
+
+def test_a_file_may_state_a_level_that_its_writer_clamped(tmp_path: Path) -> None:
+    ingot.array([1, 2], tmp_path / "a", format="zarr2", codec="zstd:22")
+    document = tmp_path / "a" / ".zarray"
+    document.write_text(document.read_text().replace('"level": 22', '"level": 99'))
+    array = ingot.open(tmp_path / "a", "r+")
+    array.append([3])
+    assert array[...].tolist() == [1, 2, 3]
+
+
+def test_an_unknown_codec_is_answered_with_those_there_are() -> None:
+    with pytest.raises(UnsupportedError, match=r"'brotli' is unknown; there is .*lz4.*zlib, zstd"):
+        ingot.array([1], codec="brotli:5")
+    for codec in (5, {"id": "zlib"}, [5]):
+        with pytest.raises(TypeError, match="not a spelling such as 'zstd:3', a codec of Ingot or"):
+            ingot.array([1], codec=codec)
+
+
+@pytest.mark.parametrize("chunks", [None, True])
+def test_chunks_that_mean_auto(chunks: Any) -> None:
+    shape = (3000, 700)
+    auto = ingot.create(shape=shape, dtype="f8", chunks="auto").chunks
+    assert ingot.create(shape=shape, dtype="f8", chunks=chunks).chunks == auto
+    assert ingot.group().create_array("a", shape=shape, dtype="f8", chunks=chunks).chunks == auto
+    rows = ingot.table({"a": range(10)}, chunks=chunks)["a"].chunks
+    assert rows == ingot.table({"a": range(10)})["a"].chunks
+
+
+@pytest.mark.parametrize("chunks", [False, 1.5])
+def test_chunks_of_a_wrong_kind(chunks: Any) -> None:
+    with pytest.raises(TypeError, match=f"chunks is {chunks}, not a shape, a number of rows"):
+        ingot.create(shape=3, dtype="f8", chunks=chunks)
+
+
+def test_arguments_by_the_names_of_other_libraries() -> None:
+    with pytest.raises(TypeError, match="fill_value: Ingot names this argument 'fill'"):
+        ingot.create(shape=3, dtype="f8", fill_value=1)
+    with pytest.raises(TypeError, match="compressor: Ingot names this argument 'codec'"):
+        ingot.array([1, 2], compressor=None)
+    with pytest.raises(TypeError, match="fill_value: Ingot names this argument 'fill'"):
+        ingot.group().array("a", [1, 2], fill_value=1)
+    with pytest.raises(TypeError, match="compression: Ingot names this argument 'codec'"):
+        ingot.table({"a": [1]}, compression="gzip")
+
+
+def test_an_existing_dataset_hints_at_overwrite(place: Place) -> None:
+    ingot.array([1], place)
+    for make in (lambda: ingot.array([2], place), lambda: ingot.group(place)):
+        with pytest.raises(FileExistsError, match="overwrite=True replaces it"):
+            make()
+    ingot.array([2], place, overwrite=True)
+    assert ingot.open(place)[0] == 2
 
 
 def test_existing_data_stay_without_overwrite(place: Place) -> None:

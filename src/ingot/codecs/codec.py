@@ -42,7 +42,9 @@ __all__ = [
     "Serializer",
     "Stage",
     "assemble",
+    "check_choice",
     "find",
+    "parse_choice",
     "parse_spelling",
     "parse_stage",
     "register",
@@ -125,6 +127,8 @@ class Stage(ABC):
 
     name: ClassVar[str]
     spelling: ClassVar[tuple[str, ...]] = ()
+    chosen_from: ClassVar[Mapping[str, tuple[range, ...]]] = {}
+    """What new data may choose for a parameter, where files may hold more: encoders clamp it."""
 
     @classmethod
     @abstractmethod
@@ -273,7 +277,8 @@ def find(name: str) -> type[Stage]:
     if name not in _STAGES:
         _load(name)
     if name not in _STAGES:
-        raise UnsupportedError(f"codec {shown(name)} is unknown")
+        known = ", ".join(sorted(_STAGES.keys() | _MODULES.keys() | _plugged()))
+        raise UnsupportedError(f"codec {shown(name)} is unknown; there is {known}")
     return _STAGES[name]
 
 
@@ -308,7 +313,30 @@ def parse_spelling(text: str) -> tuple[Stage, ...]:
         form = ":".join([name, *(f"<{parameter}>" for parameter in stage.spelling)])
         raise FormatError(f"codec {text!r}: more than {form}")
     parameters = zip(stage.spelling, map(_number_or_text, values), strict=False)
-    return (parse_stage({"id": name} | dict(parameters)),)
+    return (parse_choice({"id": name} | dict(parameters)),)
+
+
+def parse_choice(config: object) -> Stage:
+    """Return the stage that a caller chooses for new data, as `parse_stage` reads it from a file.
+
+    A level that an encoder would replace by its highest one is refused.
+
+    >>> parse_choice({"id": "zstd", "level": 99})
+    Traceback (most recent call last):
+    ingot.errors.FormatError: zstd: level is 99, not an integer from -131072 to 22
+    """
+    if isinstance(config, Mapping) and isinstance(config.get("id"), str):
+        check_choice(find(config["id"]), config)
+    return parse_stage(config)
+
+
+def check_choice(stage: type[Stage], parameters: Mapping[str, object]) -> None:
+    """Raise `FormatError` for a parameter that new data may not choose."""
+    for name, allowed in stage.chosen_from.items():
+        value = parameters.get(name)
+        if type(value) is int and not any(value in each for each in allowed):
+            spans = " or ".join(f"from {each.start} to {each.stop - 1}" for each in allowed)
+            raise FormatError(f"{stage.name}: {name} is {value}, not an integer {spans}")
 
 
 @register
@@ -561,11 +589,19 @@ def _load(name: str) -> None:
     if name in _MODULES:
         load(_MODULES[name])
         return
-    # Imported by name: most programs never need it, and it imports the `email` package.
-    metadata = load("importlib.metadata")
-    for entry_point in metadata.entry_points(group=_ENTRY_POINTS, name=name):
+    for entry_point in _entry_points(name=name):
         stage = entry_point.load()
         _STAGES.setdefault(name, stage)
+
+
+def _plugged() -> set[str]:
+    """Return the names of the stages that other packages add."""
+    return {entry_point.name for entry_point in _entry_points()}
+
+
+def _entry_points(**wanted: str) -> Any:
+    # Imported by name: most programs never need it, and it imports the `email` package.
+    return load("importlib.metadata").entry_points(group=_ENTRY_POINTS, **wanted)
 
 
 def _plain(value: object) -> Any:

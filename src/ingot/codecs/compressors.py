@@ -216,6 +216,9 @@ class Lzma(Compressor):
 
     name: ClassVar[str] = "lzma"
     spelling: ClassVar[tuple[str, ...]] = ("preset",)
+    chosen_from: ClassVar[Mapping[str, tuple[range, ...]]] = {
+        "preset": (range(10), range(lzma.PRESET_EXTREME, lzma.PRESET_EXTREME + 10))
+    }
     format: int = lzma.FORMAT_XZ
     check: int = -1
     preset: int | None = None

@@ -10,6 +10,7 @@ another module.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
@@ -40,10 +41,12 @@ _PREFIX: Final = 4
 _LZ4_LARGEST: Final = 0x7E000000
 # LZ4 spends a byte on each 255 bytes of a match.
 _LZ4_EXPANSION: Final = 255
+_LZ4_HIGHEST_ACCELERATION: Final = 65537
 
 _ZSTD_MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGICS: Final = range(0x184D2A50, 0x184D2A60)
 _ZSTD_LARGEST_BLOCK: Final = 2**17
+_ZSTD_LOWEST_LEVEL: Final = -131072
 _ZSTD_HIGHEST_LEVEL: Final = 22
 _ZFP_LARGEST_HEADER: Final = 64
 _ZFP_MOST_AXES: Final = 4
@@ -59,6 +62,9 @@ class Lz4(Compressor):
 
     name: ClassVar[str] = "lz4"
     spelling: ClassVar[tuple[str, ...]] = ("acceleration",)
+    chosen_from: ClassVar[Mapping[str, tuple[range, ...]]] = {
+        "acceleration": (range(_LZ4_HIGHEST_ACCELERATION + 1),)
+    }
     acceleration: int = 1
 
     @classmethod
@@ -99,13 +105,16 @@ class Zstd(Compressor):
 
     name: ClassVar[str] = "zstd"
     spelling: ClassVar[tuple[str, ...]] = ("level",)
+    chosen_from: ClassVar[Mapping[str, tuple[range, ...]]] = {
+        "level": (range(_ZSTD_LOWEST_LEVEL, _ZSTD_HIGHEST_LEVEL + 1),)
+    }
     level: int = 0
     checksum: bool = False
 
     @classmethod
     def parse(cls, fields: FieldReader) -> Self:
         """Return the stage that the fields describe; levels above the highest mean the highest."""
-        level = fields.integer("level", 0, low=-131072, high=2**31 - 1)
+        level = fields.integer("level", 0, low=_ZSTD_LOWEST_LEVEL, high=2**31 - 1)
         return cls(min(level, _ZSTD_HIGHEST_LEVEL), fields.flag("checksum", False))
 
     def config(self) -> dict[str, Any]:

@@ -4,17 +4,17 @@ Where the array is created, and what it may replace, the caller decides (`Destin
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot._lazy import deferred
-from ingot.codecs.codec import ChunkSpec, Stage, parse_spelling
+from ingot.codecs.codec import ChunkSpec, Stage, check_choice, parse_choice, parse_spelling
 from ingot.containers.array import Array
 from ingot.containers.attributes import converted
 from ingot.containers.dataset import Dataset
@@ -63,7 +63,19 @@ __all__ = [
     "validity_schema",
 ]
 
-Codec: TypeAlias = str | Stage | Sequence[str | Stage] | None
+
+class ForeignCodec(Protocol):
+    """A codec of numcodecs, which states its name and parameters."""
+
+    def get_config(self) -> Mapping[str, Any]:
+        """Return the parameters, and the name as "id"."""
+        ...
+
+
+CodecPart: TypeAlias = str | Stage | ForeignCodec
+"""One codec: its spelling, such as "zstd:3", or a codec of Ingot or numcodecs."""
+
+Codec: TypeAlias = CodecPart | Sequence[CodecPart] | None
 """One codec or several, in the order of encoding; None is the format's default."""
 
 
@@ -77,7 +89,7 @@ class ArraySpec:
 
     shape: int | Sequence[int]
     dtype: DTypeLike
-    chunks: int | Sequence[int] | str = "auto"
+    chunks: int | Sequence[int] | str | None = "auto"
     codec: Codec = None
     fill: object = 0
     format: str | None = None
@@ -254,10 +266,29 @@ def blocks(old: Commit, new: Commit) -> bool:
     return any("/".join(each[:end]) in gone for each in parts for end in range(1, len(each) + 1))
 
 
+# What other libraries name the arguments of `ingot.create`.
+_OTHER_NAMES: Final = {
+    "fill_value": "fill",
+    "fillvalue": "fill",
+    "compressor": "codec",
+    "compressors": "codec",
+    "compression": "codec",
+    "codecs": "codec",
+    "cparams": "codec",
+    "chunklen": "chunks",
+    "chunk_shape": "chunks",
+    "attributes": "attrs",
+    "zarr_format": "format",
+    "zarr_version": "format",
+}
+
+
 def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
     """Raise `TypeError` for a setting that a format does not have."""
     for name in layout:
         if name not in format.settings:
+            if name in _OTHER_NAMES:
+                raise TypeError(f"{name}: Ingot names this argument {_OTHER_NAMES[name]!r}")
             known = ", ".join(format.settings) or "none"
             raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
 
@@ -271,12 +302,20 @@ def _dtype(claim: DTypeLike) -> DType:
     return dtype
 
 
-def _chunks(chunks: int | Sequence[int] | str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of a chunk; None when the format chooses it."""
+def _chunks(
+    chunks: int | Sequence[int] | str | None, shape: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the shape of a chunk; None when the format chooses it, as for None and True."""
+    if chunks is None or chunks is True:
+        return None
     if isinstance(chunks, str):
         return None
-    if not isinstance(chunks, int | np.integer):
+    if not isinstance(chunks, int | np.integer) and isinstance(chunks, Iterable):
         return tuple(chunks)
+    if chunks is False or not isinstance(chunks, int | np.integer):
+        raise TypeError(
+            f"chunks is {chunks!r}, not a shape, a number of rows, a size like '1M' or 'auto'"
+        )
     if not shape:
         raise ValueError("chunks is a number of rows, but an array without axes has none")
     return (int(chunks), *(max(1, length) for length in shape[1:]))
@@ -295,16 +334,29 @@ def _size(chunks: str) -> int:
     return size
 
 
-def stages_of(codec: str | Stage | Sequence[str | Stage]) -> list[Stage]:
+def stages_of(codec: CodecPart | Sequence[CodecPart]) -> list[Stage]:
     """Return the codecs that a caller gives or spells, in the order of encoding.
 
     >>> [stage.name for stage in stages_of(["zlib:1"])]
     ['zlib']
     """
-    stages: list[Stage] = []
-    for each in (codec,) if isinstance(codec, str | Stage) else codec:
-        stages += parse_spelling(each) if isinstance(each, str) else [each]
-    return stages
+    parts = codec if isinstance(codec, Sequence) and not isinstance(codec, str) else [codec]
+    return [stage for part in parts for stage in _stages(part)]
+
+
+def _stages(part: object) -> tuple[Stage, ...]:
+    if isinstance(part, str):
+        return parse_spelling(part)
+    if isinstance(part, Stage):
+        check_choice(type(part), part.config())
+        return (part,)
+    config = getattr(part, "get_config", None)
+    if config is None:
+        raise TypeError(
+            f"codec is {part!r}, not a spelling such as 'zstd:3', a codec of Ingot or numcodecs, "
+            "or a list of them"
+        )
+    return (parse_choice(config()),)
 
 
 def _fill(fill: object, dtype: DType) -> Any:
@@ -325,8 +377,8 @@ def _fill(fill: object, dtype: DType) -> Any:
     return item[()]
 
 
-Chunks: TypeAlias = int | Sequence[int] | str
-"""The shape of a chunk, a number of rows, or "auto"."""
+Chunks: TypeAlias = int | Sequence[int] | str | None
+"""The shape of a chunk, a number of rows, or "auto", which None and True mean as well."""
 
 
 def validity_schema(format: Format, schema: ArraySchema, options: Options) -> ArraySchema:

@@ -119,5 +119,5 @@ class Dataset(Generic[State]):
         """Return the handle; raise an error if the mode is "r"."""
         if self._mode == "r":
             place = self._handle.store.location if self._path is None else self._path
-            raise ReadOnlyError(f"{place}: opened with mode 'r'")
+            raise ReadOnlyError(f"{place}: opened with mode 'r', changes need 'r+'")
         return self._handle

@@ -222,7 +222,7 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         """
         inner, described = self._place(name), converted(attrs or {})
         with self._writing() as turn:
-            self._clear(turn.store, name, overwrite=False)
+            self._clear(turn.store, name, overwrite=None)
             turn.commit(self._format.create_group(turn.store, inner, described)[1])
             return self._group(name, inner)
 
@@ -266,13 +266,15 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         )
         return create_array(self._format, place, spec, items)
 
-    def _clear(self, store: Store, name: str, *, overwrite: bool) -> Commit | None:
+    def _clear(self, store: Store, name: str, *, overwrite: bool | None) -> Commit | None:
+        """Return the commit that removes a member; `overwrite` is None where it cannot be asked."""
         inner = self._place(name)
         node = self._found(store, inner)
         if node is None:
             return None
         if not overwrite:
-            raise ExistsError(f"{self._location}: the member {name!r} exists already")
+            hint = "; overwrite=True replaces it" if overwrite is not None else ""
+            raise ExistsError(f"{self._location}: the member {name!r} exists already{hint}")
         if not isinstance(node, ArrayNode):
             raise ExistsError(f"{self._location}: only arrays are replaced, {name!r} is a group")
         return self._format.removed(store, inner)

@@ -536,7 +536,9 @@ def remove_existing(
             return None
         raise ExistsError(f"{place.name}: there is something already, and no known dataset")
     if not overwrite:
-        raise ExistsError(f"{place.name}: a {entry.name} dataset is there already")
+        raise ExistsError(
+            f"{place.name}: a {entry.name} dataset is there already; overwrite=True replaces it"
+        )
     found = FORMATS[entry.name]
     try:
         node = found.open(store, place.inner)

@@ -117,7 +117,9 @@ def _begin(source: str, target: str, *, overwrite: bool) -> list[str]:
         raise ExistsError(f"{target}: {_RECORD} is no record of a conversion") from None
     empty = not os.path.lexists(target) or (os.path.isdir(target) and not os.listdir(target))
     if not empty and not overwrite:
-        raise ExistsError(f"{target}: the folder is there already, and is not empty")
+        raise ExistsError(
+            f"{target}: the folder is there already, and is not empty; overwrite=True allows it"
+        )
     return []
 
 

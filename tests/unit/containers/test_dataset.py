@@ -28,7 +28,7 @@ def test_mode_r_is_refused_with_the_path(tmp_path: Path, kind: str) -> None:
     for change in (lambda: opened.attrs.update(a=1), opened.transaction):
         with pytest.raises(ReadOnlyError) as caught:
             change()
-        assert str(caught.value) == f"{tmp_path / 'd'}: opened with mode 'r'"
+        assert str(caught.value) == f"{tmp_path / 'd'}: opened with mode 'r', changes need 'r+'"
 
 
 def test_a_part_is_named_by_its_own_path(tmp_path: Path) -> None:
