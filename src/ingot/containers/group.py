@@ -5,15 +5,17 @@ A member has the store of its group, with its lock and its journal: a tree has o
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from numpy.typing import DTypeLike
+
 from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import Attributes, converted
-from ingot.containers.create import ArraySpec, Destination, create_array
+from ingot.containers.create import ArraySpec, Destination, create_array, one_state
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
@@ -34,10 +36,10 @@ from ingot.formats.format import (
     GroupNode,
     Node,
 )
-from ingot.formats.paths import joined, normalised
+from ingot.formats.paths import above, joined, normalised, prefix
 from ingot.options import Options
 from ingot.stores.documents import documents_after
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Commit, Delete, Extent, Feature, Put, Store
 from ingot.stores.versions import NO_VERSION, WriteTurn, read_versioned, writing
 
 __all__ = ["Group", "GroupState", "group_handle"]
@@ -45,6 +47,8 @@ __all__ = ["Group", "GroupState", "group_handle"]
 # The most members, and levels, that a display shows.
 _MOST_SHOWN: Final = 1000
 _DEEPEST_SHOWN: Final = 50
+# About how many bytes of a copy are in memory at a time, beside those of the transaction.
+_COPIED_BYTES: Final = 16 << 20
 
 
 @dataclass(slots=True)
@@ -191,7 +195,32 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         name = f"/{self._inner}" if self._inner else "/"
         return self._handle.read(lambda now: self._grown(now.store, name, depth))
 
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Yield the names of the members that are arrays, and the arrays.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> _ = root.array("prices", [1, 2]), root.group("day")
+        >>> [name for name, _ in root.arrays()], [name for name, _ in root.groups()]
+        (['prices'], ['day'])
+        """
+        members = ((name, self[name]) for name in self)
+        return ((name, member) for name, member in members if isinstance(member, Array))
+
+    def groups(self) -> Iterator[tuple[str, "Group"]]:
+        """Yield the names of the members that are groups, and the groups; see `arrays`."""
+        members = ((name, self[name]) for name in self)
+        return ((name, member) for name, member in members if isinstance(member, Group))
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     # Changing ------------------------------------------------------------------------------------
+
+    def __setitem__(self, name: str, data: object) -> None:
+        if isinstance(data, Group):
+            raise TypeError(f"{name!r}: the value is a group, which `copy` stores")
+        self.array(name, data, overwrite=True)
 
     def create_array(self, name: str, **as_create: Any) -> Array:
         """Create an array that holds the fill value; takes what `ingot.create` takes.
@@ -226,6 +255,98 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
             turn.commit(self._format.create_group(turn.store, inner, described)[1])
             return self._group(name, inner)
 
+    def create_group(self, name: str, *, attrs: Mapping[str, object] | None = None) -> "Group":
+        """Create a group, as `group` does."""
+        return self.group(name, attrs=attrs)
+
+    def require_group(self, name: str) -> "Group":
+        """Return the group of a name; create it, and the groups above it, if it does not exist.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> _ = root.require_group("a/b").array("c", [1])
+        >>> list(root.require_group("a/b"))
+        ['c']
+        """
+        found = self._required(name, lambda: self.group(name))
+        if not isinstance(found, Group):
+            raise ExistsError(f"{self._location}: the member {name!r} is an array, not a group")
+        return found
+
+    def require_array(
+        self, name: str, *, shape: int | Sequence[int], dtype: DTypeLike, **as_create: Any
+    ) -> Array:
+        """Return the array of a name; create it as `create_array` does if it does not exist.
+
+        An array of another shape or type is an `ExistsError`.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> root.require_array("a", shape=3, dtype="i4", fill=7)[0] = 1
+        >>> root.require_array("a", shape=3, dtype="i4")[...]
+        array([1, 7, 7], dtype=int32)
+        """
+        arguments = {"shape": shape, "dtype": dtype, **as_create}
+        found = self._required(name, lambda: self.create_array(name, **arguments))
+        if not isinstance(found, Array):
+            raise ExistsError(f"{self._location}: the member {name!r} is a group, not an array")
+        wanted = ArraySpec(shape, dtype).request()
+        if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+            raise ExistsError(
+                f"{self._location}: the member {name!r} has shape {found.shape} and type "
+                f"{found.dtype}, not {wanted.shape} and {wanted.dtype}"
+            )
+        return found
+
+    def copy(self, source: "str | Array | Group", name: str) -> "Array | Group":
+        """Store a copy of an array or of a group with all its members; return the copy.
+
+        `source` is the name of a member, or a dataset of the same format from anywhere. Its stored
+        bytes are copied as they are, with chunks, codecs and attributes, by one commit.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> _ = root.array("day/rain", [1, 2], attrs={"units": "mm"})
+        >>> backup = root.copy("day", "backup/day")
+        >>> backup["rain"][...], dict(backup["rain"].attrs)
+        (array([1, 2]), {'units': 'mm'})
+        """
+        self._writable()
+        given = self[source] if isinstance(source, str) else source
+        if not isinstance(given, Array | Group):
+            raise TypeError(f"a member or a dataset is copied, not {type(given).__name__}")
+        if given.format != self.format:
+            raise UnsupportedError(
+                f"{self._location}: a {self.format} group holds no {given.format}; "
+                "ingot.convert changes the format"
+            )
+        with one_state(given, self._handle.store), self._one_commit():
+            inner = given._inner if isinstance(given, Group) else given._chunks.path
+            self._copied(given._handle.store, inner, name)
+        return self[name]
+
+    def move(self, source: str, name: str) -> None:
+        """Give a member another name, which may be a path; a group moves with all its members.
+
+        It is one commit. A member of the new name is an `ExistsError`.
+
+        >>> import ingot
+        >>> root = ingot.group()
+        >>> _ = root.array("day/rain", [1, 2])
+        >>> root.move("day/rain", "rain")
+        >>> list(root), list(root["day"]), root["rain"][0]
+        (['day', 'rain'], [], np.int64(1))
+        """
+        self._writable()
+        inner = self._place(source)
+        if self._place(name) == inner and source in self:
+            return
+        with self._one_commit():
+            if self._found(self._handle.store, inner) is None:
+                raise MemberError(f"{self._location}: no member {source!r}")
+            self._copied(self._handle.store, inner, name)
+            del self[source]
+
     def __delitem__(self, name: str) -> None:
         inner = self._place(name)
         with self._writing() as turn:
@@ -248,6 +369,49 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         """
         with self._writing() as turn:
             turn.commit(self._format.consolidated(turn.store, self._inner))
+
+    def _required(self, name: str, create: "Callable[[], Array | Group]") -> "Array | Group":
+        """Return a member, made by `create` if it does not exist."""
+        try:
+            return self[name]
+        except MemberError:
+            pass
+        try:
+            return create()
+        except ExistsError:  # Another writer was faster.
+            return self[name]
+
+    def _one_commit(self) -> AbstractContextManager[None]:
+        """Return a block whose changes are one commit, that of a transaction around it if any."""
+        return nullcontext() if self._tree.is_inside() else self.transaction()
+
+    def _copied(self, source: Store, old: str, name: str) -> None:
+        """Copy the stored bytes of a node and of all below it, inside a transaction."""
+        new, own = self._place(name), self._handle.store
+        for store in (source, own):
+            if Feature.LIST not in store.features:
+                raise UnsupportedError(f"{store.location}: cannot list its keys, as a copy needs")
+        self._clear(own, name, overwrite=None)
+        if source is own and new.startswith(prefix(old)):
+            raise UnsupportedError(f"{self._location}: {name!r} lies in the source itself")
+        self._format.create_group(own, new)  # Refuses names that a node cannot have.
+        *_, parent = above(new)
+        found = self._found(own, parent)
+        if isinstance(found, ArrayNode):
+            raise ExistsError(f"{self._location}: {parent!r} is an array, and has no members")
+        if found is None:
+            with self._writing() as turn:
+                turn.commit(self._format.create_group(turn.store, parent)[1])
+        edits = self._format.removed(source, old).edits
+        keys = [edit.key for edit in edits if isinstance(edit, Delete)]
+        for data in _values(source, keys):
+            puts = (Put(prefix(new) + key.removeprefix(prefix(old)), data[key]) for key in data)
+            with self._writing() as turn:
+                turn.commit(Commit(publish=tuple(puts)))
+        for group in above(new):
+            if self._format.compare_consolidated(self._handle.store, group) is not None:
+                with self._writing() as turn:
+                    turn.commit(self._format.consolidated(turn.store, group))
 
     def _created(self, name: str, spec: ArraySpec, items: Any) -> Array:
         if spec.format not in (None, self.format):
@@ -433,6 +597,22 @@ def _branch(group: str, members: GroupMembers, shown: Mapping[str, Tree]) -> Tre
         for name, node in members.nodes.items()
     )
     return Tree("", "", tuple(below), more=not members.complete)
+
+
+def _values(store: Store, keys: Sequence[str]) -> Iterator[dict[str, bytes]]:
+    """Yield the values of keys, as many at a time as memory should hold; absent ones are left out.
+
+    A transaction stages what it is given, so that no more is in memory.
+    """
+    batch: list[str] = []
+    size = 0
+    for key in keys:
+        batch.append(key)
+        size += store.size(key) or 0
+        if size >= _COPIED_BYTES or key is keys[-1]:
+            found = zip(batch, store.read([Extent(each) for each in batch]), strict=True)
+            yield {each: value for each, value in found if value is not None}
+            batch, size = [], 0
 
 
 def group_handle(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -868,3 +869,168 @@ def test_names_that_end_with_a_dot_are_refused_before_anything_is_made(
     with pytest.raises(UnsafeError, match="ends with a dot"):
         root.group(name)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+# Names of h5py and zarr ---------------------------------------------------------------------------
+
+
+def test_assigning_stores_an_array_by_one_commit(place: Place) -> None:
+    root = ingot.group(place, format=FORMAT)
+    root["day/rain"] = [1, 2, 3]
+    assert group_at(place)["day/rain"][...].tolist() == [1, 2, 3]
+    root["day/rain"] = np.arange(4.0)
+    assert group_at(place)["day/rain"][...].tolist() == [0, 1, 2, 3]
+    root["copy"] = root["day/rain"]
+    assert group_at(place)["copy"][...].tolist() == [0, 1, 2, 3]
+    with pytest.raises(ExistsError, match="only arrays are replaced"):
+        root["day"] = [1]
+    with pytest.raises(TypeError, match="`copy` stores"):
+        root["other"] = root["day"]
+    assert list(root) == ["copy", "day"] == root._ipython_key_completions_()
+
+
+def test_arrays_and_groups(place: Place) -> None:
+    root = ingot.group(place, format=FORMAT)
+    root["b"], root["a"] = [1], [2]
+    root.create_group("g", attrs={"n": 1})
+    assert [(name, array[0]) for name, array in root.arrays()] == [("a", 2), ("b", 1)]
+    assert [(name, dict(group.attrs)) for name, group in root.groups()] == [("g", {"n": 1})]
+
+
+def test_members_that_are_required(place: Place) -> None:
+    root = ingot.group(place, format=FORMAT)
+    root.require_group("a/b").attrs["n"] = 1
+    assert dict(root.require_group("a/b").attrs) == {"n": 1}
+    root.require_array("a/x", shape=(2, 3), dtype="<i4", fill=5)[0] = 1
+    before = stored(place)
+    found = group_at(place, "r").require_array("a/x", shape=(2, 3), dtype="<i4")
+    assert found[...].tolist() == [[1, 1, 1], [5, 5, 5]]
+    assert group_at(place, "r").require_group("a").keys() == {"b", "x"}
+    for wrong in ({"shape": (3, 2), "dtype": "<i4"}, {"shape": (2, 3), "dtype": "<f4"}):
+        with pytest.raises(ExistsError, match=r"'a/x' has shape \(2, 3\) and type int32, not"):
+            root.require_array("a/x", **wrong)
+    with pytest.raises(ExistsError, match="is a group, not an array"):
+        root.require_array("a", shape=3, dtype="i4")
+    with pytest.raises(ExistsError, match="is an array, not a group"):
+        root.require_group("a/x")
+    with pytest.raises(ReadOnlyError):
+        group_at(place, "r").require_group("absent")
+    assert stored(place) == before
+
+
+def a_tree_to_copy(place: Place, **layout: Any) -> ingot.Group:
+    root = ingot.group(place, format=FORMAT)
+    day = root.group("day", attrs={"title": "day"})
+    rain = np.arange(600.0).reshape(20, 30)
+    day.array("rain", rain, chunks=(7, 11), codec="zlib:3", order="F", attrs={"units": "mm"})
+    day.create_array("deep/empty", shape=5, dtype="i2", fill=3, chunks=2)
+    return root
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_a_copy_has_the_bytes_of_its_source(place: Place, consolidated: bool) -> None:
+    root = a_tree_to_copy(place)
+    if consolidated:
+        root.consolidate()
+    copied = root.copy("day", "all/days/first")
+    assert isinstance(copied, ingot.Group)
+    now = stored(place)
+    old = {key.removeprefix("day/"): now[key] for key in now if key.startswith("day/")}
+    new = "all/days/first/"
+    assert old == {key.removeprefix(new): now[key] for key in now if key.startswith(new)}
+    again = group_at(place)
+    np.testing.assert_array_equal(again[new + "rain"][...], np.arange(600.0).reshape(20, 30))
+    assert again["all/days"].keys() == {"first"}
+    assert again.consolidated is (True if consolidated else None)
+    again[new + "rain"][0] = -1
+    assert again["day/rain"][0, 5] == 5
+    assert isinstance(root.copy("day/rain", "rain"), ingot.Array)
+    assert root["rain"].chunks == (7, 11)
+    assert dict(root["rain"].attrs) == {"units": "mm"}
+
+
+def test_a_copy_from_elsewhere(place: Place, tmp_path: Path) -> None:
+    source, root = a_tree_to_copy(tmp_path / "source"), ingot.group(place, format=FORMAT)
+    root.copy(source["day"], "day")
+    assert group_at(place)["day/deep/empty"][...].tolist() == [3] * 5
+    root.copy(source, "whole")
+    assert group_at(place)["whole/day/rain"][1, 0] == 30
+    alone = ingot.array([1, 2], format=FORMAT)
+    assert root.copy(alone, "alone")[...].tolist() == [1, 2]
+    other = ingot.array([1], format="zarr3" if FORMAT == "zarr2" else "zarr2")
+    with pytest.raises(UnsupportedError, match=r"holds no zarr[23]; ingot\.convert"):
+        root.copy(other, "other")
+    with pytest.raises(TypeError, match="not ndarray"):
+        root.copy(np.arange(3), "numbers")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("consolidated", [False, True])
+def test_a_move_leaves_nothing_behind(place: Place, consolidated: bool) -> None:
+    root = a_tree_to_copy(place)
+    if consolidated:
+        root.consolidate()
+    before = stored(place)
+    root.move("day", "all/days")
+    now = stored(place)
+    assert not [key for key in now if key.startswith("day/")]
+    new = {key.removeprefix("all/days/"): now[key] for key in now if key.startswith("all/days/")}
+    assert new == {key.removeprefix("day/"): before[key] for key in before if key[:4] == "day/"}
+    assert group_at(place).consolidated is (True if consolidated else None)
+    root.move("all/days", "all/days")
+    assert stored(place) == now
+
+
+def test_copies_and_moves_that_are_refused(place: Place) -> None:
+    root = a_tree_to_copy(place)
+    root["one"] = [1]
+    before = stored(place)
+    for change in (root.copy, root.move):
+        with pytest.raises(ExistsError, match="'one' exists already"):
+            change("day", "one")
+        with pytest.raises(MemberError):
+            change("absent", "two")
+        with pytest.raises(UnsupportedError, match="lies in the source"):
+            change("day", "day/inside")
+        with pytest.raises(IngotError):
+            change("day", "one/inside")
+        with pytest.raises(UnsafeError):
+            change("day", "../outside")
+        with pytest.raises(ReadOnlyError):
+            getattr(group_at(place, "r"), change.__name__)("day", "two")
+    assert stored(place) == before
+
+
+@pytest.mark.parametrize("change", ["move", "copy"])
+def test_a_copy_or_a_move_is_one_commit(change: str) -> None:
+    commits: list[Commit] = []
+
+    class Watched(MemoryStore):
+        def apply(self, commit: Commit, **more: Any) -> None:
+            commits.append(commit)
+            super().apply(commit, **more)
+
+    root = a_tree_to_copy(Watched())
+    root.consolidate()
+    commits.clear()
+    getattr(root, change)("day", "some/where")
+    assert len(commits) == 1
+
+
+def test_a_move_is_part_of_a_transaction_around_it() -> None:
+    store = MemoryStore()
+    root = a_tree_to_copy(store)
+    before, names = content(store), []
+    with suppress(RuntimeError), root.transaction():
+        root.move("day", "again")
+        names += root
+        raise RuntimeError
+    assert (names, content(store)) == (["again"], before)
+
+
+def test_a_copy_larger_than_what_a_transaction_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingot.containers.group._COPIED_BYTES", 100)
+    root = a_tree_to_copy(tmp_path / "root")
+    root.copy("day", "copy")
+    np.testing.assert_array_equal(root["copy/rain"][...], root["day/rain"][...])
