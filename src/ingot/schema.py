@@ -84,6 +84,8 @@ class ArraySchema:
     """The names of the axes, in formats that store them."""
     flat: Flat | None = None
     """How the bytes are cut where chunks are runs of them; None where chunks are boxes."""
+    fill_stated: bool = True
+    """Whether a file states the fill value; if none does, `fill` is the zero of the type."""
     grid: ChunkGrid = field(init=False, repr=False)
     """The chunks that the shape is cut into."""
 

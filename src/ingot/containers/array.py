@@ -172,6 +172,16 @@ class Array(Dataset[Engine]):
         return self._schema.fill
 
     @property
+    def fill_stated(self) -> bool:
+        """Whether the dataset states its fill value; Zarr version 2 may have null in its place.
+
+        >>> import ingot
+        >>> ingot.create(shape=3, dtype="f8", fill=7, format="zarr2").fill_stated
+        True
+        """
+        return self._schema.fill_stated
+
+    @property
     def itemsize(self) -> int:
         """The bytes of an item, uncompressed."""
         return self._schema.dtype.itemsize

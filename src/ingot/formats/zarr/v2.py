@@ -162,7 +162,8 @@ def _parse_array(data: bytes, where: str) -> V2ArrayMetadata:
     spec = ChunkSpec(chunks, dtype, fill)
     chain = take(lambda: build_chain(stages, spec, order, where), CodecChain())
     problems.settle()
-    schema = ArraySchema(shape, dtype, chunks, chain, fill, order)
+    stated = values.get("fill_value") is not None
+    schema = ArraySchema(shape, dtype, chunks, chain, fill, order, fill_stated=stated)
     return V2ArrayMetadata(schema, separator, values)
 
 
