@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import ingot
 from benchmarks.array_libraries import remove
 from benchmarks.measures import boxes, elements, planes, whole
+from benchmarks.places import ROOT
 from benchmarks.race import race, stopwatch
 from benchmarks.samples import Key, Recipe, fill
 from benchmarks.settings import Settings
@@ -265,7 +266,7 @@ while True:
 def _changing(path: Path) -> Iterator[None]:
     """Have another process change items of an array, one after the other."""
     command = [sys.executable, "-c", _WRITER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
         try:
             assert process.stdout is not None
             require(process.stdout.readline().strip() == b"begun", "the writer does not begin")

@@ -833,7 +833,9 @@ def _merged(
             yield Finding(name, "chunk", problem, key, first.coords or None, lost(first), _DROP)
         else:
             problem = f"{problem}; the same of {len(same)} chunks, to {same[-1].coords}"
-            what = f"{len(same)} chunks, the first {lost(first)}"
+            # All chunks of a shard without its index are lost with the shard.
+            places = list(dict.fromkeys(map(lost, same)))
+            what = places[0] if len(places) == 1 else f"{len(same)} chunks, the first {places[0]}"
             yield Finding(name, "index", problem, key, first.coords, what, _DROP)
     if len(shown) > _MOST_FAILURES:
         count = sum(len(same) for _, same in shown[_MOST_FAILURES:])

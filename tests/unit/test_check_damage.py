@@ -5,11 +5,8 @@ Damaged bytes are read in a child with little memory.
 
 import pytest
 
-from ingot import native
-from tests.kernels import needs_native
+from tests.kernels import KERNELS, NATIVE_IS_BUILT, needs_native
 from tests.limited import run_limited
-
-KERNELS = [name for name in ("native", "python") if name == "python" or native.choose(name)]
 
 PROGRAM = """
 from contextlib import suppress
@@ -100,7 +97,7 @@ def test_every_changed_byte_is_found_or_changes_nothing(format):
 
 @pytest.mark.parametrize("format", [*COVERED, "table bcolz", "table blsk"])
 def test_a_repair_of_any_changed_byte_is_done_once(format):
-    run_limited(PROGRAM, KERNELS[0], format, 60, 1)
+    run_limited(PROGRAM, "native" if NATIVE_IS_BUILT else "python", format, 60, 1)
 
 
 RANDOM = """

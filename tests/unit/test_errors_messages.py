@@ -60,13 +60,13 @@ USES: dict[str, tuple[Callable[[ingot.Table], Any], type[Exception], str]] = {
         ValueError,
         "column 'day' of int64 cannot hold 1.5",
     ),
-    "items of different shapes": (
-        lambda table: table.add_column("o", [[1], [2, 3]]),
+    "items of different kinds": (
+        lambda table: table.add_column("o", [1, "a"] * 10),
         ValueError,
-        "column 'o': its items have different shapes",
+        "column 'o': item 1 is str, item 0 is int",
     ),
     "objects": (
-        lambda table: table.add_column("o", np.array([{}] * 20, object)),
+        lambda table: table.add_column("o", np.array([object()] * 20)),
         ingot.errors.UnsafeError,
         "quotes: 'o' is of Python objects, which are stored as pickles",
     ),

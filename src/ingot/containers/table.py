@@ -259,7 +259,7 @@ class Table(Dataset[TableState]):
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": ["x", "y"]})
         >>> table.to_pandas(dtype_backend="pyarrow").dtypes.astype(str).to_list()
-        ['int64[pyarrow]', 'string[pyarrow]']
+        ['int64[pyarrow]', 'large_string[pyarrow]']
         """
         if dtype_backend is not None:
             return pandas.of_arrow(self.to_arrow(), dtype_backend)

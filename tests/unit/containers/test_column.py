@@ -11,6 +11,7 @@ import pytest
 
 import ingot
 from ingot.errors import CorruptionError, UnsupportedError
+from tests.kernels import needs_native
 
 pandas = pytest.importorskip("pandas")
 pyarrow = pytest.importorskip("pyarrow")
@@ -298,6 +299,7 @@ def test_a_comparison_with_a_null_is_false(
     assert table.where(expression).count() == len(expected)
 
 
+@needs_native
 def test_chunks_without_nulls_are_not_read(tmp_path: Path) -> None:
     table = ingot.table({"a": np.arange(40)}, tmp_path / "t", chunks=10)
     table.update(25, {"a": None})
