@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ingot._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ingot import blosc, errors
+    from ingot import blosc, errors, stores
     from ingot.api import array, convert, create, group, open, ragged, table
     from ingot.check import check
     from ingot.containers.array import Array
@@ -47,6 +47,7 @@ __all__ = [
     "open",
     "ragged",
     "repair",
+    "stores",
     "table",
 ]
 

@@ -72,6 +72,7 @@ def lazy_names(
     """Return the `__getattr__` and `__dir__` of a package whose public names load on first use.
 
     `homes` maps each name to the module that defines it; `modules` are submodules of the package.
+    Only what `__all__` names is listed.
 
     >>> get, names = lazy_names("ingot", {"Options": "ingot.options"}, ["errors"])
     >>> get("Options").__name__, get("errors").__name__, "Options" in names()
@@ -90,7 +91,7 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes, *submodules})
+        return sorted(vars(sys.modules[package])["__all__"])
 
     return get, names
 

@@ -21,16 +21,19 @@ _SIZE: Final = re.compile(r"([1-9][0-9]{0,9}) ?(B|[KMG](?:i?B)?)?", re.ASCII | r
 class Limits:
     """The largest sizes that are accepted, whatever a file claims.
 
+    - `chunk_bytes`: The most bytes that one chunk may decode to.
+    - `window_bytes`: About how many bytes of chunks are held in memory at a time, beside the
+      result.
+    - `commit_chunks`: The most chunks, or shards, that one commit may store; each takes some memory
+      until then.
+
     >>> Limits().chunk_bytes
     2147483631
     """
 
     chunk_bytes: int = 2**31 - 1 - 16
-    """The most bytes that one chunk may decode to."""
     window_bytes: int = 64 << 20
-    """About how many bytes of chunks are held in memory at a time, beside the result."""
     commit_chunks: int = 2**22
-    """The most chunks, or shards, that one commit may store; each takes some memory until then."""
 
     def __post_init__(self) -> None:
         for name in ("chunk_bytes", "window_bytes", "commit_chunks"):
@@ -42,6 +45,18 @@ class Limits:
 class Options:
     """How data is moved: threads, caching, durability, verification and limits.
 
+    - `threads`: How many threads one call may use; None means one for each available processor.
+    - `cache_bytes`: How many bytes of decoded chunks an open array may keep.
+    - `durability`: What committed data survives: a power cut, or only the end of the process.
+    - `verify`: When checksums over whole chunks are compared.
+    - `damaged`: What a read makes of chunks that cannot be read: an error, or the fill value (null
+      for items of variable length) with a `DamageWarning` that names them. Only for mode "r";
+      queries raise always.
+    - `missing`: What a read makes of chunks that are not stored, where a format allows that: the
+      fill value, or a `CorruptionError`.
+    - `allow_pickle`: Whether objects may be unpickled, which runs code from the file.
+    - `limits`: The largest sizes that are accepted.
+
     >>> Options(threads=1).cache_bytes
     0
     >>> Options(durability="paper")
@@ -50,22 +65,12 @@ class Options:
     """
 
     threads: int | None = None
-    """How many threads one call may use; None means one for each available processor."""
     cache_bytes: int = 0
-    """How many bytes of decoded chunks an open array may keep."""
     durability: Literal["full", "process"] = "full"
-    """What committed data survives: a power cut, or only the end of the process."""
     verify: Literal["first", "always", "never"] = "first"
-    """When checksums over whole chunks are compared."""
     damaged: Literal["error", "fill"] = "error"
-    """What a read makes of chunks that cannot be read: an error, or the fill value (null for items
-    of variable length) with a `DamageWarning` that names them. Only for mode "r"; queries raise
-    always."""
     missing: Literal["fill", "error"] = "fill"
-    """What a read makes of chunks that are not stored, where a format allows that: the fill value,
-    or a `CorruptionError`."""
     allow_pickle: bool = False
-    """Whether objects may be unpickled, which runs code from the file."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

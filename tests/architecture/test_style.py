@@ -33,6 +33,7 @@ PUBLIC = {
     "open",
     "ragged",
     "repair",
+    "stores",
     "table",
 }
 """Every name of the package itself. Adding one is a decision: change it here too."""

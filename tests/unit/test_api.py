@@ -694,3 +694,9 @@ def test_another_array_is_read_window_by_window(tmp_path, monkeypatch):
     again = ingot.open(tmp_path / "g.zarr")["x"]
     assert np.array_equal(root.array("y", again, order="F")[...], values)
     assert np.array_equal(first[...], values)
+
+
+def test_the_package_lists_its_public_names_only() -> None:
+    assert dir(ingot) == sorted(ingot.__all__)
+    assert "stores" in dir(ingot)
+    assert "TYPE_CHECKING" not in dir(ingot)

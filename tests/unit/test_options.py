@@ -23,3 +23,10 @@ def test_wrong_limits_are_refused(name: str) -> None:
 def test_threads_are_those_this_process_may_use() -> None:
     assert Options(threads=5).thread_count() == 5
     assert Options().thread_count() >= 1
+
+
+@pytest.mark.parametrize("kind", [Options, Limits])
+def test_help_describes_every_field(kind: type) -> None:
+    assert kind.__doc__ is not None
+    for name in kind.__dataclass_fields__:  # type: ignore[attr-defined]
+        assert f"- `{name}`: " in kind.__doc__

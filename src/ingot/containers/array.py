@@ -28,7 +28,7 @@ from ingot.engine.explain import Explanation
 from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
-from ingot.errors import FormatError, NotFoundError
+from ingot.errors import FormatError, NotFoundError, SelectionError
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -86,6 +86,8 @@ class OrthogonalIndex:
 _MOST_COUNTED: Final = 10_000
 # Above this many bytes, chunks that are not stored are left out of a reduction.
 _MUCH: Final = 64 << 20
+# Values that a comparison with an array would compare with its items.
+_COMPARED: Final = (int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray)
 
 
 class Array(Dataset[Engine]):
@@ -93,7 +95,8 @@ class Array(Dataset[Engine]):
 
     Made by `ingot.open`, `ingot.create` and `ingot.array`. Reading gives NumPy arrays, by NumPy's
     rules of indexing; every call that changes the array has stored the change when it returns. An
-    array may be used from several threads, and as a context manager.
+    array may be used from several threads, and as a context manager. Arrays are equal when they are
+    the same object; ``array[...] == 5`` compares items, and ``array == 5`` is a `TypeError`.
 
     >>> import numpy as np
     >>> import ingot
@@ -145,6 +148,30 @@ class Array(Dataset[Engine]):
     def chunks(self) -> tuple[int, ...]:
         """The shape of a chunk."""
         return self._schema.chunks
+
+    @property
+    def shards(self) -> tuple[int, ...] | None:
+        """The shape of a shard, which holds many chunks in one file; None without shards.
+
+        >>> import ingot
+        >>> ingot.create(shape=100, dtype="i4", chunks=5, shards=20).shards
+        (20,)
+        """
+        sharded = as_sharded(self._chunks)
+        return None if sharded is None else sharded.shards.schema.chunks
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields of structured items; ``array[name]`` reads one field.
+
+        >>> import numpy as np
+        >>> import ingot
+        >>> points = np.array([(1, 0.5), (2, 1.5)], [("x", "i4"), ("y", "f8")])
+        >>> array = ingot.array(points)
+        >>> array.fields, array["y"], array["x", 1:]
+        (('x', 'y'), array([0.5, 1.5]), array([2], dtype=int32))
+        """
+        return self.dtype.names or ()
 
     @property
     def codec(self) -> tuple[Stage, ...]:
@@ -227,6 +254,10 @@ class Array(Dataset[Engine]):
     # Reading -------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        if type(key) is str:
+            return self._handle.read(lambda engine: _field(engine, key, ()))
+        if type(key) is tuple and key and type(key[0]) is str:
+            return self._handle.read(lambda engine: _field(engine, key[0], key[1:]))
         return self._handle.read(lambda engine: engine.read(parse(key, engine.shape)))
 
     def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
@@ -599,6 +630,24 @@ class Array(Dataset[Engine]):
         """
         return self._reduced(reductions.reduce, reductions.MAX, axis, out, keepdims)
 
+    def argmin(self, axis: int | None = None, out: Out = None, *, keepdims: bool = False) -> Any:
+        """Find where the smallest item is, along an axis or in the flat array, block by block.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [4, 3]]).argmin(axis=1)
+        array([0, 1])
+        """
+        return self._reduced(reductions.position, "argmin", axis, out, keepdims)
+
+    def argmax(self, axis: int | None = None, out: Out = None, *, keepdims: bool = False) -> Any:
+        """Find where the largest item is, block by block; see `argmin`.
+
+        >>> import ingot
+        >>> ingot.array([[1, 2], [4, 3]]).argmax()
+        np.int64(2)
+        """
+        return self._reduced(reductions.position, "argmax", axis, out, keepdims)
+
     def any(self, axis: Axis = None, out: Out = None, keepdims: bool = False) -> Any:
         """Return whether any item is true; blocks after the first true item are not read.
 
@@ -627,6 +676,15 @@ class Array(Dataset[Engine]):
         """The properties of the array, as a table to print."""
         return self._info(counted=True)
 
+    def __eq__(self, other: object) -> bool:
+        # Neither False nor a comparison of all items is what `array == 5` is expected to give.
+        if isinstance(other, _COMPARED):
+            raise TypeError("an ingot.Array is not compared with values; use array[...] == value")
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         engine = self._handle.value
         place = self._handle.store, engine.chunks.path
@@ -648,12 +706,10 @@ class Array(Dataset[Engine]):
         chunks = compactable(self._chunks) if counted else None
         free = None if chunks is None else chunks.free_bytes()
         others = () if chunks is None else chunks.other_files()
-        sharded = as_sharded(self._chunks)
-        shards = None if sharded is None else sharded.shards.schema.chunks
         place = self.format, self._path, self._mode
         unfinished = self._unfinished
         return array_info(
-            self._schema, self.codec, *place, stored, free, others, shards, unfinished
+            self._schema, self.codec, *place, stored, free, others, self.shards, unfinished
         )
 
     @property
@@ -663,6 +719,22 @@ class Array(Dataset[Engine]):
     @property
     def _schema(self) -> ArraySchema:
         return self._handle.value.chunks.schema
+
+
+def _field(engine: Engine, name: str, key: tuple[Any, ...]) -> Any:
+    """Return one field of the items that a key selects; all of them are read block by block."""
+    schema, shape = engine.chunks.schema, engine.shape
+    names = schema.dtype.names
+    if names is None:
+        return engine.read(parse((name, *key), shape))  # Says which keys there are.
+    if name not in names:
+        raise SelectionError(f"there is no field {name!r}; there is {', '.join(names)}")
+    if key:
+        return np.asarray(engine.read(parse(key, shape)))[name].copy()[()]
+    result = np.empty(shape, schema.dtype[name])
+    for place in blocks(shape, block_shape(schema.grid, schema.dtype.itemsize)):
+        result[place] = engine.read(parse((*place, ...), shape))[name]
+    return result
 
 
 def _source(engine: Engine) -> Source:

@@ -12,10 +12,10 @@ NumPy's do.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.typing import DTypeLike, NDArray
 
 from ingot.grid import ChunkGrid, block_shape, blocks
@@ -31,6 +31,7 @@ __all__ = [
     "Source",
     "deviation",
     "mean",
+    "position",
     "product",
     "reduce",
     "total",
@@ -236,6 +237,76 @@ def deviation(
         raise ValueError(f"out has shape {out.shape}, the result has {np.shape(found)}")
     np.copyto(out, found, casting="same_kind")
     return out
+
+
+def position(
+    source: Source,
+    method: Literal["argmin", "argmax"],
+    axis: int | None,
+    out: Out = None,
+    keepdims: bool = False,
+) -> Any:
+    """Find where the smallest or the largest item is, the first of equal ones, as NumPy does.
+
+    >>> data = np.array([[1, 7], [7, 0]])
+    >>> source = Source(ChunkGrid((2, 2), (1, 1), padded=True), data.dtype, data.__getitem__)
+    >>> position(source, "argmax", None), position(source, "argmin", 0)
+    (np.int64(1), array([0, 1]))
+    """
+    shape = source.grid.shape
+    axes = _axes(source, None) if axis is None else (normalize_axis_index(axis, len(shape)),)
+    lengths = [1 if each in axes else size for each, size in enumerate(shape)]
+    if 0 in shape or source.dtype.kind in "OTV":
+        # NumPy decides what is found among no items, and in which order objects are compared.
+        whole = tuple(slice(0, size) for size in shape)
+        block = np.empty(shape, source.dtype) if 0 in shape else source.read(whole)
+        found = np.asarray(getattr(block, method)(axis=axis)).reshape(lengths)
+        return _presented(found, axes, out, keepdims)
+    others = [each for each in range(len(shape)) if each not in axes]
+    order = [*reversed(axes), *reversed(others)]
+    step = block_shape(source.grid, source.dtype.itemsize, order=order)
+    result = np.empty(lengths, np.intp)
+    for place in blocks(lengths, step):
+        best: _Candidates | None = None
+        for key in blocks([shape[each] for each in axes], [step[each] for each in axes]):
+            box = list(place)
+            for each, positions in zip(axes, key, strict=True):
+                box[each] = positions
+            new = _candidates(source.read(tuple(box)), method, axis, shape, box)
+            best = new if best is None else _better(best, new, method)
+        assert best is not None
+        result[place] = best[1]
+    return _presented(result, axes, out, keepdims)
+
+
+_Candidates: TypeAlias = tuple[NDArray[Any], NDArray[np.intp]]
+"""Extreme items, and where they are in the whole array; every axis stays."""
+
+
+def _candidates(
+    block: NDArray[Any],
+    method: str,
+    axis: int | None,
+    shape: tuple[int, ...],
+    box: Sequence[slice],
+) -> _Candidates:
+    if axis is not None:
+        found = getattr(block, method)(axis=axis, keepdims=True)
+        return np.take_along_axis(block, found, axis), found + box[axis].start
+    at = np.unravel_index(getattr(block, method)(), block.shape)
+    whole = [int(inside) + part.start for inside, part in zip(at, box, strict=True)]
+    number = np.ravel_multi_index(whole, shape) if shape else 0
+    ones = (1,) * block.ndim
+    return block[at].reshape(ones), np.full(ones, number, np.intp)
+
+
+def _better(one: _Candidates, other: _Candidates, method: str) -> _Candidates:
+    """Return the more extreme of two candidates; of equal ones, or two NaN, the first."""
+    items = np.stack([one[0], other[0]])
+    # Blocks do not follow each other as the items of the array do.
+    same = (items[0] == items[1]) | ((items[0] != items[0]) & (items[1] != items[1]))
+    later = np.where(same, other[1] < one[1], getattr(items, method)(axis=0) == 1)
+    return np.where(later, items[1], items[0]), np.where(later, other[1], one[1])
 
 
 def _working(kind: np.dtype[Any], asked: DTypeLike | None) -> np.dtype[Any] | None:

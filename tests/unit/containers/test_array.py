@@ -860,3 +860,64 @@ def test_deviations_keep_digits_far_from_zero() -> None:
             getattr(times, name)()
     with pytest.warns(RuntimeWarning):
         assert np.isnan(ingot.create(shape=0, dtype="f8").var())
+
+
+# Names of h5py, zarr and NumPy --------------------------------------------------------------------
+
+
+def test_a_comparison_with_values_is_refused() -> None:
+    array, other = ingot.array([5, 5]), ingot.array([5, 5])
+    values = (5, 5.0, np.int64(5), "5", b"5", [5, 5], (5, 5))
+    for value in values:
+        with pytest.raises(TypeError, match=r"use array\[...\] == value"):
+            _ = array == value
+        with pytest.raises(TypeError, match=r"use array\[...\] == value"):
+            _ = array != value
+    assert array == array
+    assert array != other
+    assert array != None  # noqa: E711
+    assert array in [None, other, array]
+    assert array not in [None, other]
+    assert {array: 1, other: 2}[array] == 1
+    array.close()
+    assert array == array
+
+
+STRUCTURED = np.dtype([("x", "<i4"), ("y", "<f8"), ("z", "<u1", (3,))])
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 6), (), (0, 4)])
+def test_fields_of_structured_items(shape: tuple[int, ...]) -> None:
+    items = np.zeros(shape, STRUCTURED)
+    items["x"] = np.arange(items.size).reshape(shape)
+    items["y"], items["z"] = items["x"] / 2, 7
+    chunks = tuple(2 for _ in shape)
+    array = ingot.array(items, chunks=chunks, format="zarr2")
+    assert array.fields == ("x", "y", "z")
+    for name in array.fields:
+        np.testing.assert_array_equal(array[name], items[name])
+        assert array[name].dtype == items[name].dtype
+        np.testing.assert_array_equal(array[name, ...], items[name])
+        if shape and shape[0]:
+            np.testing.assert_array_equal(array[name, 1:4], items[1:4][name])
+            np.testing.assert_array_equal(array[name, 2], items[2][name])
+    for key in ("w", ("w", 0)):
+        with pytest.raises(SelectionError, match="there is no field 'w'; there is x, y, z"):
+            _ = array[key]
+
+
+def test_plain_items_have_no_fields() -> None:
+    array = ingot.array([1, 2])
+    assert array.fields == ()
+    for key in ("x", ("x", 0)):
+        with pytest.raises(SelectionError, match="valid indices"):
+            _ = array[key]
+
+
+def test_shards() -> None:
+    assert ingot.create(shape=(40, 60), dtype="i4", chunks=(5, 6), shards=(10, 12)).shards == (
+        10,
+        12,
+    )
+    assert ingot.create(shape=(40, 60), dtype="i4", chunks=(5, 6)).shards is None
+    assert ingot.create(shape=40, dtype="i4", format="bcolz").shards is None

@@ -222,3 +222,49 @@ def test_an_array_without_axes_gives_one_item(method: str) -> None:
         found, expected = (getattr(each, method)(keepdims=keepdims) for each in (array, data))
         assert found == expected
         assert type(found) is type(expected)
+
+
+POSITIONED = {
+    "integers": np.array([[3, 1, 2], [1, 3, 0], [0, 3, 3]]),
+    "floats": np.array([[3, 1, np.nan], [np.nan, 3, 0], [0, 3, 3.5]]),
+    "complex": np.array([[3 + 1j, 1, 2j], [1, 3 + 2j, complex(1, np.nan)], [np.nan, 0, 0]]),
+    "booleans": np.array([[False, True], [True, False]]),
+    "times": np.array([["2020-01-02", "NaT"], ["NaT", "2019-01-01"]], "M8[D]"),
+    "text": np.array([["b", "a"], ["c", "a"]]),
+    "big": np.random.default_rng(5).integers(0, 50, (37, 23, 5)),
+    "one": np.array(5),
+    "line": np.array([2, 9, 9, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("method", ["argmin", "argmax"])
+@pytest.mark.parametrize("name", POSITIONED)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_positions_are_those_of_numpy(
+    method: str, name: str, keepdims: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = POSITIONED[name]
+    # Blocks of single chunks, so that equal items lie in different ones.
+    monkeypatch.setattr(reductions, "block_shape", lambda grid, *_, **__: grid.chunk)
+    array = ingot.array(data, chunks=(2,) * data.ndim)
+    for axis in (None, *range(-data.ndim, data.ndim)):
+        due = getattr(data, method)(axis=axis, keepdims=keepdims)
+        found = getattr(array, method)(axis=axis, keepdims=keepdims)
+        np.testing.assert_array_equal(found, due)
+        assert (type(found), found.dtype) == (type(due), due.dtype)
+        assert np.array_equal(getattr(np, method)(array, axis=axis), getattr(data, method)(axis))
+
+
+def test_positions_in_an_array_of_the_callers() -> None:
+    array, out = ingot.array([[1, 2], [4, 3]]), np.zeros(2, np.intp)
+    assert array.argmax(axis=1, out=out) is out
+    assert out.tolist() == [1, 0]
+    with pytest.raises(np.exceptions.AxisError):
+        array.argmax(axis=2)
+
+
+def test_positions_among_no_items() -> None:
+    array = ingot.create(shape=(0, 3), dtype="i4")
+    with pytest.raises(ValueError, match="empty sequence"):
+        array.argmin()
+    assert array.argmin(axis=1).shape == (0,)
