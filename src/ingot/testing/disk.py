@@ -496,8 +496,12 @@ def _subsets(kept: Names, changes: Sequence[Change], *, last: bool) -> list[Name
 
 def _torn(old: bytes | None, new: bytes) -> list[bytes]:
     """Return the contents that an unsynced file may have: old, half, zeros, full."""
-    # Words are written whole.
-    half = len(new) // 2 // WORD * WORD
+    half = len(new) // 2
+    if old is not None:
+        # A word of both is written whole; what is shorter, or new, may end anywhere.
+        word = slice(half // WORD * WORD, half // WORD * WORD + WORD)
+        if old[word] != new[word] and min(len(old), len(new)) >= word.stop:
+            half = word.start
     if old is None:
         options = [b"", new[:half], bytes(len(new)), new]
     else:
