@@ -51,8 +51,8 @@ def test_errors_of_usage_pass():
 
 
 def test_an_error_of_the_system_names_its_file():
-    error = PermissionError(13, "Permission denied", b"/root/\xff")
-    assert message_of(error) == "/root/\udcff: Permission denied"
+    error = PermissionError(13, "Permission denied", b"/data/\xff")
+    assert message_of(error) == "/data/\udcff: Permission denied"
     assert message_of(MemoryError()) == "not enough memory"
     assert message_of(ValueError("one\ntwo")) == "one two"
 
