@@ -277,7 +277,9 @@ def find(name: str) -> type[Stage]:
     if name not in _STAGES:
         _load(name)
     if name not in _STAGES:
-        known = ", ".join(sorted(_STAGES.keys() | _MODULES.keys() | _plugged()))
+        # Those of text and of numbers are found by the types of items, seldom by their names.
+        named = {each for each, home in _MODULES.items() if not home.endswith(("text", "numeric"))}
+        known = ", ".join(sorted(named | _plugged()))
         raise UnsupportedError(f"codec {shown(name)} is unknown; there is {known}")
     return _STAGES[name]
 

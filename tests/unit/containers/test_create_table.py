@@ -227,7 +227,7 @@ assert refused > int(sys.argv[1]) // 8, refused
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_damaged_streams_end_in_errors(kernel: str) -> None:
-    run_limited(_DAMAGED, kernel, 400 if kernel == "native" else 100)
+    run_limited(_DAMAGED, kernel, 400 if kernel == "native" else 40)
 
 
 _STREAMING = """
