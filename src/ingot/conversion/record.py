@@ -34,6 +34,8 @@ __all__ = [
 
 _PLAN: Final = PENDING
 _FOLDER: Final = PENDING.partition("/")[0]
+_VERSION: Final = 2
+"""Raised when windows get other numbers or other boxes."""
 _BATCH: Final = 64
 _THREADS: Final = 2
 
@@ -57,7 +59,12 @@ class Progression:
         """Return the record as it is stored."""
         documents = {key: base64.b64encode(data).decode() for key, data in self.documents.items()}
         return json.dumps(
-            {"version": 1, "source": self.source, "state": self.state, "documents": documents}
+            {
+                "version": _VERSION,
+                "source": self.source,
+                "state": self.state,
+                "documents": documents,
+            }
         ).encode()
 
     @classmethod
@@ -65,7 +72,7 @@ class Progression:
         """Return the record that is stored; `FormatError` if it is none."""
         try:
             found = json.loads(data)
-            if found["version"] != 1:
+            if found["version"] != _VERSION:
                 raise FormatError(f"{_PLAN}: version {found['version']!r} is unknown")
             documents = {
                 str(key): base64.b64decode(text, validate=True)

@@ -1,9 +1,10 @@
 """Moving the items of one dataset into another, whatever the chunks of both, in bounded memory.
 
 A window is a box of whole chunks of the target. It is read from the source, encoded and staged
-before the next one is read.
+before the next one is read. No chunk of the source is read more than twice (`engine.rechunk`).
 """
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import is_variable
-from ingot.engine import ragged
+from ingot.engine import ragged, rechunk
 from ingot.engine.ragged import RaggedEngine
+from ingot.engine.rechunk import Box
 from ingot.engine.run import Engine
 from ingot.errors import CorruptionError
 from ingot.formats.format import stored_map, streaming
-from ingot.grid import ChunkGrid, block_shape, blocks
+from ingot.grid import ChunkGrid, blocks
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema
 from ingot.selection import BasicSelection, parse
-from ingot.stores.store import Commit, Delete, Edit, Feature
+from ingot.stores.store import Commit, Delete, Edit, Feature, native_root
 
 __all__ = [
     "Report",
@@ -55,22 +57,19 @@ class Tally:
         self.report(count)
 
 
-def windows(schema: ArraySchema, unit: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
-    """Yield the keys of windows of at most `most` bytes, in ascending order of their chunks.
+def windows(schema: ArraySchema, window: tuple[int, ...]) -> Iterator[Box]:
+    """Yield the keys of windows, in ascending order of chunks.
 
-    `unit` is the shape of what is stored under one key, a chunk or a shard; a window has at least
-    one. The windows of a flat array ascend in the order in which its items are stored.
+    The windows of a flat array ascend in the order in which its items are stored.
 
     >>> from ingot.codecs.codec import CodecChain
     >>> schema = ArraySchema((5, 6), np.dtype("u1"), (2, 3), CodecChain(), 0)
-    >>> [[(each.start, each.stop) for each in key] for key in windows(schema, (2, 3), 12)]
+    >>> [[(each.start, each.stop) for each in key] for key in windows(schema, (2, 6))]
     [[(0, 2), (0, 6)], [(2, 4), (0, 6)], [(4, 5), (0, 6)]]
     """
     axes = list(schema.stored_axes) if schema.flat is not None else list(range(len(schema.shape)))
-    shape = tuple(schema.shape[axis] for axis in axes)
-    grid = ChunkGrid(shape, tuple(unit[axis] for axis in axes), padded=True)
-    block = block_shape(grid, schema.dtype.itemsize, most=most)
-    for key in blocks(shape, block):
+    shape = [schema.shape[axis] for axis in axes]
+    for key in blocks(shape, [window[axis] for axis in axes]):
         box = [slice(None)] * len(axes)
         for axis, part in zip(axes, key, strict=True):
             box[axis] = part
@@ -83,25 +82,21 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
     Encoded chunks are moved untouched where both arrays agree. Otherwise, where chunks are files,
     there is a commit for each window. A commit that is not applied is discarded by the caller.
     """
-    schema, most = target.chunks.schema, target.options.limits.window_bytes
+    schema = target.chunks.schema
     if 0 in schema.shape:
         return
     if target.takes(source):
         yield target.store_moved(source, tally.moved)
         return
-    report = tally.report
     tally.chunks += schema.chunk_count
+    read = _read(source, target, tally.report)
     if schema.flat is not None:
-        yield target.store_payload(_payload(source, schema, most, report))
-        return
-    unit = stored_map(target.chunks).schema.chunks
-    if streaming(target.chunks) is None and Feature.NATIVE in target.chunks.store.features:
-        for selection, values in _read(source, windows(schema, unit, most), report):
-            commit = target.assign(selection, values)
-            # A new array has no chunk to remove.
-            yield Commit(publish=tuple(e for e in commit.edits if not isinstance(e, Delete)))
-        return
-    yield target.assign_each(_read(source, windows(schema, unit, most), report))
+        yield target.store_payload(_payload(read, schema))
+    elif streaming(target.chunks) is None and Feature.NATIVE in target.chunks.store.features:
+        for _, selection, values in read:
+            yield Commit(publish=_stored(target, selection, values))
+    else:
+        yield target.assign_each((selection, values) for _, selection, values in read)
 
 
 def is_windowed(target: Engine) -> bool:
@@ -119,7 +114,7 @@ def transferred_windows(
 
     The numbers are the same in every run with the same arrays. `skips` says which are left out.
     """
-    schema, most = target.chunks.schema, target.options.limits.window_bytes
+    schema = target.chunks.schema
     if 0 in schema.shape:
         return
     if target.takes(source):
@@ -130,13 +125,14 @@ def transferred_windows(
             yield window, tuple(e for e in staged.edits if not isinstance(e, Delete))
         return
     tally.chunks += schema.chunk_count
-    unit = stored_map(target.chunks).schema.chunks
-    for window, key in enumerate(windows(schema, unit, most)):
-        if skips(window):
-            continue
-        for selection, values in _read(source, iter((key,)), tally.report):
-            commit = target.assign(selection, values)
-            yield window, tuple(e for e in commit.edits if not isinstance(e, Delete))
+    for window, selection, values in _read(source, target, tally.report, skips):
+        yield window, _stored(target, selection, values)
+
+
+def _stored(target: Engine, selection: BasicSelection, values: NDArray[Any]) -> tuple[Edit, ...]:
+    """Return the edits that store a window of a new array, which has no chunk to remove."""
+    edits = target.assign(selection, values).edits
+    return tuple(edit for edit in edits if not isinstance(edit, Delete))
 
 
 def transferred_whole(source: Engine, target: Engine) -> Commit:
@@ -152,23 +148,81 @@ def transferred_whole(source: Engine, target: Engine) -> Commit:
 
 
 def _read(
-    source: Engine, keys: Iterator[tuple[slice, ...]], report: Report
-) -> Iterator[tuple[BasicSelection, NDArray[Any]]]:
-    """Yield the boxes of windows with their values."""
-    for key in keys:
-        selection = parse(key, source.shape)
-        assert isinstance(selection, BasicSelection)
-        values = np.asarray(source.read(selection))
-        yield selection, values
-        report(values.nbytes)
+    source: Engine,
+    target: Engine,
+    report: Report,
+    skips: Callable[[int], bool] = lambda window: False,
+) -> Iterator[tuple[int, BasicSelection, NDArray[Any]]]:
+    """Yield the windows of a target with the items of a source, by numbers that ascend."""
+    window = _window_shape(source, target)
+    there = source.chunks.schema
+    if not there.variable and rechunk.reads_of(there.grid, window) > rechunk.MOST_READS:
+        yield from _read_spooled(source, target, window, report, skips)
+        return
+    for number, key in enumerate(windows(target.chunks.schema, window)):
+        if not skips(number):
+            selection, values = _read_box(source, key)
+            yield number, selection, values
+            report(values.nbytes)
+
+
+def _window_shape(source: Engine, target: Engine) -> tuple[int, ...]:
+    schema = target.chunks.schema
+    ascending = schema.flat is not None or streaming(target.chunks) is not None
+    return rechunk.window_shape(
+        schema,
+        stored_map(target.chunks).schema.chunks,
+        source.chunks.schema.grid,
+        target.options.limits.window_bytes,
+        ascending=ascending,
+    )
+
+
+def _read_spooled(
+    source: Engine,
+    target: Engine,
+    window: tuple[int, ...],
+    report: Report,
+    skips: Callable[[int], bool],
+) -> Iterator[tuple[int, BasicSelection, NDArray[Any]]]:
+    """Yield the same as `_read`: boxes of whole chunks of the source go through a file."""
+    schema, there = target.chunks.schema, source.chunks.schema
+    most = target.options.limits.window_bytes
+    box = rechunk.window_shape(there, there.chunks, there.grid, most, ascending=True)
+    boxes, grid = (ChunkGrid(schema.shape, each, padded=False) for each in (box, window))
+    store, folder = target.chunks.store, None
+    if Feature.NATIVE in store.features and os.path.isdir(native_root(store)):
+        folder = native_root(store)
+    spool = rechunk.Spool(boxes, grid, there.dtype, skips, folder)
+    try:
+        for number in filter(spool.wants, range(boxes.chunk_count)):
+            _, values = _read_box(source, boxes.box(boxes.coords(number)))
+            spool.put(number, values)
+            report(values.nbytes - values.nbytes // 2)
+        for key in windows(schema, window):
+            places = zip(key, window, strict=True)
+            number = grid.linear([each.start // length for each, length in places])
+            if not skips(number):
+                selection = parse(key, schema.shape)
+                assert isinstance(selection, BasicSelection)
+                values = spool.take(number)
+                yield number, selection, values
+                report(values.nbytes // 2)
+    finally:
+        spool.close()
+
+
+def _read_box(source: Engine, key: Box) -> tuple[BasicSelection, NDArray[Any]]:
+    selection = parse(key, source.shape)
+    assert isinstance(selection, BasicSelection)
+    return selection, np.asarray(source.read(selection))
 
 
 def _payload(
-    source: Engine, schema: ArraySchema, most: int, report: Report
+    read: Iterator[tuple[int, BasicSelection, NDArray[Any]]], schema: ArraySchema
 ) -> Iterator[NDArray[Any]]:
-    """Yield the items of a source as a flat array stores them."""
-    unit = schema.chunks
-    for _, values in _read(source, windows(schema, unit, most), report):
+    """Yield the items of windows as a flat array stores them."""
+    for _, _, values in read:
         values = values.astype(schema.dtype, copy=False)
         yield np.ascontiguousarray(values.T if schema.order == "F" else values)
 
@@ -193,8 +247,8 @@ def compare(source: Engine, target: Engine, report: Report) -> None:
     schema = target.chunks.schema
     if 0 in schema.shape:
         return
-    unit, most = schema.chunks, target.options.limits.window_bytes
-    for selection, values in _read(source, windows(schema, unit, most), report):
+    unit = schema.chunks
+    for _, selection, values in _read(source, target, report):
         found = np.asarray(target.read(selection))
         if not _is_same(values, found):
             first = tuple(start // size for start, size in zip(selection.starts, unit, strict=True))
