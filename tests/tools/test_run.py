@@ -75,7 +75,7 @@ class TestScript:
         assert run.main(["--help"]) == 0
         printed = capsys.readouterr().out
         assert all(f"./run {job}" in printed for job in run.JOBS)
-        assert set(run.JOBS) == {"demo", "test", "check", "bench", "fuzz", "attack", "mutate"}
+        assert set(run.JOBS) == set("demo test check docs bench fuzz attack mutate".split())
 
     def test_new_python_stays(self, run, monkeypatch):
         monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("handed over"))
@@ -357,6 +357,7 @@ class TestJobs:
             ".venv ruff format --check .",
             ".venv mypy --strict src",
             ".venv pytest -q tests/architecture",
+            ".venv mkdocs build --quiet --strict",
             "cargo fmt --check",
             "cargo clippy --quiet --all-targets -- --deny warnings",
         ]
@@ -367,6 +368,10 @@ class TestJobs:
         monkeypatch.setattr(shutil, "which", lambda name: None)
         assert run.main(["check"]) == status
         assert not [step for step in steps if step.startswith("cargo")]
+
+    def test_docs_builds_the_site(self, run, steps):
+        assert run.main(["docs"]) == 0
+        assert steps == [".venv mkdocs build --quiet --strict"]
 
     def test_attack_runs_the_attacks_with_the_arguments(self, run, steps):
         assert run.main(["attack", "claims", "--minutes", "5"]) == 0
