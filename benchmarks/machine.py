@@ -28,6 +28,9 @@ PEERS = (
     "tensorstore",
     "h5py",
     "hdf5plugin",
+    "pyarrow",
+    "pandas",
+    "duckdb",
 )
 
 ELSEWHERE = ("numpy", "numcodecs", "zarr", "zarrs")

@@ -23,6 +23,7 @@ from benchmarks import (
     shards,
     slices,
     tables,
+    text,
 )
 from benchmarks.settings import Settings
 from benchmarks.table import Table
@@ -41,6 +42,7 @@ WORKLOADS: dict[str, Callable[[Settings], list[Table]]] = {
     "memory": memory.run,
     "shards": shards.run,
     "tables": tables.run,
+    "text": text.run,
     "doors": doors.run,
     "blsk": blsk.run,
     "compat": compat.run,
@@ -70,8 +72,8 @@ def choose(names: Sequence[str]) -> list[str]:
     >>> choose(["speed"])
     Traceback (most recent call last):
     ValueError: no workload 'speed', known are decode, encode, overhead, slices, extended, \
-arrays, four, many, memory, shards, tables, doors, blsk, compat, groups, commits, convert, check, \
-everywhere, imports, chunks, scaling, all
+arrays, four, many, memory, shards, tables, text, doors, blsk, compat, groups, commits, convert, \
+check, everywhere, imports, chunks, scaling, all
     """
     chosen: dict[str, None] = {}
     for name in names or ["all"]:
