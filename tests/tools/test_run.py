@@ -75,7 +75,8 @@ class TestScript:
         assert run.main(["--help"]) == 0
         printed = capsys.readouterr().out
         assert all(f"./run {job}" in printed for job in run.JOBS)
-        assert set(run.JOBS) == set("demo test check docs bench fuzz attack mutate".split())
+        jobs = {"demo", "test", "check", "docs", "bench", "fuzz", "attack", "mutate"}
+        assert set(run.JOBS) == jobs
 
     def test_new_python_stays(self, run, monkeypatch):
         monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("handed over"))
