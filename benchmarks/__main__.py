@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import machine, page
+from benchmarks import machine, page, regressions
 from benchmarks.interpreters import find_peer_python
 from benchmarks.race import Effort
 from benchmarks.settings import QUICK_EFFORT, QUICK_SCALE, Settings, say
@@ -20,9 +20,11 @@ from benchmarks.workloads import GROUPS, WITH_ZARR, WORKLOADS, choose
 
 __all__ = ["main"]
 
+RESULTS = Path(__file__).parent / "results"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run workloads; return 0 when they ran, 1 after wrong results, 2 for wrong arguments."""
+    """Run workloads; return 0 when they ran, 1 if results are wrong or worse, 2 after misuse."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
     options = parser.parse_args(given)
@@ -51,7 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page.update(options.markdown, results, facts)
     if options.json is not None:
         _write_json(options.json, results, facts)
-    return 0
+    stored = regressions.results_file(options.results, facts, settings.scale)
+    found = _report_regressions(stored, results) if options.compare else []
+    if options.store:
+        regressions.store(stored, results, facts)
+    return 1 if found else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,6 +82,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the tables into the sections of FILE"
     )
+    parser.add_argument(
+        "--store", action="store_true", help="keep the results, to compare later runs with"
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="compare with the results that were kept on this machine; a figure that is worse by "
+        f"more than {regressions.TOLERANCE:.0%} is listed, and the exit status is 1",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FOLDER",
+        default=RESULTS,
+        help="where results are kept (default: benchmarks/results)",
+    )
     return parser
 
 
@@ -98,6 +120,22 @@ def _positive(text: str) -> float:
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return number
+
+
+def _report_regressions(
+    stored: Path, results: Mapping[str, Sequence[Table]]
+) -> list[regressions.Regression]:
+    """Print what has become slower on this machine, and return it."""
+    earlier = regressions.load(stored)
+    unknown = sorted(results.keys() - earlier.keys())
+    if unknown:
+        print(f"no earlier results of {', '.join(unknown)} on this machine: --store keeps them")
+    found = regressions.compare(earlier, results)
+    if not unknown or found:
+        print(f"regressions: {len(found)}")
+    for regression in found:
+        print(f"  {regression}")
+    return found
 
 
 def _write_json(

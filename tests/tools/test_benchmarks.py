@@ -24,6 +24,7 @@ from benchmarks import (
     interpreters,
     page,
     places,
+    regressions,
     worker,
 )
 from benchmarks.__main__ import main
@@ -420,6 +421,60 @@ class TestPage:
         assert summarize([table]) == "bars: 1 ok, 1 MISSED\n  decode: b MISSED"
 
 
+FACTS = {"processor": "A, 2 cores", "python": "3.13.0", "ingot": "0.1.0, native kernel"}
+
+
+class TestRegressions:
+    TITLES = ("job", "ingot us", "blosc2 us", "ingot / blosc2", "files")
+
+    def table(self, *rows):
+        return Table("arrays", "Arrays", tuple(Column(title, ".1f") for title in self.TITLES), rows)
+
+    def compared(self, before, now):
+        stored = {"arrays": {"facts": FACTS, "tables": [self.table(before).as_dict()]}}
+        found = regressions.compare(stored, {"arrays": [self.table(now)]})
+        return [(one.column, one.before, one.now) for one in found]
+
+    def test_a_time_that_grew_and_a_ratio_that_fell_are_found(self):
+        found = self.compared(("box", 10.0, 30.0, 3.0, 7), ("box", 12.0, 30.0, 2.5, 7))
+        assert found == [("ingot us", 10.0, 12.0), ("ingot / blosc2", 3.0, 2.5)]
+
+    @pytest.mark.parametrize("now", [11.4, 10.0, 2.0])
+    def test_what_is_within_the_tolerance_or_better_is_not(self, now):
+        assert self.compared(("box", 10.0, 30.0, 3.0, 7), ("box", now, 30.0, 3.0, 7)) == []
+
+    def test_figures_of_peers_and_counts_do_not_matter(self):
+        assert self.compared(("box", 10.0, 30.0, 3.0, 7), ("box", 10.0, 90.0, 3.0, 70)) == []
+        assert self.compared(("zarr 3.1", 10.0, 1, 1, 1), ("zarr 3.1", 90.0, 1, 1, 1)) == []
+
+    def test_a_format_is_no_peer(self):
+        assert self.compared(("zarr3, lz4", 10.0, 1, 1, 1), ("zarr3, lz4", 90.0, 1, 1, 1)) != []
+        assert self.compared(("bcolz, lz4", 10.0, 1, 1, 1), ("bcolz, lz4", 90.0, 1, 1, 1)) != []
+
+    def test_rows_that_are_new_have_nothing_to_compare_with(self):
+        assert self.compared(("box", 10.0, 1, 1, 1), ("plane", 90.0, 1, 1, 1)) == []
+        assert regressions.compare({}, {"arrays": [self.table(("box", 10.0, 1, 1, 1))]}) == []
+
+    def test_results_are_kept_for_each_machine_kernel_and_scale(self, tmp_path):
+        files = {
+            regressions.results_file(tmp_path, {**FACTS, **change}, scale)
+            for change in ({}, {"processor": "B"}, {"ingot": "0.1.0, python kernel"})
+            for scale in (1.0, 0.1)
+        }
+        assert len(files) == 6
+        newer = {**FACTS, "ingot": "0.2.0, native kernel", "date": "later"}
+        assert regressions.results_file(tmp_path, newer, 1.0) in files
+
+    def test_workloads_that_did_not_run_keep_their_results(self, tmp_path):
+        path = tmp_path / "results" / "a.json"
+        first, second = self.table(("box", 1.0, 1, 1, 1)), self.table(("box", 2.0, 1, 1, 1))
+        regressions.store(path, {"arrays": [first], "tables": [first]}, FACTS)
+        regressions.store(path, {"arrays": [second]}, FACTS)
+        stored = regressions.load(path)
+        assert stored["arrays"]["tables"][0]["rows"][0]["ingot us"] == 2.0
+        assert stored["tables"]["tables"][0]["rows"][0]["ingot us"] == 1.0
+
+
 class TestCommand:
     def test_groups_name_workloads(self):
         for members in GROUPS.values():
@@ -431,6 +486,22 @@ class TestCommand:
             main(["speed"])
         assert stop.value.code == 2
         assert "no workload 'speed'" in capsys.readouterr().err
+
+    def test_a_run_is_compared_with_the_one_that_was_kept(self, tmp_path, capsys, monkeypatch):
+        figures = iter([10.0, 10.0, 20.0])
+
+        def workload(settings):
+            columns = (Column("job"), Column("ingot us", ".1f"))
+            return [Table("overhead", "Calls", columns, (("call", next(figures)),))]
+
+        monkeypatch.setitem(WORKLOADS, "overhead", workload)
+        command = ["overhead", *QUICK, "--results", str(tmp_path), "--compare"]
+        assert main([*command, "--store"]) == 0
+        assert "no earlier results of overhead on this machine" in capsys.readouterr().out
+        assert main(command) == 0
+        assert "regressions: 0" in capsys.readouterr().out
+        assert main(command) == 1
+        assert "overhead: call, ingot us: 10 -> 20 (2.00 times)" in capsys.readouterr().out
 
     @pytest.mark.slow
     @pytest.mark.parametrize("name", WORKLOADS)
