@@ -228,6 +228,9 @@ class Layout:
         transaction: str | None = None,
         held: Held | None = None,
     ) -> tuple[list[Image], list[Trouble]]: ...
+    def move_chunks(
+        self, target: Layout, numbers: Sequence[int], threads: int, transaction: str
+    ) -> tuple[list[Staged], list[Trouble]]: ...
     def remove_rows(
         self,
         target: Layout,

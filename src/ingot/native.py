@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 34
+ABI = 35
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -291,6 +291,16 @@ class Layout(Protocol):
         These are the numbers ``first`` to ``last``. With a transaction the *images* are staged. An
         image is the number of the chunk, its key, and a staged key with its size and CRC-32, or the
         bytes; None when the chunk holds only the fill value.
+        """
+
+    def move_chunks(
+        self, target: "Layout", numbers: "Sequence[int]", threads: int, transaction: str
+    ) -> "tuple[list[Staged], list[Trouble]]":
+        """Stage encoded chunks as files of ``target``, which is cut and coded alike.
+
+        Checksums are compared, and those of ``target`` made; chunks without one are decoded to
+        check them. Returns what ``stage`` does, without an image of a chunk that is not stored or
+        that has another size.
         """
 
     def remove_rows(

@@ -244,3 +244,54 @@ def test_arrays_that_cannot_be_staged_together_leave_no_files(tmp_path: Path) ->
     with pytest.raises(ValueError, match="have no files of their own"):
         kernel.stage_arrays([(first, values, (0, 0)), (handed, values, (0, 0))], 1, "0" * 16)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("checksum", ["none", "crc32c"])
+def test_moved_chunks_are_the_files_of_the_source(tmp_path: Path, checksum: str) -> None:
+    """Their checksums are those of the target; a chunk that is not stored has no image."""
+    values = np.arange(120, dtype="<i4").reshape(SHAPE)
+    source = make_layout(tmp_path / "a")
+    staged, _ = source.stage(values, (0, 0), (1, 1), 0, 9, 2, "00112233aabbccdd")
+    for _, key, image, _, _ in staged:
+        assert image is not None
+        (tmp_path / "a" / image).rename(tmp_path / "a" / key)
+    (tmp_path / "a" / "c" / "2" / "1").unlink()
+    kernel: Any = load("native")
+    target = kernel.Layout(
+        kernel.Addresses(root=tmp_path / "b", **ADDRESSES),
+        kernel.Coding(blocksize=0, checksum=checksum, **CODING),
+        kernel.Grid(**GRID),
+    )
+    moved, troubles = source.move_chunks(target, [8, 7, 0], 2, "8899aabbccddeeff")
+    assert not troubles
+    assert [(coords, image is None) for coords, _, image, _, _ in moved] == [
+        ((2, 2), False),
+        ((2, 1), True),
+        ((0, 0), False),
+    ]
+    for _, key, image, size, crc in moved:
+        if image is not None:
+            chunk = (tmp_path / "a" / key).read_bytes()
+            found = (tmp_path / "b" / image).read_bytes()
+            behind = b"" if checksum == "none" else crc32c(chunk)
+            assert found == chunk + behind
+            assert (size, crc) == (len(found), zlib.crc32(found))
+
+
+def crc32c(data: bytes) -> bytes:
+    """Return the CRC-32C of bytes, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return (crc ^ 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def test_chunks_move_between_arrays_that_are_cut_alike(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path / "a")
+    with pytest.raises(ValueError, match="fewer chunks"):
+        layout.move_chunks(make_layout(tmp_path / "b"), [9], 1, "00112233aabbccdd")
+    other = make_layout(tmp_path / "b", chunk=(4, 4), shape=(10, 20))
+    with pytest.raises(ValueError, match="alike"):
+        layout.move_chunks(other, [0], 1, "00112233aabbccdd")

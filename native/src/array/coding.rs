@@ -177,6 +177,15 @@ impl Coding {
         self.checked(extent.read_all(buffer)?)
     }
 
+    /// Check the size that the bytes in front of a checksum state, where they state one.
+    pub fn check_claim(&self, bytes: &[u8], expected: usize) -> Outcome<()> {
+        match self.compression {
+            Compression::Blosc(_) => partial_read::parse_header(bytes, bytes.len(), expected).map(drop),
+            Compression::Raw => check_raw(bytes.len(), expected),
+            Compression::Stream(_) => Ok(()),
+        }
+    }
+
     /// Decode a whole chunk whose bytes in front of the checksum are `bytes`.
     pub fn decode_whole(&self, bytes: &[u8], out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
         match self.compression {

@@ -12,6 +12,7 @@ pub mod grid;
 pub mod images;
 mod index_arrays;
 pub mod layout;
+pub mod moves;
 mod overwrite;
 pub mod partial_read;
 pub mod read;

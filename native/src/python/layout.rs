@@ -16,6 +16,7 @@ use crate::array::gather;
 use crate::array::grid::Grid;
 use crate::array::images::{Made, Outcomes};
 use crate::array::layout::{Failure, Layout};
+use crate::array::moves;
 use crate::array::read::{self, Report};
 use crate::array::row_values::{self, Assignment};
 use crate::array::runs::{self, Offsets, RunAxis, Runs};
@@ -534,6 +535,23 @@ impl PyLayout {
             copies::copy(&self.0, held, target, first..last, offset, transaction, threads, workspace, interrupt)
         })?;
         images(py, target, made)
+    }
+
+    /// Stage the encoded chunks `numbers` as files of the array `target`, as they are but for checksums and
+    /// trailers; return names, sizes and checksums. Nothing is published.
+    fn move_chunks(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, Self>,
+        numbers: Vec<usize>,
+        threads: usize,
+        transaction: &str,
+    ) -> PyResult<(StagedChunks, Failures)> {
+        let target = target.get();
+        let (staged, found) = detached(py, |kept, interrupt| {
+            moves::stage(&self.0, &target.0, &numbers, threads, transaction, &mut kept.workspace, interrupt)
+        })?;
+        target.staged(py, staged, found)
     }
 
     /// Encode the chunks of the rows number `rows` with new values, one for each or one for all; the array is

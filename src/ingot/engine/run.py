@@ -467,17 +467,46 @@ class Engine:
         source: "Engine",
         report: Callable[[int, bool], object],
         skips: Callable[[int], bool] = lambda window: False,
-    ) -> Iterator[tuple[int, list[tuple[Coords, Buffer | None]]]]:
-        """Yield windows of encoded chunks of another array, which `takes` allows, by their numbers.
+    ) -> Iterator[tuple[int, tuple[Edit, ...]]]:
+        """Yield the edits that store encoded chunks of another array, which `takes` allows.
 
-        A window has all chunks of a key, and the windows ascend. The checksums of the other array
-        are compared; a chunk that has none is decoded to check it. `report` is called for each
-        chunk with the bytes of its items, and whether it is moved untouched. A chunk that has
-        another size here, at the edge of the array, is encoded anew. `skips` says of a window
-        whether it is left out.
+        For an array whose chunks are files. There is a window of chunks at a time, and the numbers
+        of the windows ascend; `skips` says of a window whether it is left out. The checksums of
+        the other array are compared; a chunk that has none is decoded to check it. `report` is
+        called for each chunk with the bytes of its items, and whether it is moved untouched. A
+        chunk that has another size here, at the edge of the array, is encoded anew.
         """
-        here = self if self.chunks.schema.flat is None else self._payload_engine()
-        there = source if source.chunks.schema.flat is None else source._payload_engine()
+        here, there = self._boxes(), source._boxes()
+        for window, numbers in self._move_windows(here, there):
+            if skips(window):
+                continue
+            edits, rest = self._moved_natively(source, numbers, report)
+            chunks = self._moved(here, there, source, rest, report)
+            staged = self.chunks.stage(
+                {coords: None if data is None else bytes(data) for coords, data in chunks}
+            )
+            # A new array has no chunk to remove.
+            puts = (edit for edit in staged.edits if not isinstance(edit, Delete))
+            yield window, (*edits, *puts)
+
+    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
+        """Return the commit that stores the encoded chunks of another array; see `moved`."""
+        here, there = self._boxes(), source._boxes()
+        windows = (
+            self._moved(here, there, source, numbers, report)
+            for _, numbers in self._move_windows(here, there)
+        )
+        return here._commit_of(chain.from_iterable(windows), here._unit())
+
+    def _boxes(self) -> "Engine":
+        """Return the engine whose chunks are boxes: of a flat array, that of its payload."""
+        return self if self.chunks.schema.flat is None else self._payload_engine()
+
+    def _move_windows(self, here: "Engine", there: "Engine") -> Iterator[tuple[int, list[int]]]:
+        """Yield the numbers of chunks that move at a time: all chunks of a key, in ascending order.
+
+        The first number of each pair counts the windows.
+        """
         count = self.chunks.schema.chunk_count
         unit = here._unit()
         groups: Iterable[Sequence[int]] = (range(n, n + 1) for n in range(count))
@@ -486,19 +515,45 @@ class Engine:
         step, window, held = there._batch(), 0, list[int]()
         for group in groups:
             held += group
-            if len(held) < step:
-                continue
-            if not skips(window):
-                yield window, list(self._moved(here, there, source, held, report))
-            window, held = window + 1, []
-        if held and not skips(window):
-            yield window, list(self._moved(here, there, source, held, report))
+            if len(held) >= step:
+                yield window, held
+                window, held = window + 1, []
+        if held:
+            yield window, held
 
-    def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
-        """Return the commit that stores the encoded chunks of another array; see `moved`."""
-        here = self if self.chunks.schema.flat is None else self._payload_engine()
-        windows = (chunks for _, chunks in self.moved(source, report))
-        return here._commit_of(chain.from_iterable(windows), here._unit())
+    def _moved_natively(
+        self, source: "Engine", numbers: Sequence[int], report: Callable[[int, bool], object]
+    ) -> tuple[list[Edit], Sequence[int]]:
+        """Stage encoded chunks by one call into the kernel.
+
+        Return the edits that publish them, and the numbers of the chunks that are left: those that
+        are not stored, or are encoded anew.
+        """
+        here, there = self.layout(), source.layout()
+        kinds = (self.chunks, source.chunks)
+        if any(as_sharded(each) is not None or each.schema.flat is not None for each in kinds):
+            return [], numbers
+        if zone_mapped(self.chunks) is not None or here is None or there is None:
+            return [], numbers
+        if isinstance(here, HandedLayout) or isinstance(there, HandedLayout):
+            return [], numbers
+        found: list[native.Staged] = []
+
+        def stage(transaction: str, edits: list[Edit]) -> None:
+            staged, failures = there.move_chunks(here, numbers, self._thread_count(), transaction)
+            found.extend(staged)
+            edits += (edit for edit in _edits(staged) if isinstance(edit, Move))
+            source.raise_first(failures)
+
+        check_writable(self.chunks.store)
+        edits, rest = _staged(self.chunks.store, stage), list[int]()
+        grid, itemsize = self.chunks.schema.grid, self.chunks.schema.dtype.itemsize
+        for number, (coords, _, image, _, _) in zip(numbers, found, strict=True):
+            if image is None:
+                rest.append(number)
+            else:
+                report(math.prod(grid.valid_shape(coords)) * itemsize, True)
+        return edits, rest
 
     def _moved(
         self,
@@ -509,6 +564,8 @@ class Engine:
         report: Callable[[int, bool], object],
     ) -> Iterator[tuple[Coords, Buffer | None]]:
         """Yield chunks of a source as this array stores them."""
+        if not numbers:
+            return
         old, new = there.chunks.schema, here.chunks.schema
         zoned = zone_mapped(self.chunks) is not None and has_zone_map(self._dtype)
         same_fill = kernel.fill_item(new).tobytes() == kernel.fill_item(old).tobytes()

@@ -86,7 +86,11 @@ def transferred(source: Engine, target: Engine, tally: Tally) -> Iterator[Commit
     if 0 in schema.shape:
         return
     if target.takes(source):
-        yield target.store_moved(source, tally.moved)
+        if is_windowed(target):
+            for _, edits in target.moved(source, tally.moved):
+                yield Commit(publish=edits)
+        else:
+            yield target.store_moved(source, tally.moved)
         return
     tally.chunks += schema.chunk_count
     read = _read(source, target, tally.report)
@@ -118,11 +122,7 @@ def transferred_windows(
     if 0 in schema.shape:
         return
     if target.takes(source):
-        for window, chunks in target.moved(source, tally.moved, skips):
-            staged = target.chunks.stage(
-                {coords: None if data is None else bytes(data) for coords, data in chunks}
-            )
-            yield window, tuple(e for e in staged.edits if not isinstance(e, Delete))
+        yield from target.moved(source, tally.moved, skips)
         return
     tally.chunks += schema.chunk_count
     for window, selection, values in _read(source, target, tally.report, skips):
