@@ -43,6 +43,7 @@ from ingot.conversion.record import (
     remove_empty_folders,
     window_put,
 )
+from ingot.conversion.replacement import replace_folder
 from ingot.engine import transfer
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
@@ -62,7 +63,7 @@ from ingot.formats.format import (
 )
 from ingot.formats.paths import joined
 from ingot.options import Options
-from ingot.stores import MemoryStore
+from ingot.stores import LocalStore, MemoryStore
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, native_root
 from ingot.stores.versions import discard, read_state, writing
@@ -301,19 +302,27 @@ def _store(
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=overwrite, groups=True)
 
-    old = clear(store)  # Before a lock file is made.
-    if old is not None and run.is_blocked(old, store, inner, plan):
+    def write(store: Store) -> None:
         with writing(store, durability=durability) as turn:
-            turn.commit(clear(turn.store) or Commit())
-    with writing(store, durability=durability) as turn:
-        old = clear(turn.store)
-        edits: list[Edit] = []
-        try:
-            made = run.write(turn.store, inner, plan, edits)
-        except BaseException:
-            discard(turn.store, edits)
-            raise
-        turn.commit(_joined(old, made, edits))
+            old = clear(turn.store) if store is place.store else None
+            edits: list[Edit] = []
+            try:
+                made = run.write(turn.store, inner, plan, edits)
+            except BaseException:
+                discard(turn.store, edits)
+                raise
+            turn.commit(_joined(old, made, edits))
+
+    old = clear(store)  # Before a lock file is made.
+    if old is None or not run.is_blocked(old, store, inner, plan):
+        write(store)
+    elif isinstance(store, LocalStore) and not inner:
+        replace_folder(store, old, write)
+    else:
+        raise ExistsError(
+            f"{place.name}: files of the old dataset have the names of folders of the new one; "
+            "delete it first"
+        )
 
 
 def _joined(old: Commit | None, made: Commit, data: list[Edit]) -> Commit:

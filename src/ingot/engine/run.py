@@ -480,14 +480,20 @@ class Engine:
         for window, numbers in self._move_windows(here, there):
             if skips(window):
                 continue
-            edits, rest = self._moved_natively(source, numbers, report)
-            chunks = self._moved(here, there, source, rest, report)
-            staged = self.chunks.stage(
-                {coords: None if data is None else bytes(data) for coords, data in chunks}
-            )
+            edits, rest = self._moved_natively(source, numbers)
+            try:
+                chunks = self._moved(here, there, source, rest, report)
+                staged = self.chunks.stage(
+                    {coords: None if data is None else bytes(data) for coords, data in chunks}
+                )
+            except BaseException:
+                discard(self.chunks.store, edits)
+                raise
             # A new array has no chunk to remove.
             puts = (edit for edit in staged.edits if not isinstance(edit, Delete))
             yield window, (*edits, *puts)
+            for number in sorted(set(numbers).difference(rest)):
+                report(self._valid_bytes(number), True)
 
     def store_moved(self, source: "Engine", report: Callable[[int, bool], object]) -> Commit:
         """Return the commit that stores the encoded chunks of another array; see `moved`."""
@@ -522,7 +528,7 @@ class Engine:
             yield window, held
 
     def _moved_natively(
-        self, source: "Engine", numbers: Sequence[int], report: Callable[[int, bool], object]
+        self, source: "Engine", numbers: Sequence[int]
     ) -> tuple[list[Edit], Sequence[int]]:
         """Stage encoded chunks by one call into the kernel.
 
@@ -546,14 +552,16 @@ class Engine:
             source.raise_first(failures)
 
         check_writable(self.chunks.store)
-        edits, rest = _staged(self.chunks.store, stage), list[int]()
-        grid, itemsize = self.chunks.schema.grid, self.chunks.schema.dtype.itemsize
-        for number, (coords, _, image, _, _) in zip(numbers, found, strict=True):
-            if image is None:
-                rest.append(number)
-            else:
-                report(math.prod(grid.valid_shape(coords)) * itemsize, True)
-        return edits, rest
+        edits = _staged(self.chunks.store, stage)
+        images = zip(numbers, found, strict=True)
+        return edits, [number for number, (_, _, image, _, _) in images if image is None]
+
+    def _valid_bytes(self, number: int) -> int:
+        """Return the bytes of the items of a chunk that lie inside the array."""
+        schema = self.chunks.schema
+        return (
+            math.prod(schema.grid.valid_shape(schema.grid.coords(number))) * schema.dtype.itemsize
+        )
 
     def _moved(
         self,
@@ -575,7 +583,7 @@ class Engine:
         for number, each, bare in zip(numbers, fetched, found, strict=True):
             coords = new.grid.coords(number)
             spec = new.spec(coords)
-            nbytes = math.prod(new.grid.valid_shape(coords)) * new.dtype.itemsize
+            nbytes = here._valid_bytes(number)
             data: Buffer | None = None
             absent = each.data is None and isinstance(each.location, Extent)
             any_absent = any_absent or absent
