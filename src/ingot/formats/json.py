@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NoReturn
 
@@ -84,10 +85,11 @@ def parse_object(data: bytes, where: str, *, allow_nan: bool = False) -> dict[st
     return value
 
 
-def pack(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
+def pack(value: Any, where: str, *, allow_nan: bool = False, in_order: str | None = None) -> bytes:
     """Return a document: sorted keys, four spaces of indent, ASCII. `parse` reads it.
 
-    A document that `parse` would refuse is refused with the same error.
+    A document that `parse` would refuse is refused with the same error. `in_order` is the end of
+    the names of members in which the keys keep their order; the empty text stands for all.
 
     >>> print(pack({"b": 1, "a": [2]}, "attributes").decode())
     {
@@ -97,11 +99,17 @@ def pack(value: Any, where: str, *, allow_nan: bool = False) -> bytes:
         "b": 1
     }
     """
-    return _packed(value, where, _indented, allow_nan=allow_nan)
+    style = partial(_indented, in_order=in_order)
+    return _packed(value, where, style, allow_nan=allow_nan)
 
 
 def pack_around(
-    values: Mapping[str, Any], name: str, where: str, *, allow_nan: bool = False
+    values: Mapping[str, Any],
+    name: str,
+    where: str,
+    *,
+    allow_nan: bool = False,
+    in_order: str | None = None,
 ) -> tuple[bytes, bytes] | None:
     """Return the bytes that `pack` puts before and after the value of one member.
 
@@ -111,7 +119,7 @@ def pack_around(
     >>> pack_around({"b": 1, "a": [2]}, "a", "attributes")
     (b'{\\n    "a": ', b',\\n    "b": 1\\n}')
     """
-    packed = pack({**values, name: _PLACEHOLDER}, where, allow_nan=allow_nan)
+    packed = pack({**values, name: _PLACEHOLDER}, where, allow_nan=allow_nan, in_order=in_order)
     parts = packed.split(json.dumps(_PLACEHOLDER).encode())
     return (parts[0], parts[1]) if len(parts) == 2 else None
 
@@ -201,11 +209,13 @@ def _compact(value: Any, encoder: json.JSONEncoder) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=encoder.allow_nan)
 
 
-def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:
+def _indented(
+    value: Any, encoder: json.JSONEncoder, start: str = "\n", in_order: str | None = None
+) -> str:
     """Return the text of ``json.dumps(value, indent=4, sort_keys=True)``.
 
     The encoder of the standard library indents in generators, which takes several times as long.
-    `start` begins the lines around the value.
+    `start` begins the lines around the value; `in_order` as in `pack`.
     """
     kind = type(value)
     if kind is str:
@@ -214,23 +224,24 @@ def _indented(value: Any, encoder: json.JSONEncoder, start: str = "\n") -> str:
         return int.__repr__(value)
     inner = start + "    "
     if kind is list and value:
-        items = [inner + _indented(item, encoder, inner) for item in value]
+        items = [inner + _indented(item, encoder, inner, in_order) for item in value]
         return f"[{','.join(items)}{start}]"
     if kind is dict and value:
         try:
-            members = [
-                f"{inner}{encode_basestring_ascii(key)}: {_indented(value[key], encoder, inner)}"
-                for key in sorted(value)
-            ]
-        except TypeError:
+            members: list[str] = []
+            for key in value if in_order == "" else sorted(value):
+                below = "" if in_order is not None and key.endswith(in_order) else in_order
+                text = _indented(value[key], encoder, inner, below)
+                members.append(f"{inner}{encode_basestring_ascii(key)}: {text}")
+        except (TypeError, AttributeError):
             pass  # A key is no text, or a value is none of JSON: the library says what is wrong.
         else:
             return f"{{{','.join(members)}{start}}}"
     text = encoder.encode(value)
     # Kinds other than those above come from callers of plug-ins: leave them to the library.
     if text[0] in "[{" and len(text) > 2:
-        nan = encoder.allow_nan
-        text = json.dumps(value, indent=4, sort_keys=True, allow_nan=nan).replace("\n", start)
+        nan, sort = encoder.allow_nan, in_order != ""
+        text = json.dumps(value, indent=4, sort_keys=sort, allow_nan=nan).replace("\n", start)
     return text
 
 

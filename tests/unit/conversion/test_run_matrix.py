@@ -1,5 +1,7 @@
 """Every registered format to every other: arrays, tables, items and groups, of many types."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,19 @@ def test_arrays(kernel, tmp_path, source, target):
     assert converted >= 10
 
 
+@pytest.mark.parametrize("source", formats("array"))
+@pytest.mark.parametrize("target", formats("array"))
+def test_attributes_keep_their_order(tmp_path, source, target):
+    attrs = {"z": 1, "a": {"y": [{"d": 1, "c": 2}], "b": "text"}, "m": None}
+    given = ingot.array(np.arange(5), tmp_path / "a", format=source, attrs=attrs)
+    made = ingot.convert(given, tmp_path / "b", format=target)
+    made.attrs["k"] = 3
+    found = dict(ingot.open(tmp_path / "b").attrs)
+    assert json.dumps(found) == json.dumps({**attrs, "k": 3})
+    made.append([6])
+    assert json.dumps(dict(ingot.open(tmp_path / "b").attrs)) == json.dumps(found)
+
+
 COLUMNS = {
     "i": np.arange(ROWS, dtype="<i4"),
     "text": np.array([f"row {n}" for n in range(ROWS)]),
@@ -119,14 +134,14 @@ def test_tables_become_groups(tmp_path, source, target):
 @pytest.mark.parametrize("source", formats("group"))
 @pytest.mark.parametrize("target", formats("group"))
 def test_groups(kernel, tmp_path, source, target):
-    given = ingot.group(tmp_path / "a", format=source, attrs={"title": "ours"})
+    given = ingot.group(tmp_path / "a", format=source, attrs={"title": "ours", "by": "us"})
     members = {"x": ARRAYS["<u2"], "y/z": ARRAYS["<f4"], "y/k/l": ARRAYS["?"]}
     for name, values in members.items():
         given.array(name, values, chunks=CHUNKS[values.ndim], attrs={"name": name})
     given.group("empty", attrs={"why": None})
     given.consolidate()
     made = ingot.convert(given, tmp_path / "b", format=target, verify=True)
-    assert dict(made.attrs) == {"title": "ours"}
+    assert list(made.attrs.items()) == [("title", "ours"), ("by", "us")]
     assert dict(made["empty"].attrs) == {"why": None}
     assert made.consolidated
     for name, values in members.items():

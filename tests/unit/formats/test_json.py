@@ -29,6 +29,23 @@ def test_what_is_packed_is_parsed(value: Any) -> None:
     assert data == json.dumps(value, indent=4, sort_keys=True).encode()
 
 
+@given(values)
+def test_keys_keep_their_order_on_demand(value: Any) -> None:
+    data = document.pack(value, "here", in_order="")
+    assert data == json.dumps(value, indent=4).encode()
+
+
+def test_keys_keep_their_order_in_members_of_a_name() -> None:
+    kept = {"z": {"y": 1, "b": 2}, "a": [{"d": 1, "c": 2}]}
+    value = {"shape": [1], "attributes": kept, "in": [{"b": {"x/attributes": kept}, "a": 1}]}
+    data = document.pack(value, "here", in_order="attributes")
+    first = {"in": [{"a": 1, "b": {"x/attributes": kept}}], "shape": [1]}
+    assert data == json.dumps({"attributes": kept, **first}, indent=4).encode()
+    around = document.pack_around(value, "shape", "here", in_order="attributes")
+    assert around is not None
+    assert around[0] + document.pack_integers([1]) + around[1] == data
+
+
 def test_bare_words_are_allowed_on_demand_only() -> None:
     data = b"[NaN, Infinity, -Infinity]"
     assert str(document.parse(data, "here", allow_nan=True)) == "[nan, inf, -inf]"

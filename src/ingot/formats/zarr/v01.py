@@ -186,11 +186,11 @@ def pack_attrs(attrs: Mapping[str, Any], where: str) -> bytes:
 
     >>> print(pack_attrs({"foo": 42, "bar": 4.2}, "__zattr__").decode())
     {
-        "bar": 4.2,
-        "foo": 42
+        "foo": 42,
+        "bar": 4.2
     }
     """
-    return json.pack(dict(attrs), where, allow_nan=True)
+    return json.pack(dict(attrs), where, allow_nan=True, in_order="")
 
 
 def parse_dtype(fields: FieldReader) -> DType:

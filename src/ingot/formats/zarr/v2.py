@@ -183,7 +183,7 @@ def parse_attrs(data: bytes, where: str = ATTRS) -> dict[str, Any]:
 
 def pack_attrs(attrs: Mapping[str, Any]) -> bytes:
     """Return the ``.zattrs`` that `parse_attrs` reads back."""
-    return json.pack(dict(attrs), ATTRS, allow_nan=True)
+    return json.pack(dict(attrs), ATTRS, allow_nan=True, in_order="")
 
 
 def parse_group(data: bytes, where: str = GROUP) -> None:
@@ -244,7 +244,13 @@ def stage_node(
     if attrs:
         made[prefix(path) + ATTRS] = attrs
     made[prefix(path) + name] = content
-    puts = [Put(key, json.pack(dict(each), key, allow_nan=True)) for key, each in made.items()]
+    puts = [
+        Put(
+            key,
+            pack_attrs(each) if key.endswith(ATTRS) else json.pack(dict(each), key, allow_nan=True),
+        )
+        for key, each in made.items()
+    ]
     updates = v2_consolidated.updates(store, above(path), made, removed=path if path else None)
     return Commit(publish=(*puts, *updates))
 

@@ -20,6 +20,8 @@ __all__ = ["CONSOLIDATED", "children", "pack", "parse", "read", "read_all", "sta
 CONSOLIDATED: Final = ".zmetadata"
 
 _VERSION: Final = 1
+_ATTRIBUTES: Final = ".zattrs"
+"""How the keys of attributes end; those in their copies keep their order."""
 
 
 def parse(data: bytes, where: str = CONSOLIDATED) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def parse(data: bytes, where: str = CONSOLIDATED) -> dict[str, Any]:
 def pack(copies: Mapping[str, Any]) -> bytes:
     """Return the document that `parse` reads back."""
     values = {"metadata": dict(copies), "zarr_consolidated_format": _VERSION}
-    return json.pack(values, CONSOLIDATED, allow_nan=True)
+    return json.pack(values, CONSOLIDATED, allow_nan=True, in_order=_ATTRIBUTES)
 
 
 def read(store: Store, path: str) -> dict[str, Any] | None:

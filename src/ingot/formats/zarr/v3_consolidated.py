@@ -11,7 +11,7 @@ from typing import Any, Final
 from ingot.errors import IngotError, UnsupportedError
 from ingot.formats import json
 from ingot.formats.paths import above, prefix
-from ingot.formats.zarr.v3_metadata import NODE, canonical
+from ingot.formats.zarr.v3_metadata import NODE, canonical, pack_document
 from ingot.stores.store import Extent, Put, Store
 
 __all__ = [
@@ -81,7 +81,7 @@ def updates(
             }
         inside = {path: copy for path, copy in changes.items() if path.startswith(lead) and path}
         copies |= {path.removeprefix(lead): copy for path, copy in inside.items()}
-        data = json.pack(with_consolidated(values, copies), lead + NODE, allow_nan=True)
+        data = pack_document(with_consolidated(values, copies), lead + NODE)
         edits.append(Put(lead + NODE, data))
     return tuple(edits)
 

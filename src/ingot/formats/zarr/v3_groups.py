@@ -15,7 +15,7 @@ from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode
 from ingot.formats.paths import above, normalised, prefix
 from ingot.formats.zarr import hierarchy, v3_consolidated, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, open_all, stage_node
-from ingot.formats.zarr.v3_metadata import NODE, V3GroupMetadata
+from ingot.formats.zarr.v3_metadata import NODE, V3GroupMetadata, pack_document
 from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Zarr3GroupFormat"]
@@ -47,7 +47,7 @@ class Zarr3GroupFormat(Zarr3Format):
         if not path and Feature.LIST not in store.features:
             # Only consolidated metadata can name the members; every change keeps it up to date.
             empty = v3_consolidated.with_consolidated(metadata.document, {})
-            data = json.pack(empty, NODE, allow_nan=True)
+            data = pack_document(empty, NODE)
         commit = stage_node(store, path, metadata, data)
         return GroupNode(path, dict(metadata.attrs)), commit
 
@@ -88,7 +88,7 @@ class Zarr3GroupFormat(Zarr3Format):
         """Return the commit that consolidates the metadata of all nodes below a group."""
         values = self._group(store, path).document
         full = v3_consolidated.with_consolidated(values, self._documents(store, path))
-        data = json.pack(full, prefix(path) + NODE, allow_nan=True)
+        data = pack_document(full, prefix(path) + NODE)
         return Commit(publish=(Put(prefix(path) + NODE, data),))
 
     def _group(self, store: Store, path: str) -> V3GroupMetadata:

@@ -41,6 +41,7 @@ __all__ = [
 NODE: Final = "zarr.json"
 
 _VERSION: Final = 3
+_ATTRIBUTES: Final = "attributes"
 _SEPARATORS: Final = {"default": "/", "v2": "."}
 _ARRAY_FIELDS: Final = frozenset(
     {
@@ -139,7 +140,9 @@ class V3ArrayMetadata:
         if schema.rectilinear:
             values["chunk_grid"] = v3_grids.pack(ChunkShapes(schema.chunks, schema.rectilinear))
             return V3ArrayMetadata(schema, self.encoding, values)
-        around = self.around or json.pack_around(values, "shape", NODE, allow_nan=True)
+        around = self.around or json.pack_around(
+            values, "shape", NODE, allow_nan=True, in_order=_ATTRIBUTES
+        )
         return V3ArrayMetadata(schema, self.encoding, values, around)
 
     def described(self, attrs: Mapping[str, Any]) -> "V3ArrayMetadata":
@@ -201,7 +204,12 @@ def pack(metadata: V3Metadata) -> bytes:
         head, tail = metadata.around
         return json.checked(head + json.pack_integers(metadata.schema.shape) + tail, NODE)
     # NaN that another program wrote is kept; attributes set here have been checked.
-    return json.pack(metadata.document, NODE, allow_nan=True)
+    return pack_document(metadata.document, NODE)
+
+
+def pack_document(values: Mapping[str, Any], where: str) -> bytes:
+    """Return a document of a node, in which attributes keep their order."""
+    return json.pack(values, where, allow_nan=True, in_order=_ATTRIBUTES)
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
