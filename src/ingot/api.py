@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ingot._lazy import deferred
 from ingot.containers import create as creation
 from ingot.containers.array import Array, array_handle
 from ingot.containers.attributes import converted
-from ingot.containers.create import ArraySpec, Codec, create_array
+from ingot.containers.create import ArraySpec, Codec, Items, create_array
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.group import Group, GroupState
 from ingot.containers.handle import HandleProtocol
@@ -357,9 +357,7 @@ def convert(
     return found
 
 
-def _created(
-    path: Path | None, spec: ArraySpec, items: NDArray[Any] | Array | None = None
-) -> Array:
+def _created(path: Path | None, spec: ArraySpec, items: Items | None = None) -> Array:
     place, chosen, inner = resolve_new(path, spec.format, Kind.ARRAY, _DEFAULT)
 
     def clear(store: Store) -> Commit | None:

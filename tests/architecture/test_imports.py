@@ -60,6 +60,7 @@ WALLS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 # Optional or heavy packages: the only module that may import them inside a function.
 LAZY: Mapping[str, str] = {
+    "cubed": "interop.dask",
     "dask": "interop.dask",
     "duckdb": "interop.duckdb",
     "matplotlib": "interop.matplotlib",

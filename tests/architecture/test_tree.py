@@ -17,7 +17,6 @@ TESTED_ELSEWHERE = {
     "cli/chunk": "unit/test_cli.py",
     "cli/completion": "unit/cli/test_commands.py",
     "cli/doctor": "unit/test_cli.py",
-    "containers/create": "unit/test_api.py",
     "containers/create_ragged": "unit/formats/varlen/test_format.py",
     "engine/plan": "parity/test_engine.py",
     "engine/scan": "parity/test_rows.py",

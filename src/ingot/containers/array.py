@@ -45,13 +45,16 @@ from ingot.schema import ArraySchema
 from ingot.selection import Selection, parse, parse_orthogonal
 from ingot.signals import Deferred
 from ingot.stores.store import Feature, Store
-from ingot.stores.versions import NO_VERSION
+from ingot.stores.versions import NO_VERSION, read_versioned
 
 if TYPE_CHECKING:
+    import uuid
+
     from ingot.containers import sharding
     from ingot.containers import survey as surveys
     from ingot.interop import matplotlib
 else:
+    uuid = deferred("uuid")
     sharding = deferred("ingot.containers.sharding")
     surveys = deferred("ingot.containers.survey")
     matplotlib = deferred("ingot.interop.matplotlib")
@@ -689,6 +692,17 @@ class Array(Dataset[Engine]):
         engine = self._handle.value
         place = self._handle.store, engine.chunks.path
         return _reopened, (self._format, *place, self._path, self._mode, engine.options)
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return what names the values for Dask: the path and the version.
+
+        Where values have neither, in memory or before the first version, no name is given twice.
+        """
+        number = read_versioned(self._handle.store, lambda view: None)[1]
+        if self._path is None or number in (None, NO_VERSION):
+            return type(self).__name__, uuid.uuid4().hex
+        place = self._handle.store.location, self._chunks.path
+        return (type(self).__name__, *place, number)
 
     def __repr__(self) -> str:
         try:

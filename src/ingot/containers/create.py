@@ -39,7 +39,7 @@ from ingot.options import Options, parse_size
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.selection import parse
-from ingot.stores.store import Commit, Store
+from ingot.stores.store import Commit, Edit, Store
 from ingot.stores.versions import writing
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ __all__ = [
     "Codec",
     "ColumnSpec",
     "Destination",
+    "Items",
+    "StagedChunks",
     "blocks",
     "check_layout",
     "create_array",
@@ -77,6 +79,15 @@ CodecPart: TypeAlias = str | Stage | ForeignCodec
 
 Codec: TypeAlias = CodecPart | Sequence[CodecPart] | None
 """One codec or several, in the order of encoding; None is the format's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChunks:
+    """The content of a new array of which all chunks are staged: see `containers.staged`."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +140,11 @@ class ArraySpec:
     @classmethod
     def of_data(
         cls, data: object, arguments: Mapping[str, Any]
-    ) -> "tuple[ArraySpec, NDArray[Any] | Array]":
+    ) -> "tuple[ArraySpec, NDArray[Any] | Array | StagedChunks]":
         """Return the spec of an array that holds `data`, and the data as items of its type.
 
-        Another array of Ingot is returned as it is: it is read while the new one is written.
+        Another array of Ingot is returned as it is: it is read while the new one is written. So
+        are staged chunks.
 
         >>> spec, items = ArraySpec.of_data([1, 2], {"dtype": "i2", "order": "F"})
         >>> spec.shape, items.dtype, spec.layout
@@ -147,7 +159,7 @@ class ArraySpec:
             name: arguments[name] for name in arguments if name not in own and name != "dtype"
         }
         chosen = {name: arguments[name] for name in arguments if name in own}
-        if isinstance(data, Array):
+        if isinstance(data, Array | StagedChunks):
             return cls(data.shape, kind or data.dtype, **chosen, layout=layout), data
         single = isinstance(data, str) and kind is not None
         items = parse((), ()).prepare(data, kind) if single else np.asarray(data, kind)
@@ -170,9 +182,11 @@ class Destination:
     handle: Callable[[Engine, int | None], HandleProtocol[Engine]]
 
 
-def create_array(
-    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | Array | None
-) -> Array:
+Items: TypeAlias = NDArray[Any] | Array | StagedChunks
+"""The items of a new array."""
+
+
+def create_array(format: Format, place: Destination, spec: ArraySpec, items: Items | None) -> Array:
     """Create an array that holds `items`, or the fill value, by one commit.
 
     The items of another array are read window by window, from one state of it.
@@ -196,7 +210,7 @@ def one_state(source: Dataset[Any], target: Store) -> AbstractContextManager[Non
 
 
 def _create_array(
-    format: Format, place: Destination, spec: ArraySpec, items: NDArray[Any] | Array | None
+    format: Format, place: Destination, spec: ArraySpec, items: Items | None
 ) -> Array:
     check_layout(format, spec.layout)
     schema = spec.schema(format)
@@ -212,7 +226,9 @@ def _create_array(
         node, commit = format.create(turn.store, schema, place.inner, **spec.layout)
         assert isinstance(node, ArrayNode)
         engine = Engine(node.chunks, options)
-        if isinstance(items, Array):
+        if isinstance(items, StagedChunks):
+            data = Commit(publish=items.edits)
+        elif isinstance(items, Array):
             data = transfer.transferred_whole(Engine(items._handle.value.chunks, options), engine)
         elif items is None:
             data = changes.filled(engine)

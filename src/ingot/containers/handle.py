@@ -23,6 +23,7 @@ from ingot.stores.versions import (
     WriteTurn,
     discard,
     is_switching,
+    settled_number,
     version_number,
     version_probe,
     versioned,
@@ -771,7 +772,7 @@ class TransactionalHandle(Generic[Value]):
             return
         self._check_fork()
         with self._transactions:
-            self._begun = self._settled_number()
+            self._begun = settled_number(self._handle.store, self.durability)
             self._handle.refresh_changed()
             begun = self._handle.value
             store = BufferedStore(self._handle.store)
@@ -808,21 +809,6 @@ class TransactionalHandle(Generic[Value]):
         finally:
             if not handed_over:
                 store.discard()
-
-    def _settled_number(self) -> int | None:
-        """Return the version number of the committed state, with no commit half done."""
-        states = versioned(self._handle.store)
-        if states is None:
-            return None
-        version = states.version()
-        # The version of a single file changes with its first lock file.
-        counted = getattr(states, "has_lock_file", True)
-        if version is None or not version.settled or not counted:
-            # An empty commit finishes one that is half done, and makes the first version.
-            with states.writing(durability=self.durability) as turn:
-                turn.commit(Commit())
-            version = states.version()
-        return version_number(version)
 
     def _is_as_begun(self, begun: Value) -> bool:
         """Return whether no other writer has changed the dataset since the transaction began."""

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "read_windows",
     "removal",
     "remove_empty_folders",
+    "remove_folder",
     "window_put",
 ]
 
@@ -161,6 +163,13 @@ def remove_empty_folders(folder: str) -> None:
         if place != folder:
             with suppress(OSError):
                 os.rmdir(place)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder that holds nothing but a lock file and empty folders."""
+    rest = [(place, name) for place, _, files in os.walk(folder) for name in files]
+    if rest in ([], [(folder, ".lock")]):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class PendingStore(LocalStore):

@@ -1,7 +1,6 @@
 """Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from ingot.conversion.record import (
     read_windows,
     removal,
     remove_empty_folders,
+    remove_folder,
     window_put,
 )
 from ingot.conversion.replacement import replace_folder
@@ -274,7 +274,7 @@ def _store_windows(
         if isinstance(error, IngotError) or not isinstance(error, OSError):
             _abandon(store)
             if created:
-                _remove_folder(native_root(store))
+                remove_folder(native_root(store))
         raise
     return True
 
@@ -284,13 +284,6 @@ def _abandon(store: Store) -> None:
     files = tuple(Delete(key) for _, _, found in read_windows(store) for key, _, _ in found)
     store.apply(Commit(prepare=files, cleanup=removal(store)))
     remove_empty_folders(native_root(store))
-
-
-def _remove_folder(folder: str) -> None:
-    """Remove a folder that holds nothing but a lock file and empty folders."""
-    rest = [(place, name) for place, _, files in os.walk(folder) for name in files]
-    if rest in ([], [(folder, ".lock")]):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _store(

@@ -41,7 +41,9 @@ __all__ = [
     "grown",
     "grown_together",
     "items_of",
+    "joined",
     "recoded",
+    "reshaped",
     "resized",
     "without_rows",
 ]
@@ -184,6 +186,19 @@ def _resized(engine: Engine, shape: tuple[int, ...]) -> tuple[Engine, Commit]:
         flat.check_shape(engine.chunks.schema, shape)
     chunks, commit = engine.chunks.resized(shape)
     return engine.next_state(chunks), commit
+
+
+def reshaped(engine: Engine, shape: tuple[int, ...]) -> Engine:
+    """Return the engine that builds the state of a larger shape; the same one for its own shape."""
+    return engine if shape == engine.shape else _resized(engine, shape)[0]
+
+
+def joined(engine: Engine, shape: tuple[int, ...], data: Commit) -> ArrayChange:
+    """Give an array a larger shape, or its own, and chunks that engines of `reshaped` staged."""
+    if shape == engine.shape:
+        return ArrayChange(engine.committed(), data)
+    after, commit = _resized(engine, shape)
+    return ArrayChange(after.committed(), _data_first(after.chunks, data, commit))
 
 
 def resized(engine: Engine, shape: tuple[int, ...]) -> ArrayChange:

@@ -37,9 +37,11 @@ __all__ = [
     "announce_staging",
     "copied",
     "discard",
+    "hand_over",
     "is_switching",
     "read_state",
     "read_versioned",
+    "settled_number",
     "version_number",
     "version_probe",
     "versioned",
@@ -180,6 +182,10 @@ class StagingStore(Protocol):
         """Take back an announcement; the next writer searches for files, if any were `staged`."""
         ...
 
+    def hand_over(self, edits: Iterable[Edit]) -> None:
+        """Leave the staged values of edits to another process, which has announced staging."""
+        ...
+
 
 def read_state(store: Store, read: Callable[[Store], Result]) -> Result:
     """Return what `read` returns, given one committed state to read from.
@@ -219,6 +225,30 @@ def read_versioned(store: Store, read: Callable[[Store], Result]) -> tuple[Resul
                 return result, before if view is store else NO_VERSION
     with states.pin() as view:
         return read(view), NO_VERSION
+
+
+def settled_number(store: Store, durability: Durability = "full") -> int | None:
+    """Return the version number of the committed state, with no commit half done.
+
+    None where a store has no versions. A commit that is half done is finished.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore()
+    >>> settled_number(store) == version_number(store.version())
+    True
+    """
+    states = versioned(store)
+    if states is None:
+        return None
+    version = states.version()
+    # The version of a single file changes with its first lock file.
+    counted = getattr(states, "has_lock_file", True)
+    if version is None or not version.settled or not counted:
+        # An empty commit finishes one that is half done, and makes the first version.
+        with states.writing(durability=durability) as turn:
+            turn.commit(Commit())
+        version = states.version()
+    return version_number(version)
 
 
 def writing(store: Store, *, durability: Durability = "full") -> AbstractContextManager[WriteTurn]:
@@ -336,6 +366,16 @@ def withdraw_staging(store: Store, transaction: str, *, staged: bool = True) -> 
     """
     if _is_announcing(type(store)):
         cast(StagingStore, store).withdraw_staging(transaction, staged=staged)
+
+
+def hand_over(store: Store, edits: Iterable[Edit]) -> None:
+    """Leave the staged values of edits to a process that has announced staging, and commits them.
+
+    >>> from ingot.stores import MemoryStore, Put
+    >>> hand_over(MemoryStore(), [Put("a", b"alpha")])
+    """
+    if _is_announcing(type(store)):
+        cast(StagingStore, store).hand_over(edits)
 
 
 def discard(store: Store, edits: Iterable[Edit]) -> None:

@@ -1,5 +1,6 @@
-"""Data frames of Dask: partitions by ranges of chunks, and tables by one commit."""
+"""Collections of Dask: blocks and partitions of whole chunks, and datasets by one commit."""
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,25 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import ingot
-from ingot.errors import ColumnError, ExistsError, LockedError, UnsupportedError
+from ingot.containers import staged
+from ingot.errors import (
+    ColumnError,
+    ExistsError,
+    LockedError,
+    NotFoundError,
+    ReadOnlyError,
+    UnsupportedError,
+)
+from ingot.stores import MemoryStore
 from ingot.testing.counting import CountingStore
 
 dd = pytest.importorskip("dask.dataframe")
 pytest.importorskip("pyarrow")
 
-from ingot.interop.dask import dataframe, to_ingot  # noqa: E402
+import dask  # noqa: E402
+import dask.array as da  # noqa: E402
+
+from ingot.interop.dask import array, dataframe, store, to_ingot  # noqa: E402
 
 ROWS = 1000
 
@@ -107,3 +120,286 @@ def test_a_part_that_fails_makes_no_table(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="worker is gone"):
         to_ingot(frame, tmp_path / "t.bcolz")
     assert list(tmp_path.iterdir()) == []
+
+
+# Arrays
+
+
+def values(shape: tuple[int, ...] = (60, 70)) -> Any:
+    return np.random.default_rng(3).integers(0, 1000, shape)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    ingot.array(values(), tmp_path / "a.zarr", chunks=(8, 10))
+    return tmp_path / "a.zarr"
+
+
+def staged_files(folder: Path) -> list[str]:
+    return [name for _, _, names in os.walk(folder) for name in names if name.startswith(".g-")]
+
+
+def test_blocks_are_boxes_of_whole_chunks(place: Path, tmp_path: Path) -> None:
+    with dask.config.set({"array.chunk-size": "2 kiB"}):
+        found = array(place)
+    assert found.numblocks != (1, 1)
+    assert all(length % 8 == 0 for length in found.chunks[0][:-1])
+    assert all(length % 10 == 0 for length in found.chunks[1][:-1])
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), values())
+    np.testing.assert_array_equal(found[::7, [5, 3, 60]].compute(), values()[::7, [5, 3, 60]])
+    ingot.array(values(), tmp_path / "s.zarr", chunks=(4, 5), shards=(16, 20))
+    with dask.config.set({"array.chunk-size": "4 kiB"}):
+        sharded = array(tmp_path / "s.zarr")
+    assert all(length % 16 == 0 for length in sharded.chunks[0][:-1])
+    assert array(place, chunks=(60, 35)).chunks == ((60,), (35, 35))
+    single = ingot.array(np.float32(7), tmp_path / "0.zarr")
+    assert array(tmp_path / "0.zarr").compute() == single[()]
+
+
+def test_names_follow_path_and_version(place: Path, tmp_path: Path) -> None:
+    first, again = array(place), array(place)
+    assert first.name == again.name
+    assert len(pickle.dumps(first)) < 5000
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(first)).compute(), values())
+    given = [da.from_array(ingot.open(place)) for _ in range(2)]
+    assert given[0].name == given[1].name
+    assert given[0].chunks == first.chunks
+    ingot.array(values(), tmp_path / "b.zarr", chunks=(8, 10))
+    assert array(tmp_path / "b.zarr").name != first.name
+    ingot.open(place, "r+")[0, 0] = -1
+    assert array(place).name != first.name
+    assert da.from_array(ingot.open(place)).name != given[0].name
+    assert da.from_array(ingot.open(place))[0, 0].compute() == -1
+    with pytest.raises(LockedError, match="make it again"):
+        first.compute(scheduler="sync")
+    kept = ingot.array([1, 2])
+    assert da.from_array(kept).sum().compute() == 3
+
+
+def test_what_has_no_version_has_no_name_twice(tmp_path: Path) -> None:
+    zarr = pytest.importorskip("zarr")
+    path = str(tmp_path / "z.zarr")
+    foreign = zarr.create_array(path, shape=10, chunks=5, dtype="i4", fill_value=1)
+    assert array(path).name != array(path).name
+    opened = array(path)
+    foreign[:] = 7  # No version says so.
+    assert opened.sum().compute(scheduler="sync") == 70
+
+
+@pytest.mark.parametrize("chunks", [None, (8, 10), (7, 70), 60, (60, 3)])
+@pytest.mark.parametrize("blocks", [(20, 35), (13, 9), ((1, 30, 29), (70,)), 70])
+def test_arrays_are_stored_whatever_their_blocks(tmp_path: Path, chunks: Any, blocks: Any) -> None:
+    given = da.from_array(values(), chunks=blocks)
+    stored = to_ingot(given, tmp_path / "a.zarr", chunks=chunks)
+    np.testing.assert_array_equal(stored[...], values())
+    assert staged_files(tmp_path) == []
+    if chunks == (8, 10):
+        assert stored.chunks == (8, 10)
+
+
+@pytest.mark.parametrize("name", ["a.blp", "a.blsk", "a.bcolz", "a.zarr2", "group.zarr/a"])
+def test_arrays_are_stored_in_every_format(tmp_path: Path, name: str) -> None:
+    if "group" in name:
+        ingot.group(tmp_path / "group.zarr")
+    given = da.from_array(np.arange(500), chunks=70)
+    settings = {"format": "zarr2"} if name == "a.zarr2" else {}
+    stored = to_ingot(given, tmp_path / name, **settings)
+    np.testing.assert_array_equal(ingot.open(tmp_path / name)[...], np.arange(500))
+    assert stored.codec == ingot.open(tmp_path / name).codec
+    store(given[:100] * 2, stored, slice(33, 133))
+    expected = np.arange(500)
+    expected[33:133] = 2 * np.arange(100)
+    np.testing.assert_array_equal(ingot.open(tmp_path / name)[...], expected)
+    assert not list(tmp_path.glob(".parts*"))
+    assert staged_files(tmp_path) == []
+
+
+def test_settings_of_the_array_are_those_of_create(tmp_path: Path) -> None:
+    given = da.from_array(values(), chunks=20)
+    settings: dict[str, Any] = {"chunks": (5, 5), "shards": (20, 20), "codec": "zstd:1"}
+    stored = to_ingot(given, tmp_path / "a.zarr", attrs={"n": 1}, fill=3, **settings)
+    assert (stored.chunks, stored.shards, stored.fill) == ((5, 5), (20, 20), 3)
+    assert dict(stored.attrs) == {"n": 1}
+    np.testing.assert_array_equal(stored[...], values())
+    empty = to_ingot(da.zeros((0, 3)), tmp_path / "e.zarr")
+    assert empty.shape == (0, 3)
+    assert to_ingot(da.from_array(np.float64(2.5)), tmp_path / "s.zarr")[()] == 2.5
+
+
+def test_an_array_is_replaced_only_if_that_is_wanted(place: Path) -> None:
+    def fails(block: Any) -> Any:
+        raise AssertionError("nothing is computed")
+
+    given = da.from_array(values() + 1, chunks=16)
+    with pytest.raises(ExistsError):
+        to_ingot(given.map_blocks(fails, dtype="i8"), place)
+    to_ingot(given, place, overwrite=True)
+    np.testing.assert_array_equal(ingot.open(place)[...], values() + 1)
+
+
+def test_a_block_that_fails_changes_nothing(place: Path, tmp_path: Path) -> None:
+    def broken(block: Any) -> Any:
+        if block[0, 0] == values()[48, 0]:
+            raise RuntimeError("the worker is gone")
+        return block
+
+    given = da.from_array(values(), chunks=(16, 70)).map_blocks(broken, dtype="i8")
+    for overwrite in (False, True):
+        with pytest.raises(RuntimeError, match="worker is gone"):
+            to_ingot(given, tmp_path / "new.zarr", overwrite=overwrite)
+        with pytest.raises(NotFoundError):
+            ingot.open(tmp_path / "new.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
+    with pytest.raises(RuntimeError, match="worker is gone"):
+        to_ingot(given, place, overwrite=True)
+    with pytest.raises(RuntimeError, match="worker is gone"):
+        store(given, place)
+    np.testing.assert_array_equal(ingot.open(place)[...], values())
+    ingot.open(place, "r+")[0, 0] = 5
+    assert staged_files(place) == []
+
+
+def test_regions_are_stored_whatever_they_cut(place: Path) -> None:
+    expected = values()
+    regions = [((0, 60), (0, 70)), ((8, 16), (10, 70)), ((3, 50), (11, 12)), ((59, 60), (0, 1))]
+    for number, (rows, columns) in enumerate([*regions, ((5, 5), (0, 70))]):
+        region = slice(*rows), slice(*columns)
+        part = values()[region] + number
+        store(da.from_array(part, chunks=(9, 11)), place, region)
+        expected[region] = part
+        np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    wrong: list[Any] = [slice(0, 6), (slice(0, 10, 2), slice(0, 70)), 3, (slice(None),) * 3]
+    for region in wrong:
+        with pytest.raises(ValueError, match="region"):
+            store(da.zeros((5, 70)), place, region)
+    with pytest.raises(ReadOnlyError):
+        store(da.zeros((60, 70)), ingot.open(place))
+    with pytest.raises(UnsupportedError, match="no array"):
+        store(da.zeros(3), ingot.group(place.parent / "g.zarr").path)
+
+
+def test_cut_chunks_are_never_merged_with_an_older_state(place: Path) -> None:
+    def meanwhile(block: Any) -> Any:
+        if block.size:
+            ingot.open(place, "r+")[59, 69] = -5
+        return block
+
+    given = da.from_array(np.full((5, 5), 7), chunks=5).map_blocks(meanwhile, dtype="i8")
+    with pytest.raises(LockedError, match="nothing was changed"):
+        store(given, place, (slice(0, 5), slice(0, 5)))
+    expected = values()
+    expected[59, 69] = -5
+    np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    # Whole chunks depend on no state: the change of the other writer stays.
+    whole = da.from_array(np.full((8, 10), 7), chunks=10).map_blocks(meanwhile, dtype="i8")
+    store(whole, place, (slice(0, 8), slice(0, 10)))
+    expected[:8, :10] = 7
+    np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    assert staged_files(place) == []
+
+
+def test_an_array_that_becomes_another_one_is_not_written_to(place: Path) -> None:
+    def meanwhile(block: Any) -> Any:
+        if block.size and len(ingot.open(place)) == 60:
+            ingot.open(place, "r+").resize((61, 70))
+        return block
+
+    given = da.from_array(values() + 1, chunks=(16, 70)).map_blocks(meanwhile, dtype="i8")
+    with pytest.raises(LockedError, match="nothing was changed"):
+        store(given, place)
+    np.testing.assert_array_equal(ingot.open(place)[:60], values())
+
+
+def test_tasks_that_run_twice_double_nothing(place: Path) -> None:
+    opened = ingot.open(place, "r+")
+    assert isinstance(opened, ingot.Array)
+    target = staged.ExistingTarget(opened, opened.shape, opened.shape)
+    key = slice(0, 8), slice(0, 70)
+    with staged.announced(target):
+        staged.stage(target, key, values()[key] + 1)
+        edits = staged.stage(target, key, values()[key] + 1)
+        # Another writer does not remove what is staged.
+        ingot.open(place, "r+")[59, 0] = 4
+        staged.publish(target, edits)
+    expected = values()
+    expected[key] += 1
+    expected[59, 0] = 4
+    np.testing.assert_array_equal(ingot.open(place)[...], expected)
+    ingot.open(place, "r+")[59, 1] = 4
+    assert staged_files(place) == []
+
+
+def test_stores_of_dask_are_serialised(place: Path) -> None:
+    target = ingot.open(place, "r+")
+    given = da.from_array(values() * 3, chunks=(9, 7))
+    da.store(given, target, lock=False)
+    np.testing.assert_array_equal(ingot.open(place)[...], values() * 3)
+
+
+def test_arrays_in_memory_are_stored_to(tmp_path: Path) -> None:
+    target = ingot.create(shape=50, dtype="i8", chunks=8)
+    store(da.arange(20, chunks=6), target, slice(10, 30))
+    assert target[8:32].tolist() == [0, 0, *range(20), 0, 0]
+    to_ingot(da.arange(20, chunks=6), MemoryStore())
+    unknown = da.arange(20, chunks=5)
+    with pytest.raises(UnsupportedError, match="compute_chunk_sizes"):
+        to_ingot(unknown[unknown > 3], tmp_path / "u.zarr")
+    with pytest.raises(UnsupportedError, match="no array"):
+        array(ingot.group(tmp_path / "g.zarr").path)
+
+
+def test_progress_bars_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    diagnostics = pytest.importorskip("dask.diagnostics")
+    with diagnostics.ProgressBar(minimum=0):
+        to_ingot(da.from_array(values(), chunks=10), tmp_path / "a.zarr")
+    assert "100%" in capsys.readouterr().out
+
+
+def _dies_once(block: Any, mark: str) -> Any:
+    """End the process of a worker, the first time that any worker gets here."""
+    if block[0, 0] == values()[16, 0]:
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return block
+        os._exit(1)
+    return block
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_may_die(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        given = da.from_array(values(), chunks=(8, 70))
+        dying = given.map_blocks(_dies_once, str(tmp_path / "mark"), dtype="i8")
+        stored = to_ingot(dying, tmp_path / "a.zarr", chunks=(8, 10))
+        np.testing.assert_array_equal(stored[...], values())
+        assert (tmp_path / "mark").exists()
+        store(array(tmp_path / "a.zarr") + 1, stored, (slice(None), slice(None)))
+        store(given[:5, :5], stored, (slice(3, 8), slice(3, 8)))
+    expected = values() + 1
+    expected[3:8, 3:8] = values()[:5, :5]
+    np.testing.assert_array_equal(ingot.open(tmp_path / "a.zarr")[...], expected)
+    ingot.open(tmp_path / "a.zarr", "r+")[0, 0] = 1
+    assert staged_files(tmp_path) == []
+
+
+def test_arrays_of_cubed_are_stored(tmp_path: Path) -> None:
+    cubed = pytest.importorskip("cubed")
+    spec = cubed.Spec(work_dir=str(tmp_path / "work"), allowed_mem="100MB")
+    given = cubed.from_array(values(), chunks=(20, 35), spec=spec)
+    stored = to_ingot(given, tmp_path / "a.zarr")
+    np.testing.assert_array_equal(stored[...], values())
+    again = to_ingot(given, tmp_path / "b.zarr", chunks=(9, 11))
+    np.testing.assert_array_equal(again[...], values())
+    part = cubed.from_array(values()[:18], chunks=(9, 70), spec=spec)
+    store(part, again, slice(9, 27))
+    np.testing.assert_array_equal(again[9:27], values()[:18])
+    with pytest.raises(UnsupportedError, match="two tasks would write one chunk"):
+        store(part, again, slice(1, 19))
+    assert staged_files(tmp_path) == []

@@ -339,6 +339,10 @@ class LocalStore:
         """Take back an announcement; the next writer searches for files, if any were `staged`."""
         self._staging.withdraw(transaction, staged=staged)
 
+    def hand_over(self, edits: Iterable[Edit]) -> None:
+        """Leave the staged values of edits to another process, which has announced staging."""
+        self._staging.end([edit.source for edit in edits if isinstance(edit, Move)])
+
     def discard(self, edits: Iterable[Edit]) -> None:
         """Remove the staged values of edits that will not be applied."""
         sources = [edit.source for edit in edits if isinstance(edit, Move)]
