@@ -1,8 +1,10 @@
 """A reader of blsk that shares no code with Ingot: written from docs/formats/blsk.md alone."""
 
 import base64
+import json
 import math
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ def _read(folder: Path, storage: Any, dtype: Any, path: tuple[str, ...], rows: i
             found = found.get(part, default) if isinstance(found, dict) else found
         return found
 
+    if dtype in ("utf8", "bytes", "json") or dtype.startswith("list<"):
+        return _items(folder, dtype, rows, setting)
     shape, chunks = list(setting("shape")), list(setting("chunkshape"))
     shape[:1] = [rows] if shape else []
     order = ">" if setting("endianness") == "big" else "<"
@@ -53,6 +57,46 @@ def _read(folder: Path, storage: Any, dtype: Any, path: tuple[str, ...], rows: i
     return array
 
 
+def _items(folder: Path, dtype: str, rows: int, setting: Callable[[str], Any]) -> list[Any]:
+    """Return variable-length items: text, bytes, JSON values, or rows of numbers as lists."""
+    (pack_rows,), capacity = setting("chunkshape"), setting("superchunksize")
+    item = np.dtype(dtype[5:-1]) if dtype.startswith("list<") else np.dtype("u1")
+    decode: dict[str, Callable[[bytes], Any]] = {
+        "utf8": bytes.decode,
+        "bytes": bytes,
+        "json": json.loads,
+    }
+    as_row = lambda data: np.frombuffer(data, item).tolist()  # noqa: E731
+    found: list[Any] = []
+    count = -(-rows // pack_rows)
+    for number in range(count):
+        due = min(pack_rows, rows - number * pack_rows)
+        slot = _slot(folder, (number, count, capacity), item.itemsize, trailers=True)
+        items = [None] * due if slot is None else _pack(slot, number, due, setting("x_id"))
+        found += [None if each is None else decode.get(dtype, as_row)(each) for each in items]
+    return found
+
+
+def _pack(slot: bytes, number: int, count: int, identity: str) -> list[bytes | None]:
+    """Return the items of the pack at the start of some bytes."""
+    contents = []
+    for _ in range(2):
+        nbytes, size = struct.unpack_from("<I4xI", slot, 4)
+        contents.append(blosc.decompress(slot[:size]) if nbytes else b"")
+        end, rows = _check(slot[size:], number, identity)
+        assert rows == count
+        slot = slot[size + end :]
+    lengths = np.frombuffer(contents[0], "<i4").tolist()
+    assert len(lengths) == count
+    assert sum(each for each in lengths if each != -1) == len(contents[1])
+    items: list[bytes | None] = []
+    at = 0
+    for length in lengths:
+        items.append(None if length == -1 else contents[1][at : at + length])
+        at += max(0, length)
+    return items
+
+
 def _fill(value: Any, kind: np.dtype[Any]) -> Any:
     if kind.kind in "SV" and value is not None:
         return np.frombuffer(base64.b64decode(value).ljust(kind.itemsize, b"\0"), kind)[0]
@@ -64,13 +108,30 @@ def _fill(value: Any, kind: np.dtype[Any]) -> Any:
 def _chunk(
     folder: Path, place: tuple[int, int, int], items: int, dtype: Any, identity: str | None
 ) -> Array | None:
+    number = place[0]
+    slot = _slot(folder, place, dtype.itemsize)
+    if slot is None:
+        return None
+    size = struct.unpack_from("<I", slot, 12)[0]
+    if slot[size : size + 4] == b"igt1":
+        _check(slot[size:], number, identity)
+    found: Array = np.frombuffer(blosc.decompress(slot[:size]), dtype)
+    assert len(found) == items
+    return found
+
+
+def _slot(
+    folder: Path, place: tuple[int, int, int], itemsize: int, *, trailers: bool = False
+) -> bytes | None:
+    """Return the bytes of a file from the start of a slot on; None where nothing is stored."""
     number, count, capacity = place
     file = folder / f"__{number // capacity + 1}__.bin"
     if not file.exists():
         return None
     data = file.read_bytes()
     magic, version, flags, typesize, used = struct.unpack_from("<4sBB2xii", data)
-    assert (magic, version, flags & ~1, typesize) == (b"blsk", 1, 0, dtype.itemsize)
+    assert (magic, version, flags & ~1, typesize) == (b"blsk", 1, 0, itemsize)
+    assert flags & 1 or not trailers
     index = struct.unpack_from(f"<{capacity}q", data, 16)
     assert used >= min(capacity, count - number // capacity * capacity)
     start = index[number % capacity]
@@ -80,15 +141,16 @@ def _chunk(
     assert start >= 16 + 8 * capacity
     size = struct.unpack_from("<I", data, start + 12)[0]
     if flags & 1:
-        _check(data[start + size :], number, identity)
-    found: Array = np.frombuffer(blosc.decompress(data[start : start + size]), dtype)
-    assert len(found) == items
-    return found
+        assert data[start + size :][:4] == b"igt1"
+    return data[start:]
 
 
-def _check(behind: bytes, number: int, identity: str | None) -> None:
-    """Check the trailer behind a chunk: its number, the array that it belongs to, its checksum."""
-    magic, version, zone, blocks, claim = struct.unpack_from("<4sBxHIQ", behind)
+def _check(behind: bytes, number: int, identity: str | None) -> tuple[int, int]:
+    """Check the trailer behind a chunk: its number, the array that it belongs to, its checksum.
+
+    Return how many bytes it has, and how many rows it counts.
+    """
+    magic, version, zone, blocks, claim, rows = struct.unpack_from("<4sBxHIQI", behind)
     extra = 8 if version == 2 else 0
     if extra:
         assert identity is not None
@@ -97,3 +159,4 @@ def _check(behind: bytes, number: int, identity: str | None) -> None:
     length, checksum = struct.unpack_from("<II", behind, size - 8)
     assert (magic, claim, length) == (b"igt1", number, size)
     assert google_crc32c.value(behind[: size - 4]) == checksum
+    return size, rows

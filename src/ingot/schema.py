@@ -297,7 +297,8 @@ class RaggedSchema:
 
     A pack has at most `pack_items` items. Where packs are `regular`, all but the last have exactly
     as many, as the chunks of a column have; otherwise the map says where each pack begins, and new
-    packs have about `pack_bytes` bytes of items, if that is given.
+    packs have about `pack_bytes` bytes of items, if that is given. The items of a pack that is not
+    stored are all `fill`, one item; without it such a pack is lost.
 
     >>> RaggedSchema(10, ItemKind("utf8"), 4, None).pack_count
     3
@@ -310,6 +311,7 @@ class RaggedSchema:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     regular: bool = True
     pack_bytes: int | None = None
+    fill: RaggedArray | None = None
 
     def __post_init__(self) -> None:
         if self.pack_items < 1:

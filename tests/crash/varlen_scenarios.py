@@ -73,7 +73,7 @@ def seen(store: Store) -> object:
         return None
     engine = RaggedEngine(node.packs, Options())
     # Compacting changes nothing else.
-    dead = node.packs.dead_bytes  # type: ignore[attr-defined]
+    dead = node.packs.free_bytes().dead  # type: ignore[attr-defined]
     return engine.read(range(engine.shape[0])).to_list(), dict(node.schema.attrs), dead
 
 

@@ -16,7 +16,13 @@ from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.engine import ragged
 from ingot.engine.ragged import PackStream, RaggedEngine
 from ingot.errors import UnsupportedError
-from ingot.formats.format import Format, RaggedNode, RaggedRequest, SequenceFormat
+from ingot.formats.format import (
+    Format,
+    RaggedNode,
+    RaggedRequest,
+    SequenceFormat,
+    has_typed_attributes,
+)
 from ingot.options import Options
 from ingot.ragged_array import ItemKind, RaggedArray
 from ingot.stores.store import Commit
@@ -55,9 +61,8 @@ def create_ragged(format: Format, place: DatasetPath, inner: str, spec: RaggedSp
     items, blocks = _first(spec.items, kind)
     mean = items.nbytes / len(items) if len(items) else None
     stages = None if spec.codec is None else tuple(stages_of(spec.codec))
-    request = RaggedRequest(
-        len(items), items.kind, mean, stages=stages, attrs=converted(spec.attrs)
-    )
+    attrs = converted(spec.attrs, typed=has_typed_attributes(format))
+    request = RaggedRequest(len(items), items.kind, mean, stages=stages, attrs=attrs)
     schema = format.design_ragged(request, **spec.layout)
     # Before a lock file is made.
     remove_existing(place, place.store, overwrite=spec.overwrite, groups=False)

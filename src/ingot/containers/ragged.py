@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.codec import Stage
+from ingot.containers import sharding
 from ingot.containers.attributes import Attributes
 from ingot.containers.dataset import Dataset, Mode
 from ingot.containers.display import Info, ragged_info
@@ -81,7 +82,7 @@ class Ragged(Dataset[RaggedEngine]):
     def dead_bytes(self) -> int:
         """The bytes that changes have left behind; `compact` removes them."""
         found = compactable_ragged(self._handle.value.packs)
-        return 0 if found is None else found.dead_bytes
+        return 0 if found is None else found.free_bytes().dead
 
     @property
     def codec(self) -> tuple[Stage, ...]:
@@ -131,6 +132,25 @@ class Ragged(Dataset[RaggedEngine]):
         return self._handle.read(
             lambda engine: engine.explain(numbered(_range(key), engine.shape[0]))
         )
+
+    def shard(self, count: int, path: sharding.Target) -> None:
+        """Cut the items by rows into `count` datasets at `path`, which open as one again.
+
+        Each is a dataset of the same format, bcolz or blsk, in a folder of its own.
+
+        >>> import ingot
+        >>> from ingot.stores import MemoryStore
+        >>> shards = MemoryStore()
+        >>> ingot.ragged(["ape", "bee", "cat"], format="blsk").shard(2, shards)
+        >>> list(shards.names()), list(ingot.open(shards))
+        (['shard-00000/', 'shard-00001/', 'shards.json'], ['ape', 'bee', 'cat'])
+        """
+        if isinstance(self._handle, PartHandle):
+            raise UnsupportedError("a column is cut into shards with the table that it is part of")
+        with self.snapshot():
+            engine = self._handle.value
+            node = RaggedNode(engine.packs)
+            sharding.split(self._format, node, count, path, engine.options)
 
     def to_numpy(self) -> NDArray[Any]:
         """Return all items as an array."""

@@ -22,6 +22,8 @@ from ingot.formats.format import (
     ArrayNode,
     Column,
     ColumnSchema,
+    Compactable,
+    CompactableRagged,
     Documents,
     Format,
     FreeBytes,
@@ -31,6 +33,7 @@ from ingot.formats.format import (
     TableNode,
     TableSchema,
     compactable,
+    compactable_ragged,
     relocated,
 )
 from ingot.formats.validity import SUFFIX, check_companions, companions, valid_name
@@ -221,9 +224,8 @@ class TableState:
 
     def free(self) -> FreeBytes | None:
         """Return how many bytes of the files hold nothing; None where files have no such bytes."""
-        nodes = [self._node(name) for name in self._leaves]
-        maps = [compactable(node.chunks) for node in nodes if isinstance(node, ArrayNode)]
-        found = [chunks.free_bytes() for chunks in maps if chunks is not None]
+        maps = [_compactable(self._node(name)) for name in self._leaves]
+        found = [each.free_bytes() for each in maps if each is not None]
         if not found:
             return None
         return FreeBytes(sum(each.dead for each in found), sum(each.spare for each in found))
@@ -401,7 +403,7 @@ def compacted(state: TableState) -> TableChange:
 
     def compact(engine: ColumnEngine) -> ColumnChange:
         if isinstance(engine, RaggedEngine):
-            raise UnsupportedError("packs of variable-length items have no dead bytes")
+            return ragged.compacted(engine)
         return changes.compacted(engine)
 
     return _joined(state, ((name, compact) for name in state.stored_leaves))
@@ -795,6 +797,13 @@ def _engine(node: Leaf, options: Options) -> ColumnEngine:
     if isinstance(node, RaggedNode):
         return RaggedEngine(node.packs, options)
     return Engine(node.chunks, options)
+
+
+def _compactable(node: Leaf) -> Compactable | CompactableRagged | None:
+    """Return the map of a column whose files may have bytes that hold nothing."""
+    if isinstance(node, RaggedNode):
+        return compactable_ragged(node.packs)
+    return compactable(node.chunks)
 
 
 def _stored_bytes(node: Leaf, options: Options) -> int:

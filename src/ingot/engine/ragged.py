@@ -333,6 +333,8 @@ class RaggedEngine:
         """Return the items of one pack; errors name it."""
         packs, schema = self.packs, self.packs.schema
         where = f"pack {number} of {packs.path or 'the items'}"
+        if data is None and schema.fill is not None:
+            return schema.fill.take(np.zeros(count, np.int64))
         if data is None:
             raise CorruptionError(f"{packs.store.location}: {where} is not stored")
         try:

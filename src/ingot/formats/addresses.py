@@ -11,7 +11,7 @@ import enum
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, ClassVar, Final, TypeAlias
@@ -192,6 +192,29 @@ class Locations:
     starts: NDArray[np.int64] | None = None
     lengths: NDArray[np.int64] | None = None
     others: Mapping[int, Inline | Constant] = field(default_factory=dict)
+
+    @classmethod
+    def merged(
+        cls, count: int, parts: "Iterable[tuple[NDArray[np.int64], Locations]]"
+    ) -> "Locations":
+        """Return the locations of `count` chunks from parts, each with its places among them.
+
+        >>> parts = [(np.array([1]), Locations(("a",))), (np.array([0]), Locations(("b",)))]
+        >>> Locations.merged(2, parts).keys
+        ('b', 'a')
+        """
+        keys = [""] * count
+        starts, lengths = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+        others: dict[int, Inline | Constant] = {}
+        for places, found in parts:
+            for place, key in zip(places.tolist(), found.keys, strict=True):
+                keys[place] = key
+            if found.starts is not None:
+                starts[places] = found.starts
+            if found.lengths is not None:
+                lengths[places] = found.lengths
+            others.update((int(places[index]), each) for index, each in found.others.items())
+        return cls(tuple(keys), starts, lengths, others)
 
     def __len__(self) -> int:
         return len(self.keys)

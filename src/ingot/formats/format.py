@@ -367,6 +367,8 @@ def stated_format(node: "Node") -> str | None:
     found: object = None
     if isinstance(node, ArrayNode):
         found = getattr(type(node.chunks), "stated_format", None)
+    elif isinstance(node, RaggedNode):
+        found = getattr(type(node.packs), "stated_format", None)
     elif isinstance(node, TableNode):
         found = getattr(type(node.table), "stated_format", None)
     return found if isinstance(found, str) else None
@@ -499,9 +501,8 @@ class RaggedMap(Protocol):
 class CompactableRagged(Protocol):
     """A map of items whose changes leave bytes behind that nothing reaches."""
 
-    @property
-    def dead_bytes(self) -> int:
-        """The bytes that nothing reaches, as far as writers counted them."""
+    def free_bytes(self) -> FreeBytes:
+        """Return how many bytes hold nothing, as far as writers counted them."""
         ...
 
     def compacted(self) -> tuple[RaggedMap, Commit]:

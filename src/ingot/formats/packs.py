@@ -9,7 +9,7 @@ trailers state the number of the pack and its items; the first has the zone map 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,32 @@ from ingot.blosc.header import HEADER_BYTES, LARGEST_EXPANSION, ChunkHeader
 from ingot.codecs.codec import CHUNK_LIMIT, Buffer, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.zone_maps import prefix_zone_map
-from ingot.errors import CorruptionError, FormatError, IngotError
+from ingot.errors import (
+    CorruptionError,
+    FormatError,
+    IngotError,
+    LimitError,
+    UnsupportedError,
+)
 from ingot.formats import trailer
-from ingot.formats.format import Splice
+from ingot.formats.format import Locations, RaggedRequest, Splice
 from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
 from ingot.schema import RaggedSchema
+from ingot.stores.store import Extent, Store
 
 __all__ = [
     "LENGTH",
     "MOST_DECODED",
     "MOST_ITEMS",
+    "RegularPacks",
     "TrailedPacks",
+    "check_rows",
     "default_codec",
     "has_zone_map",
     "items_of",
     "lengths_codec",
     "lengths_of",
+    "pack_codec",
     "spliced_length",
     "total_bytes",
 ]
@@ -50,6 +60,8 @@ _NULL: Final = 2**32 - 1
 _NEWEST: Final = 2
 _SHUFFLE: Final = 1
 _CBYTES: Final = slice(12, HEADER_BYTES)
+# What is read of a pack to get its zone map.
+_FIRST_BYTES: Final = 1 << 15
 
 
 def default_codec(kind: ItemKind) -> Blosc:
@@ -61,6 +73,27 @@ def default_codec(kind: ItemKind) -> Blosc:
     if kind.item is None:
         return Blosc(shuffle=0)
     return Blosc().bind(kind.item.itemsize)
+
+
+def pack_codec(request: RaggedRequest, format: str) -> Blosc:
+    """Return the codec that a caller wants for the bytes of items; refuse all but Blosc."""
+    stages, kind = request.stages, request.kind
+    if stages is None:
+        return default_codec(kind)
+    if len(stages) > 1 or not all(isinstance(stage, Blosc) for stage in stages):
+        raise UnsupportedError(f"{format}: packs are compressed by Blosc, and by nothing else")
+    stage = stages[0] if stages else Blosc(clevel=0)
+    assert isinstance(stage, Blosc)
+    return stage.bind(1 if kind.item is None else kind.item.itemsize)
+
+
+def check_rows(rows: int, what: str) -> None:
+    """Raise `LimitError` for packs of more items than a chunk of lengths holds."""
+    if rows * LENGTH.itemsize > CHUNK_LIMIT:
+        raise LimitError(
+            f"{what} {rows} makes {rows * LENGTH.itemsize} bytes of lengths, "
+            f"the limit is {CHUNK_LIMIT}"
+        )
 
 
 def lengths_codec(blosc: Blosc) -> Blosc:
@@ -141,6 +174,8 @@ class TrailedPacks:
     blosc: Blosc
     rows: int
     parts: tuple[tuple[int, int | None], ...] = ((0, None),)
+    auto: bool = False
+    """Whether the format chose the length of packs."""
 
     head: ClassVar[bytes] = b""
     """What stands in front of the first chunk."""
@@ -289,6 +324,75 @@ class TrailedPacks:
     def _body(self, view: memoryview) -> memoryview:
         """Return what follows the head."""
         return view
+
+
+class RegularPacks:
+    """What maps of packs of one length share: where packs begin, and their zone maps."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # Each map brings them, as fields or otherwise.
+        @property
+        def store(self) -> Store: ...
+
+        @property
+        def schema(self) -> RaggedSchema: ...
+
+        def locate(self, numbers: NDArray[np.int64]) -> Locations: ...
+
+    @property
+    def codec(self) -> TrailedPacks:
+        """The codec of the packs."""
+        codec = self.schema.codec
+        assert isinstance(codec, TrailedPacks)
+        return codec
+
+    def fitted_rows(self, wanted: int) -> int | None:
+        """Return the length of packs to change to; None where it stays.
+
+        Items that are stored already are worth it only where the length differs much.
+        """
+        now = self.schema.pack_items
+        near = bool(self.schema.length) and now < 2 * wanted < 4 * now
+        return None if near or wanted == now or not self.codec.auto else wanted
+
+    def bounds(self) -> NDArray[np.int64]:
+        """Return the first item of each pack, and the number of items at the end."""
+        starts = np.arange(0, self.schema.length, self.schema.pack_items)
+        return np.append(starts, self.schema.length)
+
+    def zones(self, numbers: Sequence[int]) -> list[bytes]:
+        """Return the zone maps of packs; b"" for those that are not stored."""
+        located = list(self.locate(np.asarray(numbers, np.int64)))
+        extents = [each for each in located if isinstance(each, Extent)]
+        # The lengths come first, and are short.
+        found = iter(self.store.read([_cut(each, _FIRST_BYTES) for each in extents]))
+        zones = []
+        for number, location in zip(numbers, located, strict=True):
+            data = next(found) if isinstance(location, Extent) else None
+            if data is None or not isinstance(location, Extent):
+                zones.append(b"")
+                continue
+            try:
+                zones.append(self._zone(int(number), location, data))
+            except IngotError as error:
+                error.add_note(f"in {location.key!r} of {self.store.location}")
+                raise
+        return zones
+
+    def _zone(self, number: int, location: Extent, data: bytes) -> bytes:
+        """Return the zone map of a pack, given its first bytes."""
+        codec = self.codec
+        if codec.zone_end(data) > len(data) and len(data) == _FIRST_BYTES:
+            (whole,) = self.store.read([location])
+            data = whole or b""
+        return codec.zone_in(data, number)
+
+
+def _cut(extent: Extent, most: int) -> Extent:
+    length = most if extent.length is None else min(most, extent.length)
+    return Extent(extent.key, extent.start, length)
 
 
 @dataclass(frozen=True, slots=True)

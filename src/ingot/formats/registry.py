@@ -134,7 +134,7 @@ _BUILT_IN: Final = (
     FormatEntry(
         "blsk",
         "ingot.formats.blsk.format:BlskFormat",
-        Kind.ARRAY | Kind.TABLE,
+        Kind.ARRAY | Kind.TABLE | Kind.RAGGED,
         markers=("meta/nrows",),
         documents=(("meta/nrows", "meta/storage", "meta/attributes"),),
         suffixes=(".blsk",),

@@ -220,12 +220,7 @@ class ChunkFileChain(CodecChain):
 
 @dataclass(frozen=True, slots=True)
 class PackFiles(TrailedPacks):
-    """The codec of packs in files of their own, each with a head.
-
-    `auto` says that the format chose the length of packs.
-    """
-
-    auto: bool = False
+    """The codec of packs in files of their own, each with a head."""
 
     head: ClassVar[bytes] = pack_head(2)
     exact: ClassVar[bool] = True

@@ -14,13 +14,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.codecs.codec import CHUNK_LIMIT
 from ingot.codecs.compressors import Blosc
 from ingot.errors import (
     CorruptionError,
     FormatError,
     IngotError,
-    LimitError,
     NotFoundError,
     UnsupportedError,
 )
@@ -60,11 +58,11 @@ from ingot.formats.format import (
     Splice,
 )
 from ingot.formats.keys import all_removals, removals
-from ingot.formats.packs import LENGTH, default_codec, spliced_length
+from ingot.formats.packs import LENGTH, RegularPacks, check_rows, pack_codec, spliced_length
 from ingot.formats.paths import prefix
 from ingot.ragged_array import ItemKind
 from ingot.schema import RaggedSchema
-from ingot.stores.store import Commit, Delete, Edit, Extent, Put, Store
+from ingot.stores.store import Commit, Delete, Edit, Put, Store
 
 __all__ = [
     "BcolzRaggedColumnMap",
@@ -75,7 +73,6 @@ __all__ = [
     "design_ragged",
     "is_items",
     "open_items",
-    "pack_codec",
     "pack_rows",
 ]
 
@@ -83,8 +80,6 @@ __all__ = [
 _LEAST_PACK: Final = 1 << 18
 # The mean bytes of an item where nothing is known of the items.
 _USUAL_ITEM: Final = 28
-# What is read of a pack to get its zone map.
-_FIRST_BYTES: Final = 1 << 15
 
 
 def pack_rows(rows: int, item_bytes: float | None) -> int:
@@ -95,18 +90,6 @@ def pack_rows(rows: int, item_bytes: float | None) -> int:
     """
     size = (_USUAL_ITEM if item_bytes is None else item_bytes) + LENGTH.itemsize
     return default_chunk(rows, size, _LEAST_PACK)
-
-
-def pack_codec(request: RaggedRequest, format: str) -> Blosc:
-    """Return the codec that a caller wants for the bytes of items; refuse all but Blosc."""
-    stages, kind = request.stages, request.kind
-    if stages is None:
-        return default_codec(kind)
-    if len(stages) > 1 or not all(isinstance(stage, Blosc) for stage in stages):
-        raise UnsupportedError(f"{format}: packs are compressed by Blosc, and by nothing else")
-    stage = stages[0] if stages else Blosc(clevel=0)
-    assert isinstance(stage, Blosc)
-    return stage.bind(1 if kind.item is None else kind.item.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,18 +240,14 @@ def _parse_storage(data: bytes, where: str) -> ItemStorage:
     fields = FieldReader(where, values)
     kind = ItemKind.parse(fields.value("dtype"), f"{where}: dtype")
     chunklen = fields.integer("chunklen", low=1)
-    if chunklen * LENGTH.itemsize > CHUNK_LIMIT:
-        raise LimitError(
-            f"{where}: chunklen {chunklen} makes {chunklen * LENGTH.itemsize} bytes of lengths, "
-            f"the limit is {CHUNK_LIMIT}"
-        )
+    check_rows(chunklen, f"{where}: chunklen")
     blosc, _ = parse_parameters(fields)
     blosc = replace(blosc, typesize=1 if kind.item is None else kind.item.itemsize)
     return ItemStorage(kind, blosc, chunklen, values)
 
 
 @dataclass(frozen=True, slots=True)
-class BcolzRaggedMap:
+class BcolzRaggedMap(RegularPacks):
     """The packs of variable-length items, each in its own file; no pack may be absent."""
 
     store: Store
@@ -283,13 +262,6 @@ class BcolzRaggedMap:
     def schema(self) -> RaggedSchema:
         """What the sequence is."""
         return self.metadata.schema
-
-    @property
-    def codec(self) -> PackFiles:
-        """The codec of the packs."""
-        codec = self.schema.codec
-        assert isinstance(codec, PackFiles)
-        return codec
 
     @property
     def template(self) -> KeyTemplate:
@@ -307,41 +279,17 @@ class BcolzRaggedMap:
             documents[start + ATTRS] = attrs
         return documents
 
-    def bounds(self) -> NDArray[np.int64]:
-        """Return the first item of each pack, and the number of items at the end."""
-        starts = np.arange(0, self.schema.length, self.schema.pack_items)
-        return np.append(starts, self.schema.length)
-
     def locate(self, numbers: NDArray[np.int64]) -> Locations:
         """Return where packs lie: each is a whole file."""
         return Locations(self.template.keys(np.asarray(numbers, np.int64).reshape(-1, 1)))
 
-    def zones(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the zone maps of packs."""
-        keys = [self.template.key((number,)) for number in numbers]
-        # The lengths come first, and are short.
-        found = self.store.read([Extent(key, 0, _FIRST_BYTES) for key in keys])
-        zones = []
-        for number, key, data in zip(numbers, keys, found, strict=True):
-            try:
-                if data is not None and self.codec.zone_end(data) > len(data):
-                    (data,) = self.store.read([Extent(key)])
-                zones.append(b"" if data is None else self.codec.zone_in(data, number))
-            except IngotError as error:
-                error.add_note(f"in {key!r} of {self.store.location}")
-                raise
-        return zones
-
     def fitted(self, rows: int, item_bytes: float) -> "BcolzRaggedMap":
-        """Return the map with packs of the length that so many items of that mean size get.
-
-        Items that are stored already are worth it only where the length differs much.
-        """
-        storage, wanted = self.metadata.storage, pack_rows(rows, item_bytes)
-        length, now = self.schema.length, self.metadata.storage.chunklen
-        if not storage.auto or wanted == now or (length and now < 2 * wanted < 4 * now):
+        """Return the map with packs of the length that so many items of that mean size get."""
+        chunklen = self.fitted_rows(pack_rows(rows, item_bytes))
+        if chunklen is None:
             return self
-        old, storage = self.metadata, storage.with_chunklen(wanted)
+        old, length = self.metadata, self.schema.length
+        storage = old.storage.with_chunklen(chunklen)
         metadata = ItemsMetadata.of(storage, length, old.schema.attrs, old.sizes, old.identity)
         found = self.found._replace(storage=storage.pack(old.identity))
         return replace(self, metadata=metadata, found=found, refitted=True)
@@ -481,8 +429,7 @@ def design_ragged(request: RaggedRequest) -> RaggedSchema:
     rows = request.pack_items
     blosc = pack_codec(request, "bcolz")
     chosen = pack_rows(request.length, request.item_bytes) if rows is None else rows
-    if chosen * LENGTH.itemsize > CHUNK_LIMIT:
-        raise LimitError(f"packs of {chosen} items, the most is {CHUNK_LIMIT // LENGTH.itemsize}")
+    check_rows(chosen, "bcolz: a length of packs of")
     codec = PackFiles(blosc, chosen, auto=rows is None)
     return RaggedSchema(request.length, request.kind, chosen, codec, request.attrs)
 

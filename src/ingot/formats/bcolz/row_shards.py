@@ -43,7 +43,7 @@ from ingot.formats.format import (
     Splice,
     TableNode,
 )
-from ingot.formats.packs import TrailedPacks
+from ingot.formats.packs import RegularPacks, TrailedPacks
 from ingot.formats.paths import prefix
 from ingot.formats.validity import visible
 from ingot.schema import ArraySchema, RaggedSchema
@@ -207,11 +207,11 @@ class RowShardMap:
 
 
 @dataclass(frozen=True, slots=True)
-class RowShardRaggedMap:
+class RowShardRaggedMap(RegularPacks):
     """The packs of variable-length items in many shards; all but the last have whole packs only."""
 
     store: Store
-    parts: tuple[BcolzRaggedMap, ...]
+    parts: tuple[RaggedMap, ...]
     path: str = ""
     inner: str = ""
     """The path of the column in each shard; empty for items alone."""
@@ -228,30 +228,19 @@ class RowShardRaggedMap:
         """The documents of the shards; ``shards.json`` repeats their lengths."""
         return {key: data for part in self.parts for key, data in part.documents.items()}
 
-    def bounds(self) -> NDArray[np.int64]:
-        """Return the first item of each pack, and the number of items at the end."""
-        starts = np.arange(0, self.schema.length, self.schema.pack_items)
-        return np.append(starts, self.schema.length)
-
     def locate(self, numbers: NDArray[np.int64]) -> Locations:
         """Return where packs lie."""
-        keys = []
-        for number in numbers.tolist():
-            shard = bisect_right(self.firsts, number) - 1
-            keys.append(self.parts[shard].template.key((number - self.firsts[shard],)))
-        return Locations(tuple(keys))
-
-    def zones(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return the zone maps of packs."""
+        shards = np.searchsorted(np.array(self.firsts), numbers, side="right") - 1
         found = []
-        for number in numbers:
-            shard = bisect_right(self.firsts, number) - 1
-            found += self.parts[shard].zones([number - self.firsts[shard]])
-        return found
+        for shard in np.unique(shards).tolist():
+            places = np.flatnonzero(shards == shard)
+            own = self.parts[shard].locate(numbers[places] - self.firsts[shard])
+            found.append((places, own))
+        return Locations.merged(len(numbers), found)
 
     def reopened(self, store: Store) -> "RowShardRaggedMap":
         """Return the map of the same items in their current state in `store`."""
-        node: Column = open_shards(store, self.path)
+        node = self._open(store)
         for name in self.inner.split("/") if self.inner else ():
             if not isinstance(node, TableNode) or name not in node.columns:
                 raise NotFoundError(f"{store.location}: no column {self.inner!r}")
@@ -259,6 +248,9 @@ class RowShardRaggedMap:
         if not isinstance(node, RaggedNode) or not isinstance(node.packs, RowShardRaggedMap):
             raise NotFoundError(f"{store.location}: {self.inner!r} no longer has such items")
         return node.packs
+
+    def _open(self, store: Store) -> Column:
+        return open_shards(store, self.path)
 
     def rebound(self, store: Store) -> "RowShardRaggedMap":
         """Return the same map of another store."""

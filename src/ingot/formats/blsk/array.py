@@ -85,6 +85,8 @@ from ingot.stores.store import (
 __all__ = [
     "BlskMap",
     "DatasetDocuments",
+    "capacity_of",
+    "check_layout",
     "create_array",
     "design",
     "fresh",
@@ -241,6 +243,10 @@ class BlskMap:
             raise NotFoundError(f"{store.location}: no column {'.'.join(self.column)!r}")
         return replace(documents.chunks(store, self.column), spare=self.spare)
 
+    def rebound(self, store: Store) -> "BlskMap":
+        """Return the map of the same array in another store, which holds the same bytes."""
+        return replace(self, store=store, kept=_KnownFiles(fresh=self.kept.fresh), before=None)
+
     def relocated(self) -> "BlskMap":
         """Return the map to use once the commit of the last change is applied."""
         following, self.kept.following = self.kept.following, None
@@ -250,7 +256,7 @@ class BlskMap:
         """Return the commit that stores chunks."""
         return self.stage_each(sorted(encoded.items()))
 
-    def stage_each(self, encoded: Iterable[tuple[Coords, bytes | None]]) -> Commit:
+    def stage_each(self, encoded: Iterable[tuple[Coords, Buffer | None]]) -> Commit:
         """Return the commit that stores chunks, which are given in the order of their numbers."""
         if self.storage.truncate == -1:
             warnings.warn(
@@ -259,7 +265,7 @@ class BlskMap:
                 stacklevel=2,
             )
         capacity, counts = self.storage.capacity, self.schema.grid.counts
-        numbered: Iterator[tuple[int, bytes | None]] = (
+        numbered: Iterator[tuple[int, Buffer | None]] = (
             (_number(coords, counts), data) for coords, data in encoded
         )
         prepare: list[Edit] = []
@@ -382,7 +388,8 @@ class BlskMap:
         if part not in self.kept.lengths:
             self.kept.lengths[part] = self._lengths(file)
         image = self._image(file, entry, int(self.kept.lengths[part][entry]), number)
-        return slots.renumbered(image, (number, self.storage.identity), stated)
+        own = number, self.storage.identity
+        return slots.renumbered(image, own, stated, self.storage.slot_chunks)
 
     def _free_in(self, number: int) -> FreeBytes:
         file = self._loaded(number)
@@ -448,6 +455,8 @@ class BlskMap:
                         f"{key}: typesize is {file.head.typesize}, "
                         f"items of {self.schema.dtype} have {self.schema.dtype.itemsize} bytes"
                     )
+                if self.storage.kind is not None and not file.head.trailers:
+                    raise CorruptionError(f"{key}: its packs have no trailers")
             except IngotError as error:
                 error.add_note(f"in {self.store.location}")
                 raise
@@ -479,19 +488,26 @@ class BlskMap:
     def _lengths(self, file: SuperChunk) -> NDArray[np.int64]:
         """Return for each entry how many bytes its image has, without spare bytes."""
         used, rooms = file.used, file.rooms()
-        starts = file.offsets[used]
-        heads = self.store.read([Extent(file.key, int(start), HEAD_BYTES) for start in starts])
+        ends = file.offsets[used]
         lengths = np.zeros(file.capacity, np.int64)
-        lengths[used] = [slots.chunk_bytes(data or b"") for data in heads]
-        if file.head.trailers and not (lengths > rooms).any():
-            ends = (starts + lengths[used]).tolist()
-            behind = self.store.read([Extent(file.key, end, trailer.LEAST_BYTES) for end in ends])
-            claims = [trailer.claimed_size(data or b"") for data in behind]
-            lengths[used] += np.array(claims, np.int64)
+        for _ in range(self.storage.slot_chunks):
+            heads = self.store.read([Extent(file.key, end, HEAD_BYTES) for end in ends.tolist()])
+            ends = ends + np.array([slots.chunk_bytes(data or b"") for data in heads], np.int64)
+            lengths[used] = ends - file.offsets[used]
+            if file.head.trailers and not (lengths > rooms).any():
+                ends = ends + self._trailer_bytes(file.key, ends)
+                lengths[used] = ends - file.offsets[used]
+            if (lengths > rooms).any():
+                break
         if (lengths > rooms).any():
             entry = int(np.flatnonzero(lengths > rooms)[0])
             raise CorruptionError(f"{file.key}: chunk {entry} is larger than its slot")
         return lengths
+
+    def _trailer_bytes(self, key: str, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many bytes the trailers claim that begin at some places of a file."""
+        found = self.store.read([Extent(key, at, trailer.LEAST_BYTES) for at in starts.tolist()])
+        return np.array([trailer.claimed_size(data or b"") for data in found], np.int64)
 
     # Changes
 
@@ -506,7 +522,7 @@ class BlskMap:
         self,
         file: SuperChunk,
         number: int,
-        images: Mapping[int, bytes | None],
+        images: Mapping[int, Buffer | None],
         after: _KnownFiles,
     ) -> tuple[list[Edit], list[Edit]]:
         """Return the edits that store images in a file, before and with the switch to them.
@@ -518,7 +534,7 @@ class BlskMap:
         return [], [self._rewritten(file, number, images, after)]
 
     def _new_file(
-        self, number: int, images: Iterable[tuple[int, bytes | None]], after: _KnownFiles
+        self, number: int, images: Iterable[tuple[int, Buffer | None]], after: _KnownFiles
     ) -> Edit | None:
         """Return the edit that makes a file; None where no chunk is stored."""
         stored = ((entry, data) for entry, data in images if data is not None)
@@ -554,7 +570,7 @@ class BlskMap:
         self,
         file: SuperChunk,
         number: int,
-        images: Mapping[int, bytes | None],
+        images: Mapping[int, Buffer | None],
         following: _KnownFiles,
     ) -> tuple[list[Edit], list[Edit]]:
         """Return the edits that put images into parts of a file that no image uses."""
@@ -607,14 +623,14 @@ class BlskMap:
         self,
         file: SuperChunk,
         number: int,
-        images: Mapping[int, bytes | None],
+        images: Mapping[int, Buffer | None],
         following: _KnownFiles,
     ) -> Edit:
         """Return the edit that makes a file anew, with other images and without free space."""
         entries = sorted({*file.used.tolist(), *images})
         first = number * self.storage.capacity
 
-        def all_images() -> Iterator[tuple[int, bytes | None]]:
+        def all_images() -> Iterator[tuple[int, Buffer | None]]:
             lengths = self._lengths(file)
             for entry in entries:
                 if entry in images:
@@ -658,7 +674,7 @@ class BlskMap:
             found.update(dict.fromkeys(each for each in every if each >= count))
         return found
 
-    def _renumbered(self, before: "BlskMap", images: Mapping[int, bytes | None]) -> list[Edit]:
+    def _renumbered(self, before: "BlskMap", images: Mapping[int, Buffer | None]) -> list[Edit]:
         """Return the edits that store new images and the chunks that stay, in another grid."""
         old, counts, capacity = before.schema.grid, self.schema.grid.counts, self.storage.capacity
         places: dict[int, int | None] = dict.fromkeys(images)
@@ -673,7 +689,7 @@ class BlskMap:
                     places.setdefault(new, number * capacity + entry)
         lengths: dict[int, NDArray[np.int64]] = {}
 
-        def every() -> Iterator[tuple[int, bytes | None]]:
+        def every() -> Iterator[tuple[int, Buffer | None]]:
             for new, place in sorted(places.items()):
                 if place is None:
                     yield new, images[new]
@@ -750,8 +766,14 @@ class DatasetDocuments:
 
     @property
     def is_array(self) -> bool:
-        """Whether this is an array, not a table."""
+        """Whether this is one array, or one sequence of items, not a table."""
         return () in self.columns
+
+    @property
+    def storage(self) -> tuple[str, bytes]:
+        """The document that says how the data are stored: its name, and its bytes."""
+        name = storage_name(self.found)
+        return name, _needed(self.found[name])
 
     def chunks(self, store: Store, column: tuple[str, ...] = ()) -> "BlskMap":
         """Return the map of a column, or of the array."""
@@ -787,8 +809,10 @@ def open_array(
 ) -> BlskMap:
     """Return the array at `path`; `found` are its documents, if they were read already."""
     documents = DatasetDocuments.read(store, path, found)
-    if not documents.is_array:
-        raise FormatError(f"{prefix(path)}{storage_name(documents.found)}: it is a table")
+    found_kind = None if () not in documents.columns else documents.columns[()].kind
+    if not documents.is_array or found_kind is not None:
+        what = "a table" if found_kind is None else f"items of {found_kind}"
+        raise FormatError(f"{prefix(path)}{documents.storage[0]}: it is {what}")
     return documents.chunks(store)
 
 
@@ -833,15 +857,20 @@ def _designed(
         raise LimitError(f"chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
     blosc, truncate = _codec(request.stages, ChunkSpec(chunks, dtype))
     if superchunksize is None:
-        superchunksize = _capacity(shape, chunks, size)
-    if not 0 <= spare <= _MOST_SPARE:
-        raise ValueError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
-    if not 1 <= superchunksize <= LARGEST_CAPACITY:
-        raise ValueError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
+        superchunksize = capacity_of(shape, chunks, size)
+    check_layout(superchunksize, spare)
     storage = ColumnStorage(
         dtype, shape, chunks, superchunksize, request.fill, order, blosc, truncate
     )
     return storage, storage.schema(shape[0] if shape else 1, request.attrs)
+
+
+def check_layout(superchunksize: int, spare: float) -> None:
+    """Raise `ValueError` for settings that a new dataset cannot have."""
+    if not 0 <= spare <= _MOST_SPARE:
+        raise ValueError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
+    if not 1 <= superchunksize <= LARGEST_CAPACITY:
+        raise ValueError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
 
 
 def stored_as(
@@ -906,7 +935,7 @@ def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(chunks))
 
 
-def _capacity(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> int:
+def capacity_of(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> int:
     """Return how many chunks a file has, so that it has 16 to 256 MiB, as far as they go.
 
     Of small chunks a file has fewer bytes: its index would be longer than all that is stored.
@@ -946,13 +975,13 @@ def numbers_of(coords: NDArray[np.int64], grid: ChunkGrid) -> NDArray[np.int64]:
 
 
 def _by_file(
-    numbered: Iterable[tuple[int, bytes | None]], capacity: int
-) -> Iterator[tuple[int, Iterator[tuple[int, bytes | None]]]]:
+    numbered: Iterable[tuple[int, Buffer | None]], capacity: int
+) -> Iterator[tuple[int, Iterator[tuple[int, Buffer | None]]]]:
     """Yield the number of each file with its entries, which must be used up before the next."""
     rest = iter(numbered)
     ahead = next(rest, None)
 
-    def entries(file: int) -> Iterator[tuple[int, bytes | None]]:
+    def entries(file: int) -> Iterator[tuple[int, Buffer | None]]:
         nonlocal ahead
         while ahead is not None and ahead[0] // capacity == file:
             number, data = ahead
@@ -970,8 +999,8 @@ def _by_file(
 
 
 def _chained(
-    first: tuple[int, bytes], rest: Iterable[tuple[int, bytes]]
-) -> Iterator[tuple[int, bytes]]:
+    first: tuple[int, Buffer], rest: Iterable[tuple[int, Buffer]]
+) -> Iterator[tuple[int, Buffer]]:
     yield first
     yield from rest
 

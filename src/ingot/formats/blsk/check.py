@@ -29,6 +29,7 @@ from ingot.formats.blsk.chunk_file import (
 )
 from ingot.formats.blsk.metadata import FILE_NAME, NROWS, STORAGE, pack_nrows, parse_nrows
 from ingot.formats.checkable import Finding, Repair, RepairRequest
+from ingot.formats.packs import LENGTH
 from ingot.formats.paths import prefix
 from ingot.formats.yaml import LARGEST
 from ingot.stores.store import Commit, Extent, Feature, Patch, Put, Store
@@ -252,10 +253,24 @@ def _bad_entries(array: BlskMap, number: int, offsets: NDArray[np.int64], size: 
 def _image_at(
     array: BlskMap, key: str, start: int, size: int, *, whole: bool = True
 ) -> _Image | None:
-    """Return the chunk that begins at a place, with its trailer; None where there is none.
+    """Return the chunk or pack that begins at a place; None where there is none.
 
-    If `whole`, all of its checksums are compared, otherwise only that of the trailer.
+    If `whole`, all of its checksums are compared, otherwise only that of its first trailer.
     """
+    found = _chunk_at(array, key, start, size, whole=whole)
+    if found is None or not whole:
+        return found
+    length = found.length
+    for _ in range(1, array.storage.slot_chunks):
+        behind = _chunk_at(array, key, start + length, size, whole=True)
+        if behind is None or behind.number != found.number:
+            return None
+        length += behind.length
+    return found._replace(length=length)
+
+
+def _chunk_at(array: BlskMap, key: str, start: int, size: int, *, whole: bool) -> _Image | None:
+    """Return the chunk that begins at a place, with its trailer; None where there is none."""
     store = array.store
     (head,) = store.read([Extent(key, start, HEADER_BYTES)])
     if head is None or len(head) < HEADER_BYTES:
@@ -282,12 +297,30 @@ def _image_at(
 
 
 def _search(array: BlskMap, key: str, begin: int, size: int) -> dict[int, list[int]]:
-    """Return where whole chunks lie in a file, by their numbers.
+    """Return where whole chunks or packs lie in a file, by their numbers."""
+    images: dict[int, list[int]] = {}
+    for nbytes in _decoded_sizes(array):
+        for number, starts in _search_size(array, key, begin, size, nbytes).items():
+            images.setdefault(number, []).extend(starts)
+    return {number: sorted(set(starts)) for number, starts in images.items()}
 
-    All chunks of an array have the same decoded size, which stands in their headers.
+
+def _decoded_sizes(array: BlskMap) -> set[int]:
+    """Return the decoded sizes of first chunks of slots, which stand in their headers.
+
+    All chunks of an array have one size. A pack begins with the lengths of its items, of which the
+    last pack has fewer.
     """
-    spec = array.schema.chunks
-    nbytes = int(np.prod(spec, dtype=np.int64)) * array.schema.dtype.itemsize
+    if array.storage.kind is None:
+        size = int(np.prod(array.schema.chunks, dtype=np.int64))
+        return {size * array.schema.dtype.itemsize}
+    (rows,), (length,) = array.schema.chunks, array.schema.shape
+    return {LENGTH.itemsize * each for each in (min(rows, length), length % rows) if each}
+
+
+def _search_size(
+    array: BlskMap, key: str, begin: int, size: int, nbytes: int
+) -> dict[int, list[int]]:
     pattern = nbytes.to_bytes(4, "little")
     images: dict[int, list[int]] = {}
     at = begin
@@ -304,4 +337,4 @@ def _search(array: BlskMap, key: str, begin: int, size: int) -> dict[int, list[i
                 behind = start + found.length
             place = data.find(pattern, place + 1)
         at += _WINDOW
-    return {number: sorted(set(starts)) for number, starts in images.items()}
+    return images

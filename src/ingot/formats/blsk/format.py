@@ -1,4 +1,4 @@
-"""blsk in a store: opening and creating its arrays and tables."""
+"""blsk in a store: opening and creating its arrays, items and tables."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from ingot.formats.blsk import check as checks
 from ingot.formats.blsk.array import DatasetDocuments, create_array, design
 from ingot.formats.blsk.lone_file import is_super_chunk, open_file
 from ingot.formats.blsk.metadata import NROWS, STORAGE
+from ingot.formats.blsk.ragged import column_of, create_ragged, design_ragged
 from ingot.formats.blsk.row_shards import open_shards
 from ingot.formats.blsk.split import split
 from ingot.formats.blsk.table import create_table, table_of
@@ -21,13 +22,15 @@ from ingot.formats.format import (
     CopyChunks,
     Kind,
     Node,
+    RaggedNode,
+    RaggedRequest,
     Recode,
     Request,
     TableNode,
     TableSchema,
 )
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Extent, Store
 
 __all__ = ["BlskFormat"]
@@ -43,7 +46,7 @@ class BlskFormat:
     __slots__ = ("_dtype",)
 
     name: ClassVar[str] = "blsk"
-    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE
+    holds: ClassVar[Kind] = Kind.ARRAY | Kind.TABLE | Kind.RAGGED
     typed_attributes: ClassVar[bool] = True
     settings: ClassVar[tuple[str, ...]] = ("order", "superchunksize", "spare")
 
@@ -54,8 +57,8 @@ class BlskFormat:
         """Return the format that reads the items of files without metadata as a type."""
         return BlskFormat(dtype)
 
-    def open(self, store: Store, path: str = "") -> ArrayNode | TableNode:
-        """Return the array or table at `path`, or the array in the file that lies there."""
+    def open(self, store: Store, path: str = "") -> ArrayNode | RaggedNode | TableNode:
+        """Return the dataset at `path`, or the array in the file that lies there."""
         if path and _is_file(store, path):
             return ArrayNode(open_file(store, path, self._dtype))
         if self._dtype is not None:
@@ -72,8 +75,8 @@ class BlskFormat:
 
     def from_documents(
         self, store: Store, path: str, documents: Mapping[str, bytes | None]
-    ) -> ArrayNode | TableNode | None:
-        """Return the array or table that documents describe; None without them."""
+    ) -> ArrayNode | RaggedNode | TableNode | None:
+        """Return the dataset that documents describe; None without them."""
         if documents.get(NROWS) is None and documents.get(STORAGE) is None:
             return None
         return _node(store, DatasetDocuments.read(store, path, documents))
@@ -101,6 +104,17 @@ class BlskFormat:
         """Return a new array, and the commit that creates it."""
         layout.pop("order", None)
         return create_array(store, schema, path, **layout)
+
+    def design_ragged(self, request: RaggedRequest, **layout: Any) -> RaggedSchema:
+        """Return the layout of new variable-length items, in packs of one length."""
+        return design_ragged(request, **layout)
+
+    def create_ragged(
+        self, store: Store, schema: RaggedSchema, path: str = "", **layout: Any
+    ) -> tuple[RaggedNode, Commit]:
+        """Return a new sequence without items, and the commit that makes it."""
+        layout.pop("order", None)
+        return create_ragged(store, schema, path, length=0, **layout)
 
     def create_table(
         self,
@@ -142,7 +156,7 @@ def _is_file(store: Store, path: str) -> bool:
     return head is not None and is_super_chunk(head, b"")
 
 
-def _node(store: Store, documents: DatasetDocuments) -> ArrayNode | TableNode:
+def _node(store: Store, documents: DatasetDocuments) -> ArrayNode | RaggedNode | TableNode:
     if documents.is_array:
-        return ArrayNode(documents.chunks(store))
+        return column_of(documents, store)
     return TableNode(table_of(store, documents))

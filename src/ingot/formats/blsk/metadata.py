@@ -8,8 +8,8 @@ Where chunks lie is not its concern.
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -27,12 +27,15 @@ from ingot.formats.bcolz import types
 from ingot.formats.blsk.chunk_file import LARGEST_CAPACITY
 from ingot.formats.blsk.slots import SlotChain
 from ingot.formats.folder_table import check_name
+from ingot.formats.packs import TrailedPacks, check_rows
 from ingot.formats.yaml import Document
 from ingot.formats.zarr import fills
-from ingot.schema import ArraySchema
+from ingot.ragged_array import ItemKind, RaggedArray
+from ingot.schema import ArraySchema, RaggedSchema
 
 __all__ = [
     "ATTRIBUTES",
+    "AUTO",
     "BLOCKSIZE",
     "FILE_NAME",
     "IDENTITY",
@@ -40,7 +43,9 @@ __all__ = [
     "OTHER_STORAGES",
     "STORAGE",
     "ColumnStorage",
+    "Storages",
     "pack_attributes",
+    "pack_columns",
     "pack_nrows",
     "parse_attributes",
     "parse_columns",
@@ -57,6 +62,8 @@ BLOCKSIZE: Final = "x_blocksize"
 """The key in ``compression`` of the length of the blocks of new chunks."""
 IDENTITY: Final = "x_id"
 """The key in ``meta/storage`` of the identity of an array."""
+AUTO: Final = "x_chunkshape"
+"""The key in ``meta/storage`` that says that the format chose the length of packs."""
 
 FILE_NAME: Final = re.compile(r"__([1-9][0-9]{0,18})__\.bin", re.A)
 """The name of a super-chunk file, with its number."""
@@ -69,11 +76,28 @@ _ORDERS: Final = {"little": "<", "big": ">"}
 _FIELDS: Final = frozenset({"value", "type", "dtype"})
 _MOST_COLUMNS: Final = 2**16
 _DEEPEST: Final = 16
+_BYTE: Final = np.dtype("u1")
+_SETTINGS: Final = (
+    "shape",
+    "chunkshape",
+    "superchunksize",
+    "endianness",
+    "order",
+    "compression",
+    "fill",
+)
+"""The settings that every column has."""
+_EXTRAS: Final = (AUTO, IDENTITY)
+"""Those that a column may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnStorage:
-    """How an array, or a column of a table, is stored: all but its length and attributes."""
+    """How an array, or a column of a table, is stored: all but its length and attributes.
+
+    Variable-length items have a `kind`, and packs instead of chunks. Their `dtype` is then that of
+    an item of a row, or a byte.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
@@ -87,9 +111,28 @@ class ColumnStorage:
     """How many bits floats keep; -1 where the document does not say it."""
     identity: int | None = None
     """What the trailers of the chunks repeat."""
+    kind: ItemKind | None = None
+    auto: bool = False
+    """Whether the format chose the length of packs."""
+
+    @property
+    def slot_chunks(self) -> int:
+        """How many Blosc chunks with trailers a slot has: 2 for a pack."""
+        return 1 if self.kind is None else 2
+
+    def items_schema(self, length: int, attrs: Mapping[str, Any]) -> RaggedSchema:
+        """Return the schema of `length` variable-length items."""
+        assert self.kind is not None, "only items have packs"
+        (rows,) = self.chunks
+        codec = TrailedPacks(self.blosc, rows, ((0, self.identity),), self.auto)
+        fill = RaggedArray.nulls(self.kind, 1)
+        return RaggedSchema(length, self.kind, rows, codec, attrs, fill=fill)
 
     def schema(self, length: int, attrs: Mapping[str, Any]) -> ArraySchema:
-        """Return the schema of the array, whose first axis has `length` rows."""
+        """Return the schema of the array, whose first axis has `length` rows.
+
+        That of variable-length items is an array of as many bytes, whose chunks are the packs.
+        """
         shape = (length, *self.shape[1:]) if self.shape else ()
         filters: tuple[Filter, ...] = ()
         fill = self.fill
@@ -121,13 +164,16 @@ class ColumnStorage:
             filters.append("truncate" if self.truncate < 0 else {"truncate": self.truncate})
         word = self.blosc.native_coding().shuffle
         filters += [] if word == "none" else [word]
-        identity = {} if self.identity is None else {IDENTITY: f"{self.identity:016x}"}
+        extras = {} if self.identity is None else {IDENTITY: f"{self.identity:016x}"}
+        if self.auto:
+            extras[AUTO] = "auto"
+        big = self.kind is None and self.dtype.str.startswith(">")
         return {
-            "dtype": _pack_dtype(self.dtype),
+            "dtype": _pack_dtype(self.dtype) if self.kind is None else str(self.kind),
             "shape": list(self.shape),
             "chunkshape": list(self.chunks),
             "superchunksize": self.capacity,
-            "endianness": "big" if self.dtype.str.startswith(">") else "little",
+            "endianness": "big" if big else "little",
             "order": self.order,
             "compression": {
                 "library": self.blosc.cname,
@@ -135,9 +181,13 @@ class ColumnStorage:
                 "filters": filters,
                 **({BLOCKSIZE: self.blosc.blocksize} if self.blosc.blocksize else {}),
             },
-            "fill": _pack_fill(self.fill, self.dtype),
-            **identity,
+            "fill": _pack_fill(self.fill, self.dtype) if self.kind is None else None,
+            **extras,
         }
+
+
+Storages: TypeAlias = Mapping[tuple[str, ...], ColumnStorage]
+"""How the columns of a table are stored, by their paths; an array has the path ()."""
 
 
 def parse_columns(document: Document) -> dict[tuple[str, ...], ColumnStorage]:
@@ -154,6 +204,45 @@ def parse_columns(document: Document) -> dict[tuple[str, ...], ColumnStorage]:
         if len(found) > _MOST_COLUMNS:
             raise LimitError(f"{document.where}: more than {_MOST_COLUMNS} columns")
     return found
+
+
+def pack_columns(storages: Storages, old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the contents of a ``storage`` with these columns; other fields of `old` stay.
+
+    A setting that is one value for all columns stays one.
+    """
+    documents = {path: storage.document() for path, storage in storages.items()}
+    if () in documents:
+        return {**old, **documents[()]}
+    values: dict[str, Any] = {**old, "dtype": _tree(documents, "dtype")}
+    for name in _SETTINGS:
+        single = name in old and not _by_column(name, old[name])
+        differing = {repr(each[name]) for each in documents.values()}
+        if not (single and len(differing) <= 1):
+            values[name] = _tree(documents, name)
+    for name in _EXTRAS:
+        values.pop(name, None)
+        found = _tree(documents, name)
+        values |= {name: found} if found else {}
+    return values
+
+
+def _by_column(name: str, value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return name != "compression" or all(isinstance(each, dict) for each in value.values())
+
+
+def _tree(documents: Mapping[tuple[str, ...], Mapping[str, Any]], name: str) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for path, values in documents.items():
+        if name not in values:
+            continue
+        at = tree
+        for part in path[:-1]:
+            at = at.setdefault(part, {})
+        at[path[-1]] = values[name]
+    return tree
 
 
 def parse_nrows(data: bytes, where: str = NROWS) -> int:
@@ -323,30 +412,53 @@ def _column(document: Document, path: tuple[str, ...], text: str) -> ColumnStora
         },
     )
     endianness = fields.choice("endianness", tuple(_ORDERS), "little")
-    dtype = _parse_dtype(text, _ORDERS[endianness], f"{where}: dtype")
+    kind = ItemKind.parse(text, f"{where}: dtype") if _is_kind(text) else None
+    if kind is None:
+        dtype = _parse_dtype(text, _ORDERS[endianness], f"{where}: dtype")
+    else:
+        dtype = _BYTE if kind.item is None else kind.item
     shape = _parse_shape(_setting(values, "shape", path), f"{where}: shape", 0)
     chunks = _parse_shape(_setting(values, "chunkshape", path), f"{where}: chunkshape", 1)
     if len(shape) != len(chunks):
         raise FormatError(f"{where}: shape has {len(shape)} axes, chunkshape {len(chunks)}")
-    size = math.prod(chunks) * dtype.itemsize
-    if size > CHUNK_LIMIT:
-        raise LimitError(f"{where}: chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
     blosc, truncate = _parse_compression(_compression(values, path), document.where)
-    fill = _parse_fill(_setting(values, "fill", path), dtype, f"{where}: fill")
     column = ColumnStorage(
         dtype,
         shape,
         chunks,
         fields.integer("superchunksize", low=1, high=LARGEST_CAPACITY),
-        fill,
+        dtypes.zero(dtype),
         fields.choice("order", ("C", "F"), "C"),
         blosc,
         truncate,
         _parse_identity(_setting(values, IDENTITY, path), f"{where}: {IDENTITY}"),
     )
+    if kind is not None:
+        auto = _setting(values, AUTO, path) == "auto"
+        return _with_packs(column, kind, where, auto=auto)
+    size = math.prod(chunks) * dtype.itemsize
+    if size > CHUNK_LIMIT:
+        raise LimitError(f"{where}: chunks of {size} bytes, the limit is {CHUNK_LIMIT}")
     if truncate is not None and truncate >= 0:
         TruncatePrecision(truncate).encoded(ChunkSpec(chunks, dtype))
-    return column
+    fill = _parse_fill(_setting(values, "fill", path), dtype, f"{where}: fill")
+    return replace(column, fill=fill)
+
+
+def _is_kind(text: str) -> bool:
+    """Return whether the type of a column is that of variable-length items."""
+    return text in ("utf8", "bytes", "json") or text.startswith("list<")
+
+
+def _with_packs(column: ColumnStorage, kind: ItemKind, where: str, *, auto: bool) -> ColumnStorage:
+    """Return the storage of variable-length items."""
+    if len(column.shape) != 1:
+        raise FormatError(f"{where}: shape has {len(column.shape)} axes, items have one")
+    if column.truncate is not None:
+        raise UnsupportedError(f"{where}: compression: items of {kind} are not truncated")
+    check_rows(column.chunks[0], f"{where}: chunkshape")
+    blosc = column.blosc.bind(column.dtype.itemsize)
+    return replace(column, kind=kind, order="C", blosc=blosc, auto=auto)
 
 
 def _parse_dtype(claim: Any, order: str, where: str) -> DType:

@@ -18,16 +18,25 @@ from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats import json
 from ingot.formats.addresses import ChunkTable
-from ingot.formats.bcolz.row_shards import SHARDS, RowShards, RowShardTableMap
+from ingot.formats.bcolz.row_shards import SHARDS, RowShardRaggedMap, RowShards, RowShardTableMap
 from ingot.formats.blsk.array import BlskMap, DatasetDocuments, numbers_of
+from ingot.formats.blsk.ragged import column_of
 from ingot.formats.blsk.slots import SlotChain, Stated
 from ingot.formats.blsk.table import BlskTableMap, table_of
-from ingot.formats.format import ArrayNode, Column, Coords, Documents, Locations, TableNode
+from ingot.formats.format import (
+    ArrayNode,
+    Column,
+    Coords,
+    Documents,
+    Locations,
+    RaggedNode,
+    TableNode,
+)
 from ingot.formats.paths import prefix
 from ingot.schema import ArraySchema
-from ingot.stores.store import Commit, Constant, Extent, Inline, Store
+from ingot.stores.store import Commit, Extent, Store
 
-__all__ = ["BlskShardMap", "BlskShardTableMap", "open_shards"]
+__all__ = ["BlskShardMap", "BlskShardRaggedMap", "BlskShardTableMap", "open_shards"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +92,13 @@ class BlskShardMap:
         numbers = numbers_of(coords, self.schema.grid)
         shards = np.searchsorted(np.array(self.firsts), numbers, side="right") - 1
         rows = list(accumulate((part.schema.grid.counts[0] for part in self.parts), initial=0))
-        keys = [""] * len(numbers)
-        starts, lengths = np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
-        others: dict[int, Inline | Constant] = {}
+        found = []
         for shard in np.unique(shards).tolist():
             places = np.flatnonzero(shards == shard)
             own = coords[places].copy()
             own[:, 0] -= rows[shard]
-            for place, location in zip(places.tolist(), self.parts[shard].locate(own), strict=True):
-                if isinstance(location, Extent):
-                    keys[place], starts[place] = location.key, location.start
-                    lengths[place] = -1 if location.length is None else location.length
-                else:
-                    others[place] = location
-        return Locations(tuple(keys), starts, lengths, others)
+            found.append((places, self.parts[shard].locate(own)))
+        return Locations.merged(len(numbers), found)
 
     def addresses(self) -> ChunkTable | None:
         """Return where all chunks lie; None where they are too many for a table."""
@@ -155,6 +157,16 @@ class BlskShardMap:
 
 
 @dataclass(frozen=True, slots=True)
+class BlskShardRaggedMap(RowShardRaggedMap):
+    """The packs of variable-length items in many shards."""
+
+    stated_format: ClassVar[str] = "blsk"
+
+    def _open(self, store: Store) -> Column:
+        return open_shards(store, self.path)
+
+
+@dataclass(frozen=True, slots=True)
 class BlskShardTableMap(RowShardTableMap):
     """The columns of a table in many shards."""
 
@@ -174,8 +186,8 @@ class BlskShardTableMap(RowShardTableMap):
         return node.table
 
 
-def open_shards(store: Store, path: str = "", data: bytes | None = None) -> ArrayNode | TableNode:
-    """Return the array or table in the shards at `path`; `data` is the document, if it was read."""
+def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Column:
+    """Return the dataset in the shards at `path`; `data` is the document, if it was read."""
     key = prefix(path) + SHARDS
     if data is None:
         (data,) = store.read([Extent(key, 0, json.LARGEST + 1)])
@@ -195,7 +207,7 @@ def open_shards(store: Store, path: str = "", data: bytes | None = None) -> Arra
         if len({each.is_array for each in found}) > 1:
             raise CorruptionError(f"{key}: some shards are arrays, others are tables")
         if found[0].is_array:
-            return ArrayNode(BlskShardMap(store, tuple(each.chunks(store) for each in found), path))
+            return _leaf(store, [column_of(each, store) for each in found], path, (), key)
         tables = [table_of(store, each) for each in found]
         return _table(store, tables, path, (), key)
     except IngotError as error:
@@ -212,17 +224,28 @@ def _table(
     columns: dict[str, Column] = {}
     for name in names:
         parts = [table.columns[name] for table in tables]
-        arrays = [part.chunks for part in parts if isinstance(part, ArrayNode)]
-        maps = [chunks for chunks in arrays if isinstance(chunks, BlskMap)]
         nested = [part.table for part in parts if isinstance(part, TableNode)]
         inner = [table for table in nested if isinstance(table, BlskTableMap)]
-        if len(maps) == len(parts):
-            columns[name] = ArrayNode(BlskShardMap(store, tuple(maps), path, (*within, name)))
-        elif len(inner) == len(parts):
+        if len(inner) == len(parts):
             columns[name] = _table(store, inner, path, (*within, name), where)
         else:
-            raise CorruptionError(f"{where}: {name!r} is a table in some shards only")
+            columns[name] = _leaf(store, parts, path, (*within, name), where)
     return TableNode(BlskShardTableMap(store, columns, tables[0].attrs, path, within=within))
+
+
+def _leaf(
+    store: Store, parts: Sequence[Column], path: str, column: tuple[str, ...], where: str
+) -> ArrayNode | RaggedNode:
+    """Return an array or items in shards; raise an error if the shards do not agree on that."""
+    arrays = [part.chunks for part in parts if isinstance(part, ArrayNode)]
+    maps = [chunks for chunks in arrays if isinstance(chunks, BlskMap)]
+    packs = [part.packs for part in parts if isinstance(part, RaggedNode)]
+    if len(maps) == len(parts):
+        return ArrayNode(BlskShardMap(store, tuple(maps), path, column))
+    if len(packs) == len(parts):
+        return RaggedNode(BlskShardRaggedMap(store, tuple(packs), path, "/".join(column)))
+    what = f"{'.'.join(column)!r} is" if column else "they are"
+    raise CorruptionError(f"{where}: {what} of one kind in some shards, of another in others")
 
 
 def _joined(parts: Sequence[BlskMap], firsts: tuple[int, ...]) -> ArraySchema:

@@ -1,8 +1,9 @@
 """The slots of super-chunk files: a Blosc chunk, its trailer, and spare bytes.
 
 This module encodes and decodes what a slot holds, and finds how long it is. A chunk always has full
-size; the trailer says how many of its rows counted when it was written. Where slots lie is the
-concern of `chunk_file`.
+size; the trailer says how many of its rows counted when it was written. The slot of a pack of
+variable-length items has two chunks, each with a trailer (`ingot.formats.packs`). Where slots lie
+is the concern of `chunk_file`.
 """
 
 from dataclasses import dataclass, replace
@@ -150,16 +151,26 @@ def split(data: Buffer) -> tuple[memoryview, memoryview]:
     return chunk, rest[: trailer.size_of(rest)] if rest else rest
 
 
-def renumbered(image: Buffer, old: Stated, new: Stated) -> bytes:
-    """Return a chunk and its trailer as those of another number or array, after checking them.
+def renumbered(image: Buffer, old: Stated, new: Stated, chunks: int = 1) -> bytes:
+    """Return the image of a slot as that of another number or array, after checking it.
 
-    Both are given as the number and the identity of the array. The trailer of a chunk that has none
-    says of no row that it counts.
+    It has so many chunks with their trailers. Both `old` and `new` are the number and the identity
+    of the array. The trailer of a chunk that has none says of no row that it counts.
     """
-    chunk, behind = split(image)
+    pieces: list[Buffer] = []
+    rest = memoryview(image)
+    for _ in range(chunks):
+        chunk, behind = split(rest)
+        rest = rest[len(chunk) + len(behind) :]
+        pieces += [chunk, _renumbered(chunk, behind, old, new)]
+    return b"".join(pieces)
+
+
+def _renumbered(chunk: memoryview, behind: memoryview, old: Stated, new: Stated) -> bytes:
+    """Return the trailer of a chunk for another number or array, after checking it."""
     number, identity = new
     if not behind:
-        return bytes(chunk) + trailer.pack(chunk, number, 0, identity=identity)
+        return trailer.pack(chunk, number, 0, identity=identity)
     found = trailer.parse(behind)
     found.check(chunk, ChunkHeader.parse(chunk), *old)
-    return bytes(chunk) + found.moved(chunk, number, identity)
+    return found.moved(chunk, number, identity)

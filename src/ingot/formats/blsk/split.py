@@ -5,8 +5,9 @@ identity in the trailer are rewritten. Elsewhere the rows are encoded again, by 
 caller passes: formats move no array data. `row_shards` reads the shards as one dataset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,11 +15,20 @@ from ingot.errors import UnsupportedError
 from ingot.formats.bcolz.row_shards import SHARDS, RowShards
 from ingot.formats.bcolz.split import fitting_chunk, shard_rows
 from ingot.formats.blsk.array import BlskMap, create_array, other_keys
+from ingot.formats.blsk.ragged import BlskRaggedMap, create_ragged
 from ingot.formats.blsk.slots import SlotChain
 from ingot.formats.blsk.table import BlskTableMap, create_table
-from ingot.formats.format import ArrayNode, Column, Coords, Recode, TableNode, TableSchema
+from ingot.formats.format import (
+    ArrayNode,
+    Column,
+    Coords,
+    RaggedNode,
+    Recode,
+    TableNode,
+    TableSchema,
+)
 from ingot.formats.paths import prefix
-from ingot.schema import ArraySchema
+from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Edit, Extent, Put, Store
 
 __all__ = ["split"]
@@ -28,7 +38,7 @@ def split(node: Column, count: int, store: Store, recode: Recode) -> Iterator[Co
     """Yield the commits that store a dataset as `count` shards; the last one makes them visible."""
     columns = list(_leaves(node, ()))
     rows = columns[0][1].schema.shape[0] if columns else 0
-    longest = max((chunks.schema.chunks[0] for _, chunks in columns), default=1)
+    longest = max((_slots(leaf).schema.chunks[0] for _, leaf in columns), default=1)
     parts = shard_rows(rows, longest, count)
     for number, length in enumerate(parts):
         start = sum(parts[:number])
@@ -36,18 +46,28 @@ def split(node: Column, count: int, store: Store, recode: Recode) -> Iterator[Co
     yield Commit(publish=(Put(SHARDS, RowShards(parts, "blsk").pack()),))
 
 
-def _leaves(node: Column, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], BlskMap]]:
-    """Yield all arrays of a dataset, with the paths of their columns."""
+Leaf: TypeAlias = BlskMap | BlskRaggedMap
+"""The map of a column that is no table."""
+
+
+def _slots(leaf: Leaf) -> BlskMap:
+    return leaf.slots if isinstance(leaf, BlskRaggedMap) else leaf
+
+
+def _leaves(node: Column, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    """Yield all arrays and items of a dataset, with the paths of their columns."""
     if isinstance(node, TableNode):
         for name, column in node.columns.items():
             yield from _leaves(column, (*path, name))
         return
-    chunks = node.chunks if isinstance(node, ArrayNode) else None
-    if not isinstance(chunks, BlskMap) or not chunks.schema.shape:
-        raise UnsupportedError("only arrays with an axis and tables of blsk are cut into shards")
-    if not chunks.found:
+    leaf = node.chunks if isinstance(node, ArrayNode) else node.packs
+    if not isinstance(leaf, BlskMap | BlskRaggedMap) or not leaf.schema.shape:
+        raise UnsupportedError(
+            "only arrays with an axis, items and tables of blsk are cut into shards"
+        )
+    if not _slots(leaf).found:
         raise UnsupportedError("a super-chunk file without its metadata is not cut into shards")
-    yield path, chunks
+    yield path, leaf
 
 
 def _shard(
@@ -60,25 +80,31 @@ def _shard(
     recode: Recode,
 ) -> Iterator[Commit]:
     """Yield the commits that store one shard: first its chunks, then its documents."""
-    made = {path: _cut(chunks, length, parts) for path, chunks in _leaves(node, ())}
+    made = {path: _cut(leaf, length, parts) for path, leaf in _leaves(node, ())}
     shard: Column
     if isinstance(node, TableNode):
         assert isinstance(node.table, BlskTableMap)
         shard, commit = create_table(store, _schemas(node, made, ()), node.attrs, folder)
         source = node.table.store, node.table.path
     else:
-        assert isinstance(node, ArrayNode)
-        assert isinstance(node.chunks, BlskMap)
-        settings = node.chunks.storage.capacity, node.chunks.spare
-        shard, commit = create_array(
-            store, made[()], folder, superchunksize=settings[0], spare=settings[1]
-        )
-        source = node.chunks.store, node.chunks.path
+        ((_, leaf),) = _leaves(node, ())
+        shard, commit = _alone(store, made[()], folder, _slots(leaf))
+        source = leaf.store, leaf.path
     # The chunks state the identities that are in the documents.
     targets = dict(_leaves(shard, ()))
-    for path, chunks in _leaves(node, ()):
-        yield from _chunks(chunks, targets[path], start, recode)
+    for path, leaf in _leaves(node, ()):
+        yield from _chunks(leaf, targets[path], start, recode)
     yield Commit(prepare=(*commit.edits, *_others(*source, folder)))
+
+
+def _alone(
+    store: Store, schema: ArraySchema | RaggedSchema, folder: str, like: BlskMap
+) -> tuple[ArrayNode | RaggedNode, Commit]:
+    """Return a shard of an array or of items, with the settings of the whole."""
+    capacity, spare = like.storage.capacity, like.spare
+    if isinstance(schema, RaggedSchema):
+        return create_ragged(store, schema, folder, superchunksize=capacity, spare=spare)
+    return create_array(store, schema, folder, superchunksize=capacity, spare=spare)
 
 
 def _others(store: Store, path: str, folder: str) -> Iterator[Edit]:
@@ -89,14 +115,19 @@ def _others(store: Store, path: str, folder: str) -> Iterator[Edit]:
             yield Put(f"{folder}/{key.removeprefix(prefix(path))}", data)
 
 
-def _cut(chunks: BlskMap, length: int, parts: Sequence[int]) -> ArraySchema:
-    schema = chunks.schema
-    rows = fitting_chunk(schema.chunks[0], parts)
+def _cut(leaf: Leaf, length: int, parts: Sequence[int]) -> ArraySchema | RaggedSchema:
+    rows = fitting_chunk(_slots(leaf).schema.chunks[0], parts)
+    if isinstance(leaf, BlskRaggedMap):
+        codec = replace(leaf.codec, rows=rows)
+        return replace(leaf.schema, length=length, pack_items=rows, codec=codec)
+    schema = leaf.schema
     return replace(schema, shape=(length, *schema.shape[1:]), chunks=(rows, *schema.chunks[1:]))
 
 
 def _schemas(
-    node: TableNode, made: dict[tuple[str, ...], ArraySchema], path: tuple[str, ...]
+    node: TableNode,
+    made: Mapping[tuple[str, ...], ArraySchema | RaggedSchema],
+    path: tuple[str, ...],
 ) -> TableSchema:
     return {
         name: _schemas(column, made, (*path, name))
@@ -106,21 +137,21 @@ def _schemas(
     }
 
 
-def _chunks(chunks: BlskMap, target: BlskMap, start: int, recode: Recode) -> Iterator[Commit]:
+def _chunks(leaf: Leaf, target: Leaf, start: int, recode: Recode) -> Iterator[Commit]:
     """Yield the commits that store one column of one shard, a file or all of them at a time."""
-    length, rows = target.schema.shape[0], target.schema.chunks[0]
-    count = target.schema.grid.chunk_count
-    if not count:
+    old, new = _slots(leaf), _slots(target)
+    length, rows = new.schema.shape[0], new.schema.chunks[0]
+    if not new.schema.grid.chunk_count:
         return
-    if rows == chunks.schema.chunks[0] and start % rows == 0:
-        yield Commit(prepare=target.stage_each(_moved(chunks, target, start // rows)).edits)
+    if rows == old.schema.chunks[0] and start % rows == 0:
+        yield Commit(prepare=new.stage_each(_moved(old, new, start // rows)).edits)
         return
     # Commits of several files do not depend on each other. Files of one axis hold whole rows.
-    step = target.storage.capacity * rows if len(target.schema.shape) == 1 else length
+    step = new.storage.capacity * rows if len(new.schema.shape) == 1 else length
     for begin in range(0, length, step):
         end = min(begin + step, length)
         there, here = slice(start + begin, start + end), slice(begin, end)
-        yield Commit(prepare=recode(chunks, there, target, here).edits)
+        yield Commit(prepare=recode(leaf, there, target, here).edits)
 
 
 def _moved(chunks: BlskMap, target: BlskMap, first: int) -> Iterator[tuple[Coords, bytes | None]]:

@@ -2,12 +2,14 @@
 
 ``meta/storage`` has the type of each column, and nested mappings for nested tables; all columns
 have the one length of ``meta/nrows``. This module changes the documents when columns come and go,
-and makes one commit of those of many columns. A column is an array of `array`.
+and makes one commit of those of many columns. A column is an array of `array`, or variable-length
+items of `ragged`.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from ingot.errors import NotFoundError, UnsupportedError
 from ingot.formats import yaml
@@ -21,20 +23,24 @@ from ingot.formats.blsk.array import (
 )
 from ingot.formats.blsk.metadata import (
     ATTRIBUTES,
-    IDENTITY,
     NROWS,
     STORAGE,
     ColumnStorage,
+    Storages,
     pack_attributes,
+    pack_columns,
     pack_nrows,
     parse_attributes,
+    parse_columns,
 )
+from ingot.formats.blsk.ragged import BlskRaggedMap, column_of, items_stored_as
 from ingot.formats.folder_table import check_lengths, check_name
 from ingot.formats.format import (
     ArrayNode,
     Column,
     ColumnSchema,
     Documents,
+    RaggedNode,
     TableNode,
     TableSchema,
 )
@@ -47,17 +53,6 @@ from ingot.stores.store import Commit, Delete, Edit, Feature, Put, Store, is_sta
 __all__ = ["BlskTableMap", "create_table", "table_of"]
 
 Path: TypeAlias = tuple[str, ...]
-Storages: TypeAlias = Mapping[Path, ColumnStorage]
-
-_SETTINGS: Final = (
-    "shape",
-    "chunkshape",
-    "superchunksize",
-    "endianness",
-    "order",
-    "compression",
-    "fill",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +112,8 @@ class BlskTableMap:
     ) -> "tuple[BlskTableMap, Column, Commit]":
         """Return the map with one more column, at the end or at `position`."""
         self._check_new(name)
+        if not isinstance(schema, Mapping) and schema.attrs:
+            raise UnsupportedError(f"blsk: a table has attributes, its column {name!r} has none")
         target = (*self.within, name)
         made = dict(_stored_columns(schema, target))
         for path, storage in made.items():
@@ -182,20 +179,48 @@ class BlskTableMap:
         return _restated(replace(self, columns={**self.columns, name: column}), column.table.state)
 
     def joined(self, commits: Mapping[str, Commit], *, shrinking: bool = False) -> Commit:
-        """Return one commit for the commits of columns, which share the number of rows."""
+        """Return one commit for the commits of columns, which share the documents of the table."""
         rows: dict[str, Edit] = {}
+        storages: dict[str, Put] = {}
         publish: list[Edit] = []
-        for commit in commits.values():
+        storage_key = self._key(self.state.storage[0])
+        for name, commit in commits.items():
             for edit in commit.publish:
                 if edit.key == self._key(NROWS):
                     rows[edit.key] = edit
+                elif edit.key == storage_key and isinstance(edit, Put):
+                    storages[name] = edit
                 else:
                     publish.append(edit)
         return Commit(
             prepare=tuple(edit for commit in commits.values() for edit in commit.prepare),
-            publish=(*publish, *rows.values()),
+            publish=(*self._joined_storage(storages), *publish, *rows.values()),
             cleanup=tuple(edit for commit in commits.values() for edit in commit.cleanup),
         )
+
+    def _joined_storage(self, edits: Mapping[str, Put]) -> tuple[Put, ...]:
+        """Return the edit of the storage, given those that change how one column is stored."""
+        if len(edits) < 2:
+            return tuple(edits.values())
+        key, old = self._storage
+        columns = dict(self.state.columns)
+        for name, edit in edits.items():
+            path = self._leaf_path(name)
+            columns[path] = parse_columns(Document.parse(bytes(edit.data), key))[path]
+        return (Put(key, old.changed(pack_columns(columns, old.values)).text),)
+
+    def _leaf_path(self, name: str) -> Path:
+        """Return the path of a column by its name, in which dots lead into nested tables."""
+        paths = (
+            path[len(self.within) :] for path in self.state.columns if _below(path, self.within)
+        )
+        return next((*self.within, *path) for path in paths if ".".join(path) == name)
+
+    @property
+    def _storage(self) -> tuple[str, Document]:
+        """The key of the storage, and its contents."""
+        name, text = self.state.storage
+        return self._key(name), Document.parse(text, self._key(name))
 
     def _key(self, name: str) -> str:
         return prefix(self.path) + name
@@ -227,11 +252,10 @@ class BlskTableMap:
     def _with_columns(self, storages: Storages, length: int) -> "tuple[BlskTableMap, Commit]":
         """Return the map with other columns, and the commit of the documents that name them."""
         found = dict(self.state.found)
-        name = storage_name(found)
-        old = Document.parse(found[name] or b"{}", self._key(name))
-        text = old.changed(_document(storages, old.values)).text
-        found[name] = text
-        publish: list[Edit] = [Put(self._key(name), text)]
+        key, old = self._storage
+        text = old.changed(pack_columns(storages, old.values)).text
+        found[storage_name(found)] = text
+        publish: list[Edit] = [Put(key, text)]
         if length != self.state.length:
             found[NROWS] = pack_nrows(length)
             publish.append(Put(self._key(NROWS), pack_nrows(length)))
@@ -263,7 +287,7 @@ def create_table(
     start = prefix(path)
     storages = dict(_stored_columns(schema, (), superchunksize, spare))
     lengths = {storage.shape[0] for storage in storages.values()}
-    document = yaml.pack(_document(storages, {}), start + STORAGE)
+    document = yaml.pack(pack_columns(storages, {}), start + STORAGE)
     found: dict[str, bytes | None] = {
         STORAGE: document,
         NROWS: pack_nrows(max(lengths, default=0)),
@@ -271,7 +295,9 @@ def create_table(
     }
     table = table_of(store, DatasetDocuments.parse(store, path, found))
     check_lengths(table.columns, path)
-    columns = {name: _mapped(column, fresh, spare) for name, column in table.columns.items()}
+    columns = {
+        name: _mapped(column, partial(fresh, spare=spare)) for name, column in table.columns.items()
+    }
     edits = tuple(Put(start + name, data) for name, data in found.items() if data is not None)
     return TableNode(replace(table, columns=columns)), Commit(publish=edits)
 
@@ -284,7 +310,7 @@ def _table(store: Store, state: DatasetDocuments, within: Path) -> BlskTableMap:
             continue
         name = path[depth]
         if len(path) == depth + 1:
-            columns[name] = ArrayNode(state.chunks(store, path))
+            columns[name] = column_of(state, store, path)
         else:
             columns[name] = TableNode(_table(store, state, (*within, name)))
     return BlskTableMap(store, state, columns, within)
@@ -301,22 +327,29 @@ def _restated(table: BlskTableMap, state: DatasetDocuments) -> BlskTableMap:
     return replace(table, columns=columns, state=state)
 
 
-def _mapped(column: Column, change: Any, *given: Any) -> Column:
-    """Return a column with other maps of its arrays."""
+def _mapped(column: Column, change: Callable[[BlskMap], BlskMap]) -> Column:
+    """Return a column with other maps of its arrays and of the slots of its packs."""
     if isinstance(column, TableNode):
         table = column.table
         assert isinstance(table, BlskTableMap)
-        columns = {name: _mapped(each, change, *given) for name, each in table.columns.items()}
+        columns = {name: _mapped(each, change) for name, each in table.columns.items()}
         return TableNode(replace(table, columns=columns))
-    assert isinstance(column, ArrayNode)
-    return ArrayNode(change(column.chunks, *given))
+    if isinstance(column, RaggedNode):
+        packs = column.packs
+        assert isinstance(packs, BlskRaggedMap)
+        return RaggedNode(replace(packs, slots=change(packs.slots)))
+    assert isinstance(column.chunks, BlskMap)
+    return ArrayNode(change(column.chunks))
 
 
 def _maps(columns: Mapping[str, Column]) -> Iterator[BlskMap]:
     for column in columns.values():
         if isinstance(column, TableNode):
             yield from _maps(column.columns)
-        elif isinstance(column, ArrayNode):
+        elif isinstance(column, RaggedNode):
+            assert isinstance(column.packs, BlskRaggedMap)
+            yield column.packs.slots
+        else:
             assert isinstance(column.chunks, BlskMap)
             yield column.chunks
 
@@ -330,7 +363,8 @@ def _stored_columns(
             raise UnsupportedError(f"blsk: column {'.'.join(path)!r} has no axis")
         yield path, replace(stored_as(schema, superchunksize, spare), identity=draw_identity())
     elif isinstance(schema, RaggedSchema):
-        raise UnsupportedError(f"blsk: column {'.'.join(path)!r} has items of variable length")
+        stored = items_stored_as(schema, superchunksize, spare)
+        yield path, replace(stored, identity=draw_identity())
     else:
         if path and not schema:
             raise ValueError(f"the nested table {'.'.join(path)!r} has no columns")
@@ -359,42 +393,6 @@ def _ordered(storages: Storages, within: Path, names: list[str]) -> Storages:
     inside = iter(sorted((path for path in storages if _below(path, within)), key=place))
     order = [next(inside) if _below(path, within) else path for path in storages]
     return {path: storages[path] for path in order}
-
-
-def _document(storages: Storages, old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of a ``storage`` with these columns; other fields of `old` stay.
-
-    A setting that is one value for all columns stays one.
-    """
-    documents = {path: storage.document() for path, storage in storages.items()}
-    values: dict[str, Any] = {**old, "dtype": _tree(documents, "dtype")}
-    for name in _SETTINGS:
-        single = name in old and not _by_column(name, old[name])
-        differing = {repr(each[name]) for each in documents.values()}
-        if not (single and len(differing) <= 1):
-            values[name] = _tree(documents, name)
-    # Columns that another program made may have none.
-    identities = _tree(documents, IDENTITY)
-    values.pop(IDENTITY, None)
-    return {**values, IDENTITY: identities} if identities else values
-
-
-def _by_column(name: str, value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return name != "compression" or all(isinstance(each, dict) for each in value.values())
-
-
-def _tree(documents: Mapping[Path, Mapping[str, Any]], name: str) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for path, values in documents.items():
-        if name not in values:
-            continue
-        at = tree
-        for part in path[:-1]:
-            at = at.setdefault(part, {})
-        at[path[-1]] = values[name]
-    return tree
 
 
 def _keys(store: Store, folder: str) -> Iterator[str]:

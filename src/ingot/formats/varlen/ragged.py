@@ -22,6 +22,7 @@ from ingot.errors import CorruptionError, IngotError, UnsupportedError
 from ingot.formats.bloscpack.header import CHECKSUMS, HEADER_BYTES, LARGEST_CHUNK
 from ingot.formats.format import (
     Documents,
+    FreeBytes,
     Locations,
     Pack,
     RaggedNode,
@@ -98,10 +99,9 @@ class VarlenMap:
         assert isinstance(codec, VarlenPacks)
         return codec
 
-    @property
-    def dead_bytes(self) -> int:
-        """The bytes of packs that no entry of the table reaches any more."""
-        return self.file.metadata.dead
+    def free_bytes(self) -> FreeBytes:
+        """Return how many bytes no entry of the table reaches any more."""
+        return FreeBytes(self.file.metadata.dead, 0)
 
     def bounds(self) -> NDArray[np.int64]:
         """Return the first item of each pack, and the number of items at the end."""
