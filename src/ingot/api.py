@@ -27,7 +27,7 @@ from ingot.containers.resolve import (
     resolve_new,
 )
 from ingot.engine.run import Engine
-from ingot.errors import FormatError, NotFoundError, UnsupportedError
+from ingot.errors import ArgumentError, FormatError, NotFoundError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     GroupFormat,
@@ -96,11 +96,11 @@ def open(
     >>> folder.cleanup()
     """
     if mode not in ("r", "r+"):
-        raise ValueError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
+        raise ArgumentError(f"mode is {mode!r}, not 'r' or 'r+'; new datasets are made by create")
     options, writable = options or _OPTIONS, mode == "r+"
     if writable and options.damaged == "fill":
         # A change would store the fill value, and hide the damage.
-        raise ValueError("damaged='fill' is for reading, in mode 'r'")
+        raise ArgumentError("damaged='fill' is for reading, in mode 'r'")
     found = open_fast(path, format, writable=writable)
     if found is None:
         try:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ingot.errors import FormatError, LimitError, UnsupportedError
+from ingot.errors import ArgumentError, FormatError, LimitError, UnsupportedError
 from ingot.fields import FieldReader, shown
 
 __all__ = [
@@ -235,7 +235,7 @@ def _listed(description: Any) -> list[Any]:
     fields = []
     for name, kind, *shape in description:
         if not isinstance(name, str):
-            raise ValueError(f"the field {name} has a title")
+            raise ArgumentError(f"the field {name} has a title")
         field = [name, kind if isinstance(kind, str) else _listed(kind)]
         fields.append([*field, list(shape[0])] if shape else field)
     return fields

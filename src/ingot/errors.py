@@ -10,6 +10,8 @@ also the built-in error a Python programmer would expect in its place, so code t
     ├── UnsupportedError           ValueError: a known feature that Ingot does not offer
     ├── UnsafeError                ValueError: reading on would run code or leave the store
     ├── LimitError                 ValueError: larger than the limits the caller set
+    ├── ArgumentError              ValueError: a value that a function does not take
+    ├── ArgumentTypeError          TypeError: a value of a type that a function does not take
     ├── LockedError                BlockingIOError (OSError): another writer holds the lock
     ├── ReadOnlyError              PermissionError (OSError): opened without the right to write
     ├── NotFoundError              FileNotFoundError (OSError): nothing of that name exists
@@ -31,6 +33,8 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 """
 
 __all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
     "ColumnError",
     "CorruptionError",
     "DamageWarning",
@@ -121,6 +125,24 @@ class LimitError(IngotError, ValueError):
     >>> raise LimitError("Blosc chunk: nbytes claims 4294967295 bytes, the limit is 2147483647")
     Traceback (most recent call last):
     ingot.errors.LimitError: Blosc chunk: nbytes claims 4294967295 bytes, the limit is 2147483647
+    """
+
+
+class ArgumentError(IngotError, ValueError):
+    """A function was given a value that it does not take.
+
+    >>> raise ArgumentError("mode is 'rw', not 'r' or 'r+'")
+    Traceback (most recent call last):
+    ingot.errors.ArgumentError: mode is 'rw', not 'r' or 'r+'
+    """
+
+
+class ArgumentTypeError(IngotError, TypeError):
+    """A function was given a value of a type that it does not take.
+
+    >>> raise ArgumentTypeError("a path or a store is needed, not int")
+    Traceback (most recent call last):
+    ingot.errors.ArgumentTypeError: a path or a store is needed, not int
     """
 
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import SelectionError
+from ingot.errors import ArgumentError, SelectionError
 
 __all__ = [
     "BLOCK_BYTES",
@@ -70,11 +70,11 @@ class RectilinearAxis:
     def __init__(self, lengths: Sequence[int] | IntArray) -> None:
         values = np.asarray(lengths, np.int64).reshape(-1)
         if len(values) > MOST_RECTILINEAR_CHUNKS:
-            raise ValueError(
+            raise ArgumentError(
                 f"{len(values)} chunks along an axis, the most is {MOST_RECTILINEAR_CHUNKS}"
             )
         if len(values) == 0 or values.min() < 1 or values.sum(dtype=np.float64) >= 2**63:
-            raise ValueError("the lengths of chunks are positive and end within 64 bits")
+            raise ArgumentError("the lengths of chunks are positive and end within 64 bits")
         object.__setattr__(self, "lengths", values)
         object.__setattr__(self, "bounds", np.concatenate([[0], np.cumsum(values)]))
 
@@ -86,7 +86,7 @@ class RectilinearAxis:
     def count(self, length: int) -> int:
         """Return how many chunks the first `length` items need."""
         if length > self.bounds[-1]:
-            raise ValueError(f"chunks end at {self.bounds[-1]}, the axis has {length} items")
+            raise ArgumentError(f"chunks end at {self.bounds[-1]}, the axis has {length} items")
         return int(np.searchsorted(self.bounds, length))
 
     def reach(self, count: int) -> int:
@@ -109,7 +109,7 @@ class RectilinearAxis:
         last = int(self.lengths[-1])
         more = -(-missing // last)
         if len(self.lengths) + more > MOST_RECTILINEAR_CHUNKS:
-            raise ValueError(f"more than {MOST_RECTILINEAR_CHUNKS} chunks along an axis")
+            raise ArgumentError(f"more than {MOST_RECTILINEAR_CHUNKS} chunks along an axis")
         return RectilinearAxis(np.concatenate([self.lengths, np.full(more, last, np.int64)]))
 
     def numbers(self, points: IntArray) -> IntArray:
@@ -188,9 +188,9 @@ class ChunkGrid:
         shape = _lengths("shape", self.shape, least=0)
         chunk = _lengths("chunk shape", self.chunk, least=1)
         if len(shape) != len(chunk):
-            raise ValueError(f"shape has {len(shape)} axes, the chunk shape {len(chunk)}")
+            raise ArgumentError(f"shape has {len(shape)} axes, the chunk shape {len(chunk)}")
         if len(shape) > MOST_NUMPY_AXES:
-            raise ValueError(f"shape has {len(shape)} axes, the most is {MOST_NUMPY_AXES}")
+            raise ArgumentError(f"shape has {len(shape)} axes, the most is {MOST_NUMPY_AXES}")
         axes: tuple[int | RectilinearAxis, ...] = chunk
         if any(self.rectilinear):
             cuts = zip(self.rectilinear, chunk, strict=True)
@@ -210,7 +210,7 @@ class ChunkGrid:
         assert not self.rectilinear, "rectilinear axes have chunks of their own for each length"
         lengths = _lengths("shape", shape, least=0)
         if len(lengths) != len(self.chunk):
-            raise ValueError(f"shape has {len(lengths)} axes, the chunk shape {len(self.chunk)}")
+            raise ArgumentError(f"shape has {len(lengths)} axes, the chunk shape {len(self.chunk)}")
         # The chunks were checked before, and need not be again for every append.
         grid = object.__new__(ChunkGrid)
         put = object.__setattr__
@@ -354,9 +354,9 @@ def auto_chunks(
     ((1, 100), (1310, 100))
     """
     if not 0 < least <= target <= most:
-        raise ValueError(f"chunk sizes must ascend: least {least}, target {target}, most {most}")
+        raise ArgumentError(f"chunk sizes must ascend: least {least}, target {target}, most {most}")
     if itemsize < 0:
-        raise ValueError(f"itemsize is {itemsize}, the least is 0")
+        raise ArgumentError(f"itemsize is {itemsize}, the least is 0")
     empty = _LARGEST if growing else 1
     sizes = [size or empty for size in _lengths("shape", shape, least=0)]
     item = max(itemsize, 1)
@@ -554,13 +554,17 @@ def _lengths(name: str, lengths: Iterable[int], least: int) -> tuple[int, ...]:
             found.append(length)
             continue
         if isinstance(length, bool | np.bool_):
-            raise ValueError(f"{name}: axis {axis} is {length}, which is not a length")
+            raise ArgumentError(f"{name}: axis {axis} is {length}, which is not a length")
         try:
             number = operator.index(length)
         except TypeError:
-            raise ValueError(f"{name}: axis {axis} is {length!r}, which is not a length") from None
+            raise ArgumentError(
+                f"{name}: axis {axis} is {length!r}, which is not a length"
+            ) from None
         if not least <= number <= _LARGEST:
-            raise ValueError(f"{name}: axis {axis} is {number}, allowed are {least} to 2**63 - 1")
+            raise ArgumentError(
+                f"{name}: axis {axis} is {number}, allowed are {least} to 2**63 - 1"
+            )
         found.append(number)
     return tuple(found)
 

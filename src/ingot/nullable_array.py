@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
+from ingot.errors import ArgumentError
 
 __all__ = ["NullableArray", "of_masked", "of_objects"]
 
@@ -91,7 +92,7 @@ def of_masked(array: Any, name: str) -> NDArray[Any] | NullableArray:
     array([1, 2])
     >>> of_masked(np.ma.MaskedArray([[1, 2]], [[True, False]]), "a")
     Traceback (most recent call last):
-    ValueError: column 'a': row 0 is masked in part
+    ingot.errors.ArgumentError: column 'a': row 0 is masked in part
     """
     values = np.asarray(array.data)
     mask = np.broadcast_to(np.asarray(array.mask, np.bool_), values.shape)
@@ -101,7 +102,7 @@ def of_masked(array: Any, name: str) -> NDArray[Any] | NullableArray:
     if values.ndim > 1:
         part = rows.any(1) & ~rows.all(1)
         if part.any():
-            raise ValueError(f"column {name!r}: row {int(part.argmax())} is masked in part")
+            raise ArgumentError(f"column {name!r}: row {int(part.argmax())} is masked in part")
         rows = np.asarray(rows.all(1))
     return NullableArray(values, ~rows)
 
@@ -116,7 +117,7 @@ def of_objects(values: Sequence[Any], nulls: Mask, dtype: DType | None, name: st
     try:
         found = np.asarray(kept, dtype) if kept else np.zeros(0, dtype or np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"column {name!r}: {error}") from None
+        raise ArgumentError(f"column {name!r}: {error}") from None
     made = np.zeros((len(values), *found.shape[1:]), found.dtype)
     made[~nulls] = found
     return NullableArray(made, ~nulls)

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ingot.errors import ArgumentError
+
 __all__ = ["Limits", "Options", "parse_size"]
 
 _DURABILITIES: Final = ("full", "process")
@@ -38,7 +40,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("chunk_bytes", "window_bytes", "commit_chunks"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, at least 1 is needed")
+                raise ArgumentError(f"{name} is {getattr(self, name)}, at least 1 is needed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Options:
     0
     >>> Options(durability="paper")
     Traceback (most recent call last):
-    ValueError: durability is 'paper', not one of 'full', 'process'
+    ingot.errors.ArgumentError: durability is 'paper', not one of 'full', 'process'
     """
 
     threads: int | None = None
@@ -75,9 +77,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, at least 1 is needed")
+            raise ArgumentError(f"threads is {self.threads}, at least 1 is needed")
         if self.cache_bytes < 0:
-            raise ValueError(f"cache_bytes is {self.cache_bytes}, at least 0 is needed")
+            raise ArgumentError(f"cache_bytes is {self.cache_bytes}, at least 0 is needed")
         choices_of = {
             "durability": _DURABILITIES,
             "verify": _VERIFICATIONS,
@@ -87,7 +89,7 @@ class Options:
         for name, known in choices_of.items():
             if getattr(self, name) not in known:
                 choices = ", ".join(map(repr, known))
-                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {choices}")
+                raise ArgumentError(f"{name} is {getattr(self, name)!r}, not one of {choices}")
 
     def thread_count(self) -> int:
         """Return the number of threads that `threads` stands for.

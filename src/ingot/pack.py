@@ -24,7 +24,7 @@ from ingot import blosc, native
 from ingot.blosc.chunk import CODECS, FILTERS
 from ingot.blosc.header import HEADER_BYTES as CHUNK_HEADER_BYTES
 from ingot.codecs.checksums import digest
-from ingot.errors import CorruptionError, IngotError, LimitError
+from ingot.errors import ArgumentError, CorruptionError, IngotError, LimitError
 from ingot.formats import trailer
 from ingot.formats.bloscpack import metadata as metadata_section
 from ingot.formats.bloscpack import offsets
@@ -67,7 +67,7 @@ class Packing:
     1048576
     >>> Packing(level=10)
     Traceback (most recent call last):
-    ValueError: level is 10, it lies in 0..9
+    ingot.errors.ArgumentError: level is 10, it lies in 0..9
     """
 
     codec: str = "lz4"
@@ -88,11 +88,13 @@ class Packing:
         )
         for name, known in choices:
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, known are {', '.join(known)}")
+                raise ArgumentError(
+                    f"{name} is {getattr(self, name)!r}, known are {', '.join(known)}"
+                )
         ranges = (("level", 0, 9), ("typesize", 1, 255), ("chunk_size", 1, LARGEST_CHUNK))
         for name, low, high in ranges:
             if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}, it lies in {low}..{high}")
+                raise ArgumentError(f"{name} is {getattr(self, name)}, it lies in {low}..{high}")
 
     def encode(self, plain: bytes) -> tuple[bytes, int]:
         """Return a chunk with its digest, and how many bytes it stands for."""

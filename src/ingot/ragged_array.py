@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ingot import dtypes
 from ingot.dtypes import DType
-from ingot.errors import CorruptionError, FormatError, LimitError
+from ingot.errors import ArgumentError, CorruptionError, FormatError, LimitError
 from ingot.fields import shown
 
 __all__ = [
@@ -82,11 +82,13 @@ class ItemKind:
         try:
             dtype = np.dtype(kind)
         except TypeError:
-            raise ValueError(f"kind {kind!r} is no type, and none of {', '.join(_PLAIN)}") from None
+            raise ArgumentError(
+                f"kind {kind!r} is no type, and none of {', '.join(_PLAIN)}"
+            ) from None
         if dtypes.is_variable(dtype) or not dtype.itemsize or dtype.subdtype is not None:
-            raise ValueError(f"kind: rows of {dtype} have items of no fixed size")
+            raise ArgumentError(f"kind: rows of {dtype} have items of no fixed size")
         if dtype.names is not None:
-            raise ValueError(f"kind: rows of structures are not kept, {dtype} is one")
+            raise ArgumentError(f"kind: rows of structures are not kept, {dtype} is one")
         return cls("list", dtype)
 
     @classmethod
@@ -202,7 +204,7 @@ class RaggedArray:
         dtype('int64')
         >>> RaggedArray.of(["a", b"b"])
         Traceback (most recent call last):
-        ValueError: items: item 1 is bytes, item 0 is text
+        ingot.errors.ArgumentError: items: item 1 is bytes, item 0 is text
         """
         wanted = None if kind is None else ItemKind.of(kind)
         if isinstance(items, RaggedArray):
@@ -349,7 +351,7 @@ class RaggedArray:
             return self._with_row_type(kind, where)
         if kind == JSON and self.kind == UTF8:
             return RaggedArray.of(self.to_list(), kind, where)
-        raise ValueError(f"{where} of {kind} cannot hold items of {self.kind}")
+        raise ArgumentError(f"{where} of {kind} cannot hold items of {self.kind}")
 
     def _with_row_type(self, kind: ItemKind, where: str) -> "RaggedArray":
         assert kind.item is not None
@@ -357,7 +359,7 @@ class RaggedArray:
         values = np.frombuffer(self.payload.tobytes(), self.kind.item)
         kept = _held(values, kind.item)
         if kept is None:
-            raise ValueError(f"{where} of {kind} cannot hold the numbers of {self.kind}")
+            raise ArgumentError(f"{where} of {kind} cannot hold the numbers of {self.kind}")
         lengths = self.lengths // self.kind.item.itemsize * kind.item.itemsize
         data = np.frombuffer(kept.tobytes(), np.uint8)
         return RaggedArray(kind, offsets_of(lengths), data, self.validity)
@@ -781,7 +783,7 @@ def _pack_json(value: object, where: str) -> bytes:
     except RecursionError:
         raise _too_deep(where) from None
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where} is no JSON: {error}") from None
+        raise ArgumentError(f"{where} is no JSON: {error}") from None
     _check_depth(value, where)
     return packed
 
@@ -795,7 +797,9 @@ def _check_depth(value: object, where: str) -> None:
             if isinstance(each, Mapping):
                 for name in each:
                     if not isinstance(name, str):
-                        raise ValueError(f"{where} is no JSON: the name {shown(name)} is no text")
+                        raise ArgumentError(
+                            f"{where} is no JSON: the name {shown(name)} is no text"
+                        )
                 inner += each.values()
             elif isinstance(each, list | tuple):
                 inner += each
@@ -810,13 +814,13 @@ def _too_deep(where: str) -> LimitError:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
+    raise ArgumentError(f"{text} is no number")
 
 
 def _parse_float(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{shown(text)} is no number that 64 bits hold")
+        raise ArgumentError(f"{shown(text)} is no number that 64 bits hold")
     return value
 
 
@@ -838,7 +842,7 @@ def _inferred(items: Sequence[object], where: str) -> ItemKind:
         name, dtype = _kind_of(item)
         if name is None:
             said = type(item).__name__
-            raise ValueError(f"{where}: item {number} is {said}, not text, bytes, a row or JSON")
+            raise ArgumentError(f"{where}: item {number} is {said}, not text, bytes, a row or JSON")
         if dtype is not None and dtype not in types:
             types.add(dtype)
             common = _promoted(common, dtype, number, where)
@@ -847,11 +851,11 @@ def _inferred(items: Sequence[object], where: str) -> ItemKind:
         if first is None:
             first = number, name
         elif first[1] != name:
-            raise ValueError(
+            raise ArgumentError(
                 f"{where}: item {number} is {_LABELS[name]}, item {first[0]} is {_LABELS[first[1]]}"
             )
     if first is None and not any(item is not None for item in items):
-        raise ValueError(f"{where}: all items are None, so their kind must be given")
+        raise ArgumentError(f"{where}: all items are None, so their kind must be given")
     if first is None or first[1] == "list":
         return ItemKind("list", np.dtype(np.float64) if common is None else common)
     return ItemKind(first[1])
@@ -864,7 +868,7 @@ def _promoted(common: DType | None, dtype: DType, number: int, where: str) -> DT
     try:
         return np.result_type(common, dtype)
     except TypeError:
-        raise ValueError(
+        raise ArgumentError(
             f"{where}: item {number} is a row of {dtype}, items before are rows of {common}"
         ) from None
 
@@ -904,7 +908,7 @@ def _encode_utf8(items: Sequence[Any], kind: ItemKind, where: str) -> list[bytes
             try:
                 (item or "").encode()
             except UnicodeEncodeError as error:
-                raise ValueError(f"{where}: item {number} is no text: {error}") from None
+                raise ArgumentError(f"{where}: item {number} is no text: {error}") from None
         raise
 
 
@@ -965,8 +969,8 @@ def _held(values: NDArray[Any], dtype: DType) -> NDArray[Any] | None:
     return cast if bool(np.all(same)) else None
 
 
-def _odd(where: str, number: int, item: object, wanted: str) -> ValueError:
-    return ValueError(f"{where}: item {number} is {shown(item)}, not {wanted}")
+def _odd(where: str, number: int, item: object, wanted: str) -> ArgumentError:
+    return ArgumentError(f"{where}: item {number} is {shown(item)}, not {wanted}")
 
 
 _ENCODERS: Final[Mapping[str, Callable[[Sequence[Any], ItemKind, str], list[bytes | None]]]] = {

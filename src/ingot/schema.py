@@ -17,7 +17,7 @@ import numpy as np
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import LARGEST_ITEM, DType
-from ingot.errors import LimitError
+from ingot.errors import ArgumentError, LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
 from ingot.ragged_array import ItemKind, RaggedArray
 
@@ -47,7 +47,7 @@ class Flat:
 
     def __post_init__(self) -> None:
         if self.chunk_bytes < 1:
-            raise ValueError(f"flat chunks of {self.chunk_bytes} bytes")
+            raise ArgumentError(f"flat chunks of {self.chunk_bytes} bytes")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,7 +315,7 @@ class RaggedSchema:
 
     def __post_init__(self) -> None:
         if self.pack_items < 1:
-            raise ValueError(f"packs of {self.pack_items} items")
+            raise ArgumentError(f"packs of {self.pack_items} items")
 
     @property
     def shape(self) -> tuple[int]:

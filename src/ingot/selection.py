@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import LimitError, SelectionError
+from ingot.errors import ArgumentError, LimitError, SelectionError
 from ingot.grid import MOST_NUMPY_AXES
 
 __all__ = [
@@ -133,7 +133,7 @@ class BasicSelection(NamedTuple):
         [7, 7, 7]
         >>> parse(slice(1, 4), (5,)).prepare([1, 2])
         Traceback (most recent call last):
-        ValueError: could not broadcast input array from shape (2,) into shape (3,)
+        ingot.errors.ArgumentError: could not broadcast input array from shape (2,) into shape (3,)
         """
         spread = _spread(value, dtype, self.shape, _BOX_MISMATCH, scalar=self.scalar)
         return spread.reshape(self.counts)
@@ -667,7 +667,7 @@ def _spread(
         value[()] = text
     array = np.asarray(value, dtype=dtype)
     if scalar and array.ndim:
-        raise ValueError("setting an array element with a sequence.")
+        raise ArgumentError("setting an array element with a sequence.")
     if array.shape == shape:
         return array
     excess = max(0, array.ndim - len(shape))
@@ -678,7 +678,7 @@ def _spread(
             ends = zip(reversed(array.shape), reversed(shape), strict=False)
             if all(length in (1, wanted) for length, wanted in ends):
                 raise LimitError(f"{_shown(shape)} is no shape that NumPy can hold") from None
-    raise ValueError(mismatch.format(_shown(array.shape), _shown(shape)))
+    raise ArgumentError(mismatch.format(_shown(array.shape), _shown(shape)))
 
 
 def _shown(shape: Shape) -> str:

@@ -135,6 +135,23 @@ def test_rule_lets_the_rest_pass(rule):
     assert rule([Module("codecs.base64", DOCUMENTED)]) == []
 
 
+BARE = re.compile(r"\b(?:raise|return) (?:ValueError|TypeError)\b")
+# bcolz programs expect the errors of bcolz, the command line those of argparse, and the values of
+# Zarr's fills are refused by a caller that knows the field.
+OTHER_ERRORS = ("compat.", "cli.", "testing.", "formats.zarr.fills", "formats.zarr.v3_fills")
+
+
+def test_errors_about_arguments_are_those_of_ingot():
+    bare = [
+        f"{module.name}: {line.strip()}"
+        for module in package_modules()
+        if not module.name.startswith(OTHER_ERRORS)
+        for line in module.text.splitlines()
+        if BARE.search(line)
+    ]
+    assert bare == [], "ArgumentError and ArgumentTypeError are IngotErrors as well"
+
+
 def test_public_names_are_exact():
     assert set(ingot.__all__) == PUBLIC
     assert len(ingot.__all__) == len(PUBLIC)

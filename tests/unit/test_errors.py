@@ -13,6 +13,8 @@ EXPECTED_BASES = {
     "UnsupportedError": ValueError,
     "UnsafeError": ValueError,
     "LimitError": ValueError,
+    "ArgumentError": ValueError,
+    "ArgumentTypeError": TypeError,
     "LockedError": BlockingIOError,
     "ReadOnlyError": PermissionError,
     "NotFoundError": FileNotFoundError,

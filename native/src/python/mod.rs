@@ -16,11 +16,12 @@ mod version_probe;
 use crate::chunk::codecs::streams;
 use crate::chunk::filters;
 use crate::error::{Error, Kind};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 mod errors {
+    pyo3::import_exception!(ingot.errors, ArgumentError);
     pyo3::import_exception!(ingot.errors, CorruptionError);
     pyo3::import_exception!(ingot.errors, FormatError);
     pyo3::import_exception!(ingot.errors, IngotError);
@@ -39,7 +40,7 @@ impl From<Error> for PyErr {
             Kind::Limit => errors::LimitError::new_err(text),
             Kind::Selection => errors::SelectionError::new_err(text),
             Kind::Unsafe => errors::UnsafeError::new_err(text),
-            Kind::Argument => PyValueError::new_err(text),
+            Kind::Argument => errors::ArgumentError::new_err(text),
             Kind::System(code) => PyOSError::new_err((code, text)),
             Kind::Kernel => errors::IngotError::new_err(text),
             Kind::Interrupted => PyKeyboardInterrupt::new_err(()),

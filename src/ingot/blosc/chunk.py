@@ -12,7 +12,7 @@ import numpy as np
 from ingot import native
 from ingot.blosc import header, special
 from ingot.blosc.header import HEADER_BYTES, LARGEST_BLOCK, LARGEST_CHUNK
-from ingot.errors import LimitError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
 
 if TYPE_CHECKING:
     from ingot.blosc.header import BytesLike
@@ -163,13 +163,15 @@ def compress(
     0.099853515625
     >>> compress(b"spam", codec="lzma")
     Traceback (most recent call last):
-    ValueError: codec is 'lzma', known are blosclz, lz4, lz4hc, snappy, zlib, zstd
+    ingot.errors.ArgumentError: codec is 'lzma', known are blosclz, lz4, lz4hc, snappy, zlib, zstd
     """
     _check_version(version, codec, split, dictionary)
     if codec not in CODECS:
-        raise ValueError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
+        raise ArgumentError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
     if isinstance(filters, str):
-        raise TypeError(f"filters is the string {filters!r}, it must be a sequence of names")
+        raise ArgumentTypeError(
+            f"filters is the string {filters!r}, it must be a sequence of names"
+        )
     raw = _flatten(data)
     item = (
         _item_size(data) if typesize is None else _integer("typesize", typesize, 1, LARGEST_CHUNK)
@@ -202,15 +204,15 @@ def constant(value: "BytesLike | np.generic", nbytes: int) -> bytes:
     (32, 'nan')
     >>> constant(b"spam", 6)
     Traceback (most recent call last):
-    ValueError: nbytes is 6, no whole number of values of 4 bytes
+    ingot.errors.ArgumentError: nbytes is 6, no whole number of values of 4 bytes
     """
     item = np.asarray(value) if isinstance(value, float | np.generic) else value
     raw = _flatten(item)
     total = _integer("nbytes", nbytes, 0, LARGEST_CHUNK)
     if not raw.size:
-        raise ValueError("value has no bytes")
+        raise ArgumentError("value has no bytes")
     if total % raw.size:
-        raise ValueError(f"nbytes is {total}, no whole number of values of {raw.size} bytes")
+        raise ArgumentError(f"nbytes is {total}, no whole number of values of {raw.size} bytes")
     kind = special.find(raw, raw.size) or "value"
     return special.pack(kind, total, raw.size if raw.size <= 255 else 1, raw.tobytes())
 
@@ -223,7 +225,7 @@ def _load_kernel() -> native.Kernel:
 
 def _check_version(version: int, codec: str, split: str, dictionary: object) -> None:
     if version not in (1, 2):
-        raise ValueError(f"version is {version!r}, known are 1 and 2")
+        raise ArgumentError(f"version is {version!r}, known are 1 and 2")
     if version == 1 and dictionary is not None:
         raise UnsupportedError("Blosc 1 chunks have no dictionary")
     if version == 1 and split != "auto":
@@ -231,9 +233,9 @@ def _check_version(version: int, codec: str, split: str, dictionary: object) -> 
     if version == 2 and codec == "snappy":
         raise UnsupportedError("Blosc 2 has no Snappy; Blosc 1 (version=1) has")
     if isinstance(dictionary, str) and dictionary != "train":
-        raise ValueError(f"dictionary is {dictionary!r}, it must be 'train' or bytes")
+        raise ArgumentError(f"dictionary is {dictionary!r}, it must be 'train' or bytes")
     if dictionary is not None and codec not in _DICTIONARY_CODECS:
-        raise ValueError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
+        raise ArgumentError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
 
 
 def _only_filter(filters: Sequence[Filter]) -> str:
@@ -242,11 +244,11 @@ def _only_filter(filters: Sequence[Filter]) -> str:
         return "none"
     for name in filters:
         if name not in FILTERS:
-            raise ValueError(
+            raise ArgumentError(
                 f"filter {name!r} is unknown to Blosc 1, known are {', '.join(FILTERS)}"
             )
     if len(filters) > 1:
-        raise ValueError(f"Blosc 1 chunks have one filter at most, {len(filters)} are given")
+        raise ArgumentError(f"Blosc 1 chunks have one filter at most, {len(filters)} are given")
     return str(filters[0])
 
 
@@ -255,7 +257,7 @@ def _number_filters(filters: Sequence[Filter], typesize: int) -> list[tuple[int,
     steps = [_number_filter(step, typesize) for step in filters]
     deltas = [at for at, (number, _) in enumerate(steps) if header.FILTERS[number] == "delta"]
     if len(deltas) > 1 or any(at > _LAST_DELTA for at in deltas):
-        raise ValueError(
+        raise ArgumentError(
             "delta can be used once, as one of the first three filters: "
             "C-Blosc2 reads anything else back wrong"
         )
@@ -266,9 +268,11 @@ def _number_filter(step: Filter, typesize: int) -> tuple[int, int]:
     """Return a filter of a Blosc-2 chunk as its number and its metadata."""
     name, meta = (step, 0) if isinstance(step, str) else step
     if name not in FILTERS_2:
-        raise ValueError(f"filter {name!r} is unknown to Blosc 2, known are {', '.join(FILTERS_2)}")
+        raise ArgumentError(
+            f"filter {name!r} is unknown to Blosc 2, known are {', '.join(FILTERS_2)}"
+        )
     if isinstance(step, str) and name == "truncate":
-        raise ValueError("truncate needs the number of bits to keep: ('truncate', bits)")
+        raise ArgumentError("truncate needs the number of bits to keep: ('truncate', bits)")
     if name == "bytedelta" and not meta:
         # Without it readers cannot derive the number of planes from the chunk.
         meta = typesize if typesize <= 255 else 1
@@ -280,22 +284,22 @@ def _integer(name: str, value: int, least: int, most: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r}, it must be an integer") from None
+        raise ArgumentTypeError(f"{name} is {value!r}, it must be an integer") from None
     if not least <= number <= most:
-        raise ValueError(f"{name} is {number}, it lies in {least}..{most}")
+        raise ArgumentError(f"{name} is {number}, it lies in {least}..{most}")
     return number
 
 
 def _flatten(data: Any) -> Any:
     """Return the bytes of ``data`` as one flat buffer, without copying them."""
     if isinstance(data, np.ndarray) and data.dtype.hasobject:
-        raise TypeError("an array of Python objects holds addresses, not data")
+        raise ArgumentTypeError("an array of Python objects holds addresses, not data")
     try:
         raw = np.frombuffer(data, np.uint8)
     except TypeError:
-        raise TypeError(f"data is {type(data).__name__}, it must be a buffer") from None
+        raise ArgumentTypeError(f"data is {type(data).__name__}, it must be a buffer") from None
     except (ValueError, BufferError):
-        raise ValueError(
+        raise ArgumentError(
             "data must be C-contiguous; copy it with numpy.ascontiguousarray"
         ) from None
     if raw.size > LARGEST:

@@ -19,7 +19,7 @@ from ingot.blosc.blocks import Block, Stream, locate, locate_dictionary
 from ingot.blosc.encode import compress, compress2, train_dictionary
 from ingot.blosc.filters import Pipeline
 from ingot.blosc.header import CODECS, LARGEST_CHUNK, ChunkHeader
-from ingot.errors import LimitError, SelectionError
+from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, SelectionError
 from ingot.native import Description
 
 if TYPE_CHECKING:
@@ -105,12 +105,14 @@ def _fill(
         except MemoryError:
             raise LimitError(f"Blosc chunk: no memory for {nbytes} decoded bytes") from None
     if isinstance(out, np.ndarray) and out.dtype.hasobject:
-        raise TypeError("out is an array of Python objects; bytes written there would be addresses")
+        raise ArgumentTypeError(
+            "out is an array of Python objects; bytes written there would be addresses"
+        )
     target = _view(out)
     if not target.flags.writeable:
-        raise ValueError("out must be writable")
+        raise ArgumentError("out must be writable")
     if target.size < nbytes:
-        raise ValueError(f"out has {target.size} bytes, {nbytes} are needed")
+        raise ArgumentError(f"out has {target.size} bytes, {nbytes} are needed")
     try:
         decode_into(target[:nbytes])
     except MemoryError:

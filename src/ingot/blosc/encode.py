@@ -36,7 +36,7 @@ from ingot.blosc.header import (
     ChunkHeader,
     Extension,
 )
-from ingot.errors import LimitError
+from ingot.errors import ArgumentError, LimitError
 
 if TYPE_CHECKING:
     from ingot.blosc.header import BytesLike
@@ -82,7 +82,7 @@ def compress(
     """
     source = _view(data)
     if filter not in _FILTER_FLAGS:
-        raise ValueError(f"filter is {filter!r}, known are {', '.join(_FILTER_FLAGS)}")
+        raise ArgumentError(f"filter is {filter!r}, known are {', '.join(_FILTER_FLAGS)}")
     _check_arguments(source.size, typesize, codec, level, blocksize, HEADER_BYTES)
     typesize = typesize if typesize <= 255 else 1
     block_bytes = _choose_block_bytes(source.size, typesize, blocksize)
@@ -241,13 +241,13 @@ def _check_arguments(
     nbytes: int, typesize: int, codec: str, level: int, blocksize: int, header_bytes: int
 ) -> None:
     if codec not in CODECS:
-        raise ValueError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
+        raise ArgumentError(f"codec is {codec!r}, known are {', '.join(CODECS)}")
     if not 0 <= level <= 9:
-        raise ValueError(f"level is {level}, it lies in 0..9")
+        raise ArgumentError(f"level is {level}, it lies in 0..9")
     if typesize < 1:
-        raise ValueError(f"typesize is {typesize}, the least is 1")
+        raise ArgumentError(f"typesize is {typesize}, the least is 1")
     if not 0 <= blocksize <= LARGEST_BLOCK:
-        raise ValueError(f"blocksize is {blocksize}, it lies in 0..{LARGEST_BLOCK}")
+        raise ArgumentError(f"blocksize is {blocksize}, it lies in 0..{LARGEST_BLOCK}")
     if nbytes > LARGEST_CHUNK - header_bytes:
         raise LimitError(
             f"data has {nbytes} bytes, a chunk holds at most {LARGEST_CHUNK - header_bytes}"
@@ -256,16 +256,16 @@ def _check_arguments(
 
 def _check_extension(pipeline: Pipeline, split: str, codec: str, dictionary: bytes | None) -> None:
     if split not in SPLITS:
-        raise ValueError(f"split is {split!r}, known are {', '.join(SPLITS)}")
+        raise ArgumentError(f"split is {split!r}, known are {', '.join(SPLITS)}")
     if len(pipeline.steps) > EXTENSION_SLOTS:
-        raise ValueError(f"{len(pipeline.steps)} filters are given, {EXTENSION_SLOTS} fit")
+        raise ArgumentError(f"{len(pipeline.steps)} filters are given, {EXTENSION_SLOTS} fit")
     pipeline.check_applicable()
     if dictionary is None:
         return
     if codec not in _DICTIONARY_CODECS:
-        raise ValueError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
+        raise ArgumentError(f"{codec} uses no dictionary, {', '.join(_DICTIONARY_CODECS)} do")
     if not 1 <= len(dictionary) <= LARGEST_DICTIONARY:
-        raise ValueError(
+        raise ArgumentError(
             f"the dictionary has {len(dictionary)} bytes, it has 1..{LARGEST_DICTIONARY}"
         )
 

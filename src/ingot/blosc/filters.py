@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ingot.errors import ArgumentError
+
 __all__ = [
     "BITSHUFFLE",
     "BYTEDELTA",
@@ -79,7 +81,7 @@ class Pipeline:
             elif number == BYTEDELTA:
                 block = _apply_bytedelta(block, meta or self.typesize)
             else:
-                raise ValueError(f"filter {number} cannot be applied")
+                raise ArgumentError(f"filter {number} cannot be applied")
         return block
 
     def undo(self, block: Bytes, reference: Bytes | None) -> Bytes:
@@ -94,16 +96,16 @@ class Pipeline:
             elif number == BYTEDELTA:
                 block = _undo_bytedelta(block, meta or self.typesize)
             elif number not in (TRUNCATE, INT_TRUNC):
-                raise ValueError(f"filter {number} cannot be undone")
+                raise ArgumentError(f"filter {number} cannot be undone")
         return block
 
     def check_applicable(self) -> None:
         """Raise ``ValueError`` unless every step can be applied to items of this size."""
         for number, meta in self.steps:
             if number not in (SHUFFLE, BITSHUFFLE, DELTA, TRUNCATE, BYTEDELTA):
-                raise ValueError(f"filter {number} cannot be applied")
+                raise ArgumentError(f"filter {number} cannot be applied")
             if not 0 <= meta <= 255:
-                raise ValueError(f"filter {number} has metadata {meta}, they lie in 0..255")
+                raise ArgumentError(f"filter {number} has metadata {meta}, they lie in 0..255")
             if number == TRUNCATE:
                 _check_truncation(self.typesize, meta)
 
@@ -172,10 +174,10 @@ def unbitshuffle(block: Bytes, typesize: int, partial: bool = False) -> Bytes:
 
 def _check_truncation(typesize: int, bits: int) -> None:
     if typesize not in _MANTISSA_BITS:
-        raise ValueError(f"truncate needs items of 4 or 8 bytes, they have {typesize}")
+        raise ArgumentError(f"truncate needs items of 4 or 8 bytes, they have {typesize}")
     most = _MANTISSA_BITS[typesize]
     if not 0 <= bits <= most:
-        raise ValueError(f"truncate keeps {bits} bits, items of {typesize} bytes have 0..{most}")
+        raise ArgumentError(f"truncate keeps {bits} bits, items of {typesize} bytes have 0..{most}")
 
 
 def _filtered_items(items: int, partial: bool) -> int:

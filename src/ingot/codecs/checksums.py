@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingot import native
 from ingot._lazy import deferred
 from ingot.codecs.codec import Buffer, Compressor, register
-from ingot.errors import CorruptionError
+from ingot.errors import ArgumentError, CorruptionError
 from ingot.fields import FieldReader
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def digests(kind: str, buffers: Sequence[Buffer], threads: int = 1) -> list[byte
     True
     """
     if kind not in DIGEST_BYTES:
-        raise ValueError(f"checksum {kind!r} is unknown; known are {', '.join(DIGEST_BYTES)}")
+        raise ArgumentError(f"checksum {kind!r} is unknown; known are {', '.join(DIGEST_BYTES)}")
     if kind == "none":
         return [b""] * len(buffers)
     compute = native.digests()
@@ -232,7 +232,7 @@ class Digest(Compressor):
 
     def __post_init__(self) -> None:
         if DIGEST_BYTES.get(self.kind, 0) == 0:
-            raise ValueError(f"checksum {self.kind!r} is unknown, or none at all")
+            raise ArgumentError(f"checksum {self.kind!r} is unknown, or none at all")
 
     @classmethod
     def parse(cls, fields: FieldReader) -> Self:

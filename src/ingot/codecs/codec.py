@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from ingot import dtypes
 from ingot._lazy import load
 from ingot.dtypes import DType
-from ingot.errors import CorruptionError, FormatError, LimitError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CorruptionError,
+    FormatError,
+    LimitError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.fields import FieldReader, shown
 
 __all__ = [
@@ -259,7 +267,7 @@ def register(stage: S) -> S:
     Other packages add stages by entry points of the group ``ingot.codecs``, named like the stage.
     """
     if _STAGES.setdefault(stage.name, stage) is not stage:
-        raise ValueError(f"a codec named {stage.name!r} is registered already")
+        raise ArgumentError(f"a codec named {stage.name!r} is registered already")
     return stage
 
 
@@ -449,7 +457,7 @@ class CodecChain:
         if out is None:
             return array
         if out.shape != spec.shape or out.dtype != spec.dtype:
-            raise ValueError(f"out is {out.dtype}{out.shape}, not {spec.dtype}{spec.shape}")
+            raise ArgumentError(f"out is {out.dtype}{out.shape}, not {spec.dtype}{spec.shape}")
         out[...] = array
         return out
 
@@ -577,7 +585,7 @@ def assemble(stages: Sequence[Stage], spec: ChunkSpec) -> CodecChain:
             else:
                 compressors.append(BytesFilter(stage))
         else:
-            raise TypeError(f"{stage!r} is not a stage of a codec chain")
+            raise ArgumentTypeError(f"{stage!r} is not a stage of a codec chain")
     for each in filters:
         spec = each.encoded(spec)
     serializer = serializer or Raw()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ingot.codecs.bits import item_bits
 from ingot.codecs.codec import ChunkSpec, Filter, register
 from ingot.dtypes import DType
-from ingot.errors import CorruptionError, FormatError, UnsupportedError
+from ingot.errors import ArgumentError, CorruptionError, FormatError, UnsupportedError
 from ingot.fields import FieldReader
 
 __all__ = ["CastValue", "OutOfRange", "Pairs", "Rounding", "ScaleOffset", "TruncatePrecision"]
@@ -232,8 +232,8 @@ def _is_float(dtype: DType) -> bool:
     return (dtype.kind == "f" and dtype.itemsize <= 8) or _is_extra(dtype, "float")
 
 
-def _unfit(value: Any, dtype: DType) -> ValueError:
-    return ValueError(f"{value} is not a value of type {dtype}")
+def _unfit(value: Any, dtype: DType) -> ArgumentError:
+    return ArgumentError(f"{value} is not a value of type {dtype}")
 
 
 # Integers -----------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def _quotient(values: Array, divisor: int, dtype: DType) -> Array:
     by = _modular(divisor, values.dtype)
     uneven = values[values % by != 0]
     if len(uneven):
-        raise ValueError(f"{uneven[0]} is not a multiple of {divisor}")
+        raise ArgumentError(f"{uneven[0]} is not a multiple of {divisor}")
     _check_ends([int(end) // divisor for end in _ends(values)], dtype)
     quotient: Array = values // by
     return quotient

@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from ingot import dtypes
 from ingot.codecs.codec import Buffer, ChunkSpec, Serializer, register
 from ingot.dtypes import DType
-from ingot.errors import CorruptionError, FormatError, IngotError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CorruptionError,
+    FormatError,
+    IngotError,
+    UnsupportedError,
+)
 from ingot.fields import FieldReader, shown
 
 __all__ = ["Json2", "VlenArray", "VlenBytes", "VlenUtf8", "shaped_array", "shaped_list"]
@@ -132,7 +139,7 @@ class VlenArray(Serializer):
     def _encoded_row(self, item: object) -> bytes:
         row = np.asarray([] if item is None else item, self.dtype)
         if row.ndim != 1:
-            raise ValueError(f"{self.name}: a row has one axis, not {row.ndim}")
+            raise ArgumentError(f"{self.name}: a row has one axis, not {row.ndim}")
         return row.tobytes()
 
 
@@ -289,7 +296,7 @@ def _encoded_text(item: object) -> bytes:
     if item is None or (type(item) is int and item == 0):
         return b""
     if not isinstance(item, str):
-        raise TypeError(f"vlen-utf8 holds text, not {type(item).__name__}")
+        raise ArgumentTypeError(f"vlen-utf8 holds text, not {type(item).__name__}")
     return item.encode("utf-8")
 
 
@@ -297,7 +304,7 @@ def _encoded_bytes(item: object) -> bytes:
     if item is None or (type(item) is int and item == 0):
         return b""
     if not isinstance(item, bytes | bytearray | memoryview):
-        raise TypeError(f"vlen-bytes holds bytes, not {type(item).__name__}")
+        raise ArgumentTypeError(f"vlen-bytes holds bytes, not {type(item).__name__}")
     return bytes(item)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ingot.errors import ArgumentError, ArgumentTypeError
 from ingot.signals import Deferred
 
 __all__ = ["Appender"]
@@ -37,9 +38,9 @@ class Appender:
         seconds: float | None = SECONDS,
     ) -> None:
         if rows is not None and rows < 1:
-            raise ValueError(f"rows is {rows}, at least 1 is needed")
+            raise ArgumentError(f"rows is {rows}, at least 1 is needed")
         if seconds is not None and seconds < 0:
-            raise ValueError(f"seconds is {seconds}, at least 0 is needed")
+            raise ArgumentError(f"seconds is {seconds}, at least 0 is needed")
         self._store = store
         self._most = rows
         self._seconds = seconds
@@ -51,10 +52,10 @@ class Appender:
     def __call__(self, row: Sequence[Any] | Mapping[str, Any] | None = None, **values: Any) -> None:
         """Add one row; store the group if it is full, or has waited long enough."""
         if (row is None) == (not values):
-            raise TypeError("a row is one sequence or mapping, or keyword arguments")
+            raise ArgumentTypeError("a row is one sequence or mapping, or keyword arguments")
         with Deferred(), self._lock:
             if self._closed:
-                raise ValueError("the appender is closed")
+                raise ArgumentError("the appender is closed")
             if not self._waiting:
                 self._since = time.monotonic()
             self._waiting.append(values if row is None else row)

@@ -28,7 +28,13 @@ from ingot.engine.explain import Explanation
 from ingot.engine.run import Engine
 from ingot.engine.sparse import MANY
 from ingot.engine.stored_size import stored_bytes
-from ingot.errors import FormatError, NotFoundError, SelectionError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    NotFoundError,
+    SelectionError,
+)
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -312,20 +318,20 @@ class Array(Dataset[Engine]):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("an ingot.Array becomes a NumPy array only by a copy")
+            raise ArgumentError("an ingot.Array becomes a NumPy array only by a copy")
         array = self.to_numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __len__(self) -> int:
         shape = self._schema.shape
         if not shape:
-            raise TypeError("len() of an array without axes")
+            raise ArgumentTypeError("len() of an array without axes")
         return shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         schema = self._schema
         if not schema.shape:
-            raise TypeError("iteration over an array without axes")
+            raise ArgumentTypeError("iteration over an array without axes")
         rows = block_rows(schema.grid, schema.dtype.itemsize)
         starts = range(0, schema.shape[0], rows)
         return (item for start in starts for item in self[start : start + rows])
@@ -682,7 +688,9 @@ class Array(Dataset[Engine]):
     def __eq__(self, other: object) -> bool:
         # Neither False nor a comparison of all items is what `array == 5` is expected to give.
         if isinstance(other, _COMPARED):
-            raise TypeError("an ingot.Array is not compared with values; use array[...] == value")
+            raise ArgumentTypeError(
+                "an ingot.Array is not compared with values; use array[...] == value"
+            )
         return self is other
 
     def __hash__(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.table_state import ColumnValues, TableState
-from ingot.errors import LockedError
+from ingot.errors import ArgumentError, LockedError
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.query import search
 from ingot.query.expr import Expression, column_names
@@ -46,7 +46,7 @@ def read_batches(
     last, the next raises `LockedError`. A `mask` has an item for each row of the table.
     """
     if batch_rows < 1:
-        raise ValueError(f"batch_rows is {batch_rows}, at least 1 is needed")
+        raise ArgumentError(f"batch_rows is {batch_rows}, at least 1 is needed")
     touched = dict.fromkeys([*names, *(() if expression is None else column_names(expression))])
 
     def plan(state: TableState) -> tuple[TableState, list[range]]:

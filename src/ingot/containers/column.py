@@ -19,7 +19,7 @@ from ingot.containers.ingest import fitted, is_null
 from ingot.containers.reductions import Source
 from ingot.containers.table_state import TableChange, TableState
 from ingot.engine.run import Engine
-from ingot.errors import UnsupportedError
+from ingot.errors import ArgumentError, UnsupportedError
 from ingot.formats.format import Format
 from ingot.grid import ChunkGrid
 from ingot.nullable_array import NullableArray
@@ -82,7 +82,7 @@ class TableColumn(Array):
         if out is None or self._read(lambda engine, valid: valid is None):
             return super().read(key, out=out)
         if not isinstance(out, np.ma.MaskedArray):
-            raise ValueError(f"column {self._name!r} has nulls: out must be a masked array")
+            raise ArgumentError(f"column {self._name!r} has nulls: out must be a masked array")
         out[...] = self[key]
         return out
 
@@ -96,11 +96,11 @@ class TableColumn(Array):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("an ingot.Array becomes a NumPy array only by a copy")
+            raise ArgumentError("an ingot.Array becomes a NumPy array only by a copy")
         found = self[...]
         if isinstance(found, np.ma.MaskedArray):
             if found.mask.any() and found.dtype.kind not in "fcmM":
-                raise ValueError(
+                raise ArgumentError(
                     f"column {self._name!r} has nulls, which {found.dtype} cannot express; "
                     "column[:] gives a masked array"
                 )

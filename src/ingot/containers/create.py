@@ -22,7 +22,7 @@ from ingot.containers.handle import HandleProtocol
 from ingot.dtypes import DType
 from ingot.engine import changes
 from ingot.engine.run import Engine
-from ingot.errors import LimitError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, LimitError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     Format,
@@ -304,17 +304,17 @@ def check_layout(format: Format, layout: Mapping[str, Any]) -> None:
     for name in layout:
         if name not in format.settings:
             if name in _OTHER_NAMES:
-                raise TypeError(f"{name}: Ingot names this argument {_OTHER_NAMES[name]!r}")
+                raise ArgumentTypeError(f"{name}: Ingot names this argument {_OTHER_NAMES[name]!r}")
             known = ", ".join(format.settings) or "none"
-            raise TypeError(f"{format.name} has no setting {name!r}; it has {known}")
+            raise ArgumentTypeError(f"{format.name} has no setting {name!r}; it has {known}")
 
 
 def _dtype(claim: DTypeLike) -> DType:
     dtype = dtypes.TEXT if claim is str else np.dtype(claim)
     if dtype.subdtype is not None:
-        raise ValueError(f"dtype {dtype}: add the shape of the items to that of the array")
+        raise ArgumentError(f"dtype {dtype}: add the shape of the items to that of the array")
     if dtype.itemsize == 0:
-        raise ValueError(f"dtype {dtype}: items of 0 bytes")
+        raise ArgumentError(f"dtype {dtype}: items of 0 bytes")
     return dtype
 
 
@@ -329,11 +329,11 @@ def _chunks(
     if not isinstance(chunks, int | np.integer) and isinstance(chunks, Iterable):
         return tuple(chunks)
     if chunks is False or not isinstance(chunks, int | np.integer):
-        raise TypeError(
+        raise ArgumentTypeError(
             f"chunks is {chunks!r}, not a shape, a number of rows, a size like '1M' or 'auto'"
         )
     if not shape:
-        raise ValueError("chunks is a number of rows, but an array without axes has none")
+        raise ArgumentError("chunks is a number of rows, but an array without axes has none")
     return (int(chunks), *(max(1, length) for length in shape[1:]))
 
 
@@ -344,7 +344,7 @@ def _size(chunks: str) -> int:
     """
     size = None if chunks.isdecimal() else parse_size(chunks)
     if size is None:
-        raise ValueError(
+        raise ArgumentError(
             f"chunks is {chunks!r}, not a shape, a number of rows, a size like '1M' or 'auto'"
         )
     return size
@@ -368,7 +368,7 @@ def _stages(part: object) -> tuple[Stage, ...]:
         return (part,)
     config = getattr(part, "get_config", None)
     if config is None:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"codec is {part!r}, not a spelling such as 'zstd:3', a codec of Ingot or numcodecs, "
             "or a list of them"
         )
@@ -389,7 +389,7 @@ def _fill(fill: object, dtype: DType) -> Any:
     except (TypeError, ValueError, OverflowError):
         same = False
     if not same:
-        raise ValueError(f"fill {fill!r} is no value of type {dtype}")
+        raise ArgumentError(f"fill {fill!r} is no value of type {dtype}")
     return item[()]
 
 
@@ -439,9 +439,9 @@ class ColumnSpec:
             for folder in folders:
                 inner = inner.setdefault(folder, {})
                 if not isinstance(inner, dict):
-                    raise ValueError(f"column {name!r} lies in a column, not in a nested table")
+                    raise ArgumentError(f"column {name!r} lies in a column, not in a nested table")
             if last in inner:
-                raise ValueError(f"{name!r} is a column and a nested table")
+                raise ArgumentError(f"{name!r} is a column and a nested table")
             if isinstance(values, RaggedArray):
                 inner[last] = self._ragged(format, name, values)
             else:
@@ -456,7 +456,7 @@ class ColumnSpec:
             raise UnsupportedError(f"{format.name} has no columns of {items.kind}: {name!r}")
         fill = self._fill_of(name)
         if fill is not None and not (type(fill) is int and fill == 0):
-            raise ValueError(f"fill {fill!r}: new items of column {name!r} are null")
+            raise ArgumentError(f"fill {fill!r}: new items of column {name!r} are null")
         # The type of an array of so many items decides nothing that counts here.
         spec = replace(self._of(name, np.empty(len(items), np.uint8)), fill=0)
         request = spec.request()
@@ -486,4 +486,4 @@ class ColumnSpec:
         for what, given in (("chunks", self.chunks), ("codec", self.codec), ("fill", self.fill)):
             for name in given if isinstance(given, Mapping) else ():
                 if name not in columns:
-                    raise ValueError(f"{what} names the column {name!r}, which does not exist")
+                    raise ArgumentError(f"{what} names the column {name!r}, which does not exist")

@@ -16,7 +16,15 @@ from ingot.containers.conversion import PENDING
 from ingot.containers.display import Info, Tree, group_info
 from ingot.containers.group import Group
 from ingot.containers.resolve import detect_dataset
-from ingot.errors import FormatError, IngotError, MemberError, NotFoundError, ReadOnlyError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    IngotError,
+    MemberError,
+    NotFoundError,
+    ReadOnlyError,
+)
 from ingot.formats.paths import normalised
 from ingot.options import Options
 
@@ -70,7 +78,7 @@ class FolderGroup(Group):
     def folder(self) -> str:
         """The path of the folder."""
         if self._closed:
-            raise ValueError(f"the group {self._path} is closed")
+            raise ArgumentError(f"the group {self._path} is closed")
         assert self._path is not None
         return self._path
 
@@ -105,7 +113,7 @@ class FolderGroup(Group):
 
     def __getitem__(self, name: str) -> "Array | Group":
         if not isinstance(name, str):
-            raise TypeError(f"the name of a member is text, not {type(name).__name__}")
+            raise ArgumentTypeError(f"the name of a member is text, not {type(name).__name__}")
         parts = normalised(name).split("/")
         if not parts[0] or ".." in parts or "." in parts:
             raise MemberError(f"{self._location}: no member {name!r}")

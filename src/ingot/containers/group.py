@@ -22,6 +22,7 @@ from ingot.containers.handle import Handle, HandleProtocol, TransactionalHandle
 from ingot.containers.member import MemberHandle, tree_transactions
 from ingot.engine.run import Engine
 from ingot.errors import (
+    ArgumentTypeError,
     ExistsError,
     FormatError,
     MemberError,
@@ -219,7 +220,7 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
 
     def __setitem__(self, name: str, data: object) -> None:
         if isinstance(data, Group):
-            raise TypeError(f"{name!r}: the value is a group, which `copy` stores")
+            raise ArgumentTypeError(f"{name!r}: the value is a group, which `copy` stores")
         self.array(name, data, overwrite=True)
 
     def create_array(self, name: str, **as_create: Any) -> Array:
@@ -314,7 +315,7 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
         self._writable()
         given = self[source] if isinstance(source, str) else source
         if not isinstance(given, Array | Group):
-            raise TypeError(f"a member or a dataset is copied, not {type(given).__name__}")
+            raise ArgumentTypeError(f"a member or a dataset is copied, not {type(given).__name__}")
         if given.format != self.format:
             raise UnsupportedError(
                 f"{self._location}: a {self.format} group holds no {given.format}; "
@@ -523,7 +524,7 @@ class Group(Dataset[GroupState], Mapping[str, "Array | Group"]):
 
     def _place(self, name: str) -> str:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a member is text, not {type(name).__name__}")
+            raise ArgumentTypeError(f"the name of a member is text, not {type(name).__name__}")
         if not normalised(name):
             raise MemberError(f"{self._location}: no member {name!r}")
         return joined(self._inner, normalised(name))

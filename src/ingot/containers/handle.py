@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from ingot import signals
-from ingot.errors import IngotError, LockedError, ReadOnlyError
+from ingot.errors import ArgumentError, IngotError, LockedError, ReadOnlyError
 from ingot.stores.buffered import BufferedStore
 from ingot.stores.documents import DocumentCheck, Documents
 from ingot.stores.store import Commit, Durability, Store
@@ -396,7 +396,7 @@ class Handle(Generic[Value]):
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise ValueError(f"{self._closed} is closed")
+            raise ArgumentError(f"{self._closed} is closed")
 
 
 class _Snapshot(Generic[Value]):
@@ -627,7 +627,7 @@ class PartHandle(Generic[Whole, Part]):
 
     def _check_open(self) -> None:
         if self._closed is not None:
-            raise ValueError(f"{self._closed} is closed")
+            raise ArgumentError(f"{self._closed} is closed")
 
 
 class PartTurn(Generic[Whole, Part]):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ingot import dtypes
 from ingot.dtypes import DType
-from ingot.errors import SelectionError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, SelectionError, UnsupportedError
 from ingot.interop import arrow, pandas
 from ingot.nullable_array import NullableArray, of_masked, of_objects
 from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
@@ -100,7 +100,7 @@ def columns_of(data: object, names: Sequence[str] | None = None) -> dict[str, An
         return arrow.columns(data)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes) and names is not None:
         return _of_rows(data, names)
-    raise TypeError(
+    raise ArgumentTypeError(
         f"{type(data).__name__} is not a mapping of columns, and not rows of a known kind"
     )
 
@@ -145,7 +145,7 @@ def arrays_of(
 
     >>> arrays_of({"a": [[1], [2, 3]]})
     Traceback (most recent call last):
-    ValueError: column 'a': its items have different shapes
+    ingot.errors.ArgumentError: column 'a': its items have different shapes
     """
     given = flattened(columns_of(data))
     found = {name: _made(values, name, ragged) for name, values in given.items()}
@@ -161,9 +161,9 @@ def fitted_rows(
     {'a': array([1], dtype=int32), 'b': array([2.5])}
     """
     if missing := [name for name in layout if name not in given]:
-        raise ValueError(f"column {missing[0]!r} is missing among {', '.join(given) or 'none'}")
+        raise ArgumentError(f"column {missing[0]!r} is missing among {', '.join(given) or 'none'}")
     if unknown := [name for name in given if name not in layout]:
-        raise ValueError(f"column {unknown[0]!r} is none of {', '.join(layout) or 'none'}")
+        raise ArgumentError(f"column {unknown[0]!r} is none of {', '.join(layout) or 'none'}")
     found: dict[str, Values] = {}
     for name, column in layout.items():
         if isinstance(column, ItemKind):
@@ -179,17 +179,17 @@ def check_lengths(columns: Mapping[str, Values], rows: int | None = None) -> Non
 
     >>> check_lengths({"a": np.zeros(2), "b": np.zeros((1, 2))})
     Traceback (most recent call last):
-    ValueError: columns of different lengths: a 2, b 1
+    ingot.errors.ArgumentError: columns of different lengths: a 2, b 1
     """
     if scalar := [name for name, values in columns.items() if not values.shape]:
-        raise ValueError(f"column {scalar[0]!r} is one value, not an array of them")
+        raise ArgumentError(f"column {scalar[0]!r} is one value, not an array of them")
     lengths = {name: values.shape[0] for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         text = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"columns of different lengths: {text}")
+        raise ArgumentError(f"columns of different lengths: {text}")
     for name, length in lengths.items():
         if rows is not None and length != rows:
-            raise ValueError(f"column {name!r} has {length} rows, the table {rows} rows")
+            raise ArgumentError(f"column {name!r} has {length} rows, the table {rows} rows")
 
 
 def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any] | NullableArray:
@@ -199,7 +199,7 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
 
     >>> fitted([1, 300], np.dtype("u1"), (), "a")
     Traceback (most recent call last):
-    ValueError: column 'a' of uint8 cannot hold 300
+    ingot.errors.ArgumentError: column 'a' of uint8 cannot hold 300
     """
     if type(values) is np.ndarray and values.shape[1:] == shape and values.ndim:
         array = values
@@ -218,9 +218,9 @@ def _fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[An
     """Return values without nulls as items of a column."""
     array = values if isinstance(values, np.ndarray) else _array(values, dtype, name)
     if not array.ndim:
-        raise ValueError(f"column {name!r} is one value, not an array of them")
+        raise ArgumentError(f"column {name!r} is one value, not an array of them")
     if array.shape[1:] != shape:
-        raise ValueError(
+        raise ArgumentError(
             f"column {name!r}: values of shape {array.shape} are not rows of items of shape {shape}"
         )
     if array.dtype == dtype:
@@ -239,14 +239,14 @@ def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     ['a', None]
     >>> fitted_items(["a", 1], UTF8, "a")
     Traceback (most recent call last):
-    ValueError: column 'a': item 1 is 1, not text
+    ingot.errors.ArgumentError: column 'a': item 1 is 1, not text
     """
     values = _taken_over(values, name, kind)
     single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
         isinstance(values, np.ndarray) and not values.ndim
     )
     if single or not isinstance(values, Iterable):
-        raise ValueError(f"column {name!r} is one value, not an array of them")
+        raise ArgumentError(f"column {name!r} is one value, not an array of them")
     return RaggedArray.of(values, kind, f"column {name!r}")
 
 
@@ -257,7 +257,7 @@ def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
     ['aa', 'bb']
     >>> items_of("text")
     Traceback (most recent call last):
-    ValueError: items: one item is given, not a list of them
+    ingot.errors.ArgumentError: items: one item is given, not a list of them
     """
     if not isinstance(values, RaggedArray) and isinstance(values, ItemColumn):
         values = values.items()
@@ -266,7 +266,7 @@ def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
         isinstance(values, np.ndarray) and not values.ndim
     )
     if single or not isinstance(values, Iterable):
-        raise ValueError("items: one item is given, not a list of them")
+        raise ArgumentError("items: one item is given, not a list of them")
     return RaggedArray.of(values, kind)
 
 
@@ -368,7 +368,7 @@ def spread(items: Values | RepeatedItem, count: int, column: ColumnType, name: s
         if isinstance(items, np.ndarray) and items.shape == shape:
             return np.broadcast_to(items, (count, *shape))
     if len(items) != count:
-        raise ValueError(f"column {name!r}: {len(items)} values for {count} rows")
+        raise ArgumentError(f"column {name!r}: {len(items)} values for {count} rows")
     return items
 
 
@@ -508,7 +508,9 @@ def _of_rows(rows: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
         return {name: [_dug(row, name) for row in listed] for name in names}
     for index, row in enumerate(rows):
         if isinstance(row, str | bytes) or len(row) != len(names):
-            raise ValueError(f"row {index} does not have one value for each of {', '.join(names)}")
+            raise ArgumentError(
+                f"row {index} does not have one value for each of {', '.join(names)}"
+            )
     return dict(zip(names, zip(*rows, strict=True), strict=True))
 
 
@@ -517,7 +519,7 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
         return row[name]
     first, dot, rest = name.partition(".")
     if not dot or not isinstance(row.get(first), Mapping):
-        raise ValueError(f"column {name!r} is missing in a row")
+        raise ArgumentError(f"column {name!r} is missing in a row")
     return _dug(row[first], rest)
 
 
@@ -534,8 +536,8 @@ def _made(values: object, name: str, ragged: bool) -> Values:
         array = np.asarray(known)
     except ValueError as error:
         if "inhomogeneous" in str(error):
-            raise ValueError(f"column {name!r}: its items have different shapes") from None
-        raise ValueError(f"column {name!r}: {error}") from None
+            raise ArgumentError(f"column {name!r}: its items have different shapes") from None
+        raise ArgumentError(f"column {name!r}: {error}") from None
     if ragged and isinstance(values, list | tuple) and array.dtype.kind in "US":
         _check_text(values, name)
     return array
@@ -546,7 +548,7 @@ def _check_text(values: Sequence[Any], name: str) -> None:
     first = type(values[0]).__name__
     for number, item in enumerate(values):
         if isinstance(item, str | bytes) and not isinstance(values[0], str | bytes):
-            raise ValueError(
+            raise ArgumentError(
                 f"column {name!r}: item {number} is {type(item).__name__}, item 0 is {first}"
             )
 
@@ -623,7 +625,7 @@ def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
     <RaggedArray of 2 utf8, 3 bytes>
     >>> retyped_values(np.array([1.5]), "i8", "n")
     Traceback (most recent call last):
-    ValueError: column 'n' of float64 cannot become int64 safely
+    ingot.errors.ArgumentError: column 'n' of float64 cannot become int64 safely
     """
     words = "utf8", "bytes", "json"
     variable = isinstance(dtype, str) and (dtype in words or dtype.startswith("list<"))
@@ -632,12 +634,12 @@ def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
         kind = UTF8
     if isinstance(values, RaggedArray):
         if kind is None:
-            raise ValueError(f"column {name!r} of {values.kind} has items of any length")
+            raise ArgumentError(f"column {name!r} of {values.kind} has items of any length")
         return None if kind == values.kind else values.cast(kind, f"column {name!r}")
     array = values.values if isinstance(values, NullableArray) else values
     if kind is not None:
         if array.ndim != 1 or {"U": UTF8, "S": BYTES}.get(array.dtype.kind) != kind:
-            raise ValueError(f"column {name!r} of {array.dtype} cannot become {kind} safely")
+            raise ArgumentError(f"column {name!r} of {array.dtype} cannot become {kind} safely")
         if isinstance(values, NullableArray):
             listed = [each if there else None for each, there in _pairs(values)]
             return RaggedArray.of(listed, kind, f"column {name!r}")
@@ -648,7 +650,7 @@ def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
     numeric = "biufc"
     alike = (array.dtype.kind in numeric) == (wanted.kind in numeric)
     if not alike or not np.can_cast(array.dtype, wanted, "safe") or wanted.hasobject:
-        raise ValueError(f"column {name!r} of {array.dtype} cannot become {wanted} safely")
+        raise ArgumentError(f"column {name!r} of {array.dtype} cannot become {wanted} safely")
     made = _cast(array, wanted, name)
     # Dates have a smaller range in finer units, and floats fewer digits than long integers.
     chosen = values.valid if isinstance(values, NullableArray) else slice(None)
@@ -681,18 +683,18 @@ def _array(values: object, dtype: DType, name: str) -> NDArray[Any]:
             return np.asarray(values, dtype)
         return np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"column {name!r} of {dtype}: {error}") from None
+        raise ArgumentError(f"column {name!r} of {dtype}: {error}") from None
 
 
 def _cast(array: NDArray[Any], dtype: DType, name: str) -> NDArray[Any]:
     numeric = "biufc"
     if (array.dtype.kind in numeric) != (dtype.kind in numeric) and array.size:
-        raise ValueError(f"column {name!r} of {dtype} cannot hold {array.dtype}")
+        raise ArgumentError(f"column {name!r} of {dtype} cannot hold {array.dtype}")
     try:
         with np.errstate(all="ignore"):
             return array.astype(dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"column {name!r} of {dtype}: {error}") from None
+        raise ArgumentError(f"column {name!r} of {dtype}: {error}") from None
 
 
 def _check_kept(array: NDArray[Any], cast: NDArray[Any], name: str) -> None:
@@ -701,7 +703,7 @@ def _check_kept(array: NDArray[Any], cast: NDArray[Any], name: str) -> None:
     if not same.all():
         wrong = array[tuple(index[0] for index in np.nonzero(~same))]
         shown = repr(wrong.item()) if array.dtype.kind in "SU" else str(wrong)
-        raise ValueError(f"column {name!r} of {cast.dtype} cannot hold {shown}")
+        raise ArgumentError(f"column {name!r} of {cast.dtype} cannot hold {shown}")
 
 
 def _objects(values: object, shape: Shape) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from ingot.dtypes import DType
 from ingot.engine import ragged
 from ingot.engine.explain import Explanation
 from ingot.engine.ragged import RaggedEngine
-from ingot.errors import FormatError, SelectionError, UnsupportedError
+from ingot.errors import ArgumentError, FormatError, SelectionError, UnsupportedError
 from ingot.formats.format import Documents, Format, RaggedNode, compactable_ragged, is_current
 from ingot.interop import arrow
 from ingot.options import Options
@@ -158,7 +158,7 @@ class Ragged(Dataset[RaggedEngine]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("an ingot.Ragged becomes a NumPy array only by a copy")
+            raise ArgumentError("an ingot.Ragged becomes a NumPy array only by a copy")
         values = self.to_numpy()
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -240,7 +240,7 @@ class Ragged(Dataset[RaggedEngine]):
         """Change the number of items; new ones are None."""
         wanted = operator.index(length)
         if wanted < 0:
-            raise ValueError(f"length is {wanted}, not a number from 0 on")
+            raise ArgumentError(f"length is {wanted}, not a number from 0 on")
         with self._writable().writing() as turn:
             turn.commit(*ragged.resized(turn.value, wanted))
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from numpy.typing import DTypeLike, NDArray
 
+from ingot.errors import ArgumentError, ArgumentTypeError
 from ingot.grid import ChunkGrid, block_shape, blocks
 
 __all__ = [
@@ -169,7 +170,7 @@ def product(
     """
     axes = _axes(source, axis)
     if source.dtype.kind in "mM":
-        raise TypeError(f"items of {source.dtype} have no product")
+        raise ArgumentTypeError(f"items of {source.dtype} have no product")
     kind = np.multiply.reduce(np.empty(0, source.dtype), dtype=dtype).dtype
     # The product of items that repeat is a power, so chunks that are not stored count as well.
     every = replace(source, stored=lambda: None)
@@ -194,7 +195,7 @@ def variance(
     """
     axes = _axes(source, axis)
     if source.dtype.kind not in "biufc":
-        raise TypeError(f"items of {source.dtype} have no variance")
+        raise ArgumentTypeError(f"items of {source.dtype} have no variance")
     count = math.prod(source.grid.shape[each] for each in axes)
     if not count or 0 in source.grid.shape:
         # NumPy gives a value and a warning for the variance of no items.
@@ -234,7 +235,7 @@ def deviation(
     if out is None:
         return found
     if out.shape != np.shape(found):
-        raise ValueError(f"out has shape {out.shape}, the result has {np.shape(found)}")
+        raise ArgumentError(f"out has shape {out.shape}, the result has {np.shape(found)}")
     np.copyto(out, found, casting="same_kind")
     return out
 
@@ -331,7 +332,7 @@ def _presented(result: NDArray[Any], axes: tuple[int, ...], out: Out, keepdims: 
     if out is None:
         return result[()]
     if out.shape != result.shape:
-        raise ValueError(f"out has shape {out.shape}, the result has {result.shape}")
+        raise ArgumentError(f"out has shape {out.shape}, the result has {result.shape}")
     np.copyto(out, result, casting="same_kind")
     return out
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from ingot.errors import (
+    ArgumentTypeError,
     ExistsError,
     FormatError,
     IngotError,
@@ -109,7 +110,7 @@ class DatasetPath(NamedTuple):
     @classmethod
     def _of_store(cls, store: Store) -> "DatasetPath":
         if not isinstance(store, Store):
-            raise TypeError(f"a path or a store is needed, not {type(store).__name__}")
+            raise ArgumentTypeError(f"a path or a store is needed, not {type(store).__name__}")
         if isinstance(store, MemoryStore):
             return cls(store, None)
         key = store.key if isinstance(store, FileStore) else None

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ingot.engine import ragged
 from ingot.engine.changes import copied, recoded
 from ingot.engine.ragged import RaggedEngine
-from ingot.errors import ExistsError, UnsupportedError
+from ingot.errors import ArgumentError, ExistsError, UnsupportedError
 from ingot.formats.format import ChunkMap, Column, Format, RaggedMap, SplitFormat
 from ingot.formats.registry import FORMATS
 from ingot.options import Options
@@ -29,7 +29,7 @@ def split(format: Format, node: Column, count: int, path: Target, options: Optio
     The shards can be opened as one dataset when all of them are stored.
     """
     if count < 1:
-        raise ValueError(f"count is {count}, at least 1 is needed")
+        raise ArgumentError(f"count is {count}, at least 1 is needed")
     if not isinstance(format, SplitFormat):
         able = ", ".join(name for name, each in FORMATS.items() if isinstance(each, SplitFormat))
         raise UnsupportedError(

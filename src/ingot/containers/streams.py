@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType, is_variable
+from ingot.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["read_stream"]
 
@@ -41,10 +42,10 @@ def read_stream(
         return _joined(_blocks(data, dtype), most)
     items = np.dtype(np.uint8) if dtype is None else dtype
     if items.hasobject or is_variable(items):
-        raise ValueError(f"dtype {items}: the items of a file have a fixed size")
+        raise ArgumentError(f"dtype {items}: the items of a file have a fixed size")
     found = _joined(map(_bytes, _pieces(data)), most)
     if len(found) % items.itemsize:
-        raise ValueError(
+        raise ArgumentError(
             f"the stream ends after {len(found)} bytes, items of {items} have {items.itemsize}"
         )
     return found.view(items)
@@ -54,7 +55,9 @@ def _pieces(file: io.IOBase) -> Iterator[bytes]:
     yield b""
     while piece := cast(IO[bytes], file).read(_PIECE):
         if not isinstance(piece, bytes | bytearray | memoryview):
-            raise TypeError(f"a stream of {type(piece).__name__}: open the file in binary mode")
+            raise ArgumentTypeError(
+                f"a stream of {type(piece).__name__}: open the file in binary mode"
+            )
         yield bytes(piece)
 
 
@@ -72,7 +75,9 @@ def _blocks(values: Iterator[object], dtype: DType | None) -> Iterator[NDArray[A
     if isinstance(first, bytes | bytearray | memoryview) and dtype is None:
         for each in itertools.chain([first], values):
             if not isinstance(each, bytes | bytearray | memoryview):
-                raise TypeError(f"a stream of bytes has an item of type {type(each).__name__}")
+                raise ArgumentTypeError(
+                    f"a stream of bytes has an item of type {type(each).__name__}"
+                )
             yield _bytes(each)
         return
     given: Iterator[object] = itertools.chain([first], values)
@@ -84,7 +89,7 @@ def _blocks(values: Iterator[object], dtype: DType | None) -> Iterator[NDArray[A
         found = np.asarray(block, dtype)
         kind = found.dtype if kind is None else kind
         if not np.can_cast(found.dtype, kind, "safe"):
-            raise ValueError(f"items of type {found.dtype} follow items of type {kind}")
+            raise ArgumentError(f"items of type {found.dtype} follow items of type {kind}")
         yield found.astype(kind, copy=False)
 
 
@@ -95,7 +100,9 @@ def _joined(blocks: Iterable[NDArray[Any]], most: int) -> NDArray[Any]:
     file: IO[bytes] | None = None
     for block in blocks:
         if held and block.shape[1:] != held[0].shape[1:]:
-            raise ValueError(f"a block of shape {block.shape} follows one of shape {held[0].shape}")
+            raise ArgumentError(
+                f"a block of shape {block.shape} follows one of shape {held[0].shape}"
+            )
         rows += len(block)
         size += block.nbytes
         if file is None and size > most and not (block.dtype.hasobject or is_variable(block.dtype)):

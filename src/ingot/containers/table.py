@@ -43,7 +43,13 @@ from ingot.containers.sharding import Target, split
 from ingot.containers.table_state import TableChange, TableState
 from ingot.containers.view import View
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    ColumnError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
 from ingot.formats.validity import valid_name
 from ingot.interop import duckdb, pandas
@@ -356,7 +362,7 @@ class Table(Dataset[TableState]):
         >>> table.append([(2, "y"), (3, "z")])
         >>> table.append({"a": 4.5, "b": "!"})
         Traceback (most recent call last):
-        ValueError: column 'a' is one value, not an array of them
+        ingot.errors.ArgumentError: column 'a' is one value, not an array of them
         >>> table["a"][:]
         array([1, 2, 3])
 
@@ -467,7 +473,7 @@ class Table(Dataset[TableState]):
         array([1, 2, 0, 0])
         """
         if (count := operator.index(rows)) < 0:
-            raise ValueError(f"rows is {rows}, at least 0 is needed")
+            raise ArgumentError(f"rows is {rows}, at least 0 is needed")
         with self._writable().writing() as turn:
             turn.commit(*table_state.resized(turn.value, count))
 
@@ -497,7 +503,9 @@ class Table(Dataset[TableState]):
 
     def __delitem__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"del takes the name of a column, not {name!r}; delete removes rows")
+            raise ArgumentTypeError(
+                f"del takes the name of a column, not {name!r}; delete removes rows"
+            )
         self.drop_column(name)
 
     def _set_column(self, name: str, values: Any) -> None:
@@ -540,7 +548,7 @@ class Table(Dataset[TableState]):
             {name: values}, ragged=Kind.RAGGED in self._format.holds, nan_as_null=nan_as_null
         )
         if not columns:
-            raise ValueError(f"column {name!r} would be a table without columns")
+            raise ArgumentError(f"column {name!r} would be a table without columns")
         with owner._writable().writing() as turn:
             state = turn.value
             check_lengths(columns, state.rows if state.names else None)
@@ -608,7 +616,7 @@ class Table(Dataset[TableState]):
         owner, own = self._owner(old)
         outer = old.removesuffix(own)
         if not new.startswith(outer):
-            raise ValueError(f"{old!r} stays in its table, which has no column {new!r}")
+            raise ArgumentError(f"{old!r} stays in its table, which has no column {new!r}")
         with owner._writable().writing() as turn:
             turn.commit(*table_state.renamed(turn.value, own, new.removeprefix(outer)))
 
@@ -681,7 +689,7 @@ class Table(Dataset[TableState]):
         if name in self.names:
             return self, name
         if not all(name.split(".")) and "/" not in name:
-            raise ValueError(f"{name!r} cannot be the name of a column")
+            raise ArgumentError(f"{name!r} cannot be the name of a column")
         if not outer:
             return self, name
         owner = self._column(outer) if all(name.split(".")) else None

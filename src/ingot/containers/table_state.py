@@ -17,7 +17,7 @@ from ingot.engine import changes, ragged
 from ingot.engine.ragged import RaggedChange, RaggedEngine
 from ingot.engine.run import Engine
 from ingot.engine.stored_size import stored_bytes
-from ingot.errors import ColumnError, FormatError, SelectionError, UnsupportedError
+from ingot.errors import ArgumentError, ColumnError, FormatError, SelectionError, UnsupportedError
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -413,7 +413,7 @@ def with_column(state: TableState, name: str, engine: ColumnEngine, commit: Comm
     """Return the change of a table that a change of one column is."""
     if engine.shape[:1] != (state.rows,):
         engine.discard(commit)
-        raise ValueError(
+        raise ArgumentError(
             f"column {name!r} would have {engine.shape[0]} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )
@@ -423,9 +423,9 @@ def with_column(state: TableState, name: str, engine: ColumnEngine, commit: Comm
 def with_nested(state: TableState, name: str, nested: TableState, commit: Commit) -> TableChange:
     """Return the change of a table that a change of a nested table is."""
     if not nested.leaves:
-        raise ValueError(f"{name!r} would have no columns left; drop the nested table itself")
+        raise ArgumentError(f"{name!r} would have no columns left; drop the nested table itself")
     if nested.rows != state.rows:
-        raise ValueError(
+        raise ArgumentError(
             f"{name!r} would have {nested.rows} rows, its table {state.rows}; "
             "rows are added and removed by the table"
         )

@@ -15,7 +15,13 @@ from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
 from ingot.containers.table_state import ColumnValues, TableState
 from ingot.dtypes import DType
-from ingot.errors import ColumnError, IngotError, SelectionError, UnsupportedError
+from ingot.errors import (
+    ArgumentTypeError,
+    ColumnError,
+    IngotError,
+    SelectionError,
+    UnsupportedError,
+)
 from ingot.interop import arrow, arrow_dataset, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.nullable_array import NullableArray
@@ -385,7 +391,7 @@ def parsed(expression: Any, params: Mapping[str, Any] | None = None) -> Expressi
     if isinstance(expression, str):
         return parse(expression, params)
     if params is not None:
-        raise TypeError("parameters are for an expression that is given as text")
+        raise ArgumentTypeError("parameters are for an expression that is given as text")
     found: Expression | None = expression
     return found
 

@@ -18,7 +18,7 @@ from ingot.dtypes import DType
 from ingot.engine import flat, kernel
 from ingot.engine.plan import lazy_product
 from ingot.engine.run import Engine, assign_together
-from ingot.errors import LimitError, UnsupportedError
+from ingot.errors import ArgumentError, LimitError, UnsupportedError
 from ingot.formats.format import ChunkMap, Coords, as_sharded, compactable, is_relocating
 from ingot.grid import ChunkGrid
 from ingot.options import Options
@@ -86,13 +86,13 @@ def check_numbers(values: object, dtype: DType) -> None:
 
     >>> check_numbers(np.array([1.5, np.nan]), np.dtype("i4"))
     Traceback (most recent call last):
-    ValueError: an array of int32 cannot hold nan
+    ingot.errors.ArgumentError: an array of int32 cannot hold nan
     """
     if dtype.kind not in "iu" or not isinstance(values, np.ndarray | np.generic):
         return
     if values.dtype.kind in "fc" and not (finite := np.isfinite(values)).all():
         wrong = np.asarray(values)[~np.asarray(finite)].flat[0]
-        raise ValueError(f"an array of {dtype} cannot hold {wrong}")
+        raise ArgumentError(f"an array of {dtype} cannot hold {wrong}")
 
 
 def items_of(values: object, schema: ArraySchema, axis: int = 0) -> NDArray[Any]:
@@ -116,7 +116,7 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     (10, 2)
     >>> appended([1, 2], schema, axis=0)
     Traceback (most recent call last):
-    ValueError: values of shape (2,) cannot be appended to (9, 2) along axis 0
+    ingot.errors.ArgumentError: values of shape (2,) cannot be appended to (9, 2) along axis 0
     """
     old = schema.shape
     axis = normalize_axis_index(axis, len(old))
@@ -124,7 +124,7 @@ def appended(values: object, schema: ArraySchema, axis: int) -> Growth:
     length = old[axis] + added.shape[axis] if axis < added.ndim else 0
     shape = (*old[:axis], length, *old[axis + 1 :])
     if added.shape != (*old[:axis], length - old[axis], *old[axis + 1 :]):
-        raise ValueError(
+        raise ArgumentError(
             f"values of shape {added.shape} cannot be appended to {old} along axis {axis}"
         )
     selection = parse((*[slice(None)] * axis, slice(old[axis], None)), shape)

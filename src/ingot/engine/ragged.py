@@ -19,7 +19,14 @@ from ingot import native
 from ingot.codecs.zone_maps import PREFIX, ZoneMaps
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
-from ingot.errors import CorruptionError, DamageWarning, IngotError, LimitError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    CorruptionError,
+    DamageWarning,
+    IngotError,
+    LimitError,
+    UnsupportedError,
+)
 from ingot.formats.format import (
     Pack,
     RaggedMap,
@@ -251,7 +258,7 @@ class RaggedEngine:
         """Raise `ValueError` for items of another kind than those of the sequence."""
         kind = self.packs.schema.kind
         if items.kind != kind:
-            raise ValueError(f"items of {items.kind} are not {kind}")
+            raise ArgumentError(f"items of {items.kind} are not {kind}")
 
     def check_count(self, count: int) -> None:
         """Raise `LimitError` for more packs than one commit may store."""

@@ -31,7 +31,14 @@ from ingot.engine.handed import HandedLayout, fetch
 from ingot.engine.parts import whole_from
 from ingot.engine.plan import Row
 from ingot.engine.sparse import MANY
-from ingot.errors import CorruptionError, DamageWarning, IngotError, LimitError, UnsafeError
+from ingot.errors import (
+    ArgumentError,
+    CorruptionError,
+    DamageWarning,
+    IngotError,
+    LimitError,
+    UnsafeError,
+)
 from ingot.formats.format import (
     ChunkMap,
     Coords,
@@ -345,7 +352,7 @@ class Engine:
     def read_into(self, selection: Selection, out: NDArray[Any]) -> None:
         """Read into an array of the shape and type of the result."""
         if out.shape != selection.shape or out.dtype != self._dtype:
-            raise ValueError(
+            raise ArgumentError(
                 f"out is {out.dtype}{list(out.shape)}, the selection is "
                 f"{self._dtype}{list(selection.shape)}"
             )

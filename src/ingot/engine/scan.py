@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ingot.engine.handed import HandedLayout
 from ingot.engine.run import Engine
+from ingot.errors import ArgumentError
 from ingot.formats.format import zone_mapped
 
 __all__ = ["Comparison", "Condition", "comparable", "count", "find", "mark"]
@@ -81,5 +82,5 @@ def _packed(
 ) -> tuple[Any, list[tuple[str, bytes]]]:
     layout = engine.layout()
     if layout is None:
-        raise ValueError(f"{engine.chunks.store.location} is not comparable")
+        raise ArgumentError(f"{engine.chunks.store.location} is not comparable")
     return layout, [(operator, item.tobytes()) for operator, item in comparisons]

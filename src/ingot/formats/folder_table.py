@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
-from ingot.errors import CorruptionError, NotFoundError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CorruptionError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.fields import shown
 from ingot.formats.format import (
     ArrayNode,
@@ -183,7 +190,7 @@ class FolderTableMap:
         folder = prefix(self.path) + name
         column, edits = _create_column(type(self), self.store, schema, folder)
         if self.columns and column_length(column) != self.rows:
-            raise ValueError(
+            raise ArgumentError(
                 f"column {name!r} has {column_length(column)} rows, the table has {self.rows}"
             )
         # Files that another program left in the folder must not become part of the column.
@@ -198,7 +205,7 @@ class FolderTableMap:
         self._check_exists(name)
         kept = {each: column for each, column in self.columns.items() if each != name}
         if self.part and not kept:
-            raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
+            raise ArgumentError(f"{name!r} is the last column of a nested table, which needs one")
         table, names = self._with_columns(kept)
         removed = tuple(Delete(key) for key in self._keys(name))
         return table, Commit(publish=(names,), cleanup=removed)
@@ -336,13 +343,13 @@ def check_name(name: str, where: str) -> None:
 def check_new_name(name: str, columns: Mapping[str, Column], layout: FolderLayout) -> None:
     """Refuse a name that a new column of a table cannot have."""
     if not isinstance(name, str):
-        raise TypeError(f"a column's name is text, not {type(name).__name__}")
+        raise ArgumentTypeError(f"a column's name is text, not {type(name).__name__}")
     check_name(name, "table")
     if name in columns:
-        raise ValueError(f"there is a column {name!r} already")
+        raise ArgumentError(f"there is a column {name!r} already")
     dotted = "." in name and not is_companion(name, columns)
     if name in layout.taken or is_staged(name) or dotted:
-        raise ValueError(f"{name!r} cannot be the name of a column")
+        raise ArgumentError(f"{name!r} cannot be the name of a column")
 
 
 def check_lengths(columns: Mapping[str, Column], path: str) -> None:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple, cast
 
 from ingot._lazy import load
-from ingot.errors import UnsafeError, UnsupportedError
+from ingot.errors import ArgumentError, UnsafeError, UnsupportedError
 from ingot.formats import json
 from ingot.formats.format import Format, Kind
 from ingot.formats.paths import prefix
@@ -45,7 +45,7 @@ class FormatEntry:
     True
     >>> FormatEntry("toy", "toy.format", Kind.ARRAY)
     Traceback (most recent call last):
-    ValueError: format 'toy': 'toy.format' is not of the form "module:name"
+    ingot.errors.ArgumentError: format 'toy': 'toy.format' is not of the form "module:name"
     """
 
     name: str
@@ -80,10 +80,12 @@ class FormatEntry:
     def __post_init__(self) -> None:
         for code in (self.home, self.matches, self.looks):
             if code is not None and not all(code.partition(":")):
-                raise ValueError(f'format {self.name!r}: {code!r} is not of the form "module:name"')
+                raise ArgumentError(
+                    f'format {self.name!r}: {code!r} is not of the form "module:name"'
+                )
         for group in self.documents:
             if group[0] not in self.markers:
-                raise ValueError(f"format {self.name!r}: {group[0]!r} is not one of its markers")
+                raise ArgumentError(f"format {self.name!r}: {group[0]!r} is not one of its markers")
             for name in group:
                 check_key(name)
         for name in (*self.markers, *self.encloses):
@@ -221,7 +223,7 @@ class FormatRegistry(Mapping[str, Format]):
         'toy'
         """
         if entry.name in self._entries:
-            raise ValueError(f"there is a format {entry.name!r} already")
+            raise ArgumentError(f"there is a format {entry.name!r} already")
         # Another mapping, since other threads may be walking through this one.
         self._entries = {**self._entries, entry.name: entry}
         self.revision += 1

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
-from ingot.errors import CorruptionError, UnsupportedError
+from ingot.errors import ArgumentError, CorruptionError, UnsupportedError
 from ingot.nullable_array import NullableArray
 from ingot.ragged_array import (
     BYTES,
@@ -82,7 +82,7 @@ def columns(data: Any) -> dict[str, Any]:
     pyarrow = _pyarrow()
     read = pyarrow.table(data)
     if len(set(read.column_names)) != len(read.column_names):
-        raise ValueError("the Arrow stream has several columns of one name")
+        raise ArgumentError("the Arrow stream has several columns of one name")
     for name in read.column_names:
         _check_valid(pyarrow, name, read[name])
     return {name: _values(name, read[name]) for name in read.column_names}
@@ -228,7 +228,7 @@ def requested(own: Any, capsule: object) -> Any:
         return own
     wished = _pyarrow().Schema._import_from_c_capsule(capsule)
     if wished.names != own.names:
-        raise ValueError(
+        raise ArgumentError(
             f"the requested schema has the columns {', '.join(wished.names)}, "
             f"the stream has {', '.join(own.names)}"
         )
@@ -356,7 +356,7 @@ def _values(name: str, column: Any) -> Any:
         fields = joined.flatten()
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if len(set(names)) != len(names):
-            raise ValueError(f"column {name!r} has several fields of one name")
+            raise ArgumentError(f"column {name!r} has several fields of one name")
         return {
             own: _values(f"{name}.{own}", each) for own, each in zip(names, fields, strict=True)
         }
@@ -412,7 +412,7 @@ def _fixed_bytes(name: str, column: Any) -> NDArray[Any]:
     start = column.offset * width
     letters = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width, start)
     if not letters.reshape(-1, width)[:, -1].all():
-        raise ValueError(f"column {name!r} of {column.type} has an item that ends with NUL")
+        raise ArgumentError(f"column {name!r} of {column.type} has an item that ends with NUL")
     return letters.view(f"S{width}")
 
 

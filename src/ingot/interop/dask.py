@@ -31,7 +31,7 @@ from ingot.containers.table import Table
 from ingot.containers.view import ViewSource, parsed
 from ingot.conversion.record import remove_folder
 from ingot.dtypes import DType
-from ingot.errors import LockedError, NotFoundError, UnsupportedError
+from ingot.errors import ArgumentError, LockedError, NotFoundError, UnsupportedError
 from ingot.formats.format import Kind
 from ingot.interop import arrow, pandas
 from ingot.options import Options
@@ -371,12 +371,12 @@ def _region_starts(region: Any, shape: tuple[int, ...], wanted: tuple[int, ...])
     given = () if region is None else region if isinstance(region, tuple) else (region,)
     key = (*given, *(slice(None),) * (len(shape) - len(given)))
     if len(key) != len(shape) or not all(isinstance(each, slice) for each in key):
-        raise ValueError(f"region {region!r}: one slice is needed for each of {len(shape)} axes")
+        raise ArgumentError(f"region {region!r}: one slice is needed for each of {len(shape)} axes")
     ranges = [range(length)[each] for each, length in zip(key, shape, strict=True)]
     if any(each.step != 1 for each in ranges):
-        raise ValueError(f"region {region!r}: slices of step 1 are needed")
+        raise ArgumentError(f"region {region!r}: slices of step 1 are needed")
     if tuple(map(len, ranges)) != tuple(wanted):
-        raise ValueError(
+        raise ArgumentError(
             f"region {region!r} of {shape} has shape {tuple(map(len, ranges))}, the array {wanted}"
         )
     return tuple(each.start for each in ranges)

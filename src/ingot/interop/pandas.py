@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ingot.errors import UnsupportedError
+from ingot.errors import ArgumentError, UnsupportedError
 from ingot.interop import arrow
 from ingot.nullable_array import NullableArray, of_objects
 from ingot.ragged_array import UTF8, RaggedArray
@@ -75,7 +75,7 @@ def columns(data: Any) -> dict[str, Any]:
     {'a': array([1, 2])}
     """
     if len(set(data.columns)) != len(data.columns):
-        raise ValueError("the data frame has several columns of one name")
+        raise ArgumentError("the data frame has several columns of one name")
     return {
         str(name): data[name]
         if data[name].dtype == np.dtype(object)
@@ -134,7 +134,9 @@ def of_arrow(table: Any, dtype_backend: str) -> Any:
     if dtype_backend == "pyarrow":
         return table.to_pandas(types_mapper=pandas.ArrowDtype)
     if dtype_backend != "numpy_nullable":
-        raise ValueError(f"dtype_backend is {dtype_backend!r}, not 'numpy_nullable' or 'pyarrow'")
+        raise ArgumentError(
+            f"dtype_backend is {dtype_backend!r}, not 'numpy_nullable' or 'pyarrow'"
+        )
 
     def mapped(kind: Any) -> Any:
         name = _NULLABLE.get(str(kind))
@@ -185,7 +187,7 @@ def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray
     if not missing.any():
         return np.asarray(series.to_numpy(dtype=own))
     if own is None:
-        raise ValueError(f"column {name!r} of {kind} has missing values, which it cannot keep")
+        raise ArgumentError(f"column {name!r} of {kind} has missing values, which it cannot keep")
     return NullableArray(np.asarray(series.to_numpy(dtype=own, na_value=own.type())), ~missing)
 
 
@@ -218,7 +220,7 @@ def _objects(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArr
         if nullable.dtype.kind not in "OUS":
             return nullable
     if found.dtype == np.dtype(object) or found.dtype.kind in "US":
-        raise ValueError(f"column {name!r} has objects of several kinds, or missing values")
+        raise ArgumentError(f"column {name!r} has objects of several kinds, or missing values")
     return found
 
 

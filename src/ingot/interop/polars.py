@@ -14,7 +14,7 @@ from ingot import api
 from ingot.containers.ingest import Layout
 from ingot.containers.table import Table
 from ingot.containers.view import View, ViewSource
-from ingot.errors import IngotError, UnsupportedError
+from ingot.errors import ArgumentError, IngotError, UnsupportedError
 from ingot.interop import arrow
 from ingot.interop.arrow_dataset import Node, literal, translated
 from ingot.options import Options
@@ -137,7 +137,7 @@ def _inputs(expression: Any, trees: list[Any]) -> list[Any]:
     """Return the inputs of an expression, in the order of their trees."""
     found = list(reversed(expression.meta.pop()))
     if [_tree(each) for each in found] != trees:
-        raise ValueError("polars orders the inputs of expressions in another way")
+        raise ArgumentError("polars orders the inputs of expressions in another way")
     return found
 
 

@@ -36,7 +36,7 @@ from zarr.storage import LocalStore
 
 from ingot import api
 from ingot.containers.array import Array
-from ingot.errors import IngotError
+from ingot.errors import ArgumentError, IngotError
 from ingot.options import Options
 from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
@@ -104,9 +104,9 @@ def parse_key(key: str, axes: int, separator: str, named: bool) -> tuple[str, tu
     if named:
         first, *words = words
         if first != "c":
-            raise ValueError(f"{key!r} is not the key of a chunk")
+            raise ArgumentError(f"{key!r} is not the key of a chunk")
     if len(words) != (axes or (0 if named else 1)):
-        raise ValueError(f"{key!r} is not the key of a chunk of {axes} axes")
+        raise ArgumentError(f"{key!r} is not the key of a chunk of {axes} axes")
     return path, tuple(map(int, words)) if axes else ()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.codecs.zone_maps import PREFIX
-from ingot.errors import IngotError
+from ingot.errors import ArgumentError, ArgumentTypeError, IngotError
 from ingot.query.evaluate import COMPARISONS
 from ingot.query.expr import (
     Among,
@@ -58,7 +58,7 @@ class ColumnZoneMaps:
 
     def __post_init__(self) -> None:
         if len(self.known) != -(-self.rows // self.chunk):
-            raise ValueError(f"{len(self.known)} zone maps for {self.rows} rows by {self.chunk}")
+            raise ArgumentError(f"{len(self.known)} zone maps for {self.rows} rows by {self.chunk}")
 
     @property
     def some(self) -> Bools:
@@ -268,7 +268,7 @@ def _encoded(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, bytes):
-        raise TypeError(f"{value!r} is neither text nor bytes")
+        raise ArgumentTypeError(f"{value!r} is neither text nor bytes")
     return value
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, run
 
 from ingot._lazy import deferred
 from ingot.errors import (
+    ArgumentError,
     CorruptionError,
     FormatError,
     NotFoundError,
@@ -151,7 +152,7 @@ class Batch(tuple[Extent, ...]):
 
     >>> Batch([Extent("a"), Extent("a", 5)])
     Traceback (most recent call last):
-    ValueError: the keys of a batch differ
+    ingot.errors.ArgumentError: the keys of a batch differ
     """
 
     prepared: object = None
@@ -160,7 +161,7 @@ class Batch(tuple[Extent, ...]):
         """Return the batch of these extents, after checking their keys."""
         batch = super().__new__(cls, extents)
         if len({check_key(extent.key) for extent in batch}) != len(batch):
-            raise ValueError("the keys of a batch differ")
+            raise ArgumentError("the keys of a batch differ")
         return batch
 
 
@@ -715,7 +716,7 @@ def staged_key(key: str, transaction: str) -> str:
     'price/data/.g-2f81-__5.blp'
     """
     if not _TRANSACTION.fullmatch(transaction):
-        raise ValueError(f"transaction {transaction!r}: not 1 to 64 letters, digits and dots")
+        raise ArgumentError(f"transaction {transaction!r}: not 1 to 64 letters, digits and dots")
     folder, slash, name = key.rpartition("/")
     return f"{folder}{slash}{_STAGED}{transaction}-{_staged_name(name)}"
 

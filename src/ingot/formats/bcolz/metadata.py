@@ -24,7 +24,7 @@ from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Filter, Raw, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Quantize
 from ingot.dtypes import DType, zero
-from ingot.errors import FormatError, LimitError, UnsupportedError
+from ingot.errors import ArgumentError, FormatError, LimitError, UnsupportedError
 from ingot.fields import INT64, FieldReader, shown
 from ingot.formats import json
 from ingot.formats.bcolz import types as bcolz_types
@@ -408,7 +408,7 @@ def _parse_default(claim: Any, dtype: DType, path: tuple[int, ...]) -> Any:
     if isinstance(claim, list) and dtype.names is None:
         first = claim[0] if claim else 0
         if any(each != first for each in claim) or len(path) > 32:
-            raise ValueError
+            raise ArgumentError
         return _parse_default(first, dtype, (*path, 0))
     if claim is None or claim == 0 or claim == "":
         return zero(dtype)
@@ -427,7 +427,7 @@ def _parse_structure(claim: Any, dtype: DType) -> Any:
     while isinstance(claim, list) and claim and isinstance(claim[0], list) and len(claim) == 1:
         claim = claim[0]
     if not isinstance(claim, list) or len(claim) != len(names):
-        raise ValueError
+        raise ArgumentError
     item = np.zeros((), dtype)
     for name, part in zip(names, claim, strict=True):
         item[name] = _parse_default(part, dtype[name].base, ())
@@ -436,10 +436,10 @@ def _parse_structure(claim: Any, dtype: DType) -> Any:
 
 def _parse_octets(claim: Any, dtype: DType) -> Any:
     if not isinstance(claim, str):
-        raise ValueError
+        raise ArgumentError
     octets = claim.encode("latin-1")
     if len(octets) > dtype.itemsize:
-        raise ValueError
+        raise ArgumentError
     return np.frombuffer(octets.ljust(dtype.itemsize, b"\0"), dtype)[0]
 
 

@@ -27,6 +27,7 @@ from ingot.codecs.codec import CodecChain, Compressor, Raw
 from ingot.codecs.compressors import Blosc
 from ingot.dtypes import DType
 from ingot.errors import (
+    ArgumentError,
     CorruptionError,
     FormatError,
     IngotError,
@@ -507,7 +508,7 @@ def design(
     """
     dtype = request.dtype
     if order not in ("C", "F"):
-        raise ValueError(f"order is {order!r}, not 'C' or 'F'")
+        raise ArgumentError(f"order is {order!r}, not 'C' or 'F'")
     compressors: tuple[Compressor, ...] = (_blosc(request),)
     # The codec of an array has its checksum, and may be given for another array.
     given = [stage.kind for stage in request.stages or () if isinstance(stage, Digest)]
@@ -678,7 +679,7 @@ def _blosc_of(last: ChunkHeader | None, typesize: int) -> Blosc:
 def _digest(checksum: object) -> Digest:
     if not isinstance(checksum, str) or checksum not in CHECKSUMS:
         known = ", ".join(CHECKSUMS)
-        raise ValueError(f"checksum {checksum!r} is unknown; there is {known}")
+        raise ArgumentError(f"checksum {checksum!r} is unknown; there is {known}")
     return Digest(checksum)
 
 
@@ -686,7 +687,7 @@ def _designed_bytes(request: Request, order: str, chunk_bytes: int | None) -> in
     shape, itemsize = request.shape, request.dtype.itemsize
     if chunk_bytes is not None:
         if request.chunks is not None:
-            raise ValueError("chunks and chunk_bytes both say how long a chunk is")
+            raise ArgumentError("chunks and chunk_bytes both say how long a chunk is")
         found = max(1, chunk_bytes // itemsize) * itemsize
     elif request.chunks is None:
         found = _default_bytes(shape, request.dtype, order)
@@ -700,7 +701,7 @@ def _designed_bytes(request: Request, order: str, chunk_bytes: int | None) -> in
                 f"bloscpack: chunks {list(request.chunks)} cut an axis that is not the slowest"
             )
         if rows and rows[0] < 1:
-            raise ValueError(f"chunks is {list(request.chunks)}, not lengths from 1 on")
+            raise ArgumentError(f"chunks is {list(request.chunks)}, not lengths from 1 on")
         found = (rows[0] if rows else 1) * (math.prod(inner) or 1) * itemsize
     if found > LARGEST_CHUNK:
         raise LimitError(f"chunks of {found} bytes, the limit is {LARGEST_CHUNK}")

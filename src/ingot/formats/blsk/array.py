@@ -23,6 +23,7 @@ from ingot.codecs.codec import CHUNK_LIMIT, ChunkSpec, Stage
 from ingot.codecs.compressors import Blosc
 from ingot.codecs.numeric import TruncatePrecision
 from ingot.errors import (
+    ArgumentError,
     CorruptionError,
     FormatError,
     IngotError,
@@ -841,7 +842,7 @@ def design(
     (10922, 3)
     """
     if order not in ("C", "F"):
-        raise ValueError(f"order is {order!r}, not 'C' or 'F'")
+        raise ArgumentError(f"order is {order!r}, not 'C' or 'F'")
     return _designed(request, order, superchunksize, spare)[1]
 
 
@@ -868,9 +869,9 @@ def _designed(
 def check_layout(superchunksize: int, spare: float) -> None:
     """Raise `ValueError` for settings that a new dataset cannot have."""
     if not 0 <= spare <= _MOST_SPARE:
-        raise ValueError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
+        raise ArgumentError(f"spare is {spare}, not from 0 to {_MOST_SPARE}")
     if not 1 <= superchunksize <= LARGEST_CAPACITY:
-        raise ValueError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
+        raise ArgumentError(f"superchunksize is {superchunksize}, not from 1 to {LARGEST_CAPACITY}")
 
 
 def stored_as(
@@ -988,7 +989,7 @@ def _by_file(
             ahead = next(rest, None)
             # A file that came twice would be changed twice, each time from the same state.
             if ahead is not None and ahead[0] <= number:
-                raise ValueError(f"chunk {ahead[0]} is staged after chunk {number}")
+                raise ArgumentError(f"chunk {ahead[0]} is staged after chunk {number}")
             yield number % capacity, data
 
     while ahead is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from ingot.errors import NotFoundError, UnsupportedError
+from ingot.errors import ArgumentError, ArgumentTypeError, NotFoundError, UnsupportedError
 from ingot.formats import yaml
 from ingot.formats.bcolz.metadata import draw_identity
 from ingot.formats.blsk.array import (
@@ -118,7 +118,7 @@ class BlskTableMap:
         made = dict(_stored_columns(schema, target))
         for path, storage in made.items():
             if self.state.columns and storage.shape[0] != self.state.length:
-                raise ValueError(
+                raise ArgumentError(
                     f"column {'.'.join(path)!r} has {storage.shape[0]} rows, "
                     f"the table has {self.state.length}"
                 )
@@ -137,7 +137,7 @@ class BlskTableMap:
         """Return the map without a column; its files are removed."""
         gone = self._path_of(name)
         if self.within and len(self.columns) == 1:
-            raise ValueError(f"{name!r} is the last column of a nested table, which needs one")
+            raise ArgumentError(f"{name!r} is the last column of a nested table, which needs one")
         left = {path: each for path, each in self.state.columns.items() if not _below(path, gone)}
         table, commit = self._with_columns(left, self.state.length)
         removed = tuple(map(Delete, self._stored_keys(gone)))
@@ -235,10 +235,10 @@ class BlskTableMap:
 
     def _check_new(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"a column's name is text, not {type(name).__name__}")
+            raise ArgumentTypeError(f"a column's name is text, not {type(name).__name__}")
         _check_column(name, self.columns)
         if name in self.columns:
-            raise ValueError(f"there is a column {name!r} already")
+            raise ArgumentError(f"there is a column {name!r} already")
 
     def _stored_keys(self, path: Path) -> Iterator[str]:
         """Yield the keys below the folder of a column; without listing, those that it has."""
@@ -367,7 +367,7 @@ def _stored_columns(
         yield path, replace(stored, identity=draw_identity())
     else:
         if path and not schema:
-            raise ValueError(f"the nested table {'.'.join(path)!r} has no columns")
+            raise ArgumentError(f"the nested table {'.'.join(path)!r} has no columns")
         for name, each in schema.items():
             _check_column(name, schema)
             yield from _stored_columns(each, (*path, name), superchunksize, spare)
@@ -376,7 +376,7 @@ def _stored_columns(
 def _check_column(name: str, columns: Container[str]) -> None:
     check_name(name, "table")
     if is_staged(name) or ("." in name and not is_companion(name, columns)):
-        raise ValueError(f"{name!r} cannot be the name of a column")
+        raise ArgumentError(f"{name!r} cannot be the name of a column")
 
 
 def _below(path: Path, folder: Path) -> bool:

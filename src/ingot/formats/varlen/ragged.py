@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ingot.codecs.checksums import Digest
 from ingot.codecs.compressors import Blosc
-from ingot.errors import CorruptionError, IngotError, UnsupportedError
+from ingot.errors import ArgumentError, CorruptionError, IngotError, UnsupportedError
 from ingot.formats.bloscpack.header import CHECKSUMS, HEADER_BYTES, LARGEST_CHUNK
 from ingot.formats.format import (
     Documents,
@@ -448,9 +448,9 @@ def design_items(
     """
     check_reserve(reserve)
     if type(slots) is not int or slots < 0:
-        raise ValueError(f"slots is {slots!r}, not a number from 0 on")
+        raise ArgumentError(f"slots is {slots!r}, not a number from 0 on")
     if type(pack_bytes) is not int or not 1 <= pack_bytes <= LARGEST_CHUNK:
-        raise ValueError(f"pack_bytes is {pack_bytes!r}, not a number up to {LARGEST_CHUNK}")
+        raise ArgumentError(f"pack_bytes is {pack_bytes!r}, not a number up to {LARGEST_CHUNK}")
     if packed is None:
         packed = request.item_bytes is None or request.item_bytes < _LARGE_ITEM
     codec = VarlenPacks(_blosc(request), _checksum(request, checksum), bool(packed))
@@ -515,5 +515,5 @@ def _checksum(request: RaggedRequest, checksum: str | bool | None) -> str:
     if checksum in (None, False):
         checksum = "none"
     if not isinstance(checksum, str) or checksum not in CHECKSUMS:
-        raise ValueError(f"checksum {checksum!r} is unknown; there is {', '.join(CHECKSUMS)}")
+        raise ArgumentError(f"checksum {checksum!r} is unknown; there is {', '.join(CHECKSUMS)}")
     return checksum

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from ingot import dtypes
 from ingot.dtypes import DType
-from ingot.errors import FormatError, IngotError, NotFoundError, UnsafeError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    FormatError,
+    IngotError,
+    NotFoundError,
+    UnsafeError,
+    UnsupportedError,
+)
 from ingot.fields import INT64, FieldReader, shown
 from ingot.formats import json, keys
 from ingot.formats.format import (
@@ -119,7 +127,7 @@ class V01Map:
         before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
+            raise ArgumentError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         commit = Commit(
@@ -305,7 +313,7 @@ def pack_scalar(fill: Any, dtype: DType) -> Any:
 def _check_kind(claim: object, dtype: DType) -> None:
     # NumPy would also parse text as a number, and accept any value for a boolean.
     if isinstance(claim, list | dict) or (isinstance(claim, str) and dtype.kind in "biufc"):
-        raise TypeError
+        raise ArgumentTypeError
 
 
 def _overflowed(item: Any, claim: float) -> bool:

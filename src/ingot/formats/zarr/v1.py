@@ -14,7 +14,7 @@ from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage, assemble
 from ingot.codecs.compressors import Blosc, Bz2, Lzma, Zlib
 from ingot.codecs.filters import Transpose
-from ingot.errors import UnsupportedError
+from ingot.errors import ArgumentError, UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
 from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
@@ -101,7 +101,7 @@ class Zarr1Format:
     def design(self, request: Request, *, order: str = "C", **layout: Any) -> ArraySchema:
         """Return the layout of a new array; the default chunks are near to cubes of 1 MiB."""
         if order not in _ORDERS:
-            raise ValueError(f"order is {order!r}, not one of {', '.join(map(repr, _ORDERS))}")
+            raise ArgumentError(f"order is {order!r}, not one of {', '.join(map(repr, _ORDERS))}")
         grid = v01.design_grid(request, self.name)
         dtype, fill = request.dtype, request.fill
         stages = (Blosc(),) if request.stages is None else request.stages

@@ -35,6 +35,7 @@ from ingot.codecs.filters import Transpose
 from ingot.codecs.text import VlenArray, VlenBytes, VlenUtf8
 from ingot.dtypes import DType
 from ingot.errors import (
+    ArgumentError,
     ExistsError,
     FormatError,
     IngotError,
@@ -296,7 +297,7 @@ class Zarr2Map:
         before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
+            raise ArgumentError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         put = Put(prefix(self.path) + ARRAY, pack_array(metadata))
@@ -428,7 +429,7 @@ def open_all(store: Store, paths: Sequence[str]) -> list[ArrayNode | GroupNode |
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} is {value!r}, not one of {', '.join(map(repr, choices))}")
+        raise ArgumentError(f"{name} is {value!r}, not one of {', '.join(map(repr, choices))}")
 
 
 def _parse_stages(fields: FieldReader) -> list[Stage]:

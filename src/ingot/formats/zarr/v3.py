@@ -20,7 +20,14 @@ from ingot.codecs.compressors import Blosc
 from ingot.codecs.filters import Transpose
 from ingot.codecs.text import VlenUtf8
 from ingot.dtypes import DType
-from ingot.errors import ExistsError, FormatError, IngotError, NotFoundError, UnsupportedError
+from ingot.errors import (
+    ArgumentError,
+    ExistsError,
+    FormatError,
+    IngotError,
+    NotFoundError,
+    UnsupportedError,
+)
 from ingot.formats import json, keys
 from ingot.formats.format import (
     ArrayNode,
@@ -124,7 +131,7 @@ class Zarr3Map:
         before the array grows, so that they do not become part of it.
         """
         if len(shape) != len(self.schema.shape):
-            raise ValueError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
+            raise ArgumentError(f"shape {shape}: the array has {len(self.schema.shape)} axes")
         metadata = self.metadata.resized(shape)
         old, new = self.schema.grid.counts, metadata.schema.grid.counts
         template = self.template
@@ -199,7 +206,7 @@ class Zarr3Format:
         chunks are then near to cubes of 256 KiB.
         """
         if order not in _ORDERS:
-            raise ValueError(f"order is {order!r}, not 'C' or 'F'")
+            raise ArgumentError(f"order is {order!r}, not 'C' or 'F'")
         dtype = _stored_dtype(request.dtype)
         fill = request.fill if dtypes.is_variable(dtype) else np.asarray(request.fill, dtype)[()]
         chunks = request.chunks or _chunks(request.shape, dtype.itemsize, shards)
@@ -271,11 +278,11 @@ def check_node_path(path: str) -> None:
 
     >>> check_node_path("a/__b")
     Traceback (most recent call last):
-    ValueError: '__b' cannot be the name of a node
+    ingot.errors.ArgumentError: '__b' cannot be the name of a node
     """
     for name in path.split("/") if path else ():
         if not name.strip(".") or name.startswith("__") or name == NODE:
-            raise ValueError(f"{name!r} cannot be the name of a node")
+            raise ArgumentError(f"{name!r} cannot be the name of a node")
     check_new(path)
 
 
@@ -367,17 +374,17 @@ def _names(names: Sequence[str | None] | None, ndim: int) -> tuple[str | None, .
     if names is None:
         return None
     if isinstance(names, str) or not all(name is None or isinstance(name, str) for name in names):
-        raise ValueError(f"dimension_names is {names!r}, not a sequence of strings and None")
+        raise ArgumentError(f"dimension_names is {names!r}, not a sequence of strings and None")
     if len(names) != ndim:
-        raise ValueError(f"dimension_names has {len(names)} names, the array {ndim} axes")
+        raise ArgumentError(f"dimension_names has {len(names)} names, the array {ndim} axes")
     return tuple(names)
 
 
 def _encoding(name: str, separator: str | None) -> KeyEncoding:
     if name not in ("default", "v2"):
-        raise ValueError(f"chunk_key_encoding is {name!r}, not 'default' or 'v2'")
+        raise ArgumentError(f"chunk_key_encoding is {name!r}, not 'default' or 'v2'")
     if separator not in (None, ".", "/"):
-        raise ValueError(f"dimension_separator is {separator!r}, not '.' or '/'")
+        raise ArgumentError(f"dimension_separator is {separator!r}, not '.' or '/'")
     if name == "v2":
         return KeyEncoding("v2", separator or ".")
     return KeyEncoding("default", separator or "/")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingot.codecs.byteorder import Bytes
 from ingot.codecs.checksums import Crc32c
 from ingot.codecs.codec import Buffer, ChunkSpec, CodecChain, Serializer
-from ingot.errors import FormatError, UnsupportedError
+from ingot.errors import ArgumentError, FormatError, UnsupportedError
 from ingot.fields import FieldReader
 from ingot.formats.shard_index import IndexForm, build_shard
 from ingot.grid import ChunkGrid
@@ -124,17 +124,17 @@ def design_shards(
     ((50,), (10,))
     >>> design_shards(45, grid, CodecChain(), 8)
     Traceback (most recent call last):
-    ValueError: shards (45,): chunks (10,) do not divide them
+    ingot.errors.ArgumentError: shards (45,): chunks (10,) do not divide them
     """
     if isinstance(shards, str):
         if shards != "auto":
-            raise ValueError(f"shards is {shards!r}, not a shape or 'auto'")
+            raise ArgumentError(f"shards is {shards!r}, not a shape or 'auto'")
         shape = auto_shards(grid.shape, grid.chunk, itemsize)
     else:
         lengths = (shards,) if isinstance(shards, int | np.integer) else tuple(shards)
         shape = ChunkGrid(grid.shape, lengths, padded=True).chunk
     if any(outer % inner for outer, inner in zip(shape, grid.chunk, strict=True)):
-        raise ValueError(f"shards {shape}: chunks {grid.chunk} do not divide them")
+        raise ArgumentError(f"shards {shape}: chunks {grid.chunk} do not divide them")
     index = CodecChain((), Bytes("little"), (Crc32c(),))
     sharding = Sharding(grid.chunk, chain, index)
     sharding.form(shape)

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from ingot import native
 from ingot.errors import (
+    ArgumentError,
     CorruptionError,
     FormatError,
     LimitError,
@@ -158,7 +159,7 @@ def pack(journal: Journal) -> bytes:
     True
     """
     if not _TRANSACTION.fullmatch(journal.transaction):
-        raise ValueError(f"transaction {journal.transaction!r}: not 16 hexadecimal digits")
+        raise ArgumentError(f"transaction {journal.transaction!r}: not 16 hexadecimal digits")
     # The bytes of patches may be many, so they are copied once, when all pieces are joined.
     pieces, size, version = [b""], _HEAD.size + 4, _VERSION
     for entry in journal.entries:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Final, Self, cast
 
 from ingot import signals
-from ingot.errors import ExistsError, NotFoundError, ReadOnlyError
+from ingot.errors import ArgumentError, ExistsError, NotFoundError, ReadOnlyError
 from ingot.native import NativeDocuments, make_documents
 from ingot.stores.local.commit import CommitRun
 from ingot.stores.local.files import (
@@ -253,7 +253,7 @@ class LocalStore:
         self._check(Commit(publish=(Truncate(key, 0),)))
         run = self._run if self._writer == threading.get_ident() else None
         if run is None:
-            raise ValueError(f"{self.location}: a key is extended inside a turn to write")
+            raise ArgumentError(f"{self.location}: a key is extended inside a turn to write")
         return run.extend(key, pieces, end, self._ends.get(key, 0))
 
     def stage(self, key: str, data: Buffer) -> Move:
@@ -738,7 +738,7 @@ class LocalTurn:
         run, self._run = self._run, None
         owner._run = None
         if run is None or lock is None:
-            raise ValueError(f"{owner.location}: a turn commits once, before its block ends")
+            raise ArgumentError(f"{owner.location}: a turn commits once, before its block ends")
         try:
             try:
                 sources = {edit.source for edit in commit.edits if isinstance(edit, Move)}
