@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 35
+ABI = 36
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -681,6 +681,13 @@ def open_file(descriptor: int) -> OpenFile | None:
     """
     compiled = _compiled()
     return None if compiled is None else compiled.OpenFile(descriptor)
+
+
+def reserve(descriptor: int, start: int, size: int) -> None:
+    """Reserve room in a file for bytes that will be written; nothing where that is not possible."""
+    compiled = _compiled()
+    if compiled is not None:
+        compiled.reserve(descriptor, start, size)
 
 
 def digests() -> "Callable[[str, Sequence[Buffer], int], list[bytes]] | None":

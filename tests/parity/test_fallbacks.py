@@ -12,6 +12,7 @@ import ingot
 from ingot import native
 from ingot.engine import kernel
 from ingot.engine.run import Engine
+from ingot.formats.bcolz import split
 from ingot.options import Options
 from ingot.selection import CoordinateSelection, parse
 from ingot.stores import Commit, Extent, LocalStore, MemoryStore, Put, Store
@@ -139,6 +140,22 @@ def test_shards_by_rows_are_native_and_so_are_stores_over_others(tmp_path: Path)
     plain = ingot.array(values, store, chunks=2, format="bcolz")
     buffered = Engine(plain._handle.value.chunks.reopened(BufferedStore(store)), Options())
     assert type(buffered.layout()).__name__ == "HandedLayout"
+
+
+@pytest.mark.parametrize("make", STORES)
+def test_the_chunks_of_row_shards_are_copied_natively(
+    tmp_path: Path, make: Callable[[Path], Store], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(split, "_image", refuse)
+    values = {"a": np.arange(1000), "b": np.arange(1000) / 7}
+    target = make(tmp_path / "shards")
+    for source in (make(tmp_path / "table"), MemoryStore()):
+        table = ingot.table(values, source, format="bcolz", chunks=90)
+        table.shard(3, target)
+        found = ingot.open(target)
+        assert np.array_equal(found["a"][...], values["a"])
+        assert np.array_equal(found["b"][...], values["b"])
+        target = MemoryStore()
 
 
 def test_what_is_left_to_python_says_why() -> None:

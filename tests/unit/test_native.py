@@ -13,6 +13,7 @@ import pytest
 
 from ingot import native
 from ingot.errors import KernelError
+from tests.kernels import load, needs_native
 
 
 @pytest.fixture
@@ -172,3 +173,15 @@ def test_each_kernel_describes_itself(kernel):
     assert description["kernel"] == kernel
     assert description["simd"] in ("avx2", "neon", "none")
     assert sorted(description["codecs"]) == ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"]
+
+
+@needs_native
+def test_room_is_reserved_and_no_byte_is_added(tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        for reserve in (native.reserve, load("native").reserve):
+            reserve(file.fileno(), 0, 1 << 20)
+            assert os.fstat(file.fileno()).st_size == 0
+            # Where nothing can be reserved, nothing is: the write says what is wrong.
+            reserve(file.fileno(), 0, 1 << 62)
+    with pytest.raises(ValueError, match="a descriptor is negative"):
+        load("native").reserve(-1, 0, 1)

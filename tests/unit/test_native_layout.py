@@ -10,6 +10,7 @@ import pytest
 import ingot
 from ingot.errors import CorruptionError, UnsafeError
 from ingot.native import Layout
+from ingot.stores import Extent, MemoryStore
 from tests.kernels import load, needs_native
 
 pytestmark = needs_native
@@ -295,3 +296,14 @@ def test_chunks_move_between_arrays_that_are_cut_alike(tmp_path: Path) -> None:
     other = make_layout(tmp_path / "b", chunk=(4, 4), shape=(10, 20))
     with pytest.raises(ValueError, match="alike"):
         layout.move_chunks(other, [0], 1, "00112233aabbccdd")
+
+
+def test_large_images_reach_python_whole() -> None:
+    """Several threads copy them; a chunk that holds nothing but fill has none."""
+    values = np.random.default_rng(8).integers(1, 2**31, (40, 50_000), dtype="<i4")
+    values[4:8] = 0
+    store = MemoryStore()
+    ingot.array(values, store, format="zarr2", chunks=(4, 50_000), codec="none")
+    found = store.read([Extent(f"{row}.0") for row in range(10)])
+    rows = [values[4 * row : 4 * row + 4].tobytes() for row in range(10)]
+    assert found == [*rows[:1], None, *rows[2:]]

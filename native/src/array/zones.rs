@@ -89,6 +89,22 @@ impl Items {
         if bytes.len() < self.size {
             return Vec::new();
         }
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2.
+            return unsafe { self.zone_avx2(bytes) };
+        }
+        self.zone_of_items(bytes)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn zone_avx2(&self, bytes: &[u8]) -> Vec<u8> {
+        self.zone_of_items(bytes)
+    }
+
+    #[inline(always)]
+    fn zone_of_items(&self, bytes: &[u8]) -> Vec<u8> {
         match (self.order, self.size) {
             (Order::Unsigned, 1) => self.numbers(bytes, u8::from_le_bytes, u8::to_le_bytes),
             (Order::Unsigned, 2) => self.numbers(bytes, u16::from_le_bytes, u16::to_le_bytes),
@@ -150,6 +166,7 @@ impl Items {
         Zone::parse(&found, self.size).is_some_and(|zone| zone.ascending)
     }
 
+    #[inline(always)]
     fn numbers<const N: usize, T: Item>(
         &self,
         bytes: &[u8],
@@ -358,10 +375,12 @@ trait Item: Copy + PartialOrd {
     const MOST: Self;
     const LEAST: Self;
     fn is_null(self) -> bool;
+    /// Whether other bytes stand for the same number, so that it matters which of them are taken for an end.
+    fn has_twin(self) -> bool;
 }
 
 macro_rules! items {
-    ($($kind:ident: $least:expr, $most:expr, $is_null:expr;)*) => {$(
+    ($($kind:ident: $least:expr, $most:expr, $is_null:expr, $has_twin:expr;)*) => {$(
         impl Item for $kind {
             const MOST: Self = $most;
             const LEAST: Self = $least;
@@ -369,23 +388,27 @@ macro_rules! items {
             fn is_null(self) -> bool {
                 $is_null(self)
             }
+            #[inline(always)]
+            fn has_twin(self) -> bool {
+                $has_twin(self)
+            }
         }
     )*};
 }
 
 items! {
-    u8: u8::MIN, u8::MAX, never;
-    u16: u16::MIN, u16::MAX, never;
-    u32: u32::MIN, u32::MAX, never;
-    u64: u64::MIN, u64::MAX, never;
-    i8: i8::MIN, i8::MAX, never;
-    i16: i16::MIN, i16::MAX, never;
-    i32: i32::MIN, i32::MAX, never;
-    i64: i64::MIN, i64::MAX, never;
-    f32: f32::NEG_INFINITY, f32::INFINITY, f32::is_nan;
-    f64: f64::NEG_INFINITY, f64::INFINITY, f64::is_nan;
-    Time: Time(i64::MIN), Time(i64::MAX), |time: Time| time.0 == i64::MIN;
-    Half: Half(-INFINITE), Half(INFINITE), |half: Half| half.0.abs() > INFINITE;
+    u8: u8::MIN, u8::MAX, never, never;
+    u16: u16::MIN, u16::MAX, never, never;
+    u32: u32::MIN, u32::MAX, never, never;
+    u64: u64::MIN, u64::MAX, never, never;
+    i8: i8::MIN, i8::MAX, never, never;
+    i16: i16::MIN, i16::MAX, never, never;
+    i32: i32::MIN, i32::MAX, never, never;
+    i64: i64::MIN, i64::MAX, never, never;
+    f32: f32::NEG_INFINITY, f32::INFINITY, f32::is_nan, |number: f32| number == 0.0;
+    f64: f64::NEG_INFINITY, f64::INFINITY, f64::is_nan, |number: f64| number == 0.0;
+    Time: Time(i64::MIN), Time(i64::MAX), |time: Time| time.0 == i64::MIN, never;
+    Half: Half(-INFINITE), Half(INFINITE), |half: Half| half.0.abs() > INFINITE, never;
 }
 
 #[inline(always)]
@@ -428,7 +451,15 @@ const LANES: usize = 16;
 /// How many items are compared with their neighbours between two checks whether to go on.
 const STRETCH: usize = 256;
 
+/// Find the ends of items, of which there is one at least.
+#[inline(always)]
 fn scan<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T) -> Found<T> {
+    let (first, last) = (parse(items[0]), parse(items[items.len() - 1]));
+    // Nulls that have a place in the order come first or last; the others are in order with nothing.
+    let ascending = !first.is_null() && !last.is_null() && ascend(items, &parse);
+    if ascending && !first.has_twin() && !last.has_twin() {
+        return Found { low: first, high: last, nulls: 0, ascending };
+    }
     let (mut low, mut high, mut nulls) = ([T::MOST; LANES], [T::LEAST; LANES], 0);
     let look = |group: &[[u8; N]], low: &mut [T; LANES], high: &mut [T; LANES]| {
         let mut nulls = 0;
@@ -448,11 +479,15 @@ fn scan<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T
     nulls += look(rest, &mut low, &mut high);
     let least = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other < one { other } else { one });
     let most = |ends: [T; LANES]| ends.into_iter().reduce(|one, other| if other > one { other } else { one });
-    let ascending = nulls == 0
-        && items.chunks(STRETCH).zip(items[1..].chunks(STRETCH)).all(|(items, next)| {
-            items.iter().zip(next).fold(true, |fine, (one, other)| fine & (parse(*one) <= parse(*other)))
-        });
     Found { low: least(low).unwrap_or(T::MOST), high: most(high).unwrap_or(T::LEAST), nulls, ascending }
+}
+
+/// Whether no item is above the next one.
+#[inline(always)]
+fn ascend<const N: usize, T: Item>(items: &[[u8; N]], parse: impl Fn([u8; N]) -> T) -> bool {
+    items.chunks(STRETCH).zip(items[1..].chunks(STRETCH)).all(|(items, next)| {
+        items.iter().zip(next).fold(true, |fine, (one, other)| fine & (parse(*one) <= parse(*other)))
+    })
 }
 
 #[cfg(test)]
@@ -468,6 +503,29 @@ mod tests {
         assert_eq!(zone[..8], (-1.5_f64).to_le_bytes());
         assert_eq!(zone[8..16], 7.25_f64.to_le_bytes());
         assert_eq!(zone[16..], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    /// As many nulls as there are, wherever they stand, and ends that do not depend on the way.
+    #[test]
+    fn ascending_items_with_nulls_and_zeros_are_no_exception() {
+        let times = Items::parse('M', 8, false).unwrap();
+        let pack = |numbers: &[i64]| -> Vec<u8> { numbers.iter().flat_map(|number| number.to_le_bytes()).collect() };
+        for (numbers, low, nulls, ascending) in
+            [(&[i64::MIN, 3, 4][..], 3, 1, 0), (&[3, 3, 4], 3, 0, 1), (&[i64::MIN, i64::MIN], 0, 2, 0)]
+        {
+            let zone = times.zone(&pack(numbers));
+            assert_eq!(zone[..8], i64::to_le_bytes(low), "{numbers:?}");
+            assert_eq!((zone[16], zone[24]), (nulls, ascending), "{numbers:?}");
+        }
+        let halves = Items::parse('f', 2, false).unwrap();
+        let zone = halves.zone(&[0x00, 0x3c, 0x00, 0x7e]); // One, then a NaN above infinity.
+        assert_eq!((&zone[..2], zone[16], zone[24]), (&[0x00, 0x3c][..], 1, 0));
+        let floats = Items::parse('f', 8, false).unwrap();
+        for (numbers, ends) in [([-0.0, 0.0], [-0.0, -0.0]), ([0.0, -0.0], [0.0, 0.0])] {
+            let zone = floats.zone(&numbers.map(f64::to_le_bytes).concat());
+            assert_eq!(zone[..16], ends.map(f64::to_le_bytes).concat());
+            assert_eq!(zone[24], 1);
+        }
     }
 
     #[test]

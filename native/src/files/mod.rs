@@ -14,7 +14,7 @@ pub mod version_probe;
 pub mod writer_lock;
 
 pub use extent::{Bytes, Extent};
-pub use root::{Renamed, Root};
+pub use root::{Renamed, Root, reserve};
 
 use crate::error::{Error, Kind, Outcome};
 use std::io;

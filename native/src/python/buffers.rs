@@ -4,17 +4,19 @@
 //! borrowed; other compressed input is copied, because another thread may write to it
 //! while the decoder, which must see each byte once, runs without the GIL. Data to be
 //! compressed is borrowed too, and may change meanwhile: what has to see the same bytes twice copies
-//! them. Output is the memory of an object that the caller passed to be written: no other thread may
+//! them. New `bytes` are filled before Python gets them. Other output is the memory of an object that the caller passed to be written: no other thread may
 //! use it during the call, which is the caller's promise.
 
 use crate::array::scatter::{Destination, SourceMemory};
 use crate::array::selection::Strided;
+use crate::interrupt::Interrupt;
 use crate::memory::reserved;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{PyErr, PyTypeInfo, ffi};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Bytes that do not change while a call runs.
 pub enum Input<'py> {
@@ -40,6 +42,45 @@ impl<'py> Input<'py> {
             Self::Copied(bytes) => bytes,
         }
     }
+}
+
+/// Below this size, one thread copies faster than several.
+const WORTH_SHARING: usize = 4 << 20;
+
+/// The same bytes for Python. Several threads copy them: the system clears new memory page by page when it is
+/// written for the first time, which takes longer than the copy.
+pub fn copies(py: Python<'_>, parts: &[Option<Vec<u8>>], threads: usize) -> PyResult<Vec<Option<Py<PyBytes>>>> {
+    let bytes: usize = parts.iter().flatten().map(Vec::len).sum();
+    if bytes < WORTH_SHARING {
+        return Ok(parts.iter().map(|part| part.as_ref().map(|part| PyBytes::new(py, part).unbind())).collect());
+    }
+    let (mut made, mut places) = (reserved(parts.len())?, reserved(parts.len())?);
+    for part in parts {
+        let Some(part) = part else {
+            made.push(None);
+            continue;
+        };
+        // SAFETY: without bytes, the call makes an object of that size, or returns null with an error set.
+        let object = unsafe {
+            let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), part.len().cast_signed());
+            Bound::from_owned_ptr_or_err(py, object)?.cast_into_unchecked::<PyBytes>()
+        };
+        // SAFETY: the object is one of `bytes`.
+        let start = unsafe { ffi::PyBytes_AsString(object.as_ptr()) };
+        places.push((AtomicPtr::new(start.cast::<u8>()), part));
+        made.push(Some(object.unbind()));
+    }
+    let next = AtomicUsize::new(0);
+    py.detach(|| {
+        Interrupt::never().share(threads, &mut (), |()| {
+            let Some((start, part)) = places.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(false) };
+            // SAFETY: the object has room for the part. Python has not got it yet, and no other thread
+            // takes this place.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start.load(Ordering::Relaxed), part.len()) };
+            Ok(true)
+        })
+    })?;
+    Ok(made)
 }
 
 /// Refuse arrays of objects: their bytes are addresses, and bytes written to them would be taken

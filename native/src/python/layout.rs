@@ -23,7 +23,7 @@ use crate::array::runs::{self, Offsets, RunAxis, Runs};
 use crate::array::search::{self, Condition};
 use crate::array::selection::Selection;
 use crate::array::shards::{LevelForm, ShardFormat};
-use crate::array::staging::{self, Encoded, Staged};
+use crate::array::staging::{self, Staged};
 use crate::array::stored::{Held, HeldChunk};
 use crate::array::top_up::{self, Growth};
 use crate::array::zones::{self, Items};
@@ -505,12 +505,11 @@ impl PyLayout {
             let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
             staging::encode(&selection, first..last, &held, threads, &mut kept.workspace, interrupt)
         })?;
-        let mut chunks = Vec::with_capacity(encoded.len());
-        for Encoded { coords, bytes } in encoded {
-            let bytes = bytes.map(|bytes| PyBytes::new(py, &bytes).unbind());
-            chunks.push((PyTuple::new(py, coords)?.unbind(), bytes));
-        }
-        Ok((chunks, failures(py, found)?))
+        let (coords, parts): (Vec<_>, Vec<_>) = encoded.into_iter().map(|chunk| (chunk.coords, chunk.bytes)).unzip();
+        let bytes = buffers::copies(py, &parts, threads)?;
+        let chunks =
+            coords.into_iter().zip(bytes).map(|(coords, bytes)| Ok((PyTuple::new(py, coords)?.unbind(), bytes)));
+        Ok((chunks.collect::<PyResult<_>>()?, failures(py, found)?))
     }
 
     /// Copy chunk files, chunk `number + offset` as chunk `number` of the array `target`, for the numbers
@@ -534,7 +533,7 @@ impl PyLayout {
             let (held, workspace) = (held.as_ref(), &mut kept.workspace);
             copies::copy(&self.0, held, target, first..last, offset, transaction, threads, workspace, interrupt)
         })?;
-        images(py, target, made)
+        images(py, target, made, threads)
     }
 
     /// Stage the encoded chunks `numbers` as files of the array `target`, as they are but for checksums and
@@ -578,7 +577,7 @@ impl PyLayout {
         let made = detached(py, |kept, interrupt| {
             row_values::assign(&assignment, transaction, threads, &mut kept.workspace, interrupt)
         })?;
-        images(py, &self.0, made)
+        images(py, &self.0, made, threads)
     }
 
     /// Encode the chunks `first..last` of the array `target`: this one without the rows `removed`, whose
@@ -605,7 +604,7 @@ impl PyLayout {
             let (before, numbers, removed) = (&self.0, first..last, &removed[..]);
             compaction::remove_rows(before, held, target, numbers, removed, transaction, threads, workspace, interrupt)
         })?;
-        images(py, target, made)
+        images(py, target, made, threads)
     }
 
     /// Decode whole chunks, each into an array of its own shape: `outs` has an array, a number and what
@@ -652,7 +651,7 @@ impl PyLayout {
         let made = detached(py, |kept, interrupt| {
             chunks::encode(&self.0, &chunks, sparse, threads, &mut kept.workspace, interrupt)
         })?;
-        Ok(made.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes).unbind())).collect())
+        buffers::copies(py, &made, threads)
     }
 
     /// The bytes to store for the last chunk of a flat array, which holds `held` items and is stored as
@@ -918,17 +917,24 @@ fn joined(py: Python<'_>, count: usize, parts: &[Vec<i64>]) -> PyResult<Py<PyByt
     Ok(made.unbind())
 }
 
-fn images(py: Python<'_>, target: &Layout, (made, found): Outcomes) -> PyResult<(PyImages, Failures)> {
-    let mut images = Vec::with_capacity(made.len());
+fn images(py: Python<'_>, target: &Layout, (made, found): Outcomes, threads: usize) -> PyResult<(PyImages, Failures)> {
+    let (mut images, mut held) = (Vec::with_capacity(made.len()), Vec::new());
     for (number, image) in made {
         let key = target.addresses.key(&[number]);
-        images.push(match image {
-            None => (number, key, None, 0, 0),
-            Some(Made::Staged(image)) => (number, key, Some(PyImage::Staged(image.key)), image.size, image.checksum),
-            Some(Made::Held(bytes)) => (number, key, Some(PyImage::Held(PyBytes::new(py, &bytes).unbind())), 0, 0),
-        });
+        let (staged, bytes) = match image {
+            None => (None, None),
+            Some(Made::Staged(image)) => (Some(image), None),
+            Some(Made::Held(bytes)) => (None, Some(bytes)),
+        };
+        images.push((number, key, staged));
+        held.push(bytes);
     }
-    Ok((images, failures(py, found)?))
+    let held = buffers::copies(py, &held, threads)?;
+    let images = images.into_iter().zip(held).map(|((number, key, staged), bytes)| match staged {
+        Some(image) => (number, key, Some(PyImage::Staged(image.key)), image.size, image.checksum),
+        None => (number, key, bytes.map(PyImage::Held), 0, 0),
+    });
+    Ok((images.collect(), failures(py, found)?))
 }
 
 fn failures(py: Python<'_>, found: Vec<Failure>) -> PyResult<Failures> {

@@ -60,7 +60,7 @@ fn describe(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("ABI", 35)?;
+    module.add("ABI", 36)?;
     module.add_class::<layout::PyAddresses>()?;
     module.add_class::<layout::PyCoding>()?;
     module.add_class::<layout::PyGrid>()?;
@@ -81,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(items::decode_packs, module)?)?;
     module.add_function(wrap_pyfunction!(items::encode_packs, module)?)?;
     module.add_function(wrap_pyfunction!(layout::stage_arrays, module)?)?;
+    module.add_function(wrap_pyfunction!(open_file::reserve, module)?)?;
     module.add_function(wrap_pyfunction!(pack::pack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::unpack_file, module)?)?;
     module.add_function(wrap_pyfunction!(pack::walk_chunks, module)?)?;

@@ -46,6 +46,14 @@ impl PyOpenFile {
     }
 }
 
+/// Reserve room in a file for bytes that will be written there.
+#[pyfunction]
+pub fn reserve(py: Python<'_>, descriptor: RawFd, start: u64, size: u64) -> PyResult<()> {
+    let file = duplicate(descriptor)?;
+    py.detach(|| crate::files::reserve(&file, start, size));
+    Ok(())
+}
+
 impl PyOpenFile {
     pub fn extent<'a>(&self, key: &'a str, offset: u64, length: usize) -> Extent<'a> {
         Extent { key, bytes: Bytes::File(Arc::clone(&self.file)), offset, length, identity: self.identity }

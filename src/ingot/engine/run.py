@@ -709,10 +709,10 @@ class Engine:
         """Return the commit that stores the chunks of another array as those of this one.
 
         Chunk n is a copy of chunk n + `offset` of `source`: the bytes are verified, not decoded.
-        None where the kernel cannot write it: chunks are no rows with trailers, or are no files.
+        None where the kernel cannot do it: chunks are no rows with trailers.
         """
         target, given = self.layout(), source.layout()
-        if target is None or given is None or isinstance(target, HandedLayout):
+        if target is None or given is None:
             return None
         if not kernel.has_rows(self.chunks.schema):
             return None
@@ -722,15 +722,14 @@ class Engine:
             held = None
             if isinstance(given, HandedLayout):
                 held = given.held_rows(np.arange(numbers.start + offset, numbers.stop + offset))
-            first, last = numbers.start, numbers.stop
-            found = _of_kernel(given)
-            return found.copy_chunks(target, first, last, offset, threads, transaction, held)
+            layouts, ends = (_of_kernel(given), _of_kernel(target)), (numbers.start, numbers.stop)
+            return layouts[0].copy_chunks(layouts[1], *ends, offset, threads, transaction, held)
 
         numbers = range(self.chunks.schema.grid.counts[0])
         self.check_count(len(numbers))
         step = given.window if isinstance(given, HandedLayout) else _STAGED_PER_CALL
         parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
-        return self._commit_of_images(parts, source, make, handed=False)
+        return self._commit_of_images(parts, source, make, handed=isinstance(target, HandedLayout))
 
     @property
     def has_rows(self) -> bool:

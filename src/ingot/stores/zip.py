@@ -22,7 +22,7 @@ from ingot.errors import CorruptionError, LimitError, NotFoundError
 from ingot.stores import zip_format
 from ingot.stores.local.beneath import Root
 from ingot.stores.local.file import FileStore, FileTurn, apply_in_turn
-from ingot.stores.local.files import read_at
+from ingot.stores.local.files import read_at, write_at
 from ingot.stores.patched import Extensions, PatchedValue
 from ingot.stores.store import (
     READING,
@@ -207,8 +207,8 @@ class ZipStore:
                 draft = drafting.drafted(commit, failures)
                 if draft is not None:
                     _check_lost(opened, commit)
-                    pieces = _gathered(_packed(draft, opened))
-                    edits = (self._file.stage_pieces(self._file.key, pieces),)
+                    archive = _Archive(draft, opened)
+                    edits = (self._file.stage_pieces(self._file.key, (archive,)),)
                     kept = any(
                         isinstance(v, Member) or v.source is not None for v in draft.values()
                     )
@@ -633,6 +633,29 @@ class _Drafting:
         # The new checksum must not cover damage of the old bytes.
         self.opened.verify(value)
         return PatchedValue(value.name, value.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Archive:
+    """The archive of some members, which is written piece by piece."""
+
+    draft: _Draft
+    opened: _Opened | None
+
+    def write_to(self, descriptor: int, start: int) -> int:
+        """Write the archive from a place of a file on, and return its length."""
+        stored = (v.stored if isinstance(v, Member) else v.size for v in self.draft.values())
+        native.reserve(descriptor, start, sum(stored))
+        end = start
+        for piece in self:
+            signals.check()
+            write_at(descriptor, end, piece)
+            end += len(piece)
+        return end - start
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the same bytes."""
+        return _gathered(_packed(self.draft, self.opened))
 
 
 def _packed(draft: _Draft, opened: _Opened | None) -> Iterator[bytes]:

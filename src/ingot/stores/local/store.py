@@ -61,7 +61,6 @@ from ingot.stores.store import (
     check_commit,
     check_key,
     is_staged,
-    parts_of,
     staged_key,
 )
 from ingot.stores.versions import StoreProbe, Version, VersionProbe
@@ -274,7 +273,9 @@ class LocalStore:
         transaction = self._files.transaction()
         source = staged_key(key, transaction)
         self.announce_staging(transaction)
-        size = sum_of_all = 0
+        size = 0
+        # A commit that needs the checksum of a value without one reads the value.
+        sum_of_all = 0 if head is None else None
         directory = self._files.create(sync=False)
         try:
             directory.make_folder(key.rpartition("/")[0])
@@ -282,16 +283,15 @@ class LocalStore:
                 file = directory.open_new(source)
                 try:
                     for piece in pieces:
-                        # Where no checksum is needed, a piece may write itself.
-                        if head is not None and isinstance(piece, FilePiece):
+                        if isinstance(piece, FilePiece):
                             size += write_piece(directory, file, size, piece)
+                            sum_of_all = None
                             continue
-                        for part in parts_of(piece):
-                            signals.check()
-                            directory.write(file, size, part)
-                            size += memoryview(part).nbytes
-                            if head is None:
-                                sum_of_all = checksum(part, sum_of_all)
+                        signals.check()
+                        directory.write(file, size, piece)
+                        size += memoryview(piece).nbytes
+                        if sum_of_all is not None:
+                            sum_of_all = checksum(piece, sum_of_all)
                     if head is not None:
                         directory.write(file, 0, head())
                 finally:
@@ -303,7 +303,7 @@ class LocalStore:
                 raise
         finally:
             directory.close()
-        return Move(source, key, size, sum_of_all if head is None else None)
+        return Move(source, key, size, sum_of_all)
 
     def copy(self, source: str, key: str) -> Move:
         """Stage the value of `source`, and return the edit that makes it that of `key` too.
