@@ -125,6 +125,7 @@ class Addresses:
         ]
         | None = None,
         parts: Sequence[tuple[int, str]] = (),
+        super_chunks: Sequence[tuple[int, int, str, str, int]] | None = None,
     ) -> Self: ...
 
 class Coding:

@@ -1,6 +1,7 @@
 //! Where the chunks of an array lie.
 
 use crate::array::shards::ShardFormat;
+use crate::array::super_chunks::SuperChunks;
 use crate::error::{Error, Kind, Outcome};
 use crate::files::{Extent, Renamed, Root};
 use crate::memory::reserved;
@@ -17,6 +18,8 @@ pub enum Addresses {
     Indexed(Keys, ShardFormat),
     /// Each chunk is some bytes of a file.
     Table(Table),
+    /// Each file holds many chunks behind an index, which is read when a chunk of it is wanted.
+    SuperChunks(SuperChunks),
     /// Every call is handed the bytes of the chunks that it reads.
     Handed,
 }
@@ -109,7 +112,7 @@ impl Addresses {
     pub fn key(&self, coords: &[usize]) -> String {
         match self {
             Self::Keyed(keys) | Self::Indexed(keys, _) => keys.key(coords),
-            Self::Table(_) | Self::Handed => String::new(),
+            Self::Table(_) | Self::SuperChunks(_) | Self::Handed => String::new(),
         }
     }
 }
@@ -176,7 +179,7 @@ impl Keys {
 }
 
 /// Decimal digits without going through the formatting machinery: keys are hot.
-fn itoa(mut number: usize, digits: &mut [u8; 20]) -> &str {
+pub fn itoa(mut number: usize, digits: &mut [u8; 20]) -> &str {
     let mut at = digits.len();
     loop {
         at -= 1;

@@ -263,6 +263,15 @@ fn trailer_bytes(header: &Header, stored: usize) -> Outcome<usize> {
     Ok(stored)
 }
 
+/// How many of the `stored` bytes from the beginning of a slot on may belong to its chunk, whose first bytes
+/// are `head`, and to its trailer.
+pub fn slot_bytes(head: &[u8], stored: usize, trailers: bool) -> usize {
+    // What is wrong with a header is reported when the chunk is read.
+    let Ok(header) = parse_header(head, stored) else { return stored };
+    let tail = if trailers { most_trailer_bytes(&header) } else { 0 };
+    stored.min(header.cbytes.saturating_add(tail))
+}
+
 fn most_trailer_bytes(header: &Header) -> usize {
     4 * header.nbytes.div_ceil(header.blocksize.max(1)) + 4096
 }

@@ -78,9 +78,9 @@ impl Layout {
     }
 
     /// The same array in another shape, nothing being known of its files; `None` for an array in
-    /// shards or with a table of chunks, or for another number of axes.
+    /// shards, in super-chunk files or with a table of chunks, or for another number of axes.
     pub fn resized(&self, shape: Vec<usize>, short: Option<(usize, usize)>) -> Option<Self> {
-        if matches!(*self.addresses, Addresses::Indexed(..) | Addresses::Table(_)) {
+        if matches!(*self.addresses, Addresses::Indexed(..) | Addresses::Table(_) | Addresses::SuperChunks(_)) {
             return None;
         }
         Some(Self {

@@ -26,6 +26,7 @@ pub mod shards;
 mod slots;
 pub mod staging;
 pub mod stored;
+pub mod super_chunks;
 pub mod top_up;
 pub mod trailer;
 pub mod workspace;

@@ -4,6 +4,7 @@
 use crate::array::addresses::{Addresses, Keys, State, Table};
 use crate::array::grid::Grid;
 use crate::array::layout::Layout;
+use crate::array::super_chunks::OpenFiles;
 use crate::error::{Error, Kind, Outcome, corrupt};
 use crate::files::{Extent, Root};
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub enum Stored<'a> {
     Single(&'a Keys),
     /// At places of files below a folder, which a table has.
     Table(&'a Table, Root),
+    /// In the slots of super-chunk files below a folder.
+    SuperChunks(OpenFiles<'a>),
     Held(&'a Held<'a>),
 }
 
@@ -55,6 +58,7 @@ impl<'a> Stored<'a> {
                 Some(root) => Ok(Self::Table(table, root)),
                 None => corrupt!("{} is missing", table.root.display()),
             },
+            (Addresses::SuperChunks(files), None) => files.open().map(Self::SuperChunks),
             (Addresses::Handed, None) => Err(Error::new(Kind::Argument, "the chunks are not handed over")),
             _ => Err(Error::new(Kind::Argument, "chunks of these addresses are not found one by one")),
         }
@@ -64,6 +68,7 @@ impl<'a> Stored<'a> {
     pub fn key(&self, grid: &Grid, coords: &[usize]) -> String {
         match self {
             Self::Table(table, _) => table.key(grid.number(coords)).unwrap_or_default().to_owned(),
+            Self::SuperChunks(files) => files.key(grid.number(coords)),
             Self::Folder(keys, _) | Self::Single(keys) => keys.key(coords),
             Self::Held(_) => String::new(),
         }
@@ -75,6 +80,7 @@ impl<'a> Stored<'a> {
             Self::Folder(_, root) => root.as_ref().map_or(Ok(None), |root| root.extent(key))?,
             Self::Single(keys) => keys.extent(key)?,
             Self::Table(table, root) => return find(table, root, grid, grid.number(coords), key),
+            Self::SuperChunks(files) => return files.chunk(grid, grid.number(coords), key),
             Self::Held(held) => {
                 return match held.get(&grid.number(coords)) {
                     Some(HeldChunk::Stored(bytes)) => Ok(Chunk::Stored(Extent::held(key, bytes))),

@@ -25,6 +25,7 @@ use crate::array::selection::Selection;
 use crate::array::shards::{LevelForm, ShardFormat};
 use crate::array::staging::{self, Staged};
 use crate::array::stored::{Held, HeldChunk};
+use crate::array::super_chunks::{self, SuperChunks};
 use crate::array::top_up::{self, Growth};
 use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
@@ -70,6 +71,9 @@ type OtherCondition<'py> = (Py<PyLayout>, Comparisons, Option<Bound<'py, PyDict>
 /// Files; file, start, length and state of each chunk; the items of constant chunks.
 type TableColumns = (Vec<String>, PyBuffer<u32>, PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u8>, HashMap<usize, Vec<u8>>);
 
+/// The first chunk of a part, how many it has, prefix and suffix of its keys, and the capacity of a file.
+type SuperChunkPart = (usize, usize, String, String, usize);
+
 /// The size of a chunk in front of its checksum, and ranges of it: first byte, and behind the last.
 type PyNeeded = Option<(usize, Vec<(usize, usize)>)>;
 
@@ -93,6 +97,10 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 /// ones for all that follows) and state (0 stored, 1 absent, 2 constant, 3 lost), and the items of
 /// constant chunks.
 ///
+/// `super_chunks`, for chunks in super-chunk files, in parts: the number of the first chunk of each part and
+/// how many it has, what is in front of and behind the number of a file in its key, and how many entries the
+/// index of a file has.
+///
 /// Without a `root`, every call is handed the chunks that it reads (`held`): a dictionary of bytes by
 /// the numbers of chunks, in C order; None stands for an absent chunk, a tuple of an item for a chunk
 /// of nothing but that item.
@@ -103,7 +111,7 @@ pub struct PyAddresses(Arc<Addresses>);
 impl PyAddresses {
     #[new]
     #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None,
-                        parts=Vec::new()))]
+                        parts=Vec::new(), super_chunks=None))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         py: Python<'_>,
@@ -114,7 +122,22 @@ impl PyAddresses {
         renamed: Option<Renamed>,
         table: Option<TableColumns>,
         parts: Vec<(usize, String)>,
+        super_chunks: Option<Vec<SuperChunkPart>>,
     ) -> PyResult<Self> {
+        if let (Some(root), Some(parts)) = (&root, super_chunks) {
+            let part = |(first, count, prefix, suffix, capacity)| super_chunks::Part {
+                first,
+                count,
+                prefix,
+                suffix,
+                capacity,
+            };
+            let files = SuperChunks::new(root.clone(), parts.into_iter().map(part).collect());
+            return match files {
+                Some(files) => Ok(Self(Arc::new(Addresses::SuperChunks(files)))),
+                None => Err(PyValueError::new_err("files without chunks, or parts that do not ascend")),
+            };
+        }
         if !parts.is_sorted_by_key(|part| part.0) {
             return Err(PyValueError::new_err("the first chunks of the parts do not ascend"));
         }
@@ -314,6 +337,7 @@ impl PyLayout {
         let extent = match &**addresses {
             Addresses::Keyed(keys) | Addresses::Indexed(keys, _) => keys.extent(key)?,
             Addresses::Table(table) => Root::extent_in(&table.root, key)?,
+            Addresses::SuperChunks(files) => Root::extent_in(&files.root, key)?,
             Addresses::Handed => None,
         };
         let Some(extent) = extent.filter(|extent| extent.length as u64 >= start) else { return Ok(false) };

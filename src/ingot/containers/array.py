@@ -267,7 +267,10 @@ class Array(Dataset[Engine]):
             return self._handle.read(lambda engine: _field(engine, key, ()))
         if type(key) is tuple and key and type(key[0]) is str:
             return self._handle.read(lambda engine: _field(engine, key[0], key[1:]))
-        return self._handle.read(lambda engine: engine.read(parse(key, engine.shape)))
+        return self._handle.read(
+            lambda engine: engine.read(parse(key, engine.shape)),
+            lambda engine: engine.result_bytes(parse(key, engine.shape)),
+        )
 
     def read(self, key: Any = ..., *, out: NDArray[Any] | None = None) -> Any:
         """Return what ``array[key]`` does, or fill `out`, which has its shape and type.
@@ -800,6 +803,7 @@ def array_handle(
         load,
         documents=_documents,
         is_current=_is_current,
+        renew=Engine.renewed,
         durability=options.durability,
         first=first,
     )

@@ -46,6 +46,12 @@ Whole = TypeVar("Whole")
 Part = TypeVar("Part")
 
 
+# A smaller read takes less time than a pin.
+_LARGE_READ: Final = 256 << 10
+# After so many reads that pinned the state, one is tried without: the writer may have ended.
+_PINNED_READS: Final = 32
+
+
 class Handle(Generic[Value]):
     """A value that is always that of the committed state, or of the state of a snapshot.
 
@@ -55,7 +61,8 @@ class Handle(Generic[Value]):
 
     Programs that do not know the lock change a dataset without a new version. `documents` gets the
     documents that a value was made from. Every turn to write, and every read that fails, compares
-    them with the store, and loads the value again when they differ.
+    them with the store, and loads the value again when they differ. Where another state has the
+    same documents, `renew` makes its value from the one before, or returns None.
 
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"length": b"3"})
@@ -74,6 +81,7 @@ class Handle(Generic[Value]):
     __slots__ = (
         "_check",
         "_closed",
+        "_contention",
         "_documents",
         "_forks",
         "_is_current",
@@ -82,6 +90,7 @@ class Handle(Generic[Value]):
         "_pinned",
         "_probe",
         "_release",
+        "_renew",
         "_snapshot_lock",
         "_snapshots",
         "_versioned",
@@ -98,6 +107,7 @@ class Handle(Generic[Value]):
         *,
         documents: Callable[[Value], Documents] | None = None,
         is_current: Callable[[Value, Store], bool] | None = None,
+        renew: Callable[[Value], Value | None] | None = None,
         durability: Durability = "full",
         first: tuple[Value | None, int | None] = (None, NO_VERSION),
     ) -> None:
@@ -107,6 +117,8 @@ class Handle(Generic[Value]):
         self._documents = documents
         # Tells of a value without documents whether a store still has the state that it is of.
         self._is_current = is_current
+        self._renew = renew
+        self._contention = _Contention()
         self._check: DocumentCheck[Value] | None = None
         self._versioned = versioned(store)
         self._probe = None if self._versioned is None else version_probe(self._versioned)
@@ -138,10 +150,14 @@ class Handle(Generic[Value]):
             return self.value
         return value
 
-    def read(self, use: Callable[[Value], Result]) -> Result:
+    def read(
+        self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
+    ) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state.
 
-        `use` is called again when the version changed before it returned.
+        `use` is called again when the version changed before it returned. `nbytes` says how many
+        bytes the result has: where reads of fewer bytes were overtaken by a writer, the state is
+        pinned at once.
         """
         if self._versioned is None or self._probe is None:
             return use(self._unversioned())
@@ -159,13 +175,14 @@ class Handle(Generic[Value]):
                 # In another thread the snapshot may have ended meanwhile.
                 if self._pinned is pinned:
                     return result
-            return self._read_anew(use)
+            return self._read_anew(use, nbytes)
         viewed = self._viewed
         if viewed is not None:
-            return self._read_viewed(use, *viewed)
+            return self._read_viewed(use, nbytes, *viewed)
         value, number = self._loaded
+        hurried = nbytes is not None and self._contention.active
         # No number is used twice: if it is the same now, it was while `use` ran.
-        if number != NO_VERSION and not self._probe.moved(number):
+        if number != NO_VERSION and not hurried and not self._probe.moved(number):
             try:
                 result = use(value)  # type: ignore[arg-type]
             except Exception:
@@ -174,7 +191,9 @@ class Handle(Generic[Value]):
             else:
                 if self._probe.confirms(number) or self._is_still(number):
                     return result
-        return self._read_anew(use)
+                if nbytes is not None:
+                    self._contention.note(nbytes(value))  # type: ignore[arg-type]
+        return self._read_anew(use, nbytes)
 
     def writing(self) -> "ValueTurn[Value]":
         """Return a turn to write: entering it takes the lock and gets the committed value.
@@ -272,8 +291,7 @@ class Handle(Generic[Value]):
         self._check_open()
         with ExitStack() as stack:
             view = stack.enter_context(self._versioned.pin())
-            version = self._versioned.version()
-            self._pinned = (self._at(version) if view is self.store else self._load(view),)
+            self._pinned = (self._pinned_value(view),)
             self._release = stack.pop_all()
 
     def _is_still(self, number: int | None) -> bool:
@@ -289,17 +307,25 @@ class Handle(Generic[Value]):
         version = self._versioned.version()
         return version_number(version) == number and not is_switching(version)
 
-    def _read_viewed(self, use: Callable[[Value], Result], view: Store, value: Value) -> Result:
+    def _read_viewed(
+        self,
+        use: Callable[[Value], Result],
+        nbytes: Callable[[Value], int] | None,
+        view: Store,
+        value: Value,
+    ) -> Result:
         """Read through a journal; there is the same view as long as its state is committed."""
         assert self._versioned is not None
         try:
             result = use(value)
         except Exception:
             # A file that is missing or does not fit may be one that a writer has just changed.
-            return self._read_anew(use)
-        return result if self._versioned.view() is view else self._read_anew(use)
+            return self._read_anew(use, nbytes)
+        return result if self._versioned.view() is view else self._read_anew(use, nbytes)
 
-    def _read_anew(self, use: Callable[[Value], Result]) -> Result:
+    def _read_anew(
+        self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None
+    ) -> Result:
         """Read the version before and after `use`, until it is the same; then take a lock."""
         assert self._versioned is not None
         read_version = self._versioned.version
@@ -311,6 +337,8 @@ class Handle(Generic[Value]):
             value: Value | None = None
             try:
                 value = self._at(version)
+                if nbytes is not None and self._contention.overtakes(value, nbytes):
+                    break
                 result = use(value)
             except Exception:
                 # A key that is missing or does not fit may be one that a writer has changed, or
@@ -322,8 +350,15 @@ class Handle(Generic[Value]):
             else:
                 if version_number(read_version()) == number:
                     return result
+                if nbytes is not None:
+                    self._contention.note(nbytes(value))
         with self._versioned.pin() as view:
-            return use(self._load(view))
+            return use(self._pinned_value(view))
+
+    def _pinned_value(self, view: Store) -> Value:
+        """Return the value of the state that is pinned and seen through `view`."""
+        assert self._versioned is not None
+        return self._at(self._versioned.version()) if view is self.store else self._load(view)
 
     def _at(self, version: Version | None) -> Value:
         """Return the value of a version, loaded if it is not the one at hand."""
@@ -352,10 +387,20 @@ class Handle(Generic[Value]):
             view = self._versioned.view()
             if view is not self.store:
                 return self._load(view)
-        value = self._load(self.store)
+        value = self._following(value, self.store)
         # If the state changed meanwhile, the caller sees another version: no number is used twice.
         self._loaded = value, version_number(version)
         return value
+
+    def _following(self, value: Value | None, store: Store) -> Value:
+        """Return the value of the state in `store`, given that of a state before, if any."""
+        if value is not None and self._renew is not None and self.describes(value):
+            after = self._renew(value)
+            if after is not None:
+                if self._check is not None:
+                    self._check.follow(value, after, ())
+                return after
+        return self._load(store)
 
     def _is_unchanged(self, value: Value | None) -> bool:
         """Return whether no other program has changed the documents; drop a value if one has."""
@@ -371,7 +416,7 @@ class Handle(Generic[Value]):
             self._unversioned()
         value, number = self._loaded
         if self._versioned is not None and number != version_number(self._versioned.version()):
-            return self._load(store)
+            return self._following(value, store)
         # Read again when it was only written again: what was kept of the data may be old.
         if value is not None and self.describes(value, strict=True):
             return value
@@ -397,6 +442,36 @@ class Handle(Generic[Value]):
     def _check_open(self) -> None:
         if self._closed is not None:
             raise ArgumentError(f"{self._closed} is closed")
+
+
+class _Contention:
+    """How large the reads are that writers overtake, so that others as large pin the state.
+
+    A small read is tried again when it was overtaken. A large one would be overtaken again, and the
+    time of each attempt is lost.
+    """
+
+    __slots__ = ("_least", "_left", "active")
+
+    def __init__(self) -> None:
+        self._least = 0
+        self._left = 0
+        self.active = False
+        """Whether large reads were overtaken of late."""
+
+    def note(self, nbytes: int) -> None:
+        """Note that a read of so many bytes was overtaken."""
+        if nbytes >= _LARGE_READ:
+            self._least = min(self._least, nbytes) if self.active else nbytes
+            self._left, self.active = _PINNED_READS, True
+
+    def overtakes(self, value: Value, nbytes: Callable[[Value], int]) -> bool:
+        """Return whether a read of a value is likely to be overtaken, while commits go on."""
+        if not self.active or nbytes(value) < self._least:
+            return False
+        self._left -= 1
+        self.active = self._left > 0
+        return True
 
 
 class _Snapshot(Generic[Value]):
@@ -525,8 +600,13 @@ class HandleProtocol(Protocol[Value]):
         """Return the value at hand, without a look at the store: that of a turn may be another."""
         ...
 
-    def read(self, use: Callable[[Value], Result]) -> Result:
-        """Call `use` with the value and return its result; all that it reads is of one state."""
+    def read(
+        self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
+    ) -> Result:
+        """Call `use` with the value and return its result; all that it reads is of one state.
+
+        `nbytes` says how many bytes the result has.
+        """
         ...
 
     def writing(self) -> AbstractContextManager[HandleTurn[Value]]:
@@ -598,11 +678,14 @@ class PartHandle(Generic[Whole, Part]):
         self._check_open()
         return self._find(self._whole.recent())
 
-    def read(self, use: Callable[[Part], Result]) -> Result:
+    def read(
+        self, use: Callable[[Part], Result], nbytes: Callable[[Part], int] | None = None
+    ) -> Result:
         """Call `use` with the part and return its result; all that it reads is of one state."""
         self._check_open()
         find = self._find
-        return self._whole.read(lambda whole: use(find(whole)))
+        size = None if nbytes is None else lambda whole: nbytes(find(whole))
+        return self._whole.read(lambda whole: use(find(whole)), size)
 
     def writing(self) -> "PartTurn[Whole, Part]":
         """Return a turn to change the part; entering it takes the lock of the whole."""
@@ -735,10 +818,12 @@ class TransactionalHandle(Generic[Value]):
         """Return the value at hand, without a look at the store: that of a turn may be another."""
         return self.value if self.is_inside() else self._handle.recent()
 
-    def read(self, use: Callable[[Value], Result]) -> Result:
+    def read(
+        self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
+    ) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""
         if self._buffered is None or not self.is_inside():
-            return self._handle.read(use)
+            return self._handle.read(use, nbytes)
         with self.unmoved() as buffered:
             return buffered.read(use)
 

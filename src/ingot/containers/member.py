@@ -74,10 +74,12 @@ class MemberHandle(Generic[Value]):
         """Return the value at hand, without a look at the store: that of a turn may be another."""
         return self.value if self._tree.is_inside() else self._outside().recent()
 
-    def read(self, use: Callable[[Value], Result]) -> Result:
+    def read(
+        self, use: Callable[[Value], Result], nbytes: Callable[[Value], int] | None = None
+    ) -> Result:
         """Call `use` with the value and return its result; all that it reads is of one state."""
         if not self._tree.is_inside():
-            return self._outside().read(use)
+            return self._outside().read(use, nbytes)
         with self._tree.unmoved():
             return self._inside().read(use)
 

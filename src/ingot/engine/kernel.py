@@ -23,6 +23,7 @@ from ingot.formats.format import (
     ChunkTable,
     Indexed,
     Keyed,
+    SuperChunks,
     addressed,
     addresses,
     as_sharded,
@@ -262,9 +263,11 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
     if found is None:
         return None
     root = native_root(chunks.store)
-    if isinstance(found, ChunkTable):
+    if isinstance(found, ChunkTable | SuperChunks):
         if native_names(chunks.store) != {}:
             return None  # A journal changes some of the files.
+        if isinstance(found, SuperChunks):
+            return {"root": root, "super_chunks": found.parts}
         return {"root": root, "table": _columns(found)}
     template = found.template
     ndim = len(chunks.schema.shape)

@@ -45,6 +45,7 @@ from ingot.formats.format import (
     as_sharded,
     is_relocating,
     relocated,
+    renewed,
     stored_map,
     streaming,
     zone_mapped,
@@ -211,6 +212,19 @@ class Engine:
             engine._layout = layout.resized(self.shape, None)
         return engine
 
+    def renewed(self) -> "Engine | None":
+        """Return the engine of a later state with the same documents; None where it is opened."""
+        chunks = renewed(self.chunks)
+        if chunks is None:
+            return None
+        if chunks is self.chunks and self._cache is None and self._zones is None:
+            return self
+        engine = Engine(chunks, self.options)
+        engine._threads, engine._stager = self._threads, self._stager
+        if self._cache is None and not isinstance(self._layout, HandedLayout):
+            engine._layout = self._layout
+        return engine
+
     def discard(self, commit: Commit) -> None:
         """Remove the staged values of a commit that will not be applied."""
         discard(self.chunks.store, commit.edits)
@@ -276,6 +290,10 @@ class Engine:
         result = kernel.new_result(selection.engine_shape, self._dtype)
         self._read_rows(selection, result)
         return selection.finish(result)
+
+    def result_bytes(self, selection: Selection) -> int:
+        """Return how many bytes the result of a read has."""
+        return math.prod(selection.engine_shape) * self._dtype.itemsize
 
     def _read_around(self, selection: Selection) -> Any:
         """Read a selection; chunks that cannot be read are filled, and a warning names them."""

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ __all__ = [
     "KeyTemplate",
     "Keyed",
     "Locations",
+    "SuperChunkPart",
+    "SuperChunks",
 ]
 
 Coords: TypeAlias = tuple[int, ...]
@@ -340,7 +342,40 @@ class ChunkTable:
                 )
 
 
-Addresses: TypeAlias = Keyed | Indexed | ChunkTable
+class SuperChunkPart(NamedTuple):
+    """Chunks that follow each other, in super-chunk files of their own.
+
+    >>> SuperChunkPart(0, 7, "data/__", "__.bin", capacity=5).key(1)
+    'data/__2__.bin'
+    """
+
+    first: int
+    """The number of the first chunk in the array."""
+    length: int
+    """The number of chunks."""
+    prefix: str
+    suffix: str
+    capacity: int
+    """The number of entries of an index."""
+
+    def key(self, file: int) -> str:
+        """Return the key of a file; files are counted from 0."""
+        return f"{self.prefix}{file + 1}{self.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuperChunks:
+    """Chunks in super-chunk files, of which the kernel reads the indexes, entry by entry.
+
+    Nothing of the files is held, so the same value serves every state in which the array has so
+    many chunks.
+    """
+
+    parts: tuple[SuperChunkPart, ...]
+    """In the order of their chunks."""
+
+
+Addresses: TypeAlias = Keyed | Indexed | ChunkTable | SuperChunks
 """Where all chunks of an array lie."""
 
 

@@ -24,6 +24,7 @@ from ingot.formats.addresses import (
     Keyed,
     KeyTemplate,
     Locations,
+    SuperChunks,
 )
 from ingot.formats.shard_index import IndexForm
 from ingot.ragged_array import ItemKind
@@ -69,12 +70,14 @@ __all__ = [
     "RaggedRequest",
     "Recode",
     "Relocating",
+    "Renewable",
     "Request",
     "SequenceFormat",
     "Sharded",
     "Splice",
     "SplitFormat",
     "Streaming",
+    "SuperChunks",
     "TableFormat",
     "TableMap",
     "TableNode",
@@ -93,6 +96,7 @@ __all__ = [
     "is_current",
     "is_relocating",
     "relocated",
+    "renewed",
     "stated_format",
     "stored_map",
     "streaming",
@@ -217,7 +221,7 @@ class Addressed(Protocol):
     """A chunk map that says itself where all of its chunks lie, for the native kernel."""
 
     def addresses(self) -> Addresses | None:
-        """Return where all chunks lie; None where they are too many for a table."""
+        """Return where all chunks lie; None where only `locate` can say it."""
         ...
 
 
@@ -317,6 +321,20 @@ class Relocating(Protocol):
 def relocated(chunks: ChunkMap) -> ChunkMap:
     """Return the map of the state after the commit that was made from a map."""
     return cast(Relocating, chunks).relocated() if hasattr(type(chunks), "relocated") else chunks
+
+
+@runtime_checkable
+class Renewable(Protocol):
+    """A chunk map of which nothing but its documents decides what the kernel needs to read it."""
+
+    def renewed(self) -> ChunkMap:
+        """Return the map of a later state with the same documents, which knows nothing of files."""
+        ...
+
+
+def renewed(chunks: ChunkMap) -> ChunkMap | None:
+    """Return the map of a later state with the same documents; None where only opening tells."""
+    return cast(Renewable, chunks).renewed() if hasattr(type(chunks), "renewed") else None
 
 
 def is_relocating(chunks: ChunkMap) -> bool:

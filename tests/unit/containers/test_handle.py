@@ -739,3 +739,48 @@ def test_the_value_at_hand_is_given_without_a_look_at_the_store(
     handle.close("it")
     with pytest.raises(ValueError, match="it is closed"):
         handle.recent()
+
+
+def test_a_value_with_the_same_documents_is_renewed(store: MemoryStore | LocalStore) -> None:
+    load = Counted()
+    renewed: list[bytes | None] = []
+
+    def renew(value: bytes | None) -> bytes | None:
+        renewed.append(value)
+        return value
+
+    handle = Handle(store, load, documents=lambda value: {"a": value}, renew=renew)
+    put(store, a=b"1")
+    assert handle.value == b"1"
+    put(store, b=b"2")
+    assert handle.value == b"1"
+    assert (load.loads, renewed) == (1, [b"1"])
+    put(store, a=b"3")
+    assert handle.value == b"3"
+    assert (load.loads, renewed) == (2, [b"1"])
+
+
+def test_large_reads_that_were_overtaken_pin_the_state(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "a", writable=True, wait=0.05)
+    put(store, a=b"0")
+    handle = Handle(LocalStore(tmp_path / "a"), lambda view: view.read([Extent("a")])[0])
+    overtaking = [b"1", b"2", b"3"]
+    calls: list[bytes | None] = []
+
+    def use(value: bytes | None) -> bytes | None:
+        calls.append(value)
+        if overtaking:
+            with suppress(LockedError):
+                put(store, a=overtaking.pop(0))
+        return value
+
+    # The first attempt is overtaken. The second one holds the lock, and the writer gives up.
+    assert handle.read(use, lambda value: 1 << 20) == b"1"
+    assert calls == [b"0", b"1"]
+    # So does the first attempt from now on, as long as reads are as large.
+    assert handle.read(use, lambda value: 2 << 20) == b"1"
+    assert calls == [b"0", b"1", b"1"]
+    # A small read is tried again.
+    overtaking.append(b"4")
+    assert handle.read(use, lambda value: 8) == b"4"
+    assert calls == [b"0", b"1", b"1", b"1", b"4"]

@@ -32,7 +32,7 @@ from ingot.errors import (
     UnsupportedError,
 )
 from ingot.formats import trailer, yaml
-from ingot.formats.addresses import ChunkState, ChunkTable
+from ingot.formats.addresses import Addresses, SuperChunkPart, SuperChunks
 from ingot.formats.bcolz.metadata import BLOCK_BYTES, draw_identity
 from ingot.formats.blsk import slots
 from ingot.formats.blsk.chunk_file import (
@@ -106,8 +106,6 @@ _ROWS_BYTES: Final = 1 << 20
 """Of one axis, blocks are read by themselves, and few chunks have few trailers and zone maps."""
 _FEW_FILES: Final = 8
 """So many files are found faster one by one than by a list of all."""
-_MOST_TABLED: Final = 1 << 20
-"""Of more chunks, most are absent: a table of them would take more memory than their files."""
 _FEW_CHUNKS: Final = 4096
 """Of so many chunks the index is 32 KiB long, which is read at once."""
 _LEAST_DEAD: Final = 1 << 20
@@ -189,29 +187,15 @@ class BlskMap:
         room = file.room(entry) if file.head.trailers else int(self._lengths(file)[entry])
         return Locations((file.key,), np.array([start]), np.array([room]))
 
-    def addresses(self) -> ChunkTable | None:
-        """Return where all chunks lie; None where they are too many for a table."""
-        count, capacity = self.schema.grid.chunk_count, self.storage.capacity
-        if count > _MOST_TABLED:
-            return None
-        numbers = range(self._file_count())
-        self._load(numbers)
-        files = [self.kept.files[number] for number in numbers]
-        starts = np.full(len(files) * capacity, ABSENT, np.int64)
-        rooms = np.zeros(len(files) * capacity, np.int64)
-        for number, file in enumerate(files):
-            if file is not None:
-                place = slice(number * capacity, (number + 1) * capacity)
-                starts[place], rooms[place] = file.offsets, self._rooms(file)
-        starts, rooms = starts[:count], rooms[:count]
-        absent = starts == ABSENT
-        starts[absent] = 0
-        return ChunkTable(
-            tuple(map(self._key, numbers)),
-            np.arange(count) // capacity,
-            starts,
-            rooms,
-            np.where(absent, ChunkState.ABSENT, ChunkState.STORED),
+    def addresses(self) -> Addresses:
+        """Return where all chunks lie; the kernel reads the indexes when it needs them."""
+        return SuperChunks((self.part(0),))
+
+    def part(self, first: int) -> SuperChunkPart:
+        """Return the files for the kernel, as part of an array in which chunk 0 is `first`."""
+        self._check_end()
+        return SuperChunkPart(
+            first, self._stored_count(), f"{self.folder}__", "__.bin", self.storage.capacity
         )
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
@@ -236,6 +220,11 @@ class BlskMap:
         chain = self.schema.chain
         assert isinstance(chain, SlotChain)
         return chain
+
+    def renewed(self) -> "BlskMap":
+        """Return the map of a later state with the same documents: this one, if it is unread."""
+        unread = self.before is None and not (self.kept.files or self.kept.fresh)
+        return self if unread else replace(self, kept=_KnownFiles(), before=None)
 
     def reopened(self, store: Store) -> "BlskMap":
         """Return the map of the same array in its current state in `store`."""
@@ -450,7 +439,7 @@ class BlskMap:
             try:
                 size = self.store.size(key)
                 file = SuperChunk.parse(data, size or 0, self.storage.capacity, key)
-                self._check_count(file, number)
+                self._check_count(key, file.head, number)
                 if file.head.typesize != self.schema.dtype.itemsize:
                     raise CorruptionError(
                         f"{key}: typesize is {file.head.typesize}, "
@@ -465,21 +454,40 @@ class BlskMap:
         absent = [number for number in missing if number and self.kept.files[number] is None]
         if absent and not self.kept.complete:
             # The last file in front of an absent one tells whether so many chunks were ever stored.
-            self.kept.complete = True
             self._load(self._stored_files(range(absent[-1]))[-1:])
+            self.kept.complete = True
 
-    def _check_count(self, file: SuperChunk, number: int) -> None:
+    def _check_count(self, key: str, head: Head, number: int) -> None:
         """Raise `CorruptionError` where the array has more chunks than the head of a file counts.
 
         The rows of an append are stored before their number is, never after it.
         """
-        grid = (self if self.before is None else self.before).schema.grid
-        due = _count_in(number, grid.chunk_count, self.storage.capacity)
-        if file.head.nchunks < due:
+        due = _count_in(number, self._stored_count(), self.storage.capacity)
+        if head.nchunks < due:
             raise CorruptionError(
-                f"{file.key}: nchunks is {file.head.nchunks}, by {prefix(self.path)}{NROWS} and "
+                f"{key}: nchunks is {head.nchunks}, by {prefix(self.path)}{NROWS} and "
                 f"the shape of chunks it holds {due}"
             )
+
+    def _stored_count(self) -> int:
+        """Return how many chunks the array has in the state that is stored."""
+        return (self if self.before is None else self.before).schema.grid.chunk_count
+
+    def _check_end(self) -> None:
+        """Raise `CorruptionError` where fewer chunks were ever stored than the array has."""
+        last = -(-self._stored_count() // self.storage.capacity) - 1
+        if last < 0 or self.kept.fresh:
+            return
+        (head,) = self.store.read([Extent(self._key(last), 0, HEAD_BYTES)])
+        if head is None:
+            # The last file that exists tells whether so many chunks were ever stored.
+            stored = self._stored_files(range(last))
+            if not stored:
+                return
+            last = stored[-1]
+            (head,) = self.store.read([Extent(self._key(last), 0, HEAD_BYTES)])
+        key = self._key(last)
+        self._check_count(key, Head.parse(head or b"", key), last)
 
     def _rooms(self, file: SuperChunk) -> NDArray[np.int64]:
         """Return for each entry how many bytes from its offset on may belong to it."""
@@ -942,7 +950,7 @@ def capacity_of(shape: tuple[int, ...], chunks: tuple[int, ...], size: int) -> i
     Of small chunks a file has fewer bytes: its index would be longer than all that is stored.
     """
     count = math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
-    wanted = min(_MOST_FILE, max(_LEAST_FILE, count * size // 16))
+    wanted = min(_MOST_FILE, max(_LEAST_FILE, count * size // 8))
     most = min(LARGEST_CAPACITY, max(_FEW_CHUNKS, count))
     return max(1, min(most, wanted // max(1, size)))
 

@@ -18,8 +18,10 @@ from ingot.codecs.compressors import Blosc
 from ingot.dtypes import DType
 from ingot.errors import CorruptionError, IngotError, LimitError, UnsupportedError
 from ingot.formats import trailer
+from ingot.formats.addresses import ChunkState, ChunkTable
 from ingot.formats.blsk.array import BlskMap
 from ingot.formats.blsk.chunk_file import (
+    ABSENT,
     LARGEST_CAPACITY,
     SuperChunk,
     find_capacity,
@@ -63,6 +65,17 @@ class _LoneChain(SlotChain):
 @dataclass(frozen=True, slots=True, eq=False)
 class LoneFileMap(BlskMap):
     """The chunks of one file."""
+
+    def addresses(self) -> ChunkTable:
+        """Return where all chunks lie."""
+        file = self._loaded(0)
+        assert file is not None
+        count = self.schema.grid.chunk_count
+        starts, rooms = file.offsets[:count], self._rooms(file)[:count]
+        stored = starts != ABSENT
+        states = np.where(stored, ChunkState.STORED, ChunkState.ABSENT)
+        numbers = np.zeros(count, np.int64)
+        return ChunkTable((file.key,), numbers, np.where(stored, starts, 0), rooms, states)
 
     def zones(self, numbers: Any) -> list[bytes]:
         """Return no zone maps: what rows the chunks hold is not known."""

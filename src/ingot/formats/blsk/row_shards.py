@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.formats import json
-from ingot.formats.addresses import ChunkTable
+from ingot.formats.addresses import SuperChunks
 from ingot.formats.bcolz.row_shards import SHARDS, RowShardRaggedMap, RowShards, RowShardTableMap
 from ingot.formats.blsk.array import BlskMap, DatasetDocuments, numbers_of
 from ingot.formats.blsk.ragged import column_of
@@ -100,21 +100,10 @@ class BlskShardMap:
             found.append((places, self.parts[shard].locate(own)))
         return Locations.merged(len(numbers), found)
 
-    def addresses(self) -> ChunkTable | None:
-        """Return where all chunks lie; None where they are too many for a table."""
-        found = [part.addresses() for part in self.parts]
-        tables = [table for table in found if table is not None]
-        if len(tables) != len(found):
-            return None
-        before = list(accumulate((len(table.files) for table in tables), initial=0))
-        columns = zip(tables, before, strict=False)
-        return ChunkTable(
-            tuple(name for table in tables for name in table.files),
-            np.concatenate([table.file.astype(np.int64) + first for table, first in columns]),
-            np.concatenate([table.start for table in tables]),
-            np.concatenate([table.length for table in tables]),
-            np.concatenate([table.state for table in tables]),
-        )
+    def addresses(self) -> SuperChunks:
+        """Return where all chunks lie; the kernel reads the indexes when it needs them."""
+        parts = zip(self.parts, self.firsts, strict=True)
+        return SuperChunks(tuple(part.part(first) for part, first in parts))
 
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks."""

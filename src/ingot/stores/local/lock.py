@@ -60,7 +60,7 @@ _STATE_AT: Final = 24
 _STAGER_AT: Final = LOCK_BYTES - 8
 _HOLDER_BYTES: Final = _STAGER_AT - _HEAD.size
 
-_SHORTEST_NAP: Final = 0.0002
+_SHORTEST_NAP: Final = 0.00002
 _LONGEST_NAP: Final = 0.02
 
 

@@ -10,7 +10,7 @@ import pytest
 import ingot
 from ingot.errors import CorruptionError, IngotError, UnsupportedError
 from ingot.formats import trailer
-from ingot.formats.blsk.array import BlskMap
+from ingot.formats.blsk.array import BlskMap, DatasetDocuments
 from ingot.formats.blsk.chunk_file import SuperChunk
 from ingot.formats.blsk.slots import split
 from ingot.stores import MemoryStore
@@ -351,6 +351,54 @@ def test_damaged_files_are_refused(change: Any, said: str) -> None:
         array[...]
     with pytest.raises(IngotError, match=said):
         array[1] = 7
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: struct.pack_into("4s", data, 0, b"blpk"), "begins with b'blpk', not with"),
+        (lambda data: struct.pack_into("B", data, 4, 2), "version 2 is unknown"),
+        (lambda data: struct.pack_into("B", data, 5, 3), "flags 0x03"),
+        (lambda data: struct.pack_into("B", data, 7, 1), "reserved bytes 0x0100"),
+        (lambda data: struct.pack_into("<i", data, 8, 0), "typesize is 0"),
+        (lambda data: struct.pack_into("<i", data, 8, 4), "typesize is 4, items"),
+        (lambda data: struct.pack_into("<i", data, 12, -1), "nchunks is -1"),
+        (lambda data: struct.pack_into("<i", data, 12, 6), "nchunks claims 6 chunks, the index"),
+        (lambda data: struct.pack_into("<i", data, 12, 4), "nchunks is 4, by meta/nrows and"),
+        (lambda data: struct.pack_into("<q", data, 16, 8), "chunk 0 starts at 8, slots lie from"),
+        (lambda data: struct.pack_into("<q", data, 16, -2), "chunk 0 starts at -2"),
+        (lambda data: struct.pack_into("<q", data, 16, 1 << 40), "chunk 0 starts at 1099511627776"),
+        (lambda data: data.__delitem__(slice(10, None)), "needs 16 bytes, 10 are stored"),
+        (lambda data: data.__delitem__(slice(40, None)), "ends at byte 56, 40 are stored"),
+        (lambda data: swap(data), "this is chunk 1, not 0"),
+    ],
+)
+def test_damaged_files_of_a_folder_are_refused(tmp_path: Path, change: Any, said: str) -> None:
+    made(tmp_path / "a", np.arange(1, 21), chunks=4, superchunksize=5)
+    file = tmp_path / "a" / FILE
+    data = bytearray(file.read_bytes())
+    change(data)
+    file.write_bytes(data)
+    for key in (..., 0, [0, 2]):
+        array = opened(tmp_path / "a")
+        with pytest.raises(IngotError, match=said):
+            array[key]
+
+
+def test_a_reader_beside_a_writer_reads_no_document_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = made(tmp_path / "a", np.arange(100), chunks=10, superchunksize=4)
+    reader = opened(tmp_path / "a")
+    assert reader[57] == 57
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetDocuments, "read", None)
+        for number in range(5):
+            array[57], array[3] = 1000 + number, number
+            assert (reader[57], reader[3]) == (1000 + number, number)
+            assert reader[50:60].sum() == sum(range(50, 60)) - 57 + 1000 + number
+    array.append([7])
+    assert reader[100] == 7
 
 
 def swap(data: bytearray) -> None:

@@ -1,0 +1,191 @@
+//! Super-chunk files: a head, an index of offsets, and slots with a chunk each. The index is not read as a
+//! whole: a call reads the entries of the chunks that it visits, so that it costs nothing to begin anew when
+//! another state is committed.
+
+use crate::array::addresses::itoa;
+use crate::array::chunk_file::slot_bytes;
+use crate::array::grid::Grid;
+use crate::array::stored::Chunk;
+use crate::chunk::header::HEADER_BYTES;
+use crate::error::{Outcome, corrupt, malformed, unsupported};
+use crate::files::{Bytes, Extent, Root};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+const HEAD_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 8;
+const MAGIC: &[u8] = b"blsk";
+const VERSION: u8 = 1;
+const TRAILERS: u8 = 1;
+/// The entry of a chunk that is not stored.
+const ABSENT: i64 = -1;
+
+/// The files of an array, in parts that count their chunks and files from 0.
+pub struct SuperChunks {
+    pub root: PathBuf,
+    parts: Vec<Part>,
+}
+
+/// Chunks that follow each other, in files of their own.
+pub struct Part {
+    /// The number of its first chunk in the array.
+    pub first: usize,
+    /// How many chunks it has.
+    pub count: usize,
+    /// What is in front of the number of a file in its key, and behind it.
+    pub prefix: String,
+    pub suffix: String,
+    /// How many entries the index of a file has.
+    pub capacity: usize,
+}
+
+/// A file: its part, and its number in the part.
+type FilePlace = (usize, usize);
+
+/// The place of a chunk: its file, and its entry in the file.
+type Place = (FilePlace, usize);
+
+/// A file whose head was read.
+struct OpenFile {
+    bytes: Bytes<'static>,
+    size: usize,
+    trailers: bool,
+    nchunks: usize,
+}
+
+/// The files that a call has opened, each once.
+pub struct OpenFiles<'a> {
+    files: &'a SuperChunks,
+    root: Option<Root>,
+    open: Mutex<HashMap<FilePlace, Option<Arc<OpenFile>>>>,
+}
+
+impl SuperChunks {
+    /// The parts are in the order of their chunks; `None` where a file of one has no chunks.
+    pub fn new(root: PathBuf, parts: Vec<Part>) -> Option<Self> {
+        let sound = parts.iter().all(|part| part.capacity > 0) && parts.is_sorted_by_key(|part| part.first);
+        sound.then_some(Self { root, parts })
+    }
+
+    pub fn open(&self) -> Outcome<OpenFiles<'_>> {
+        Ok(OpenFiles { files: self, root: Root::open(&self.root)?, open: Mutex::default() })
+    }
+
+    /// `None` for a chunk that no part has.
+    fn place(&self, number: usize) -> Option<Place> {
+        // Of parts with one first chunk all but the last are empty.
+        let index = self.parts.partition_point(|part| part.first <= number).checked_sub(1)?;
+        let Part { first, count, capacity, .. } = self.parts[index];
+        let own = number - first;
+        (own < count).then_some(((index, own / capacity), own % capacity))
+    }
+}
+
+impl Part {
+    fn key(&self, file: usize) -> String {
+        [&*self.prefix, itoa(file + 1, &mut [0; 20]), &self.suffix].concat()
+    }
+
+    /// Read the head of a file, and compare it with the size of the file and with what it should hold.
+    fn read_head(&self, extent: Extent<'_>, file: usize, itemsize: usize) -> Outcome<OpenFile> {
+        let (key, size) = (extent.key, extent.length);
+        if size < HEAD_BYTES {
+            return corrupt!("{key}: a head needs {HEAD_BYTES} bytes, {size} are stored");
+        }
+        let mut head = [0; HEAD_BYTES];
+        extent.read(0, &mut head)?;
+        let [magic, [version, flags, reserved @ ..], typesize, nchunks] = head.as_chunks::<4>().0 else {
+            return corrupt!("{key}: a head has {HEAD_BYTES} bytes");
+        };
+        let (typesize, nchunks) = (i32::from_le_bytes(*typesize), i32::from_le_bytes(*nchunks));
+        if magic != MAGIC {
+            return malformed!("{key}: it begins with b'{}', not with b'blsk'", magic.escape_ascii());
+        }
+        if *version != VERSION {
+            return unsupported!("{key}: version {version} is unknown");
+        }
+        if flags & !TRAILERS != 0 || *reserved != [0, 0] {
+            let reserved = u16::from_le_bytes(*reserved);
+            return unsupported!("{key}: flags {flags:#04x} and reserved bytes {reserved:#06x} are unknown");
+        }
+        if typesize < 1 {
+            return malformed!("{key}: typesize is {typesize}");
+        }
+        let Ok(nchunks) = usize::try_from(nchunks) else {
+            return malformed!("{key}: nchunks is {nchunks}");
+        };
+        if nchunks > self.capacity {
+            return corrupt!("{key}: nchunks claims {nchunks} chunks, the index has {} entries", self.capacity);
+        }
+        let begin = self.slots_begin();
+        if begin > size {
+            return corrupt!("{key}: an index of {} entries ends at byte {begin}, {size} are stored", self.capacity);
+        }
+        let due = self.capacity.min(self.count.saturating_sub(file * self.capacity));
+        if nchunks < due {
+            return corrupt!("{key}: nchunks is {nchunks}, by meta/nrows and the shape of chunks it holds {due}");
+        }
+        if typesize as usize != itemsize {
+            return corrupt!("{key}: typesize is {typesize}, items have {itemsize} bytes");
+        }
+        let Bytes::File(opened) = extent.bytes else {
+            return corrupt!("{key}: it is not a file");
+        };
+        Ok(OpenFile { bytes: Bytes::File(opened), size, trailers: flags & TRAILERS != 0, nchunks })
+    }
+
+    fn slots_begin(&self) -> usize {
+        self.capacity.saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES)
+    }
+
+    /// The slot of an entry, with nothing behind its chunk but what may be its trailer; `None` without a chunk.
+    fn slot<'k>(&self, file: &OpenFile, entry: usize, key: &'k str) -> Outcome<Option<Extent<'k>>> {
+        let all = Extent { key, bytes: file.bytes.clone(), offset: 0, length: file.size, identity: None };
+        let mut word = [0; ENTRY_BYTES];
+        all.read(HEAD_BYTES + entry * ENTRY_BYTES, &mut word)?;
+        let start = i64::from_le_bytes(word);
+        if start == ABSENT {
+            return Ok(None);
+        }
+        if entry >= file.nchunks {
+            return corrupt!("{key}: chunk {entry} has an offset, nchunks is {}", file.nchunks);
+        }
+        let (begin, size) = (self.slots_begin(), file.size);
+        let Some(at) =
+            usize::try_from(start).ok().filter(|at| (begin..=size.saturating_sub(HEADER_BYTES)).contains(at))
+        else {
+            return corrupt!("{key}: chunk {entry} starts at {start}, slots lie from byte {begin} to {size}");
+        };
+        let mut head = [0; HEADER_BYTES];
+        all.read(at, &mut head)?;
+        let length = slot_bytes(&head, size - at, file.trailers);
+        all.narrowed(at as u64, Some(length)).map(Some)
+    }
+}
+
+impl OpenFiles<'_> {
+    /// The key of the file that a chunk lies in; empty for a chunk that no part has.
+    pub fn key(&self, number: usize) -> String {
+        self.files.place(number).map_or_else(String::new, |((part, file), _)| self.files.parts[part].key(file))
+    }
+
+    /// Find chunk `number` in its file, whose key is `key`.
+    pub fn chunk<'k>(&self, grid: &Grid, number: usize, key: &'k str) -> Outcome<Chunk<'k>> {
+        let Some((file, entry)) = self.files.place(number) else { return Ok(Chunk::Absent) };
+        let Some(found) = self.file(file, grid.itemsize, key)? else { return Ok(Chunk::Absent) };
+        Ok(self.files.parts[file.0].slot(&found, entry, key)?.map_or(Chunk::Absent, Chunk::Stored))
+    }
+
+    fn file(&self, place: FilePlace, itemsize: usize, key: &str) -> Outcome<Option<Arc<OpenFile>>> {
+        let mut open = self.open.lock().expect("no thread panics");
+        if let Some(found) = open.get(&place) {
+            return Ok(found.clone());
+        }
+        let extent = self.root.as_ref().map_or(Ok(None), |root| root.extent(key))?;
+        let read = |extent| self.files.parts[place.0].read_head(extent, place.1, itemsize).map(Arc::new);
+        let found = extent.map(read).transpose()?;
+        open.insert(place, found.clone());
+        Ok(found)
+    }
+}
