@@ -114,8 +114,8 @@ class Info:
 class ColumnInfo:
     """The properties of a column of a table, and its first items.
 
-    >>> ColumnInfo("day", "int64", "8.0 times smaller", ("1", "2", "…")).text
-    'int64, 8.0 times smaller: 1, 2, …'
+    >>> ColumnInfo("day", "int64", "ratio 8.0", ("1", "2", "…")).text
+    'int64, ratio 8.0: 1, 2, …'
     """
 
     name: str
@@ -498,7 +498,7 @@ def _nbytes(schemas: Mapping[str, ArraySchema | RaggedSchema]) -> int:
 
 
 def _stored_text(nbytes: int, stored: int) -> str:
-    ratio = f", {nbytes / stored:.1f} times smaller" if stored and nbytes else ""
+    ratio = f", ratio {nbytes / stored:.1f}" if stored and nbytes else ""
     return size_text(stored) + ratio
 
 
@@ -511,7 +511,7 @@ def _kind_texts(schema: ArraySchema | RaggedSchema, stored: int) -> tuple[str, s
         # How many bytes the items have is known when they are read.
         return str(schema.kind), f"{stored:,} bytes stored" if stored else "nothing stored"
     lengths = f" {list(schema.shape[1:])}" if len(schema.shape) > 1 else ""
-    ratio = f"{schema.nbytes / stored:.1f} times smaller" if stored else "nothing stored"
+    ratio = f"ratio {schema.nbytes / stored:.1f}" if stored else "nothing stored"
     return f"{schema.dtype}{lengths}", ratio
 
 
@@ -524,6 +524,8 @@ def _listed(values: NDArray[Any], count: int) -> tuple[str, ...]:
 
 def _item_text(value: Any) -> str:
     """Return an item as text; its bytes where NumPy has no text for it: dates without a unit."""
+    if value is None or value is np.ma.masked:
+        return "null"
     try:
         return str(value)
     except ValueError:

@@ -255,7 +255,7 @@ def test_info_shows_columns_and_first_rows(place: Place) -> None:
     text = repr(make(place).info)
     for part in ("rows    1,000", "i       int64", "0, 1, 2, 3, 4, …", "m       int16 [2]", "n0"):
         assert part in text
-    assert "times smaller" in text
+    assert "ratio" in text
     html = ingot.table({"a": ["<b>"]})._repr_html_()
     assert "&lt;b&gt;" in html
     assert "<b>" not in html
