@@ -25,6 +25,7 @@ from ingot.containers.resolve import (
     open_fast,
     remove_existing,
     resolve_new,
+    with_settings,
 )
 from ingot.engine.run import Engine
 from ingot.errors import ArgumentError, FormatError, NotFoundError, UnsupportedError
@@ -101,13 +102,14 @@ def open(
     if writable and options.damaged == "fill":
         # A change would store the fill value, and hide the damage.
         raise ArgumentError("damaged='fill' is for reading, in mode 'r'")
-    found = open_fast(path, format, writable=writable)
+    address = with_settings(path, options.storage)
+    found = open_fast(address, format, writable=writable)
     if found is None:
         try:
-            found = open_complete(path, format, writable=writable)
+            found = open_complete(address, format, writable=writable)
         except (FormatError, NotFoundError) as error:
-            if format is None and isinstance(path, str | os.PathLike):
-                inside = folders.folder_group(os.fspath(path), options, open)
+            if format is None and isinstance(address, str | os.PathLike):
+                inside = folders.folder_group(os.fspath(address), options, open)
                 if inside is not None and not writable:
                     return inside
                 if inside is not None:
@@ -208,9 +210,11 @@ def group(
     >>> root.array("a/b", [1, 2])[0]
     np.int64(1)
     """
-    place, chosen, inner = resolve_new(path, format, Kind.GROUP, _DEFAULT)
+    options = options or _OPTIONS
+    address = None if path is None else with_settings(path, options.storage)
+    place, chosen, inner = resolve_new(address, format, Kind.GROUP, _DEFAULT)
     assert isinstance(chosen, GroupFormat)
-    described, options = converted(attrs or {}), options or _OPTIONS
+    described = converted(attrs or {})
     # Before a lock file is made.
     remove_existing(place, place.store, overwrite=overwrite, groups=True)
     with writing(place.store, durability=options.durability) as turn:
@@ -251,9 +255,10 @@ def table(
     >>> table({"day": [1, 2], "quote": {"bid": [1.5, 1.6], "ask": [1.7, 1.8]}})["quote.ask"][:]
     array([1.7, 1.8])
     """
-    place, chosen, inner = resolve_new(path, format, Kind.TABLE, _DEFAULT_TABLE)
-    assert isinstance(chosen, TableFormat)
     options = options or _OPTIONS
+    address = None if path is None else with_settings(path, options.storage)
+    place, chosen, inner = resolve_new(address, format, Kind.TABLE, _DEFAULT_TABLE)
+    assert isinstance(chosen, TableFormat)
     described = attrs or {}
     spec = tables.TableSpec(
         columns, codec, chunks, described, overwrite, options, nan_as_null, layout, fill
@@ -287,10 +292,10 @@ def ragged(
     >>> rows[0], rows[2], len(rows)
     (array([1, 2, 3], dtype=int32), None, 4)
     """
-    place, chosen, inner = resolve_new(path, format, Kind.RAGGED, _DEFAULT_RAGGED)
-    spec = items_creation.RaggedSpec(
-        items, kind, codec, attrs or {}, overwrite, options or _OPTIONS, layout
-    )
+    options = options or _OPTIONS
+    address = None if path is None else with_settings(path, options.storage)
+    place, chosen, inner = resolve_new(address, format, Kind.RAGGED, _DEFAULT_RAGGED)
+    spec = items_creation.RaggedSpec(items, kind, codec, attrs or {}, overwrite, options, layout)
     return items_creation.create_ragged(chosen, place, inner, spec)
 
 
@@ -358,7 +363,9 @@ def convert(
 
 
 def _created(path: Path | None, spec: ArraySpec, items: Items | None = None) -> Array:
-    place, chosen, inner = resolve_new(path, spec.format, Kind.ARRAY, _DEFAULT)
+    storage = (spec.options or _OPTIONS).storage
+    address = None if path is None else with_settings(path, storage)
+    place, chosen, inner = resolve_new(address, spec.format, Kind.ARRAY, _DEFAULT)
 
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)

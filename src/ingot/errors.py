@@ -17,6 +17,8 @@ also the built-in error a Python programmer would expect in its place, so code t
     ├── NotFoundError              FileNotFoundError (OSError): nothing of that name exists
     │   └── MemberError            KeyError: a group has no member of that name
     ├── ExistsError                FileExistsError (OSError): something of that name exists
+    ├── RemoteError                OSError: a store that is reached by a network failed
+    │   └── AccessError            PermissionError: it refuses the credentials, or has none
     ├── SelectionError             IndexError: the selection does not fit the data
     │   └── ColumnError            KeyError: a table has no column of that name
     └── KernelError                ImportError: the compute kernel asked for cannot be used
@@ -33,6 +35,7 @@ Blosc chunk: cbytes claims 400 bytes, 60 are stored ["in chunk 7 of column 'pric
 """
 
 __all__ = [
+    "AccessError",
     "ArgumentError",
     "ArgumentTypeError",
     "ColumnError",
@@ -47,6 +50,7 @@ __all__ = [
     "MemberError",
     "NotFoundError",
     "ReadOnlyError",
+    "RemoteError",
     "SelectionError",
     "UnsafeError",
     "UnsupportedError",
@@ -188,6 +192,24 @@ class ExistsError(IngotError, FileExistsError):
     >>> raise ExistsError("'prices.ingot': a zarr2 dataset is there already")
     Traceback (most recent call last):
     ingot.errors.ExistsError: 'prices.ingot': a zarr2 dataset is there already
+    """
+
+
+class RemoteError(IngotError, OSError):
+    """A store that is reached by a network did not answer, or answered wrongly.
+
+    >>> raise RemoteError("s3://data/prices: key 'c/0': 503 SlowDown")
+    Traceback (most recent call last):
+    ingot.errors.RemoteError: s3://data/prices: key 'c/0': 503 SlowDown
+    """
+
+
+class AccessError(RemoteError, PermissionError):
+    """A store that is reached by a network refuses access, or does not know the credentials.
+
+    >>> raise AccessError("s3://data/prices: key 'c/0': 403 AccessDenied")
+    Traceback (most recent call last):
+    ingot.errors.AccessError: s3://data/prices: key 'c/0': 403 AccessDenied
     """
 
 

@@ -5,17 +5,19 @@ Options are values that are passed along, never globals.
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from ingot.errors import ArgumentError
 
-__all__ = ["Limits", "Options", "parse_size"]
+__all__ = ["Limits", "Options", "parse_size", "without_secrets"]
 
 _DURABILITIES: Final = ("full", "process")
 _VERIFICATIONS: Final = ("first", "always", "never")
 _DAMAGED: Final = ("error", "fill")
 _MISSING: Final = ("fill", "error")
+_SECRET: Final = re.compile("key|secret|token|password|credential|sas|header|auth", re.IGNORECASE)
 _SIZE: Final = re.compile(r"([1-9][0-9]{0,9}) ?(B|[KMG](?:i?B)?)?", re.ASCII | re.IGNORECASE)
 
 
@@ -58,6 +60,9 @@ class Options:
       fill value, or a `CorruptionError`.
     - `allow_pickle`: Whether objects may be unpickled, which runs code from the file.
     - `limits`: The largest sizes that are accepted.
+    - `storage`: The settings of an object store, see `docs/object-stores.md`: those of obstore,
+      such as `endpoint` and `region`, and some of Ingot's own. They are neither shown nor compared,
+      and credentials among them are not pickled.
 
     >>> Options(threads=1).cache_bytes
     0
@@ -74,6 +79,7 @@ class Options:
     missing: Literal["fill", "error"] = "fill"
     allow_pickle: bool = False
     limits: Limits = field(default_factory=Limits)
+    storage: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -91,6 +97,10 @@ class Options:
                 choices = ", ".join(map(repr, known))
                 raise ArgumentError(f"{name} is {getattr(self, name)!r}, not one of {choices}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        values = [getattr(self, each.name) for each in fields(self)]
+        return type(self), (*values[:-1], without_secrets(self.storage))
+
     def thread_count(self) -> int:
         """Return the number of threads that `threads` stands for.
 
@@ -102,6 +112,15 @@ class Options:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+
+def without_secrets(storage: Mapping[str, object]) -> dict[str, object]:
+    """Return settings without those that may be credentials.
+
+    >>> without_secrets({"region": "eu-1", "secret_access_key": "xyz", "aws_session_token": "abc"})
+    {'region': 'eu-1'}
+    """
+    return {name: value for name, value in storage.items() if not _SECRET.search(name)}
 
 
 def parse_size(text: str) -> int | None:

@@ -67,7 +67,7 @@ LAZY: Mapping[str, str] = {
     "ml_dtypes": "formats.zarr.v3_types",
     "msgpack": "codecs.foreign",
     "numcodecs": "codecs.foreign",
-    "obstore": "stores.objects",
+    "obstore": "stores.objects.client",
     "pandas": "interop.pandas",
     "pcodec": "codecs.foreign",
     "polars": "interop.polars",

@@ -20,6 +20,8 @@ EXPECTED_BASES = {
     "NotFoundError": FileNotFoundError,
     "MemberError": KeyError,
     "ExistsError": FileExistsError,
+    "RemoteError": OSError,
+    "AccessError": PermissionError,
     "SelectionError": IndexError,
     "ColumnError": KeyError,
     "KernelError": ImportError,

@@ -6,13 +6,14 @@ dataset is opened as a part of the outermost one. This module moves no data and 
 
 import builtins
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
+from ingot._lazy import deferred
 from ingot.errors import (
     ArgumentTypeError,
     ExistsError,
@@ -46,18 +47,36 @@ from ingot.formats.registry import (
     format_named,
 )
 from ingot.formats.signatures import SIGNATURE_BYTES, recognised
-from ingot.stores import Commit, Feature, FileStore, LocalStore, MemoryStore, Store, ZipStore
+from ingot.stores import (
+    Commit,
+    Feature,
+    FileStore,
+    LocalStore,
+    MemoryStore,
+    Store,
+    ZipStore,
+)
 from ingot.stores.local.files import FolderProbe, ProbedFiles
 from ingot.stores.local.scope import WHOLE
 from ingot.stores.store import Extent
 from ingot.stores.versions import read_state, read_versioned
 
+if TYPE_CHECKING:
+    from ingot.stores.objects import store as objects
+    from ingot.stores.objects import url as urls
+    from ingot.stores.objects.url import ObjectURL
+else:
+    objects = deferred("ingot.stores.objects.store")
+    urls = deferred("ingot.stores.objects.url")
+
 __all__ = [
+    "Address",
     "DatasetPath",
     "EnclosingDataset",
     "FoundDataset",
     "NewDataset",
     "Path",
+    "RemotePath",
     "detect_dataset",
     "find_enclosing",
     "open_complete",
@@ -65,12 +84,31 @@ __all__ = [
     "remove_existing",
     "resolve_new",
     "resolve_store",
+    "with_settings",
 ]
 
 Path: TypeAlias = str | os.PathLike[str] | Store
-"""Where a dataset is: a path of the local file system, or a store."""
+"""Where a dataset is: a path of the local file system, the address of a store, or a store."""
 
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+@dataclass(frozen=True, slots=True)
+class RemotePath:
+    """The address of an object store, with the settings to reach it (`Options.storage`)."""
+
+    url: str
+    storage: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+Address: TypeAlias = Path | RemotePath
+
+
+def with_settings(path: Path, storage: Mapping[str, object]) -> Address:
+    """Return a path as it is, and an address of an object store with settings to reach it.
+
+    >>> with_settings("prices", {}), with_settings("s3://data/prices", {"region": "eu-1"})
+    ('prices', RemotePath(url='s3://data/prices'))
+    """
+    return RemotePath(path, storage) if isinstance(path, str) and "://" in path else path
 
 
 class DatasetPath(NamedTuple):
@@ -87,12 +125,14 @@ class DatasetPath(NamedTuple):
     """The format of the larger dataset."""
 
     @classmethod
-    def of(cls, path: Path, *, writable: bool) -> "DatasetPath":
+    def of(cls, path: Address, *, writable: bool) -> "DatasetPath":
         """Return the store that a path means, without regard to enclosing datasets."""
+        if isinstance(path, str):
+            path = with_settings(path, {})
+        if isinstance(path, RemotePath):
+            return _remote_place(_url(path), writable=writable)
         if not isinstance(path, str | os.PathLike):
             return cls._of_store(path)
-        if isinstance(path, str) and _URL.match(path):
-            raise UnsupportedError(f"{path}: only local paths and stores can be opened")
         try:
             facts = os.stat(path)
         except FileNotFoundError:
@@ -113,7 +153,8 @@ class DatasetPath(NamedTuple):
             raise ArgumentTypeError(f"a path or a store is needed, not {type(store).__name__}")
         if isinstance(store, MemoryStore):
             return cls(store, None)
-        key = store.key if isinstance(store, FileStore) else None
+        # A store of one file says which.
+        key: str | None = getattr(store, "key", None)
         return cls(store, store.location, key, key or "")
 
     @property
@@ -148,7 +189,7 @@ class FoundDataset(NamedTuple):
     number: int | None
 
 
-def open_fast(path: Path, format: str | None, *, writable: bool) -> FoundDataset | None:
+def open_fast(path: Address, format: str | None, *, writable: bool) -> FoundDataset | None:
     """Return what `open_complete` returns, in the usual case, by one probe for all formats.
 
     The usual case is a folder of its own that no writer is changing. None says nothing about the
@@ -252,7 +293,7 @@ def _may_be_enclosed(folder: str, between: str) -> bool:
     return f"/{between}/" in folder and find_enclosing(folder, quick=True) is not None
 
 
-def open_complete(path: Path, format: str | None, *, writable: bool) -> FoundDataset:
+def open_complete(path: Address, format: str | None, *, writable: bool) -> FoundDataset:
     """Return the dataset at a path, of `format` if that is given; raise if there is none."""
     place = resolve_store(path, format, writable=writable, quick=True)
     if isinstance(place.store, LocalStore):
@@ -288,13 +329,15 @@ class NewDataset(NamedTuple):
     inner: str
 
 
-def resolve_new(path: Path | None, format: str | None, kind: Kind, default: str) -> NewDataset:
+def resolve_new(path: Address | None, format: str | None, kind: Kind, default: str) -> NewDataset:
     """Return where a new dataset of a kind goes, and its format.
 
     The format is the given one, or that of the suffix, or that of the group around the path, or the
     default. A member of a group has the format of its group, whatever its suffix, if the format of
     the suffix has groups too.
     """
+    if isinstance(path, str):
+        path = with_settings(path, {})
     place = resolve_store(MemoryStore() if path is None else path, format, writable=True)
     entry = None
     if format is None and place.path is not None:
@@ -319,7 +362,7 @@ def resolve_new(path: Path | None, format: str | None, kind: Kind, default: str)
 
 
 def _new_place(
-    path: Path | None, place: DatasetPath, entry: FormatEntry, chosen: Format
+    path: Address | None, place: DatasetPath, entry: FormatEntry, chosen: Format
 ) -> NewDataset:
     given = not isinstance(path, str | os.PathLike)
     if not entry.is_file:
@@ -331,6 +374,8 @@ def _new_place(
         if os.path.isdir(place.path):
             raise ExistsError(f"{place.name}: a folder is there already, {entry.name} is a file")
         place = DatasetPath._of_store(FileStore(place.path, writable=True))
+    if isinstance(path, RemotePath) and place.file is None and _url(path).path:
+        place = _remote_file(_url(path), writable=True)
     if place.file is not None:
         return NewDataset(place, chosen, place.file)
     there = _with_file(place, place.store)
@@ -371,7 +416,7 @@ def _with_file(place: DatasetPath, view: Store) -> DatasetPath:
 
 
 def resolve_store(
-    path: Path, format: str | None, *, writable: bool, quick: bool = False
+    path: Address, format: str | None, *, writable: bool, quick: bool = False
 ) -> DatasetPath:
     """Return the store that a path means: that of the enclosing dataset, if there is one.
 
@@ -392,6 +437,65 @@ def resolve_store(
         if entry is not None and entry.name != found.format.name:
             return place
     return place._replace(store=store, inner=found.inner, enclosing=found.format)
+
+
+def _url(path: RemotePath) -> "ObjectURL":
+    return urls.ObjectURL.parse(path.url, path.storage)
+
+
+def _remote_place(url: "ObjectURL", *, writable: bool) -> DatasetPath:
+    """Return the store that an address means, and the larger dataset that it is part of.
+
+    One batch of requests finds the documents of the dataset, those of the groups and tables around
+    it, and whether the address is that of a single object.
+    """
+    store = objects.ObjectStore.from_url(url, writable=writable)
+    entries = FORMATS.entries.values()
+    names = [name for entry in entries for group in entry.documents for name in group]
+    names += [marker for entry in entries for marker in entry.markers]
+    marks = {mark for entry in entries for mark in entry.encloses}
+    folders = list(_folders_above(url.path))
+    above = [f"{prefix(folder)}{mark}" for folder in folders for mark in sorted(marks)]
+    own = [url.path] if url.path else []
+    existing = store.load_ahead(names, json.LARGEST + 1, beyond=[*own, *above])
+    # A web server has a page for a folder, too.
+    if url.path in existing and existing.isdisjoint(prefix(url.path) + name for name in names):
+        return _remote_file(url, writable=writable)
+    for folder in folders:
+        inner = url.path[len(prefix(folder)) :]
+        for entry in entries:
+            if any(f"{prefix(folder)}{mark}" in existing for mark in entry.encloses):
+                outer = objects.ObjectStore.from_url(url.at(folder), writable=writable)
+                if _encloses(outer, entry, inner):
+                    return DatasetPath(outer, str(url), None, inner, FORMATS[entry.name])
+    return DatasetPath(store, str(url))
+
+
+def _remote_file(url: "ObjectURL", *, writable: bool) -> DatasetPath:
+    """Return the place of a dataset that is one object."""
+    folder, _, name = url.path.rpartition("/")
+    store = objects.ObjectStore.from_url(url.at(folder), file=name, writable=writable)
+    return DatasetPath(store, str(url), name, name)
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that a path lies in, the outermost first.
+
+    >>> list(_folders_above("a/b/c"))
+    ['', 'a', 'a/b']
+    """
+    parts = path.split("/") if path else []
+    for count in range(len(parts)):
+        yield "/".join(parts[:count])
+
+
+def _encloses(store: Store, entry: FormatEntry, inner: str) -> bool:
+    """Return whether the dataset of a store has a part, which no other format claims."""
+    format = cast(EnclosingFormat, FORMATS[entry.name])
+    if not read_state(store, lambda view: format.has_part(view, inner)):
+        return False
+    found = read_state(store, lambda view: detect(view, FORMATS.entries.values(), path=inner))
+    return found is None or found.name == entry.name
 
 
 class EnclosingDataset(NamedTuple):

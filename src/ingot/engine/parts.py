@@ -19,7 +19,7 @@ from ingot.codecs.codec import NativeCoding
 from ingot.errors import CorruptionError
 from ingot.formats.format import ChunkMap
 from ingot.schema import ArraySchema
-from ingot.stores.store import Constant, Extent, Feature, Inline
+from ingot.stores.store import Constant, Extent, Feature, Inline, SteadyReader, steady_reader
 from ingot.stores.versions import versioned
 
 __all__ = [
@@ -101,14 +101,15 @@ class PartReader:
             else:
                 first.append(Extent(extent.key, extent.start, FIRST_BYTES))
         heads: dict[int, tuple[Extent, bytes]] = {}
-        found = chunks.store.read(first)
+        source = steady_reader(chunks.store)
+        found = source.read(first)
         for (place, extent), data in zip(wanted, found, strict=True):
             if data is None or place in whole or len(data) < FIRST_BYTES:
                 held[place] = settle(chunks, coords[place], extent, data)
             else:
                 heads[place] = extent, data
         if heads:
-            self._fetch_blocks(coords, heads, ask, identities, held)
+            self._fetch_blocks(source, coords, heads, ask, identities, held)
         return held, checked
 
     def _identities(self, wanted: Sequence[tuple[int, Extent]]) -> dict[str, Hashable]:
@@ -140,6 +141,7 @@ class PartReader:
 
     def _fetch_blocks(
         self,
+        source: SteadyReader,
         coords: Ints,
         heads: dict[int, tuple[Extent, bytes]],
         ask: Ask,
@@ -169,7 +171,7 @@ class PartReader:
                     # One byte, and no more: the chunk ends where its header says.
                     last = extent.start + need[0] + self._digest - 1
                     extents.append(Extent(extent.key, last, 2))
-        found = iter(store.read(extents))
+        found = iter(source.read(extents))
         short: list[int] = []
         for place, need in needs.items():
             extent, head = heads[place]
@@ -228,18 +230,27 @@ class PartReader:
 
     def is_verified(self, extent: Extent) -> bool:
         """Return whether parts of a chunk are read without comparing its checksum."""
-        if not self._digest or self._verify == "never":
+        if not self._compares_whole():
             return True
         if self._verify == "always":
             return False
         identity = self._chunks.store.identity(extent.key)
         return identity is not None and (identity, extent.key, extent.start) in self._verified
 
+    def _compares_whole(self) -> bool:
+        """Return whether chunks have a checksum that is compared before parts of them are used.
+
+        A store that waits for a network sends the parts alone, unless it is told otherwise.
+        """
+        if not self._digest or self._verify == "never":
+            return False
+        return self._verify == "always" or Feature.REMOTE not in self._chunks.store.features
+
     def _reads_whole(self, extent: Extent, checked: list[Checked]) -> bool:
         """Return whether a chunk is read as a whole; note it if it can be remembered then."""
         if extent.length is not None and extent.length <= SMALL_BYTES:
             return True
-        if not self._digest or self._verify == "never":
+        if not self._compares_whole():
             return False
         if self._verify == "always":
             return True

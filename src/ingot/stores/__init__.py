@@ -1,5 +1,8 @@
 """Stores: where bytes lie. The contract is in `ingot.stores.store`."""
 
+from typing import TYPE_CHECKING
+
+from ingot._lazy import lazy_names
 from ingot.stores.local.file import FileStore
 from ingot.stores.local.store import LocalStore
 from ingot.stores.memory import MemoryStore
@@ -27,6 +30,9 @@ from ingot.stores.store import (
 from ingot.stores.versions import Version, Versioned, read_state
 from ingot.stores.zip import ZipStore
 
+if TYPE_CHECKING:
+    from ingot.stores.objects.store import ObjectStore
+
 __all__ = [
     "Commit",
     "Constant",
@@ -42,6 +48,7 @@ __all__ = [
     "Location",
     "MemoryStore",
     "Move",
+    "ObjectStore",
     "Patch",
     "Put",
     "Store",
@@ -55,3 +62,5 @@ __all__ = [
     "read_state",
     "staged_key",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, {"ObjectStore": "ingot.stores.objects.store"})

@@ -61,6 +61,7 @@ __all__ = [
     "Piece",
     "PiecewiseStore",
     "Put",
+    "SteadyReader",
     "Store",
     "Truncate",
     "bytes_to_write",
@@ -79,6 +80,7 @@ __all__ = [
     "patched",
     "put_pieces",
     "staged_key",
+    "steady_reader",
     "whole_keys",
 ]
 
@@ -111,6 +113,9 @@ class Feature(enum.Flag):
     in memory."""
     HELD = enum.auto()
     """The values are in memory: a whole key is read without a copy, a part of it with one."""
+    REMOTE = enum.auto()
+    """Every batch of reads waits for a network: the bytes of a chunk that are not needed are not
+    fetched to compare the checksum of the whole chunk, unless it is to be compared always."""
     NATIVE = enum.auto()
     """Keys are plain files below the attribute `root`, a directory: the kernel may open and read
     them itself, under the names of `native_names`. A store that wraps another one advertises this
@@ -507,6 +512,26 @@ def read_or_locate(
         located = cast(FileBackedStore, store)
         return located.locate_bytes(extents, threads=threads, verify=verify)
     return [*store.read(extents)]
+
+
+class SteadyReader(Protocol):
+    """Reads several batches: all bytes of one key come from one value of it."""
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent, as `Store.read` does."""
+        ...
+
+
+def steady_reader(store: Store) -> SteadyReader:
+    """Return a reader for batches that belong together; the store itself where it has none.
+
+    >>> from ingot.stores import MemoryStore
+    >>> store = MemoryStore()
+    >>> steady_reader(store) is store
+    True
+    """
+    own: Callable[[], SteadyReader] | None = getattr(store, "reading", None)
+    return store if own is None else own()
 
 
 @runtime_checkable

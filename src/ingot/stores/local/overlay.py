@@ -56,7 +56,7 @@ class Overlay:
     @property
     def features(self) -> Feature:
         """The reading features of the store below: the kernel reads files by `native_names`."""
-        return self._below.features & (READING | Feature.NATIVE)
+        return self._below.features & (READING | Feature.NATIVE | Feature.REMOTE)
 
     @property
     def root(self) -> str:

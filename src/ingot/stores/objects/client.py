@@ -1,0 +1,282 @@
+"""The client of an object store: many requests at once, and errors that say what is wrong.
+
+Only this module calls obstore, which is optional. What obstore says of a failure may contain
+credentials and whole addresses, so messages are made anew: the status, the code of the server, and
+the key.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+
+from ingot import signals
+from ingot.errors import (
+    AccessError,
+    IngotError,
+    NotFoundError,
+    RemoteError,
+    UnsupportedError,
+)
+from ingot.stores.objects.ranges import ObjectRange
+from ingot.stores.store import Buffer
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Obstore
+else:
+    Obstore = object
+
+__all__ = [
+    "ABSENT",
+    "Condition",
+    "ConflictError",
+    "FetchedObject",
+    "ObjectClient",
+    "Obstore",
+    "RangeError",
+    "Requested",
+    "obstore_module",
+]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_CODE: Final = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_RANGE: Final = ("Invalid range", "status code: 416", "InvalidRange")
+_IGNORED_RANGE: Final = ("NotPartial", "not a partial", "partial response", "Received non-partial")
+_TIMED_OUT: Final = ("TimedOut", "timed out", "Elapsed")
+_REFUSED: Final = ("ConnectionRefused", "dns error", "ConnectError", "Connect,")
+_CUT: Final = ("IncompleteMessage", "Body", "end of file", "UnexpectedEof", "unexpected EOF")
+_REDIRECTED: Final = ("redirect", "Redirect")
+
+ABSENT: Final = "*absent*"
+"""The condition that an object does not exist yet."""
+
+Condition = str | None
+"""What a PUT depends on: the tag of the object that it replaces, `ABSENT`, or nothing."""
+
+
+class ConflictError(IngotError):
+    """The condition of a request is not true: another writer has changed the object."""
+
+
+class RangeError(IngotError):
+    """A range begins behind the end of its object."""
+
+
+class Requested(NamedTuple):
+    """A request of bytes; with a tag, of the object that has this tag."""
+
+    span: ObjectRange
+    tag: str | None = None
+
+
+class FetchedObject(NamedTuple):
+    """An object, or a part of one: its bytes, its tag, and the size of the whole object."""
+
+    data: bytes
+    tag: str | None
+    size: int
+
+
+def obstore_module() -> Any:
+    """Return obstore, with its modules `store` and `exceptions`; `UnsupportedError` without it."""
+    try:
+        import obstore.exceptions
+        import obstore.store
+    except ImportError:
+        raise UnsupportedError(
+            "object stores need obstore: pip install 'ingot-store[cloud]'"
+        ) from None
+    return obstore
+
+
+class ObjectClient:
+    """Requests to one object store, below one prefix; `where` stands in messages.
+
+    >>> client = ObjectClient(obstore_module().store.MemoryStore(), "memory://doctest")
+    >>> tag = client.put("a", b"alpha", ABSENT)
+    >>> client.put("a", b"beta", ABSENT)
+    Traceback (most recent call last):
+    ingot.stores.objects.client.ConflictError: memory://doctest: key 'a': exists already
+    >>> [found.data for found in client.fetch([Requested(ObjectRange("a", 1, 3))])]
+    [b'lp']
+    """
+
+    def __init__(self, store: Obstore, where: str, prefix: str = "", concurrency: int = 32) -> None:
+        self.store: Final = store
+        self.where: Final = where
+        self.prefix: Final = prefix
+        self._concurrency = concurrency
+        self._ranged = True
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._lock = threading.Lock()
+        self._exceptions = obstore_module().exceptions
+
+    def below(self, prefix: str) -> "ObjectClient":
+        """Return a client of the same store below another prefix."""
+        return ObjectClient(self.store, self.where, prefix, self._concurrency)
+
+    def each(self, call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Call a function for every item, many at a time, and return the results in order.
+
+        The first error is raised, after all calls have ended.
+        """
+        if len(items) < 2:
+            return [call(item) for item in items]
+        futures = [self._threads().submit(call, item) for item in items]
+        failed: BaseException | None = None
+        results = []
+        for future in futures:
+            try:
+                results.append(future.result())
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return results
+
+    def fetch(self, wanted: Sequence[Requested]) -> list[FetchedObject | None]:
+        """Return what requests find, all at once; None for an object that is absent."""
+        return self.each(self.get, wanted)
+
+    def get(self, wanted: Requested) -> FetchedObject | None:
+        """Return what a request finds; None for an object that is absent."""
+        (key, start, stop), tag = wanted
+        options: dict[str, Any] = {} if tag is None else {"if_match": tag}
+        if (start, stop) == (0, 0):
+            options["head"] = True
+        elif self._ranged and stop is not None:
+            options["range"] = start, stop
+        elif self._ranged and start:
+            options["range"] = {"offset": start}
+        try:
+            answer = self.store.get(self.prefix + key, options=cast(Any, options))
+            meta, (first, end) = answer.meta, answer.range
+            data = b"" if "head" in options else bytes(answer.bytes())
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise NotFoundError(f"{self.where}: there is no such bucket") from None
+            return None
+        except Exception as error:
+            failure = self._failed(error, key)
+            if isinstance(failure, RangeError):
+                return self._behind(key, tag, start)
+            if isinstance(failure, UnsupportedError) and "range" in options:
+                # The server ignores ranges: from now on it is asked for whole objects.
+                self._ranged = False
+                return self.get(wanted)
+            raise failure from None
+        if "head" not in options and len(data) != end - first:
+            raise RemoteError(
+                f"{self.where}: key {key!r}: {end - first} bytes were announced, {len(data)} came"
+            )
+        if "range" in options and first != start:
+            raise RemoteError(
+                f"{self.where}: key {key!r}: bytes from {start} were asked for, those from "
+                f"{first} came"
+            )
+        if "range" not in options and data:
+            data = data[start:stop]
+        return FetchedObject(data, meta["e_tag"], meta["size"])
+
+    def put(self, key: str, data: Buffer, condition: Condition = None) -> str | None:
+        """Store an object and return its tag; `ConflictError` if the condition is not true."""
+        mode: Any = "overwrite"
+        if condition is not None:
+            mode = "create" if condition == ABSENT else {"e_tag": condition}
+        value = memoryview(data).cast("B") if memoryview(data).nbytes else b""
+        try:
+            answer = self.store.put(self.prefix + key, value, mode=mode, use_multipart=False)
+        except Exception as error:
+            raise self._failed(error, key, writing=True) from None
+        tag: str | None = answer["e_tag"]
+        return tag
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove objects; those that are absent stay absent."""
+
+        def remove(key: str) -> None:
+            try:
+                self.store.delete(self.prefix + key)
+            except FileNotFoundError:
+                return
+            except Exception as error:
+                raise self._failed(error, key, writing=True) from None
+
+        self.each(remove, keys)
+
+    def list(self, folder: str) -> Iterator[str]:
+        """Yield the names directly below a folder, sorted; those of folders end with a slash."""
+        lead = f"{self.prefix}{folder}/" if folder else self.prefix
+        try:
+            found = self.store.list_with_delimiter(lead.removesuffix("/") or None)
+        except Exception as error:
+            raise self._failed(error, f"{folder}/") from None
+        names = {f"{each.removeprefix(lead).rstrip('/')}/" for each in found["common_prefixes"]}
+        names |= {each["path"].removeprefix(lead) for each in found["objects"]}
+        return iter(sorted(names))
+
+    def _behind(self, key: str, tag: str | None, start: int) -> FetchedObject | None:
+        """Return the answer to a request of bytes behind the end of an object."""
+        found = self.get(Requested(ObjectRange(key, 0, 0), tag))
+        if found is not None and found.size > start:
+            raise RemoteError(
+                f"{self.where}: key {key!r} has {found.size} bytes, and the server refuses those "
+                f"from {start} on"
+            )
+        return found
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads of this process: those of a parent do not survive a fork."""
+        with self._lock:
+            if self._pool is None or self._pool[0] != signals.forks():
+                pool = ThreadPoolExecutor(self._concurrency, thread_name_prefix="ingot-objects")
+                self._pool = signals.forks(), pool
+            return self._pool[1]
+
+    def _failed(self, error: Exception, key: str, *, writing: bool = False) -> IngotError:
+        """Return our error for one of obstore, without its text."""
+        text, kinds = str(error), self._exceptions
+        where = f"{self.where}: key {key!r}"
+        if isinstance(error, kinds.AlreadyExistsError):
+            return ConflictError(f"{where}: exists already")
+        if isinstance(error, kinds.PreconditionError):
+            return ConflictError(f"{where}: changed meanwhile")
+        if isinstance(error, kinds.NotSupportedError | NotImplementedError):
+            return UnsupportedError(f"{where}: the store does not support the request")
+        if not writing and _has(text, _RANGE):
+            return RangeError(f"{where}: a range behind its end")
+        said = _said(text)
+        if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError):
+            return AccessError(f"{where}: {said}: access is denied; check the credentials")
+        if "NoSuchBucket" in text:
+            return NotFoundError(f"{self.where}: there is no such bucket")
+        if "409" in said:
+            return ConflictError(f"{where}: {said}")
+        return RemoteError(f"{where}: {said}")
+
+
+def _has(text: str, words: Iterable[str]) -> bool:
+    return any(word in text for word in words)
+
+
+def _said(text: str) -> str:
+    """Return what a server answered, or what became of the request, in words of our own."""
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status is not None:
+        return f"{status[1]} {code[1]}" if code else f"status {status[1]}"
+    for words, meaning in (
+        (_IGNORED_RANGE, "the server ignores ranges, and sent the whole object"),
+        (_TIMED_OUT, "no answer in time"),
+        (_REFUSED, "no connection to the server"),
+        (_REDIRECTED, "the server sends the request elsewhere"),
+        (_CUT, "the answer was cut off"),
+    ):
+        if _has(text, words):
+            return meaning
+    if "credential" in text.lower():
+        return "there are no credentials, or they cannot be fetched"
+    return "the request failed"

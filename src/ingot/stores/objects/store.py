@@ -1,0 +1,444 @@
+"""A store of objects: a bucket, or a part of one, behind obstore.
+
+A read sends many requests at once, and takes all bytes of an object from one version of it, which
+its tag (ETag) shows. The version of the whole state, its writer and its journal are one small
+object, see `ingot.stores.objects.record`; readers compare it, and take no lock.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final, NamedTuple
+
+from ingot.errors import AccessError, LockedError, RemoteError, UnsafeError, UnsupportedError
+from ingot.options import without_secrets
+from ingot.stores.local.overlay import Overlay
+from ingot.stores.local.scope import WHOLE, Scope
+from ingot.stores.objects import record as records
+from ingot.stores.objects.client import (
+    ConflictError,
+    FetchedObject,
+    ObjectClient,
+    Obstore,
+    Requested,
+)
+from ingot.stores.objects.ranges import ObjectRange, cut, spans_of
+from ingot.stores.objects.record import Record, State
+from ingot.stores.objects.url import ObjectURL
+from ingot.stores.store import (
+    READING,
+    Buffer,
+    Commit,
+    Durability,
+    Edit,
+    Extent,
+    Feature,
+    Put,
+    Store,
+    check_commit,
+    check_key,
+    is_staged,
+)
+from ingot.stores.versions import Version, version_number
+
+__all__ = ["ObjectReading", "ObjectStore"]
+
+# How many times a read begins anew because an object changed while its ranges were fetched.
+_ATTEMPTS: Final = 5
+# Added to the numbers of versions that were read together with documents, see `load_ahead`.
+_AHEAD: Final = 1 << 62
+
+
+class Stored(NamedTuple):
+    """The record as it is stored, with its tag; both are None where there is none."""
+
+    record: Record | None
+    tag: str | None
+
+
+class _Ahead(NamedTuple):
+    """What was fetched before it was asked for: the record, and documents."""
+
+    stored: Stored
+    found: Mapping[str, tuple[ObjectRange, FetchedObject | None]]
+
+
+class ObjectStore:
+    """Objects below a prefix of any store of obstore: `S3Store`, `GCSStore`, `MemoryStore`, …
+
+    `file` is the key of a dataset that is a single object; the record of its commits then lies
+    beside it. A store that is not `writable` sends nothing but reads.
+
+    >>> from obstore.store import MemoryStore
+    >>> bucket = MemoryStore()
+    >>> _ = bucket.put("prices/a", b"alpha")
+    >>> store = ObjectStore(bucket, "prices")
+    >>> store.read([Extent("a", 1, 3), Extent("b")]), list(store.names())
+    ([b'lph', None], ['a'])
+    """
+
+    def __init__(
+        self,
+        store: Obstore | ObjectURL,
+        prefix: str = "",
+        *,
+        file: str | None = None,
+        writable: bool = False,
+    ) -> None:
+        self._url: Final = store if isinstance(store, ObjectURL) else None
+        if isinstance(store, ObjectURL):
+            lead = _lead(store.path)
+            self.client = ObjectClient(store.store(), str(store), lead, store.concurrency)
+            writable = writable and store.writable
+        else:
+            self.client = ObjectClient(store, _shown(store, prefix), _lead(prefix))
+        self.key: Final = file
+        """The key of a dataset that is a single object."""
+        self.scope: Final = WHOLE if file is None else Scope.of_file(file)
+        self._writable = writable
+        self._ahead: _Ahead | None = None
+        # The number that stands for a version whose documents were fetched together with it.
+        self._renamed: tuple[int | None, int] | None = None
+        self._aheads = 0
+        self._view: tuple[str, Overlay] | None = None
+        # What the last batch of this thread found of the record, when it ended with that.
+        self._confirmed = threading.local()
+
+    @classmethod
+    def from_url(
+        cls, url: str | ObjectURL, *, file: str | None = None, writable: bool = False
+    ) -> "ObjectStore":
+        """Return the store at an address, such as `s3://bucket/path`.
+
+        >>> ObjectStore.from_url("memory://doctest/prices")
+        ObjectStore('memory://doctest/prices')
+        """
+        url = url if isinstance(url, ObjectURL) else ObjectURL.parse(url)
+        return cls(url, file=file, writable=writable)
+
+    @property
+    def features(self) -> Feature:
+        """Ranges and listings; values are replaced as a whole, and never renamed."""
+        features = READING | Feature.REMOTE
+        if self._url is not None and not self._url.lists:
+            features &= ~Feature.LIST
+        return features | Feature.WRITE | Feature.ATOMIC_PUT if self._writable else features
+
+    @property
+    def location(self) -> str:
+        """The address, without credentials."""
+        return self.client.where
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent, by as few requests as possible, all at once."""
+        return ObjectReading(self).read(extents)
+
+    def reading(self) -> "ObjectReading":
+        """Return a reader for several batches that belong together, see `ObjectReading`."""
+        return ObjectReading(self)
+
+    def size(self, key: str) -> int | None:
+        """Return the number of bytes `key` holds, or None when it is absent."""
+        (found,) = self.fetch([Requested(ObjectRange(check_key(key), 0, 0))])
+        return None if found is None else found.size
+
+    def identity(self, key: str) -> Hashable | None:
+        """Return None: a tag costs a request, as reading a small value does."""
+        check_key(key)
+        return None
+
+    def names(self, prefix: str = "", *, hidden: bool = False) -> Iterator[str]:
+        """Yield the names directly below `prefix`, sorted; folders end with a slash."""
+        if Feature.LIST not in self.features:
+            raise UnsupportedError(f"{self.location}: objects behind HTTP cannot be listed")
+        folder = check_key(prefix.removesuffix("/")) if prefix else ""
+        own = () if folder else self.scope.reserved
+        for name in self.client.list(folder):
+            if name not in own and _is_name(name) and (hidden or not is_staged(name)):
+                yield name
+
+    def apply(self, commit: Commit, *, durability: Durability = "full") -> None:
+        """Apply a commit; an acknowledged request is durable, whatever `durability` is."""
+        check_commit(self, commit)
+        raise UnsupportedError(f"{self.location}: objects are only read")
+
+    # One committed state
+
+    def version(self) -> Version | None:
+        """Return the version of the committed state; one request, unless it is at hand."""
+        return self._shown_version(self.stored())
+
+    def view(self) -> Store:
+        """Return this store, or a view through the journal of a commit that is not applied yet."""
+        stored = self.stored()
+        record = stored.record
+        if record is None or record.journal is None:
+            return self
+        if self._view is None or self._view[0] != record.transaction:
+            self._view = record.transaction, Overlay(self, record.journal)
+        return self._view[1]
+
+    def version_probe(self) -> "_Probe":
+        """Return a probe that uses what a read has found of the record by the way."""
+        return _Probe(self)
+
+    @contextmanager
+    def pin(self) -> Iterator[Store]:
+        """Raise `LockedError`: a reader cannot make writers wait."""
+        if not self._writable:
+            raise LockedError(
+                f"{self.location}: writers change the data faster than it is read, and a reader "
+                "cannot make them wait"
+            )
+        yield self
+
+    def writing(self, *, durability: Durability = "full") -> AbstractContextManager[Any]:
+        """Return a turn to write."""
+        check_commit(self, Commit())
+        raise UnsupportedError(f"{self.location}: objects are only read")
+
+    def stage(self, key: str, data: Buffer) -> Put:
+        """Return an edit that holds the value: it is sent with the commit."""
+        return Put(key, data)
+
+    def discard(self, edits: Iterable[Edit]) -> None:
+        """Do nothing: nothing was staged."""
+
+    # Requests
+
+    def load_ahead(
+        self, keys: Sequence[str], most: int, beyond: Sequence[str] = ()
+    ) -> frozenset[str]:
+        """Fetch the version and documents that are certainly asked for next, in one batch.
+
+        The batch that follows compares the tags of the documents, so what was read is of one
+        state, though no request waited for another. `beyond` are keys from the root of the bucket.
+        Returned are all keys that exist and may be read, from the root of the bucket.
+        """
+        spans = [ObjectRange(key, 0, most) for key in dict.fromkeys(map(check_key, keys))]
+        bucket = self.client.below("")
+        wanted = [(self.client, ObjectRange(self.scope.journal, 0, None))]
+        wanted += [(self.client, span) for span in spans]
+        wanted += [(bucket, ObjectRange(key, 0, 0)) for key in beyond]
+
+        def ask(asked: tuple[ObjectClient, ObjectRange]) -> FetchedObject | None:
+            client, span = asked
+            try:
+                return client.get(Requested(span))
+            except AccessError:
+                if client is not bucket:
+                    raise
+                return None  # A user may have no right to what lies around the dataset.
+
+        first, *found = self.client.each(ask, wanted)
+        documents = {
+            span.key: (span, each) for span, each in zip(spans, found[: len(spans)], strict=True)
+        }
+        stored = self._parsed(first)
+        self._ahead = _Ahead(stored, documents)
+        self._aheads += 1
+        sequence = None if stored.record is None else stored.record.sequence
+        self._renamed = sequence, _AHEAD + self._aheads
+        asked = [f"{client.prefix}{span.key}" for client, span in wanted[1:]]
+        pairs = zip(asked, found, strict=True)
+        return frozenset(key for key, each in pairs if each is not None)
+
+    def fetch(
+        self, wanted: Sequence[Requested], *, confirm: bool = False
+    ) -> list[FetchedObject | None]:
+        """Return what requests find; documents that were read ahead are compared in the same batch.
+
+        With `confirm` the record is fetched in the same batch, for the next look at the version.
+        """
+        ahead, self._ahead = self._ahead, None
+        checks = [] if ahead is None else [key for key, (_, f) in ahead.found.items() if f]
+        own = [Requested(ObjectRange(self.scope.journal, 0, None))] if confirm else []
+        heads = [Requested(ObjectRange(key, 0, 0)) for key in checks]
+        found = self.client.fetch([*wanted, *heads, *own])
+        if ahead is not None:
+            for key, now in zip(checks, found[len(wanted) :], strict=False):
+                before = ahead.found[key][1]
+                if before is None or now is None or now.tag != before.tag:
+                    self._renamed = None  # The documents may be of another version.
+        self._confirmed.stored = self._parsed(found[-1]) if confirm else None
+        return found[: len(wanted)]
+
+    def stored(self) -> Stored:
+        """Return the record as it is stored now."""
+        if self._ahead is not None:
+            return self._ahead.stored
+        (found,) = self.client.fetch([Requested(ObjectRange(self.scope.journal, 0, None))])
+        return self._parsed(found)
+
+    def confirmed(self) -> Stored:
+        """Return the record as of a time after the last bytes were read by this thread."""
+        stored: Stored | None = getattr(self._confirmed, "stored", None)
+        self._confirmed.stored = None
+        if stored is None:
+            self.fetch([], confirm=True)
+            stored, self._confirmed.stored = self._confirmed.stored, None
+        assert stored is not None
+        return stored
+
+    def ahead(self, extent: Extent) -> tuple[FetchedObject | None] | None:
+        """Return what was fetched ahead of an extent; None where nothing was."""
+        if self._ahead is None or extent.key not in self._ahead.found:
+            return None
+        span, found = self._ahead.found[extent.key]
+        return (found,) if span.holds(extent) else None
+
+    def _parsed(self, found: FetchedObject | None) -> Stored:
+        if found is None:
+            return Stored(None, None)
+        record = records.parse(found.data, f"{self.location}: {self.scope.journal!r}")
+        if record.journal is not None:
+            for entry in record.journal.entries:
+                self.scope.check(entry.key, self.location)
+        return Stored(record, found.tag)
+
+    def _shown_version(self, stored: Stored) -> Version | None:
+        record = stored.record
+        sequence = None if record is None else record.sequence
+        settled = record is None or record.state is not State.DECIDED
+        if self._renamed is not None and self._renamed[0] == sequence:
+            return Version(self._renamed[1], settled)
+        return None if sequence is None else Version(sequence, settled)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._url is None:
+            raise UnsupportedError(
+                f"{self.location}: a store that was given as an object is not pickled, since its "
+                "credentials would be; open it by its address"
+            )
+        url = dataclasses.replace(self._url, storage=without_secrets(self._url.storage))
+        return _restored, (url, self.key, self._writable)
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self.location!r})"
+
+
+class _Probe:
+    """Compares the version with what the last batch of a read has found of it."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def confirms(self, number: int | None) -> bool:
+        """Return whether this is the version now, and no commit can be half done."""
+        version = self._store._shown_version(self._store.confirmed())
+        return version_number(version) == number and (version is None or version.settled)
+
+    def moved(self, number: int | None) -> bool:
+        """Return False: only reading the version can tell."""
+        return False
+
+
+class ObjectReading:
+    """A read that takes several batches: all bytes of an object are of one version of it.
+
+    `RemoteError` says that an object was replaced or removed between two batches.
+    """
+
+    __slots__ = ("_store", "_tags")
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._tags: dict[str, str | None] = {}
+
+    def read(self, extents: Sequence[Extent]) -> list[bytes | None]:
+        """Return the bytes of each extent, as `Store.read` does."""
+        found: list[bytes | None] = [None] * len(extents)
+        wanted: list[int] = []
+        for index, extent in enumerate(extents):
+            known = self._store.ahead(extent)
+            if known is None:
+                wanted.append(index)
+            elif known[0] is not None:
+                found[index] = cut(extent, [ObjectRange(extent.key, 0, None)], [known[0].data])
+        if not wanted:
+            return found
+        spans = spans_of(extents[index] for index in wanted)
+        answers = self._fetch(spans)
+        for index in wanted:
+            extent = extents[index]
+            answer = answers[extent.key]
+            if answer is not None:
+                found[index] = cut(extent, spans[extent.key], answer)
+        return found
+
+    def _fetch(self, spans: Mapping[str, list[ObjectRange]]) -> dict[str, list[bytes] | None]:
+        """Return the bytes of the spans of each key; None for a key that is absent."""
+        done: dict[str, list[bytes] | None] = {}
+        left = list(spans)
+        # If all tags are known, a record that is found now proves that the objects are as before.
+        confirm = all(self._tags.get(key) is not None for key in left)
+        for _ in range(_ATTEMPTS):
+            wanted = [Requested(span, self._tags.get(key)) for key in left for span in spans[key]]
+            found = iter(self._requested(wanted, confirm=confirm))
+            again = []
+            for key in left:
+                parts = [next(found) for _ in spans[key]]
+                if self._agree(key, parts):
+                    whole = [part.data for part in parts if part is not None]
+                    done[key] = whole if len(whole) == len(parts) else None
+                else:
+                    again.append(key)
+            left = again
+            if not left:
+                return done
+        raise RemoteError(
+            f"{self._store.location}: key {left[0]!r} changes faster than its ranges are read"
+        )
+
+    def _agree(self, key: str, parts: Sequence[FetchedObject | None]) -> bool:
+        """Return whether parts are of one object, and keep its tag."""
+        tags = {None if part is None else part.tag for part in parts}
+        absent = [part is None for part in parts]
+        if len(tags) > 1 or (any(absent) and not all(absent)):
+            return False
+        if key in self._tags and all(absent):
+            raise RemoteError(f"{self._store.location}: key {key!r} was removed while it was read")
+        if not any(absent):
+            self._tags[key] = tags.pop()
+        return True
+
+    def _requested(
+        self, wanted: Sequence[Requested], *, confirm: bool
+    ) -> list[FetchedObject | None]:
+        try:
+            return self._store.fetch(wanted, confirm=confirm)
+        except ConflictError as error:
+            raise RemoteError(f"{error}, between two ranges of one read") from None
+
+
+def _restored(url: ObjectURL, file: str | None, writable: bool) -> ObjectStore:
+    return ObjectStore.from_url(url, file=file, writable=writable)
+
+
+def _lead(prefix: str) -> str:
+    prefix = prefix.strip("/")
+    return f"{check_key(prefix)}/" if prefix else ""
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_key(name.removesuffix("/"))
+    except UnsafeError:
+        return False
+    return True
+
+
+def _shown(store: Obstore, prefix: str) -> str:
+    """Return what messages call a store of obstore, without anything of its credentials."""
+    config = getattr(store, "config", None) or {}
+    schemes = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az"}
+    kind = type(store).__name__
+    bucket = config.get("bucket") or config.get("container_name")
+    own = getattr(store, "prefix", None)
+    parts = "/".join(str(part).strip("/") for part in (bucket, own, prefix) if part)
+    if kind in schemes and bucket:
+        return f"{schemes[kind]}://{parts}"
+    return f"{kind}({prefix.strip('/')!r})" if prefix else kind
