@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.containers.handle import HandleProtocol
-from ingot.containers.table_state import ColumnValues, TableState
+from ingot.containers.table_state import ColumnValues, StoredValues, TableState, annotated
 from ingot.errors import ArgumentError, LockedError
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.query import search
@@ -91,10 +91,10 @@ def _gathered(
 ) -> dict[str, ColumnValues]:
     """Return the values of some rows of a window."""
     if isinstance(rows, range) or len(rows) * _SPARSE < len(window):
-        return {name: search.gather(state, name, rows) for name in names}
+        return annotated(state, {name: search.gather(state, name, rows) for name in names})
     near = rows - window.start
-    found: dict[str, ColumnValues] = {}
+    found: dict[str, StoredValues] = {}
     for name in names:
         values = search.gather(state, name, window)
         found[name] = values.take(near) if isinstance(values, RaggedArray) else values[near]
-    return found
+    return annotated(state, found)

@@ -34,6 +34,7 @@ from ingot.formats.format import (
     has_typed_attributes,
 )
 from ingot.formats.validity import valid_name
+from ingot.logical_types import CategoryType, LogicalArray
 from ingot.nullable_array import NullableArray
 from ingot.options import Options, parse_size
 from ingot.ragged_array import RaggedArray
@@ -421,7 +422,9 @@ class ColumnSpec:
     layout: Mapping[str, Any] = field(default_factory=dict)
 
     def schema(
-        self, format: Format, columns: Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
+        self,
+        format: Format,
+        columns: Mapping[str, NDArray[Any] | NullableArray | RaggedArray | LogicalArray],
     ) -> TableSchema:
         """Return the schemas that a format gives columns that hold these values.
 
@@ -442,10 +445,15 @@ class ColumnSpec:
                     raise ArgumentError(f"column {name!r} lies in a column, not in a nested table")
             if last in inner:
                 raise ArgumentError(f"{name!r} is a column and a nested table")
+            coded = isinstance(values, LogicalArray) and isinstance(values.type, CategoryType)
+            if isinstance(values, LogicalArray):
+                values = values.values
             if isinstance(values, RaggedArray):
                 inner[last] = self._ragged(format, name, values)
             else:
-                schema = self._of(name, values).schema(format)
+                spec = self._of(name, values)
+                # A row without a value has a null, and not the first of the words.
+                schema = (replace(spec, fill=-1) if coded else spec).schema(format)
                 inner[last] = schema
                 if isinstance(values, NullableArray):
                     inner[valid_name(last)] = validity_schema(format, schema, self.options)

@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 from ingot.containers.attributes import converted
 from ingot.containers.create import Chunks, Codec, ColumnSpec, blocks, check_layout
 from ingot.containers.dataset import Mode
-from ingot.containers.ingest import arrays_of, check_lengths, flattened, stream_of
+from ingot.containers.ingest import (
+    arrays_of,
+    check_lengths,
+    fitted_logical,
+    flattened,
+    stream_of,
+)
 from ingot.containers.resolve import DatasetPath, FoundDataset, remove_existing
 from ingot.containers.table import Table
-from ingot.containers.table_state import TableState, created, table_handle
+from ingot.containers.table_state import TableState, created, plain_values, table_handle
+from ingot.errors import FormatError
+from ingot.formats import annotations
 from ingot.formats.format import Kind, TableFormat, TableNode, has_typed_attributes
 from ingot.formats.validity import check_companions
+from ingot.logical_types import LogicalArray, LogicalKind
 from ingot.nullable_array import NullableArray
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
@@ -72,9 +81,13 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
         spec.columns, ragged=Kind.RAGGED in format.holds, nan_as_null=spec.nan_as_null
     )
     check_lengths(given)
+    stored, notes = plain_values(given)
     columns = ColumnSpec(spec.chunks, spec.codec, spec.fill, options=options, layout=layout)
     schema = columns.schema(format, given)
+    if annotations.KEY in spec.attrs:
+        raise FormatError(f"the attribute {annotations.KEY!r} is for the columns of the table")
     described = converted(spec.attrs, typed=has_typed_attributes(format))
+    annotations.pack(notes)  # Refuses what cannot be kept before anything is written.
 
     def clear(store: Store) -> Commit | None:
         return remove_existing(place, store, overwrite=spec.overwrite, groups=False)
@@ -89,7 +102,7 @@ def create_table(format: TableFormat, place: DatasetPath, inner: str, spec: Tabl
     with writing(place.store, durability=options.durability) as turn:
         old = clear(turn.store)
         state, commit = created(
-            format, turn.store, schema, given, described, options, inner, **layout
+            format, turn.store, schema, stored, described, options, inner, notes, **layout
         )
         # All of it at once: half a table, left by a crash, would block the next attempt.
         replaced = () if old is None else old.edits
@@ -157,6 +170,8 @@ def _sizes(format: TableFormat, spec: TableSpec, first: Mapping[str, Any]) -> Ma
     found: dict[str, Chunks] = {}
     for name, values in given.items():
         chunks = spec.chunks.get(name, "auto") if isinstance(spec.chunks, Mapping) else spec.chunks
+        if isinstance(values, LogicalArray):
+            values = values.values
         if chunks == "auto" and not isinstance(values, RaggedArray):
             long = np.broadcast_to(np.zeros((), values.dtype), (_MANY_ROWS, *values.shape[1:]))
             made = ColumnSpec(options=spec.options, layout=spec.layout).schema(format, {"a": long})
@@ -173,6 +188,8 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
         values = [part[name] for part in parts]
         if isinstance(first, dict):
             found[name] = _joined(values)
+        elif isinstance(first, LogicalArray):
+            found[name] = _joined_logical(name, values)
         elif isinstance(first, RaggedArray):
             found[name] = RaggedArray.joined(values)
         elif any(isinstance(each, NullableArray) for each in values):
@@ -183,6 +200,21 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
         else:
             found[name] = np.concatenate(values)
     return found
+
+
+def _joined_logical(name: str, values: list[LogicalArray]) -> LogicalArray:
+    """Return values of several blocks that mean the same; words are those of all blocks."""
+    first = values[0]
+    if first.type is None or isinstance(first.values, RaggedArray):
+        return LogicalArray(_joined([{name: each.values} for each in values])[name], first.note)
+    kind = first.type
+    parts: list[dict[str, Any]] = []
+    for each in values:
+        fitted = fitted_logical(each, LogicalKind(first.dtype, first.shape[1:], kind), name)
+        assert fitted.type is not None
+        kind = fitted.type
+        parts.append({name: fitted.values})
+    return LogicalArray(_joined(parts)[name], replace(first.note, type=kind))
 
 
 def _valid(values: Any) -> NDArray[np.bool_]:

@@ -17,6 +17,18 @@ from ingot import dtypes
 from ingot.dtypes import DType
 from ingot.errors import ArgumentError, ArgumentTypeError, SelectionError, UnsupportedError
 from ingot.interop import arrow, pandas
+from ingot.logical_types import (
+    Annotation,
+    CategoryType,
+    DecimalType,
+    LogicalArray,
+    LogicalKind,
+    TimeType,
+    ZonedType,
+    decoded,
+    decoded_dtype,
+    words_of,
+)
 from ingot.nullable_array import NullableArray, of_masked, of_objects
 from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
 
@@ -29,6 +41,7 @@ __all__ = [
     "columns_of",
     "fitted",
     "fitted_items",
+    "fitted_logical",
     "fitted_rows",
     "fitted_values",
     "flattened",
@@ -51,13 +64,14 @@ _TAKEN: Final = 64
 # The bytes of a stream of Arrow that are taken at once.
 _STREAM_BYTES: Final = 16 << 20
 
-ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind
-"""The type of a column and the shape of its items, or the kind of its variable-length items."""
+ColumnType: TypeAlias = tuple[DType, Shape] | ItemKind | LogicalKind
+"""The type of a column and the shape of its items, perhaps with what they mean, or the kind of its
+variable-length items."""
 
 Layout = Mapping[str, ColumnType]
 """The types of all columns; nested ones by "a.b"."""
 
-Values: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
+Values: TypeAlias = NDArray[Any] | NullableArray | RaggedArray | LogicalArray
 
 
 @runtime_checkable
@@ -168,6 +182,8 @@ def fitted_rows(
     for name, column in layout.items():
         if isinstance(column, ItemKind):
             found[name] = fitted_items(given[name], column, name)
+        elif isinstance(column, LogicalKind):
+            found[name] = fitted_logical(given[name], column, name)
         else:
             found[name] = fitted(given[name], *column, name)
     check_lengths(found)
@@ -207,6 +223,7 @@ def fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[Any
             return array
     if dtype == _OBJECT:
         values = pandas.values(name, values) if pandas.is_series(values) else values
+        values = _meant(values, name)
         return _objects(_fixed(values, name) if isinstance(values, RaggedArray) else values, shape)
     values = _known(values, name, dtype)
     if isinstance(values, NullableArray):
@@ -232,6 +249,112 @@ def _fitted(values: object, dtype: DType, shape: Shape, name: str) -> NDArray[An
     return cast
 
 
+def fitted_logical(values: object, column: LogicalKind, name: str) -> LogicalArray:
+    """Return values as items of a column with a logical type; its words may have become more.
+
+    >>> from ingot.logical_types import words_of
+    >>> kind = LogicalKind(np.dtype("i4"), (), CategoryType(words_of(["red"])))
+    >>> fitted_logical(["blue", None, "red"], kind, "a").values
+    array([ 1, -1,  0], dtype=int32)
+    """
+    values = _taken_over(values, name)
+    single = isinstance(values, str | bytes) or not hasattr(values, "__len__")
+    if single or (isinstance(values, np.ndarray) and not values.ndim):
+        raise ArgumentError(f"column {name!r} is one value, not an array of them")
+    kind = column.type
+    if isinstance(kind, CategoryType):
+        return _categories(values, kind, column.dtype, name)
+    if isinstance(kind, DecimalType):
+        return LogicalArray(_decimals(values, kind, name), Annotation(kind))
+    if isinstance(values, LogicalArray):
+        same = type(values.type) is type(kind)
+        values = values.values if same else _meant(values, name)
+    elif isinstance(kind, TimeType):
+        values = _times(values, column.dtype, name)
+    return LogicalArray(fitted(values, column.dtype, column.shape, name), Annotation(kind))
+
+
+def _categories(values: Any, kind: CategoryType, dtype: DType, name: str) -> LogicalArray:
+    """Return words, or categories with other words, as codes of a column."""
+    where = f"column {name!r}"
+    if isinstance(values, LogicalArray) and isinstance(values.type, CategoryType):
+        codes = values.values
+        assert isinstance(codes, np.ndarray)
+        values.type.check(codes, where)
+        used = np.unique(codes[codes >= 0])
+        some = CategoryType(values.type.words[used])
+        kind, numbers = kind.recoded(some, where)
+    else:
+        words, codes = _factorized(values, kind, name)
+        used = np.arange(len(words))
+        kind, numbers = kind.coded(words, where)
+    if len(kind.words) - 1 > np.iinfo(dtype).max:
+        raise ArgumentError(f"{where} of {dtype} has no code for {len(kind.words)} words")
+    # The last item is that of the code -1.
+    table = np.full((int(used[-1]) if len(used) else -1) + 2, -1, dtype)
+    table[used] = numbers
+    return LogicalArray(table[codes], Annotation(kind))
+
+
+def _factorized(values: Any, kind: CategoryType, name: str) -> tuple[list[Any], NDArray[Any]]:
+    """Return the different words among values, and the number of each value's word."""
+    if kind.is_text:
+        listed: list[Any] = fitted_items(values, UTF8, name).to_list()
+    else:
+        column = fitted(values, kind.words.dtype, (), name)
+        array = column.values if isinstance(column, NullableArray) else column
+        listed = (array.view(np.int64) if array.dtype.kind in "mM" else array).tolist()
+        if isinstance(column, NullableArray):
+            valid = column.valid.tolist()
+            listed = [each if there else None for each, there in zip(listed, valid, strict=True)]
+    numbers: dict[Any, int] = {None: -1}
+    codes = [numbers.setdefault(word, len(numbers) - 1) for word in listed]
+    del numbers[None]
+    return list(numbers), np.array(codes, np.int64)
+
+
+def _decimals(values: Any, kind: DecimalType, name: str) -> NDArray[Any] | NullableArray:
+    """Return numbers as scaled integers; None is a null."""
+    if isinstance(values, LogicalArray) and values.type == kind:
+        assert not isinstance(values.values, RaggedArray)
+        return values.values
+    if isinstance(values, LogicalArray):
+        values = decoded(values)
+    if isinstance(values, NullableArray):
+        valid = values.valid
+        values = values.values
+    else:
+        valid = np.array([not is_null(each) for each in values], np.bool_)
+    where = f"column {name!r}"
+    counts = [
+        kind.count_of(each, where) if there else 0
+        for each, there in zip(values, valid.tolist(), strict=True)
+    ]
+    stored = kind.stored(counts)
+    return stored if valid.all() else NullableArray(stored, valid)
+
+
+def _times(values: Any, dtype: DType, name: str) -> Any:
+    """Return times of day as durations; other values stay as they are."""
+    if not isinstance(values, list | tuple) or not any(hasattr(each, "hour") for each in values):
+        return values
+    made = arrow.values(name, arrow.times(values, np.datetime_data(dtype)[0]))
+    return made.values if isinstance(made, LogicalArray) else made
+
+
+def _meant(values: object, name: str) -> object:
+    """Return values for a column without a logical type: words, and what loses no meaning."""
+    if not isinstance(values, LogicalArray):
+        return values
+    if isinstance(values.type, ZonedType):
+        raise ArgumentError(
+            f"column {name!r} has no time zone, the values are of {values.type.zone}"
+        )
+    if isinstance(values.type, DecimalType):
+        raise ArgumentError(f"column {name!r} is none of decimals, the values are")
+    return decoded(values)
+
+
 def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     """Return values as items of a column of variable-length items; None is a null.
 
@@ -241,7 +364,9 @@ def fitted_items(values: object, kind: ItemKind, name: str) -> RaggedArray:
     Traceback (most recent call last):
     ingot.errors.ArgumentError: column 'a': item 1 is 1, not text
     """
-    values = _taken_over(values, name, kind)
+    values = _meant(_taken_over(values, name, kind), name)
+    if isinstance(values, NullableArray):
+        raise ArgumentError(f"column {name!r} of {kind} cannot hold {values.dtype}")
     single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
         isinstance(values, np.ndarray) and not values.ndim
     )
@@ -261,7 +386,7 @@ def items_of(values: object, kind: ItemKind | None = None) -> RaggedArray:
     """
     if not isinstance(values, RaggedArray) and isinstance(values, ItemColumn):
         values = values.items()
-    values = _taken_over(values, "items", kind)
+    values = _meant(_taken_over(values, "items", kind), "items")
     single = isinstance(values, str | bytes | bytearray | memoryview | Mapping) or (
         isinstance(values, np.ndarray) and not values.ndim
     )
@@ -326,6 +451,9 @@ def fitted_values(
             else:
                 found[name] = fitted_items(values, column, name)
             continue
+        if isinstance(column, LogicalKind):
+            found[name] = _fitted_value(values, column, name)
+            continue
         dtype, shape = column
         if dtype != _OBJECT and is_null(values):
             found[name] = NullableArray(np.zeros(shape, dtype), np.zeros((), np.bool_))
@@ -346,6 +474,16 @@ def fitted_values(
     return found
 
 
+def _fitted_value(values: object, column: LogicalKind, name: str) -> LogicalArray:
+    """Return one value for all rows, or one for each, as items of a column."""
+    listed = isinstance(values, Sequence | np.ndarray | LogicalArray) or hasattr(values, "__len__")
+    if isinstance(values, str | bytes) or not listed or np.ndim(cast(Any, values)) == 0:
+        made = fitted_logical([values], column, name)
+        assert not isinstance(made.values, RaggedArray)
+        return LogicalArray(_one(made.values, column.shape), made.note)
+    return fitted_logical(values, column, name)
+
+
 def _one(items: NDArray[Any] | NullableArray, shape: Shape) -> NDArray[Any] | NullableArray:
     if isinstance(items, NullableArray):
         return NullableArray(items.values.reshape(shape), items.valid.reshape(()))
@@ -360,8 +498,13 @@ def spread(items: Values | RepeatedItem, count: int, column: ColumnType, name: s
     """
     if isinstance(items, RepeatedItem):
         return items.item.take(np.zeros(count, np.int64))
+    if isinstance(items, LogicalArray):
+        assert isinstance(column, LogicalKind)
+        stored = spread(items.values, count, (column.dtype, column.shape), name)
+        assert not isinstance(stored, LogicalArray)
+        return LogicalArray(stored, items.note)
     if isinstance(items, np.ndarray | NullableArray):
-        shape = () if isinstance(column, ItemKind) else column[1]
+        shape = column[1] if isinstance(column, tuple) else ()
         if isinstance(items, NullableArray) and not items.valid.ndim:
             values = np.broadcast_to(items.values, (count, *shape))
             return NullableArray(values, np.broadcast_to(items.valid, count))
@@ -384,7 +527,7 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
         if dot:
             fields.setdefault(first, {})[rest] = column
             continue
-        dtype, shape = (column.dtype, ()) if isinstance(column, ItemKind) else column
+        dtype, shape = _shown_type(column)
         # In a row, an item of variable length is an object.
         fields[name] = np.dtype(object) if dtypes.is_variable(dtype) else dtype, shape
     made = [
@@ -392,6 +535,13 @@ def row_dtype(layout: Layout) -> np.dtype[np.void]:
         for name, field in fields.items()
     ]
     return np.dtype(made)
+
+
+def _shown_type(column: ColumnType) -> tuple[DType, Shape]:
+    """Return the type of the values that a reader sees, and the shape of an item."""
+    if isinstance(column, ItemKind):
+        return column.dtype, ()
+    return decoded_dtype(column) if isinstance(column, LogicalKind) else column
 
 
 def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> NDArray[np.void]:
@@ -431,7 +581,7 @@ def _known(values: object, name: str, dtype: DType | None = None) -> object:
     """
     if type(values) is np.ndarray and values.dtype != _OBJECT:
         return values
-    values = _taken_over(values, name)
+    values = _meant(_taken_over(values, name), name)
     if isinstance(values, RaggedArray):
         return _fixed(values, name, dtype)
     if isinstance(values, np.ma.MaskedArray):
@@ -472,6 +622,10 @@ def _without_nan(columns: Mapping[str, Values]) -> dict[str, Values]:
 
 def _nan_as_null(values: Values | RepeatedItem) -> Values | RepeatedItem:
     """Return values with nulls in the place of NaN and NaT; all of an item must be NaN."""
+    if isinstance(values, LogicalArray):
+        inner = _nan_as_null(values.values)
+        assert isinstance(inner, np.ndarray | NullableArray | RaggedArray)
+        return LogicalArray(inner, values.note)
     if isinstance(values, RaggedArray | RepeatedItem) or values.dtype.kind not in "fcmM":
         return values
     array = values.values if isinstance(values, NullableArray) else values
@@ -525,6 +679,10 @@ def _dug(row: Mapping[str, Any], name: str) -> Any:
 
 def _made(values: object, name: str, ragged: bool) -> Values:
     values = _taken_over(values, name)
+    if isinstance(values, LogicalArray):
+        return values
+    if isinstance(values, list | tuple) and arrow.is_dated(_first(values)):
+        return cast(Values, arrow.of_objects(name, values))
     if ragged:
         found = values if isinstance(values, RaggedArray) else _variable(values, name)
         if found is not None:
@@ -566,6 +724,11 @@ def _taken_over(values: object, name: str, kind: ItemKind | None = None) -> obje
     return values
 
 
+def _first(values: Sequence[Any]) -> Any:
+    """Return the first value that is not None; None if there is none."""
+    return next((each for each in values if each is not None), None)
+
+
 def _variable(values: object, name: str) -> RaggedArray | None:
     """Return values as variable-length items; None if a plain array holds them."""
     if isinstance(values, np.ndarray):
@@ -576,7 +739,7 @@ def _variable(values: object, name: str) -> RaggedArray | None:
         listed = values
     else:
         return None
-    first = next((item for item in listed if item is not None), None)
+    first = _first(listed)
     if isinstance(first, str | bytes | bytearray | memoryview | Mapping):
         return RaggedArray.of(values, None, f"column {name!r}")
     if not isinstance(first, list | tuple | np.ndarray):
@@ -627,6 +790,13 @@ def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
     Traceback (most recent call last):
     ingot.errors.ArgumentError: column 'n' of float64 cannot become int64 safely
     """
+    if dtype == "category":
+        return _as_categories(values, name)
+    if isinstance(values, LogicalArray):
+        values = cast(Values, _meant(values, name))
+        assert not isinstance(values, LogicalArray)
+        if isinstance(values, RaggedArray) and dtype in ("utf8", str):
+            return values
     words = "utf8", "bytes", "json"
     variable = isinstance(dtype, str) and (dtype in words or dtype.startswith("list<"))
     kind = ItemKind.parse(dtype, "dtype") if variable else None
@@ -656,6 +826,19 @@ def retyped_values(values: Values, dtype: object, name: str) -> Values | None:
     chosen = values.valid if isinstance(values, NullableArray) else slice(None)
     _check_kept(array[chosen], made[chosen].astype(array.dtype), name)
     return NullableArray(made, values.valid) if isinstance(values, NullableArray) else made
+
+
+def _as_categories(values: Values, name: str) -> LogicalArray | None:
+    """Return text, numbers or times as categories; None for what is categories already."""
+    if isinstance(values, LogicalArray):
+        if isinstance(values.type, CategoryType):
+            return None
+        raise ArgumentError(f"column {name!r}: its values cannot become categories")
+    if isinstance(values, RaggedArray) or values.dtype.kind in "UT":
+        none = CategoryType(words_of([]))
+    else:
+        none = CategoryType(words_of(np.zeros(0, values.dtype)))
+    return _categories(values, none, none.code_dtype, name)
 
 
 def _pairs(values: NullableArray) -> Iterator[tuple[Any, bool]]:

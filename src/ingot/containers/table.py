@@ -22,6 +22,7 @@ from ingot.containers.attributes import Attributes
 from ingot.containers.column import TableColumn
 from ingot.containers.create import Codec, ColumnSpec, validity_schema
 from ingot.containers.dataset import Dataset, Mode
+from ingot.containers.decoded_column import CategoryColumn, DecodedColumn
 from ingot.containers.display import Info
 from ingot.containers.handle import HandleProtocol, HandleTurn, TransactionalHandle
 from ingot.containers.ingest import (
@@ -52,11 +53,11 @@ from ingot.errors import (
 )
 from ingot.formats.format import Format, Kind, TableNode, has_typed_attributes
 from ingot.formats.validity import valid_name
-from ingot.interop import duckdb, pandas
+from ingot.interop import arrow, duckdb, pandas
 from ingot.interop.arrow import BATCH_ROWS
+from ingot.logical_types import PLAIN, CategoryType, DecimalType, LogicalArray
 from ingot.options import Options
 from ingot.query.expr import Expression
-from ingot.query.search import gather
 from ingot.ragged_array import RaggedArray
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Commit, Store
@@ -142,7 +143,7 @@ class Table(Dataset[TableState]):
         {'source': 'survey', 'year': 2024}
         """
         return Attributes(
-            lambda: self._state.table.attrs,
+            lambda: self._state.attrs,
             self._describing,
             typed=has_typed_attributes(self._format),
         )
@@ -259,21 +260,23 @@ class Table(Dataset[TableState]):
     def to_pandas(self, *, dtype_backend: str | None = None) -> Any:
         """Return the table as a data frame of pandas; nested columns have names with dots.
 
-        With `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind,
-        also those without nulls.
+        Categories, time zones and the index of a frame that the table was made of come back. With
+        `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind, also
+        those without nulls.
 
         >>> import ingot
         >>> table = ingot.table({"a": [1, 2], "b": ["x", "y"]})
         >>> table.to_pandas(dtype_backend="pyarrow").dtypes.astype(str).to_list()
         ['int64[pyarrow]', 'large_string[pyarrow]']
         """
-        if dtype_backend is not None:
-            return pandas.of_arrow(self.to_arrow(), dtype_backend)
-        return self._handle.read(
-            lambda state: pandas.frame(
-                view.gathered(state, state.leaves, range(state.rows)), state.rows
-            )
-        )
+
+        def build(state: TableState) -> Any:
+            columns = view.gathered(state, state.leaves, range(state.rows))
+            if dtype_backend is None:
+                return pandas.frame(columns, state.rows)
+            return pandas.indexed(pandas.of_arrow(arrow.table(columns), dtype_backend), columns)
+
+        return self._handle.read(build)
 
     def to_arrow(self) -> Any:
         """Return the table as one of pyarrow; nested columns have names with dots."""
@@ -383,7 +386,7 @@ class Table(Dataset[TableState]):
             if turn.value is not state and (now := view.layout_of(turn.value)) != layout:
                 columns = fitted_rows(given, now, nan_as_null=nan_as_null)
             if any(map(len, columns.values())):
-                self._commit(turn, columns, partial(table_state.appended, columns=columns))
+                self._commit(turn, columns, table_state.appended)
             else:
                 turn.commit(turn.value, Commit())
 
@@ -437,8 +440,7 @@ class Table(Dataset[TableState]):
                 items = fitted_values(given, now, nan_as_null=nan_as_null)
             columns = {name: spread(items[name], len(rows), now[name], name) for name in items}
             if len(rows):
-                place = view.key_of(rows)
-                change = partial(table_state.assigned, rows=place, columns=columns)
+                change = partial(table_state.assigned, rows=view.key_of(rows))
                 self._commit(turn, columns, change)
             else:
                 turn.commit(turn.value, Commit())
@@ -556,7 +558,10 @@ class Table(Dataset[TableState]):
             schema = spec.schema(self._format, columns)
             nulls = schema.get(valid_name(name))
             hidden = nulls if isinstance(nulls, ArraySchema) else None
-            turn.commit(*table_state.added(state, name, schema[name], columns, position, hidden))
+            stored, notes = table_state.plain_values(columns)
+            turn.commit(
+                *table_state.added(state, name, schema[name], stored, position, hidden, notes)
+            )
 
     def drop_column(self, name: str) -> None:
         """Remove a column; the name "a.b" is for a column of the nested table "a".
@@ -592,15 +597,16 @@ class Table(Dataset[TableState]):
             if own not in state.leaves:
                 raise ColumnError(f"there is no column {name!r} that holds values")
             old = state.schema(own)
-            values = retyped_values(gather(state, own, slice(None)), dtype, name)
+            values = retyped_values(view.gathered(state, [own], slice(None))[own], dtype, name)
             if values is None:
                 return
             spec = ColumnSpec(codec=_same_codec(old, values), attrs=dict(old.attrs))
-            columns = {own: values}
-            schema = spec.schema(self._format, columns)
+            schema = spec.schema(self._format, {own: values})
             nulls = schema.get(valid_name(own))
             hidden = nulls if isinstance(nulls, ArraySchema) else None
-            turn.commit(*table_state.retyped(state, own, schema[own], columns, hidden))
+            stored, notes = table_state.plain_values({own: values})
+            note = replace(state.notes.get(own, PLAIN), type=notes.get(own, PLAIN).type)
+            turn.commit(*table_state.retyped(state, own, schema[own], stored, hidden, note))
 
     def rename_column(self, old: str, new: str) -> None:
         """Give a column another name; its place among the others stays.
@@ -671,7 +677,7 @@ class Table(Dataset[TableState]):
     def _state(self) -> TableState:
         return self._handle.value
 
-    def _column(self, name: str) -> "TableColumn | Ragged | Table":
+    def _column(self, name: str) -> "TableColumn | DecodedColumn | Ragged | Table":
         state = self._state
         place = None if self._path is None else f"{self._path}/{name.replace('.', '/')}"
         if state.within(name) == (name,):
@@ -679,7 +685,15 @@ class Table(Dataset[TableState]):
                 items = table_state.items_handle(self._handle, name)
                 return Ragged(self._format, items, path=place, mode=self._mode)
             settings: Any = {"path": place, "mode": self._mode, "owner": self}
-            return TableColumn(self._format, self._handle, name, **settings)
+            stored = TableColumn(self._format, self._handle, name, **settings)
+            kind = state.logical_types.get(name)
+            if isinstance(kind, CategoryType):
+                return CategoryColumn(stored, self._handle, self, name)
+            return (
+                DecodedColumn(stored, self._handle, self, name)
+                if isinstance(kind, DecimalType)
+                else stored
+            )
         nested = table_state.nested_handle(self._handle, name)
         return Table(self._format, self._whole, path=place, mode=self._mode, part=nested)
 
@@ -701,22 +715,27 @@ class Table(Dataset[TableState]):
         self,
         turn: HandleTurn[TableState],
         columns: Mapping[str, Any],
-        change: Callable[[TableState], TableChange],
+        change: Callable[..., TableChange],
     ) -> None:
         """Commit a change of columns; those that get their first nulls get a place for them."""
         state = turn.value
-        lacking = table_state.lacking_nulls(state, columns)
+        stored, notes = table_state.separated(state, columns)
+
+        def changed(state: TableState) -> TableChange:
+            return table_state.with_notes(state, change(state, columns=stored), notes)
+
+        lacking = table_state.lacking_nulls(state, stored)
         if not lacking:
-            turn.commit(*change(state))
+            turn.commit(*changed(state))
             return
         design = partial(_validity_schema, self._format, state.options)
-        made = table_state.with_first_nulls(state, lacking, design, change)
+        made = table_state.with_first_nulls(state, lacking, design, changed)
         turn.commit(*made, again=True)
 
     @contextmanager
     def _describing(self) -> Iterator[dict[str, Any]]:
         with self._writable().writing() as turn:
-            attrs = dict(turn.value.table.attrs)
+            attrs = dict(turn.value.attrs)
             yield attrs
             turn.commit(*table_state.described(turn.value, attrs))
 
@@ -745,6 +764,8 @@ def _same_codec(old: ArraySchema | RaggedSchema, values: Values) -> Codec:
     stages = old.codec.stages if isinstance(old, RaggedSchema) else old.codec
     if len(stages) != 1 or not isinstance(stages[0], Blosc):
         return None
+    if isinstance(values, LogicalArray):
+        values = values.values
     plain = isinstance(values, RaggedArray) and values.kind.item is None
     stage = Blosc(stages[0].cname, stages[0].clevel)
     return [replace(stage, shuffle=0) if plain else stage]

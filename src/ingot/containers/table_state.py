@@ -18,6 +18,7 @@ from ingot.engine.ragged import RaggedChange, RaggedEngine
 from ingot.engine.run import Engine
 from ingot.engine.stored_size import stored_bytes
 from ingot.errors import ArgumentError, ColumnError, FormatError, SelectionError, UnsupportedError
+from ingot.formats import annotations
 from ingot.formats.format import (
     ArrayNode,
     Column,
@@ -37,6 +38,7 @@ from ingot.formats.format import (
     relocated,
 )
 from ingot.formats.validity import SUFFIX, check_companions, companions, valid_name
+from ingot.logical_types import PLAIN, Annotation, LogicalArray, LogicalType
 from ingot.nullable_array import NullableArray
 from ingot.options import Options
 from ingot.ragged_array import RaggedArray
@@ -48,9 +50,11 @@ from ingot.stores.versions import NO_VERSION, copied, discard
 
 __all__ = [
     "ColumnValues",
+    "StoredValues",
     "TableChange",
     "TableState",
     "added",
+    "annotated",
     "appended",
     "assigned",
     "assigned_parts",
@@ -65,14 +69,17 @@ __all__ = [
     "lacking_nulls",
     "nested_handle",
     "numbered",
+    "plain_values",
     "renamed",
     "reopened_map",
     "resized",
     "retyped",
+    "separated",
     "table_handle",
     "with_column",
     "with_first_nulls",
     "with_nested",
+    "with_notes",
 ]
 
 
@@ -86,20 +93,42 @@ Leaf: TypeAlias = ArrayNode | RaggedNode
 ColumnEngine: TypeAlias = Engine | RaggedEngine
 ColumnChange: TypeAlias = changes.ArrayChange | RaggedChange
 
-ColumnValues: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
-"""The values of a column: an array, perhaps with nulls, or variable-length items."""
+StoredValues: TypeAlias = NDArray[Any] | NullableArray | RaggedArray
+"""The values of a stored column: an array, perhaps with nulls, or variable-length items."""
+
+ColumnValues: TypeAlias = StoredValues | LogicalArray
+"""The values of a column: as it is stored, perhaps with what they mean."""
+
+Notes: TypeAlias = Mapping[str, Annotation]
+"""What the types of columns do not say, by their names."""
 
 
 class TableState:
     """A table in one state of its store."""
 
-    __slots__ = ("_companions", "_engines", "_found", "_nested", "options", "table")
+    __slots__ = (
+        "_companions",
+        "_engines",
+        "_found",
+        "_inner",
+        "_nested",
+        "_notes",
+        "options",
+        "table",
+    )
 
     def __init__(
-        self, table: TableMap, options: Options, engines: Mapping[str, ColumnEngine] | None = None
+        self,
+        table: TableMap,
+        options: Options,
+        engines: Mapping[str, ColumnEngine] | None = None,
+        notes: Notes | None = None,
     ) -> None:
+        """Take a table; `notes` are those of a nested one, which the outermost table stores."""
         self.table = table
         self.options = options
+        self._notes = notes
+        self._inner = notes is not None
         # Both are made when they are needed: often one of hundreds of columns is read.
         self._found: Mapping[str, Leaf] | None = None
         self._companions: Mapping[str, str] | None = None
@@ -120,6 +149,30 @@ class TableState:
             some = any(name.endswith(SUFFIX) for name in self._leaves)
             self._companions = dict(_companions(self.table, "")) if some else {}
         return self._companions
+
+    @property
+    def notes(self) -> Notes:
+        """The annotations of columns."""
+        if self._notes is None:
+            where = self.table.store.location
+            self._notes = annotations.parse(self.table.attrs, where)
+            for name, note in self._notes.items():
+                # Another program may have removed the column.
+                if name in self._leaves:
+                    annotations.check(name, note, self.schema(name), where)
+        return self._notes
+
+    @property
+    def logical_types(self) -> Mapping[str, LogicalType]:
+        """The types of columns whose values mean something else than they are stored as."""
+        if not self.notes:
+            return {}
+        return {name: note.type for name, note in self.notes.items() if note.type is not None}
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """The attributes of the table, without the annotations of its columns."""
+        return annotations.without(self.table.attrs)
 
     @property
     def rows(self) -> int:
@@ -243,8 +296,13 @@ class TableState:
             for leaf, engine in self._made()
             if leaf.startswith(prefix)
         }
+        notes = {
+            leaf.removeprefix(prefix): note
+            for leaf, note in self.notes.items()
+            if leaf.startswith(prefix)
+        }
         # Kept, so that two reads of one state get the same.
-        return self._nested.setdefault(name, TableState(table, self.options, own))
+        return self._nested.setdefault(name, TableState(table, self.options, own, notes))
 
     def _made(self) -> list[tuple[str, ColumnEngine]]:
         # A copy: other threads may add engines meanwhile.
@@ -252,9 +310,13 @@ class TableState:
 
     def following(self, engines: Mapping[str, ColumnEngine]) -> "TableState":
         """Return the state in which some columns have other engines."""
-        after = TableState(self.table, self.options, {**self._engines, **engines})
-        after._found, after._companions = self._found, self._companions
+        after = TableState(self.table, self.options, {**self._engines, **engines}, self._notes)
+        after._found, after._companions, after._inner = self._found, self._companions, self._inner
         return after
+
+    def changed(self, table: TableMap, notes: Notes | None = None) -> "TableState":
+        """Return the state after a change of the columns; `notes` are those of a nested table."""
+        return TableState(table, self.options, None, notes if self._inner else None)
 
 
 def table_handle(
@@ -319,7 +381,7 @@ def nested_handle(
     )
 
 
-def appended(state: TableState, columns: Mapping[str, ColumnValues]) -> TableChange:
+def appended(state: TableState, columns: Mapping[str, StoredValues]) -> TableChange:
     """Return the change that adds rows at the end; all columns are given, of one length."""
     old = state.rows
     columns = _stored_values(state, columns)
@@ -345,7 +407,7 @@ def appended(state: TableState, columns: Mapping[str, ColumnValues]) -> TableCha
     return _joined(state, steps, lambda: _changed(growths, changes.grown_together))
 
 
-def _appended_items(engine: RaggedEngine, values: ColumnValues) -> ColumnChange:
+def _appended_items(engine: RaggedEngine, values: StoredValues) -> ColumnChange:
     return ragged.appended(engine, _items(values))
 
 
@@ -433,7 +495,65 @@ def with_nested(state: TableState, name: str, nested: TableState, commit: Commit
     own = {prefix + leaf: engine for leaf, engine in nested._made()}
     others = {leaf: each for leaf, each in state._made() if not leaf.startswith(prefix)}
     table = _with_inner(state.table, name, nested.table)
-    return TableState(table, state.options, {**others, **own}), commit
+    notes = {leaf: note for leaf, note in state.notes.items() if not leaf.startswith(prefix)}
+    notes |= {prefix + leaf: note for leaf, note in nested.notes.items()}
+    kept = state.notes if state._inner else None
+    after = TableState(table, state.options, {**others, **own}, kept)
+    return with_notes(state, (after, commit), notes)
+
+
+def with_notes(before: TableState, change: TableChange, notes: Notes) -> TableChange:
+    """Return a change of a table that also changes the annotations of columns.
+
+    They are published first: a reader that finds new codes finds their words.
+    """
+    after, commit = change
+    notes = {name: note for name, note in notes.items() if note != PLAIN}
+    if notes == before.notes:
+        return change
+    if after._inner:
+        return TableState(after.table, after.options, dict(after._made()), notes), commit
+    attrs = {**after.attrs, **annotations.pack(notes)}
+    table, described = after.table.described(attrs)
+    return TableState(table, after.options, dict(after._made())), _in_turn(described, commit)
+
+
+def annotated(state: TableState, columns: Mapping[str, StoredValues]) -> dict[str, ColumnValues]:
+    """Return values of stored columns with what they mean."""
+    notes = state.notes
+    if not notes:
+        return dict(columns)
+    return {
+        name: LogicalArray(values, notes[name]) if name in notes else values
+        for name, values in columns.items()
+    }
+
+
+def separated(
+    state: TableState, columns: Mapping[str, ColumnValues]
+) -> tuple[dict[str, StoredValues], Notes]:
+    """Return values as they are stored, and the annotations that the table has with them.
+
+    The words of categories are those of the values, which may be more.
+    """
+    stored, types = plain_values(columns)
+    kept = {
+        name: replace(note, type=types.get(name, note).type) for name, note in state.notes.items()
+    }
+    return stored, kept
+
+
+def plain_values(columns: Mapping[str, ColumnValues]) -> tuple[dict[str, StoredValues], Notes]:
+    """Return values as they are stored, and the annotations of those that have one."""
+    stored: dict[str, StoredValues] = {}
+    notes: dict[str, Annotation] = {}
+    for name, values in columns.items():
+        if isinstance(values, LogicalArray):
+            notes[name] = values.note
+            stored[name] = values.values
+        else:
+            stored[name] = values
+    return stored, notes
 
 
 def deleted(state: TableState, rows: NDArray[np.int64]) -> TableChange:
@@ -481,7 +601,7 @@ def _shortened(state: TableState, after: TableState, name: str, rows: int) -> Co
 
 def _moved_up(
     engine: ColumnEngine, first: int, kept: NDArray[np.bool_]
-) -> Iterator[tuple[slice, ColumnValues]]:
+) -> Iterator[tuple[slice, StoredValues]]:
     """Yield where to write the kept rows from `first` on, and their values, in whole chunks.
 
     Rows are never written behind the rows that were read, so each block may be written before the
@@ -530,8 +650,9 @@ def added(
     columns: Mapping[str, Any],
     position: int | None = None,
     companion: ArraySchema | None = None,
+    notes: Notes | None = None,
 ) -> TableChange:
-    """Return the change that adds a column, or a nested table.
+    """Return the change that adds a column, or a nested table, with the annotations of its columns.
 
     `companion` is the schema of the booleans that say which of its items exist.
     """
@@ -542,7 +663,9 @@ def added(
         table, node, also = table.added(hidden, companion)
         leaves[hidden] = _array_node(node)
         commit = _in_turn(commit, also)
-    return TableState(table, state.options), filled(leaves, columns, commit, state.options)
+    made = filled(leaves, columns, commit, state.options)
+    known = {**_other_notes(state, name), **(notes or {})}
+    return with_notes(state, (state.changed(table, state.notes), made), known)
 
 
 def lacking_nulls(state: TableState, columns: Mapping[str, Any]) -> tuple[str, ...]:
@@ -565,12 +688,12 @@ def with_first_nulls(
     buffered = BufferedStore(state.table.store)
     unreached: set[str] = set()
     try:
-        moved = TableState(state.table.reopened(buffered), state.options)
+        moved = state.changed(state.table.reopened(buffered), state.notes)
         for name in names:
             made = _with_companion(moved, name, design)
             unreached.update(edit.key for edit in made.prepare)
             buffered.apply(made)
-            moved = TableState(state.table.reopened(buffered), state.options)
+            moved = state.changed(state.table.reopened(buffered), state.notes)
         after, commit = change(moved)
         buffered.apply(commit)
     except BaseException:
@@ -634,28 +757,50 @@ def created(
     attrs: Mapping[str, Any],
     options: Options,
     path: str = "",
+    notes: Notes | None = None,
     **layout: Any,
 ) -> TableChange:
     """Return the change that creates a table with the values of its columns."""
-    node, commit = format.create_table(store, schema, attrs, path, **layout)
+    described = {**attrs, **annotations.pack(notes or {})}
+    node, commit = format.create_table(store, schema, described, path, **layout)
     state = TableState(node.table, options)
     return state, filled(state._leaves, columns, commit, options)
 
 
 def described(state: TableState, attrs: Mapping[str, Any]) -> TableChange:
     """Return the change of the attributes."""
-    table, commit = reopened_map(state).described(attrs)
-    return TableState(table, state.options), commit
+    if annotations.KEY in attrs:
+        raise FormatError(f"the attribute {annotations.KEY!r} is for the columns of the table")
+    kept = {} if state._inner else annotations.pack(state.notes)
+    table, commit = reopened_map(state).described({**attrs, **kept})
+    return state.changed(table, state.notes), commit
 
 
 def dropped(state: TableState, name: str) -> TableChange:
     """Return the change that removes a column."""
+    table, commit = _without(state, name)
+    change = state.changed(table, state.notes), commit
+    return with_notes(state, change, _other_notes(state, name))
+
+
+def _without(state: TableState, name: str) -> tuple[TableMap, Commit]:
+    """Return the table without a column, and the commit that removes it."""
     _check_own(state, name)
     table, first = reopened_map(state), Commit()
     if name in state.companions:
         table, first = table.dropped(state.companions[name])
     table, commit = table.dropped(name)
-    return TableState(table, state.options), _in_turn(first, commit)
+    return table, _in_turn(first, commit)
+
+
+def _other_notes(state: TableState, name: str) -> dict[str, Annotation]:
+    """Return the annotations of other columns than one."""
+    return {each: note for each, note in state.notes.items() if not _is_within(each, name)}
+
+
+def _is_within(leaf: str, name: str) -> bool:
+    """Return whether a column is that of a name, or one of a nested table of that name."""
+    return leaf == name or leaf.startswith(f"{name}.")
 
 
 def retyped(
@@ -664,17 +809,18 @@ def retyped(
     schema: ColumnSchema,
     columns: Mapping[str, Any],
     companion: ArraySchema | None = None,
+    note: Annotation = PLAIN,
 ) -> TableChange:
     """Return the change that stores a column anew, with values of another type in its place.
 
     Old and new files have the same keys, so that all of them are exchanged by one publication.
     """
     position = state.names.index(name)
-    without, gone = dropped(state, name)
-    places = [each for each in without.table.columns if each in without.table.names]
-    columns_before = list(without.table.columns)
+    without, gone = _without(state, name)
+    places = [each for each in without.columns if each in without.names]
+    columns_before = list(without.columns)
     at = columns_before.index(places[position]) if position < len(places) else len(columns_before)
-    table, node, commit = without.table.added(name, schema, at)
+    table, node, commit = without.added(name, schema, at)
     leaves = dict(_leaves({name: node}, ""))
     if companion is not None:
         hidden = valid_name(name)
@@ -684,7 +830,9 @@ def retyped(
     made = filled(leaves, columns, commit, state.options)
     removed = {edit.key: edit for edit in gone.cleanup if isinstance(edit, Delete)}
     edits = [edit for edit in made.edits if not isinstance(edit, Delete)]
-    return TableState(table, state.options), Commit(publish=(*removed.values(), *edits))
+    commit = Commit(publish=(*removed.values(), *edits))
+    change = state.changed(table, state.notes), commit
+    return with_notes(state, change, {**state.notes, name: note})
 
 
 def renamed(state: TableState, old: str, new: str) -> TableChange:
@@ -694,7 +842,12 @@ def renamed(state: TableState, old: str, new: str) -> TableChange:
     if old in state.companions and old != new:
         table, more, also = table.renamed(state.companions[old], valid_name(new))
         copies, commit = {**copies, **more}, _in_turn(commit, also)
-    return TableState(table, state.options), _with_copies(commit, state.table.store, copies)
+    made = _with_copies(commit, state.table.store, copies)
+    notes = {
+        new + each.removeprefix(old) if _is_within(each, old) else each: note
+        for each, note in state.notes.items()
+    }
+    return with_notes(state, (state.changed(table, state.notes), made), notes)
 
 
 def reopened_map(state: TableState) -> TableMap:
@@ -813,7 +966,7 @@ def _stored_bytes(node: Leaf, options: Options) -> int:
 
 
 def _stored_values(
-    state: TableState, columns: Mapping[str, ColumnValues]
+    state: TableState, columns: Mapping[str, StoredValues]
 ) -> dict[str, NDArray[Any] | RaggedArray]:
     """Return the values of stored columns: those of companions are added.
 
@@ -829,7 +982,7 @@ def _stored_values(
 
 
 def _split_nulls(
-    columns: Mapping[str, ColumnValues], schema: Callable[[str], ArraySchema | RaggedSchema]
+    columns: Mapping[str, StoredValues], schema: Callable[[str], ArraySchema | RaggedSchema]
 ) -> Iterator[tuple[str, NDArray[Any] | RaggedArray]]:
     """Yield the values of stored columns; the place of a null holds the fill value."""
     for name, values in columns.items():

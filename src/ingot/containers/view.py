@@ -13,7 +13,7 @@ from ingot.containers.batches import read_batches
 from ingot.containers.display import Info, table_info, view_info
 from ingot.containers.handle import HandleProtocol
 from ingot.containers.ingest import ColumnType, Layout, row_dtype, rows_of
-from ingot.containers.table_state import ColumnValues, TableState
+from ingot.containers.table_state import ColumnValues, TableState, annotated
 from ingot.dtypes import DType
 from ingot.errors import (
     ArgumentTypeError,
@@ -24,6 +24,7 @@ from ingot.errors import (
 )
 from ingot.interop import arrow, arrow_dataset, pandas
 from ingot.interop.arrow import BATCH_ROWS
+from ingot.logical_types import LogicalArray, LogicalKind, decoded, decoded_dtype
 from ingot.nullable_array import NullableArray
 from ingot.query import search
 from ingot.query.expr import Combine, Expression, spelled
@@ -181,18 +182,18 @@ class View:
     def to_pandas(self, *, dtype_backend: str | None = None) -> Any:
         """Return the rows as a data frame of pandas; their numbers are its index.
 
-        With `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind.
+        Where the table was made of a frame with an index of its own, this is the index. With
+        `dtype_backend`, "numpy_nullable" or "pyarrow", all columns have types of that kind.
         """
 
         def build(state: TableState) -> Any:
             rows = self._rows(state)
             columns = gathered(state, self._names(state), rows)
             if dtype_backend is None:
-                made = pandas.frame(columns, len(rows))
-            else:
-                made = pandas.of_arrow(arrow.table(columns), dtype_backend)
+                return pandas.frame(columns, len(rows), rows)
+            made = pandas.of_arrow(arrow.table(columns), dtype_backend)
             made.index = np.asarray(rows)
-            return made
+            return pandas.indexed(made, columns)
 
         return self._handle.read(build)
 
@@ -426,10 +427,13 @@ def selected(state: TableState, columns: str | Sequence[str] | None) -> tuple[st
 def layout_of(state: TableState, names: Sequence[str] | None = None) -> Layout:
     """Return the types of all columns, or of some, and the shapes of their items."""
     found: dict[str, ColumnType] = {}
+    types = state.logical_types
     for name in selected(state, names):
         schema = state.schema(name)
         if isinstance(schema, RaggedSchema):
             found[name] = schema.kind
+        elif name in types:
+            found[name] = LogicalKind(schema.dtype, schema.shape[1:], types[name])
         else:
             found[name] = schema.dtype, schema.shape[1:]
     return found
@@ -442,6 +446,8 @@ def read(state: TableState, names: Sequence[str], rows: Rows | slice) -> dict[st
 
 
 def _as_array(values: ColumnValues) -> NDArray[Any]:
+    if isinstance(values, LogicalArray):
+        values = decoded(values)
     if isinstance(values, np.ndarray):
         return values
     found: NDArray[Any] = (
@@ -454,7 +460,7 @@ def gathered(
     state: TableState, names: Sequence[str], rows: Rows | slice
 ) -> dict[str, ColumnValues]:
     """Return the values of columns in some rows; variable-length items stay in buffers."""
-    return {name: search.gather(state, name, rows) for name in names}
+    return annotated(state, {name: search.gather(state, name, rows) for name in names})
 
 
 def structures(state: TableState, names: Sequence[str], rows: Rows) -> NDArray[np.void]:
@@ -498,7 +504,7 @@ def info_of(state: TableState, path: str | None, head: str, unfinished: bool = F
         except IngotError as error:
             first[name] = np.ma.MaskedArray(np.empty(len(rows), object), mask=True)
             unreadable[name] = str(error).partition("\n")[0]
-    facts = schemas, state.stored(), first, state.table.attrs, state.free(), unfinished
+    facts = schemas, state.stored(), first, state.attrs, state.free(), unfinished
     return table_info(path, head, state.rows, *facts, unreadable)
 
 
@@ -512,7 +518,9 @@ def types_of(state: TableState) -> dict[str, DType]:
     for name in state.names:
         leaves = state.within(name)
         if leaves == (name,):
-            found[name] = state.schema(name).dtype
+            kind = layout_of(state, leaves)[name]
+            plain = state.schema(name).dtype
+            found[name] = decoded_dtype(kind)[0] if isinstance(kind, LogicalKind) else plain
         else:
             found[name] = row_dtype(layout_of(state, leaves))[name]
     return found

@@ -4,8 +4,11 @@ Numbers, text, bytes and lists share their buffers with Arrow, dates without mis
 No Python object is made for an item. pyarrow is optional, and imported on first use.
 """
 
+import datetime
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,6 +16,19 @@ from numpy.typing import NDArray
 
 from ingot.dtypes import DType
 from ingot.errors import ArgumentError, CorruptionError, UnsupportedError
+from ingot.logical_types import (
+    Annotation,
+    CategoryType,
+    DateType,
+    DecimalType,
+    FixedBytesType,
+    LogicalArray,
+    LogicalKind,
+    LogicalType,
+    TimeType,
+    ZonedType,
+    words_of,
+)
 from ingot.nullable_array import NullableArray
 from ingot.ragged_array import (
     BYTES,
@@ -35,8 +51,11 @@ __all__ = [
     "dataset_modules",
     "file_modules",
     "from_lists",
+    "is_dated",
     "is_installed",
     "named_column",
+    "objects",
+    "of_objects",
     "read_csv",
     "read_file",
     "read_parquet",
@@ -46,13 +65,16 @@ __all__ = [
     "schema_capsule",
     "stream_capsule",
     "table",
+    "times",
     "values",
     "write_file",
     "write_parquet",
+    "zone_name",
 ]
 
-ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind
-Columns: TypeAlias = Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
+ColumnType: TypeAlias = tuple[DType, tuple[int, ...]] | ItemKind | LogicalKind
+Values: TypeAlias = NDArray[Any] | NullableArray | RaggedArray | LogicalArray
+Columns: TypeAlias = Mapping[str, Values]
 
 BATCH_ROWS: Final = 131_072
 """The rows of a batch, unless a caller wants others."""
@@ -62,6 +84,9 @@ _MOST_TEXT: Final = 2**31 - 1
 # Units of dates that Arrow lacks, and the unit that holds them exactly.
 _COARSE: Final = {"Y": "s", "M": "s", "W": "s", "h": "s", "m": "s"}
 _NAT: Final = np.iinfo(np.int64).min
+# The metadata by which polars tells that a column is an Enum, whose words are fixed.
+_ENUM: Final = b"_PL_ENUM_VALUES2"
+_DAY: Final = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def is_installed() -> bool:
@@ -85,7 +110,8 @@ def columns(data: Any) -> dict[str, Any]:
         raise ArgumentError("the Arrow stream has several columns of one name")
     for name in read.column_names:
         _check_valid(pyarrow, name, read[name])
-    return {name: _values(name, read[name]) for name in read.column_names}
+    found = {name: _values(name, read[name]) for name in read.column_names}
+    return {field.name: _as_enum(found[field.name], field) for field in read.schema}
 
 
 def blocks(data: Any, nbytes: int) -> Iterator[dict[str, Any]] | None:
@@ -153,7 +179,65 @@ def values(name: str, column: Any) -> Any:
     else:
         found = pyarrow.chunked_array(column)
     _check_valid(pyarrow, name, found)
+    made = _values(name, found)
+    # A column of polars says only by its own type that it is an Enum.
+    return _fixed_words(made) if type(getattr(column, "dtype", None)).__name__ == "Enum" else made
+
+
+def times(values: Sequence[Any], unit: str) -> Any:
+    """Return objects of `datetime.time` as an array of Arrow.
+
+    >>> import datetime
+    >>> times([datetime.time(1), None], "s").type
+    Time32Type(time32[s])
+    """
+    pyarrow = _pyarrow()
+    kind = pyarrow.time32(unit) if unit in ("s", "ms") else pyarrow.time64(unit)
+    return pyarrow.array(values, kind)
+
+
+def is_dated(value: object) -> bool:
+    """Return whether a value is a date, a time of day or a decimal, of which Arrow has columns."""
+    return isinstance(value, datetime.date | datetime.time | Decimal)
+
+
+def of_objects(name: str, values: Sequence[Any]) -> Any:
+    """Return dates, times of day or decimals as the values of a column; None is a null.
+
+    >>> of_objects("a", [Decimal("1.50"), None]).type
+    DecimalType(precision=3, scale=2)
+    """
+    pyarrow = _pyarrow()
+    try:
+        found = pyarrow.array(values)
+    except pyarrow.ArrowException as error:
+        raise ArgumentError(f"column {name!r}: {error}") from None
     return _values(name, found)
+
+
+def objects(name: str, column: LogicalArray) -> Any:
+    """Return values as an array of objects of Python; None is a null."""
+    return _array(_pyarrow(), name, column).to_numpy(zero_copy_only=False)
+
+
+def zone_name(zone: Any) -> str:
+    """Return the name of an object of `datetime.tzinfo`.
+
+    >>> zone_name(datetime.timezone.utc)
+    'UTC'
+    """
+    return str(_pyarrow().lib.tzinfo_to_string(zone))
+
+
+def _as_enum(values: Any, field: Any) -> Any:
+    return _fixed_words(values) if _ENUM in (field.metadata or ()) else values
+
+
+def _fixed_words(values: Any) -> Any:
+    if not isinstance(values, LogicalArray) or not isinstance(values.type, CategoryType):
+        return values
+    kind = CategoryType(values.type.words, values.type.ordered, fixed=True)
+    return LogicalArray(values.values, Annotation(kind))
 
 
 # To Arrow
@@ -166,7 +250,9 @@ def table(data: Columns) -> Any:
     DataType(int16)
     """
     pyarrow = _pyarrow()
-    return pyarrow.table({name: _column(pyarrow, name, each) for name, each in data.items()})
+    made = {name: _column(pyarrow, name, each) for name, each in data.items()}
+    fields = [_field(pyarrow, name, made[name].type, each) for name, each in data.items()]
+    return pyarrow.table(list(made.values()), schema=pyarrow.schema(fields))
 
 
 def array(items: RaggedArray) -> Any:
@@ -186,15 +272,31 @@ def schema(layout: Mapping[str, ColumnType]) -> Any:
     text: large_string
     """
     pyarrow = _pyarrow()
-    empty: dict[str, NDArray[Any] | RaggedArray] = {}
+    empty: dict[str, Values] = {}
     for name, kind in layout.items():
         if isinstance(kind, ItemKind):
             empty[name] = RaggedArray.nulls(kind, 0)
+        elif isinstance(kind, LogicalKind):
+            none = np.empty((0, *kind.shape), kind.dtype)
+            empty[name] = LogicalArray(none, Annotation(kind.type))
         else:
             empty[name] = np.empty((0, *kind[1]), kind[0])
     return pyarrow.schema(
-        [(name, _array(pyarrow, name, each).type) for name, each in empty.items()]
+        [
+            _field(pyarrow, name, _array(pyarrow, name, each).type, each)
+            for name, each in empty.items()
+        ]
     )
+
+
+def _field(pyarrow: Any, name: str, kind: Any, values: Values) -> Any:
+    """Return a field of a schema; that of an Enum has the metadata by which polars knows it."""
+    own = values.type if isinstance(values, LogicalArray) else None
+    if not isinstance(own, CategoryType) or not own.fixed or not own.is_text:
+        return pyarrow.field(name, kind)
+    words = [word.encode() for word in own.words.tolist()]
+    text = b"".join(b"%d;%b" % (len(word), word) for word in words)
+    return pyarrow.field(name, kind, metadata={_ENUM: text})
 
 
 def batch(data: Columns, schema: Any) -> Any:
@@ -345,12 +447,14 @@ def dataset_modules() -> tuple[Any, Any, Any]:
 def _values(name: str, column: Any) -> Any:
     pyarrow = _pyarrow()
     types = pyarrow.types
+    if types.is_dictionary(column.type):
+        return _categories(pyarrow, name, column)
     # The fields of a struct and the items of a list are in one piece already.
     joined = _joined(pyarrow, column) if isinstance(column, pyarrow.ChunkedArray) else column
     kind = joined.type
-    if types.is_dictionary(kind):
-        joined = joined.dictionary_decode()
-        kind = joined.type
+    logical = _logical_type(types, kind)
+    if logical is not None:
+        return LogicalArray(_stored(pyarrow, name, joined, logical), Annotation(logical))
     if types.is_struct(kind):
         # A row that is missing has a null in each of its fields.
         fields = joined.flatten()
@@ -375,8 +479,6 @@ def _values(name: str, column: Any) -> Any:
     if types.is_fixed_size_list(kind):
         inner = np.asarray(_values(name, joined.flatten()))
         return inner.reshape(len(joined), kind.list_size, *inner.shape[1:])
-    if types.is_fixed_size_binary(kind):
-        return _fixed_bytes(name, joined)
     found = joined.to_numpy(zero_copy_only=False)
     if found.dtype == np.dtype(object):
         raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
@@ -404,16 +506,113 @@ def _of_list_view(column: Any) -> Any:
     )
 
 
-def _fixed_bytes(name: str, column: Any) -> NDArray[Any]:
-    """Return bytes of one width; NumPy takes NULs at the end of an item for padding."""
-    width = column.type.byte_width
-    if not width or not len(column):
-        return np.zeros(len(column), f"S{max(1, width)}")
-    start = column.offset * width
-    letters = np.frombuffer(column.buffers()[1], np.uint8, len(column) * width, start)
-    if not letters.reshape(-1, width)[:, -1].all():
-        raise ArgumentError(f"column {name!r} of {column.type} has an item that ends with NUL")
-    return letters.view(f"S{width}")
+def _logical_type(types: Any, kind: Any) -> LogicalType | None:
+    """Return what values of a type mean, where their type of NumPy does not say it."""
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return ZonedType(kind.tz)
+    if types.is_time(kind):
+        return TimeType()
+    if types.is_date64(kind):
+        return DateType()
+    if types.is_decimal(kind) and not types.is_decimal256(kind):
+        return DecimalType(kind.precision, kind.scale)
+    return FixedBytesType() if types.is_fixed_size_binary(kind) and kind.byte_width else None
+
+
+def _stored(
+    pyarrow: Any, name: str, column: Any, logical: LogicalType
+) -> NDArray[Any] | NullableArray:
+    """Return the values of a column as a table stores them."""
+    kind = column.type
+    if isinstance(logical, DecimalType):
+        return _with_nulls(column, _scaled(pyarrow, name, column, logical))
+    if isinstance(logical, FixedBytesType):
+        letters = _buffered(column, "u1", kind.byte_width)
+        return _with_nulls(column, letters.view(f"S{kind.byte_width}"))
+    if isinstance(logical, ZonedType):
+        return _with_nulls(column, _buffered(column, f"M8[{kind.unit}]"))
+    if isinstance(logical, DateType):
+        return _with_nulls(column, _buffered(column, "M8[ms]"))
+    counts = _buffered(column, f"i{kind.bit_width // 8}").astype(np.int64)
+    return _with_nulls(column, counts.view(f"m8[{kind.unit}]"))
+
+
+def _buffered(column: Any, dtype: str, each: int = 1) -> NDArray[Any]:
+    """Return the values in the buffer of a column, `each` of them for an item."""
+    own = np.dtype(dtype)
+    if not len(column):
+        return np.zeros(0, own)
+    start = column.offset * each * own.itemsize
+    return np.frombuffer(column.buffers()[1], own, len(column) * each, start)
+
+
+def _with_nulls(column: Any, values: NDArray[Any]) -> NDArray[Any] | NullableArray:
+    """Return values of which some are null; what the buffer holds there is of no meaning."""
+    valid = _validity(column)
+    if valid is None:
+        return values
+    return NullableArray(values, valid).filled(np.zeros((), values.dtype))
+
+
+def _scaled(pyarrow: Any, name: str, column: Any, logical: DecimalType) -> NDArray[Any]:
+    """Return decimals as scaled integers: of 64 bits, or the lower and the upper half of 128."""
+    wide = column.cast(pyarrow.decimal128(logical.precision, logical.scale))
+    pairs = _buffered(wide, "<i8", 2).reshape(-1, 2)
+    if not logical.is_short:
+        return pairs
+    valid = _validity(wide)
+    signs = pairs[:, 0] >> 63 == pairs[:, 1]
+    if not (signs if valid is None else signs | ~valid).all():
+        raise CorruptionError(f"column {name!r}: a decimal of more digits than {column.type} has")
+    return np.ascontiguousarray(pairs[:, 0])
+
+
+def _categories(pyarrow: Any, name: str, column: Any) -> LogicalArray:
+    """Return a dictionary-encoded column as codes; pieces may have different words."""
+    pieces = column.chunks if isinstance(column, pyarrow.ChunkedArray) else [column]
+    pieces = pieces or [pyarrow.nulls(0, column.type)]
+    kind: CategoryType | None = None
+    parts = []
+    for piece in pieces:
+        words, places = _words(name, piece)
+        if kind is None:
+            kind, numbers = CategoryType(words), np.arange(len(words))
+        else:
+            kind, numbers = kind.recoded(CategoryType(words), f"column {name!r}")
+        # The last item is that of nulls.
+        renumbered = np.append(np.where(places < 0, -1, np.append(numbers, -1)[places]), -1)
+        indices = _values(name, piece.indices)
+        if isinstance(indices, NullableArray):
+            indices = np.where(indices.valid, indices.values.astype(np.int64), len(places))
+        parts.append(renumbered[indices.astype(np.int64)])
+    assert kind is not None, "there is a piece"
+    kind = CategoryType(kind.words, bool(column.type.ordered))
+    return LogicalArray(np.concatenate(parts).astype(kind.code_dtype), Annotation(kind))
+
+
+def _words(name: str, piece: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the different words of a dictionary, and the place of each among them; -1 for null."""
+    found = _values(name, piece.dictionary)
+    if isinstance(found, RaggedArray) and found.kind in (UTF8, BYTES):
+        listed = found.to_list()
+        if any(isinstance(each, bytes) and each.endswith(b"\0") for each in listed):
+            raise UnsupportedError(f"column {name!r}: a category that ends with NUL")
+    elif isinstance(found, np.ndarray | NullableArray):
+        keys = found.values if isinstance(found, NullableArray) else found
+        valid = found.valid if isinstance(found, NullableArray) else np.ones(len(keys), np.bool_)
+        listed = [each if there else None for each, there in zip(keys, valid, strict=True)]
+    else:
+        raise UnsupportedError(f"column {name!r}: categories of {piece.dictionary.type}")
+    numbers: dict[Any, int] = {}
+    places = [-1 if each is None else numbers.setdefault(each, len(numbers)) for each in listed]
+    plain = isinstance(found, RaggedArray)
+    empty = list(numbers) if plain and found.kind == UTF8 else np.array(list(numbers), found.dtype)
+    if plain and found.kind == BYTES:
+        empty = np.array(list(numbers), np.bytes_)
+    try:
+        return words_of(empty), np.array(places, np.int64)
+    except ValueError as error:
+        raise UnsupportedError(f"column {name!r}: {error}") from None
 
 
 def _nullable(pyarrow: Any, name: str, column: Any) -> NullableArray:
@@ -478,9 +677,11 @@ def _validity(column: Any) -> NDArray[np.bool_] | None:
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _column(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
+def _column(pyarrow: Any, name: str, values: Values) -> Any:
     """Return a whole column; text too long for offsets of 32 bits becomes several chunks."""
-    if not isinstance(values, RaggedArray) and values.dtype.kind in "SU" and values.ndim == 1:
+    if isinstance(values, RaggedArray | LogicalArray):
+        return _array(pyarrow, name, values)
+    if values.dtype.kind in "SU" and values.ndim == 1:
         step = max(1, _MOST_TEXT // values.dtype.itemsize)
         if len(values) > step:
             pieces = (values[at : at + step] for at in range(0, len(values), step))
@@ -488,21 +689,20 @@ def _column(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | Ragg
     return _array(pyarrow, name, values)
 
 
-def _array(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
+def _array(pyarrow: Any, name: str, values: Values) -> Any:
+    if isinstance(values, LogicalArray):
+        return _of_logical(pyarrow, name, values)
     if isinstance(values, RaggedArray):
         return _of_items(pyarrow, name, values)
-    valid = None
-    if isinstance(values, NullableArray):
-        valid = values.valid if values.has_nulls else None
-        values = values.values
+    values, valid = _split(values)
+    if values.dtype.kind == "T":
+        return _of_items(pyarrow, name, from_text(values))
     native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
     if native.ndim > 1:
         inner = _array(pyarrow, name, native.reshape(-1, *native.shape[2:]))
         mask = None if valid is None else pyarrow.array(~valid)
         return pyarrow.FixedSizeListArray.from_arrays(inner, native.shape[1], mask=mask)
     kind = native.dtype.kind
-    if kind == "T":
-        return _of_items(pyarrow, name, from_text(native))
     if kind in "SU":
         return _of_text(pyarrow, name, native, valid)
     if kind in "mM":
@@ -514,6 +714,77 @@ def _array(pyarrow: Any, name: str, values: NDArray[Any] | NullableArray | Ragge
         own = pyarrow.from_numpy_dtype(native.dtype)
         return _of_buffers(pyarrow, own, len(native), valid, pyarrow.py_buffer(native))
     raise UnsupportedError(f"column {name!r}: {values.dtype} has no type in Arrow")
+
+
+def _split(
+    values: NDArray[Any] | NullableArray,
+) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return values, and which of them are valid where there are nulls."""
+    if isinstance(values, NullableArray):
+        return values.values, values.valid if values.has_nulls else None
+    return values, None
+
+
+def _of_logical(pyarrow: Any, name: str, column: LogicalArray) -> Any:
+    """Return values in the type of Arrow that means the same."""
+    kind, stored = column.type, column.values
+    if kind is None or isinstance(stored, RaggedArray):
+        return _array(pyarrow, name, stored)
+    values, valid = _split(stored)
+    native = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="), copy=False))
+    if isinstance(kind, CategoryType):
+        return _of_categories(pyarrow, name, native, kind)
+    if isinstance(kind, DecimalType):
+        return _of_decimals(pyarrow, native, valid, kind)
+    if isinstance(kind, FixedBytesType):
+        own = pyarrow.binary(native.dtype.itemsize)
+        return _of_buffers(pyarrow, own, len(native), valid, pyarrow.py_buffer(native.view("u1")))
+    counts = native.view(np.int64)
+    null = counts == _NAT
+    if null.any():
+        valid = ~null if valid is None else valid & ~null
+    unit = np.datetime_data(native.dtype)[0]
+    if isinstance(kind, ZonedType):
+        own = pyarrow.timestamp(unit, kind.zone)
+    elif isinstance(kind, DateType):
+        own = pyarrow.date64()
+    else:
+        own = pyarrow.time32(unit) if unit in ("s", "ms") else pyarrow.time64(unit)
+        there = counts if valid is None else counts[valid]
+        if there.size and (there.min() < 0 or there.max() >= _DAY[unit]):
+            raise CorruptionError(f"column {name!r}: a time of day that is none")
+        counts = counts.astype(f"i{own.bit_width // 8}")
+    return _of_buffers(pyarrow, own, len(counts), valid, pyarrow.py_buffer(counts))
+
+
+def _of_categories(pyarrow: Any, name: str, codes: NDArray[Any], kind: CategoryType) -> Any:
+    kind.check(codes, f"column {name!r}")
+    valid = codes >= 0
+    known = None if valid.all() else valid
+    own = pyarrow.from_numpy_dtype(codes.dtype)
+    indices = _of_buffers(pyarrow, own, len(codes), known, pyarrow.py_buffer(codes))
+    return pyarrow.DictionaryArray.from_arrays(
+        indices, _dictionary(kind), ordered=kind.ordered, safe=False
+    )
+
+
+@lru_cache(maxsize=64)
+def _dictionary(kind: CategoryType) -> Any:
+    """Return the words of categories, which all batches of a stream share."""
+    return _array(_pyarrow(), "words", kind.words)
+
+
+def _of_decimals(
+    pyarrow: Any, stored: NDArray[Any], valid: NDArray[np.bool_] | None, kind: DecimalType
+) -> Any:
+    pairs = np.stack([stored, stored >> 63], axis=1) if kind.is_short else stored
+    own = pyarrow.decimal128(kind.precision, kind.scale)
+    made = _of_buffers(pyarrow, own, len(stored), valid, pyarrow.py_buffer(pairs))
+    try:
+        made.validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        raise CorruptionError(f"decimals: {error}") from None
+    return made
 
 
 def _of_buffers(

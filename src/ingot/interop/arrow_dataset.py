@@ -15,6 +15,7 @@ import numpy as np
 from ingot.errors import IngotError, UnsupportedError
 from ingot.interop import arrow
 from ingot.interop.arrow import Columns, ColumnType
+from ingot.logical_types import CategoryType, LogicalKind, ZonedType
 from ingot.query.expr import (
     Among,
     Call,
@@ -253,6 +254,10 @@ def compared(
     """
     if not _fits(value, column):
         return None
+    coded = isinstance(column, LogicalKind) and isinstance(column.type, CategoryType)
+    if coded and operator not in ("==", "!="):
+        # Libraries do not agree on the order of categories.
+        return None
     if _kind(column) == "f" and isinstance(column, tuple) and isinstance(value, int | float):
         with np.errstate(all="ignore"):
             rounded = float(np.array(value, column[0]))
@@ -285,6 +290,10 @@ def _kind(column: ColumnType) -> str:
     """Return the kind of type of a column that can be compared; "" for others."""
     if isinstance(column, ItemKind):
         return {UTF8: "U", BYTES: "S"}.get(column, "")
+    if isinstance(column, LogicalKind):
+        if isinstance(column.type, CategoryType):
+            return "U" if column.type.is_text else column.type.words.dtype.kind
+        return "M" if isinstance(column.type, ZonedType) else ""
     dtype, shape = column
     return "" if shape else dtype.kind
 

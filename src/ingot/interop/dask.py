@@ -446,9 +446,7 @@ class _Partition:
         if found is None:
             raise LockedError(f"{self.path}: the table has fewer than {rows.stop} rows by now")
         numbers, values = found
-        made = pandas.frame(values, len(numbers))
-        made.index = np.asarray(numbers, np.int64)
-        return made
+        return pandas.frame(values, len(numbers), numbers, with_index=False)
 
 
 class _PartStream:

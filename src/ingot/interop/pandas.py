@@ -1,17 +1,28 @@
 """pandas: the columns of a data frame as NumPy arrays or variable-length items, and back.
 
-pandas is optional, and imported on first use.
+Categories, time zones and the index come in and go out as annotations of columns. An index without
+a name that only numbers the rows is not kept. pandas is optional, and imported on first use.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.interop import arrow
+from ingot.logical_types import (
+    Annotation,
+    CategoryType,
+    DateType,
+    IndexLevel,
+    LogicalArray,
+    ZonedType,
+    decoded,
+    words_of,
+)
 from ingot.nullable_array import NullableArray, of_objects
 from ingot.ragged_array import UTF8, RaggedArray
 
@@ -19,6 +30,7 @@ __all__ = [
     "columns",
     "frame",
     "from_dict",
+    "indexed",
     "is_frame",
     "is_null",
     "is_series",
@@ -27,6 +39,8 @@ __all__ = [
     "values",
 ]
 
+
+Values: TypeAlias = NDArray[Any] | NullableArray | RaggedArray | LogicalArray
 
 # Types of Arrow, and types of pandas that have nulls.
 _NULLABLE: Final[Mapping[str, str]] = {
@@ -66,7 +80,7 @@ def is_null(value: object) -> bool:
 
 
 def columns(data: Any) -> dict[str, Any]:
-    """Return the columns of a data frame; its index is not among them.
+    """Return the columns of a data frame, those of its index first.
 
     Columns of objects stay as they are: what they hold is decided where they go.
 
@@ -74,20 +88,39 @@ def columns(data: Any) -> dict[str, Any]:
     >>> columns(pandas.DataFrame({"a": [1, 2]}))
     {'a': array([1, 2])}
     """
-    if len(set(data.columns)) != len(data.columns):
+    found = dict(_index_levels(data.index))
+    names = [*found, *map(str, data.columns)]
+    if len(set(names)) != len(names):
         raise ArgumentError("the data frame has several columns of one name")
-    return {
-        str(name): data[name]
-        if data[name].dtype == np.dtype(object)
-        else values(str(name), data[name])
-        for name in data.columns
-    }
+    for name in data.columns:
+        series = data[name]
+        objects = series.dtype == np.dtype(object)
+        found[str(name)] = series if objects else values(str(name), series)
+    return found
 
 
-def frame(data: Mapping[str, NDArray[Any] | NullableArray | RaggedArray], count: int) -> Any:
+def _index_levels(index: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the levels of an index as columns; none for one that only numbers the rows."""
+    names = list(index.names)
+    if names == [None] and index.dtype.kind in "iu":
+        return
+    for number, name in enumerate(names):
+        own = f"__index_level_{number}__" if name is None else str(name)
+        found = values(own, index.get_level_values(number).to_series())
+        note = Annotation(
+            found.type if isinstance(found, LogicalArray) else None,
+            IndexLevel(number, None if name is None else own),
+        )
+        yield own, LogicalArray(found.values if isinstance(found, LogicalArray) else found, note)
+
+
+def frame(
+    data: Mapping[str, Values], count: int, numbers: Any = None, *, with_index: bool = True
+) -> Any:
     """Return a data frame of columns; items that are arrays become objects.
 
-    Columns with nulls get the types of pandas that have nulls.
+    Columns with nulls get the types of pandas that have nulls. Columns of an index become the index
+    again. `numbers` is the index of a frame without such columns, and of one that shall have none.
 
     >>> frame({"a": np.array([1, 2])}, 2)
        a
@@ -95,8 +128,22 @@ def frame(data: Mapping[str, NDArray[Any] | NullableArray | RaggedArray], count:
     1  2
     """
     pandas = _pandas()
-    made = {name: _series(pandas, values) for name, values in data.items()}
-    return pandas.DataFrame(made, index=pandas.RangeIndex(count))
+    made = {name: _series(pandas, name, values) for name, values in data.items()}
+    own = pandas.RangeIndex(count) if numbers is None else np.asarray(numbers, np.int64)
+    found = pandas.DataFrame(made, index=own)
+    return indexed(found, data) if with_index else found
+
+
+def indexed(frame: Any, data: Mapping[str, Values]) -> Any:
+    """Return a data frame whose index is made of the columns that were those of one."""
+    notes = {name: each.note for name, each in data.items() if isinstance(each, LogicalArray)}
+    levels = {name: note.level for name, note in notes.items() if note.level is not None}
+    if not levels:
+        return frame
+    names = sorted(levels, key=lambda name: levels[name].number)
+    made = frame.set_index(names)
+    made.index.names = [levels[name].name for name in names]
+    return made
 
 
 def from_dict(
@@ -151,7 +198,7 @@ def objects(series: Any) -> list[Any]:
     return [None if null else each for each, null in zip(series, missing, strict=True)]
 
 
-def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray:
+def values(name: str, series: Any) -> Values:
     """Return the values of a column; `name` is for errors. What pandas calls missing is null.
 
     NaN in a column of floats is a number.
@@ -165,8 +212,8 @@ def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray
         found: NDArray[Any] = series.to_numpy()
         return _times(found) if kind.kind in "mM" else found
     if getattr(kind, "tz", None) is not None:
-        # NumPy has no type for local times, so these become UTC.
-        return _times(np.asarray(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()))
+        in_utc = series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return LogicalArray(_times(np.asarray(in_utc)), Annotation(ZonedType(_zone(kind.tz))))
     if kind.name in ("string", "str"):
         if arrow.is_installed() and hasattr(series.array, "__arrow_array__"):
             found_items = arrow.values(name, series.array.__arrow_array__())
@@ -175,13 +222,11 @@ def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray
         return _objects(name, series.astype(object))
     if hasattr(kind, "pyarrow_dtype"):
         found_values = arrow.values(name, series.array.__arrow_array__())
-        return cast(NDArray[Any] | NullableArray | RaggedArray, found_values)
+        return cast(Values, found_values)
     if kind.name == "category":
-        words = _objects(name, series.astype(object))
-        missing = np.asarray(series.isna())
-        if isinstance(words, np.ndarray) and missing.any():
-            return of_objects(objects(series), missing, None, name)
-        return words
+        return _categories(name, series)
+    if kind.name.startswith(("period", "interval")):
+        raise UnsupportedError(f"column {name!r}: {kind} of pandas has no type in NumPy")
     own = getattr(kind, "numpy_dtype", None)
     missing = np.asarray(series.isna())
     if not missing.any():
@@ -191,13 +236,34 @@ def values(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray
     return NullableArray(np.asarray(series.to_numpy(dtype=own, na_value=own.type())), ~missing)
 
 
+def _categories(name: str, series: Any) -> LogicalArray:
+    """Return categories as codes; the words are text, or of a type of NumPy."""
+    words = values(name, series.cat.categories)
+    try:
+        if isinstance(words, RaggedArray) and words.kind == UTF8:
+            listed = words_of(words.to_list())
+        elif isinstance(words, np.ndarray):
+            listed = words_of(words)
+        else:
+            raise ArgumentError(f"categories of {series.cat.categories.dtype} are not kept")
+    except ValueError as error:
+        raise UnsupportedError(f"column {name!r}: {error}") from None
+    kind = CategoryType(listed, bool(series.cat.ordered))
+    return LogicalArray(series.cat.codes.to_numpy().astype(kind.code_dtype), Annotation(kind))
+
+
+def _zone(zone: Any) -> str:
+    """Return the name of a time zone, as Arrow spells it where pyarrow is installed."""
+    return arrow.zone_name(zone) if arrow.is_installed() else str(zone)
+
+
 def _times(found: NDArray[Any]) -> NDArray[Any] | NullableArray:
     """Return times; NaT is what pandas calls missing."""
     missing = np.isnat(found)
     return NullableArray(found, ~missing) if missing.any() else found
 
 
-def _objects(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArray:
+def _objects(name: str, series: Any) -> Values:
     """Return objects as items of the one kind that all have, or in a type of NumPy.
 
     Where all are missing, they are nulls, which a column of every kind of items takes.
@@ -206,6 +272,8 @@ def _objects(name: str, series: Any) -> NDArray[Any] | NullableArray | RaggedArr
     first = next((each for each in listed if each is not None), None)
     if isinstance(first, str | bytes | bytearray | dict):
         return RaggedArray.of(listed, None, f"column {name!r}")
+    if arrow.is_dated(first):
+        return cast(Values, arrow.of_objects(name, listed))
     try:
         found = np.asarray(list(series))
     except ValueError:
@@ -250,7 +318,25 @@ def _nullable(pandas: Any, column: NullableArray) -> Any:
     return found
 
 
-def _series(pandas: Any, values: NDArray[Any] | NullableArray | RaggedArray) -> Any:
+def _logical(pandas: Any, name: str, column: LogicalArray) -> Any:
+    """Return values with a logical type as pandas has them; as objects where it has no type."""
+    kind, stored = column.type, column.values
+    if isinstance(kind, CategoryType):
+        assert isinstance(stored, np.ndarray)
+        kind.check(stored, f"column {name!r}")
+        words = pandas.Index(kind.words.tolist() if kind.is_text else kind.words)
+        return pandas.Categorical.from_codes(stored, words, ordered=kind.ordered)
+    if isinstance(kind, ZonedType):
+        times = pandas.DatetimeIndex(_series(pandas, name, stored))
+        return times.tz_localize("UTC").tz_convert(kind.zone)
+    if kind is None or isinstance(kind, DateType) or not arrow.is_installed():
+        return _series(pandas, name, decoded(column))
+    return arrow.objects(name, column)
+
+
+def _series(pandas: Any, name: str, values: Values) -> Any:
+    if isinstance(values, LogicalArray):
+        return _logical(pandas, name, values)
     if isinstance(values, RaggedArray):
         return _text(pandas, values) if values.kind == UTF8 else values.to_numpy()
     if isinstance(values, NullableArray):

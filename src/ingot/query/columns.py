@@ -1,9 +1,11 @@
 """The columns of a table as queries read them."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ingot.engine.ragged import RaggedEngine
 from ingot.engine.run import Engine
+from ingot.logical_types import LogicalType
 from ingot.schema import ArraySchema, RaggedSchema
 
 __all__ = ["ColumnSource"]
@@ -15,6 +17,11 @@ class ColumnSource(Protocol):
     @property
     def rows(self) -> int:
         """The number of rows."""
+        ...
+
+    @property
+    def logical_types(self) -> Mapping[str, LogicalType]:
+        """The types of columns whose values mean something else than they are stored as."""
         ...
 
     def within(self, name: str) -> tuple[str, ...]:

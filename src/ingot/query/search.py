@@ -20,6 +20,7 @@ from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.pruning import ColumnZoneMaps, Span, prune
 from ingot.query.pushdown import compared, conditions
+from ingot.query.stored import stored_expression
 from ingot.ragged_array import RaggedArray
 from ingot.schema import RaggedSchema
 from ingot.selection import parse
@@ -39,6 +40,10 @@ def check(table: ColumnSource, expression: Expression) -> None:
 
     It is evaluated on no rows, so that a wrong one raises even where nothing would be read.
     """
+    _checked(table, stored_expression(expression, table.logical_types))
+
+
+def _checked(table: ColumnSource, expression: Expression) -> Expression:
     empty: dict[str, NDArray[Any] | NullableArray | RaggedArray] = {}
     for name in column_names(expression):
         if table.within(name) != (name,):
@@ -49,11 +54,12 @@ def check(table: ColumnSource, expression: Expression) -> None:
         else:
             empty[name] = np.empty((0, *schema.shape[1:]), schema.dtype)
     matches(expression, empty, 0)
+    return expression
 
 
 def find(table: ColumnSource, expression: Expression) -> Rows:
     """Return the numbers of the rows that match."""
-    check(table, expression)
+    expression = _checked(table, stored_expression(expression, table.logical_types))
     spans = _candidates(table, expression)
     asked = conditions(table, expression)
     if asked is None:
@@ -71,7 +77,7 @@ def windows(
     """
     spans = [Span(0, table.rows, certain=True)] if table.rows else []
     if expression is not None:
-        spans = _candidates(table, expression)
+        spans = _candidates(table, stored_expression(expression, table.logical_types))
     start = stop = 0
     for span in spans:
         # Runs that are certain to match and runs that may match are read alike.
@@ -93,6 +99,7 @@ def find_within(table: ColumnSource, expression: Expression | None, rows: range)
     """Return the numbers of the rows of a run that match; without an expression, all of them."""
     if expression is None:
         return rows
+    expression = stored_expression(expression, table.logical_types)
     spans = [Span(rows.start, rows.stop, certain=False)]
     asked = conditions(table, expression)
     if asked is None:
@@ -102,7 +109,7 @@ def find_within(table: ColumnSource, expression: Expression | None, rows: range)
 
 def count(table: ColumnSource, expression: Expression) -> int:
     """Return how many rows match, without collecting their numbers."""
-    check(table, expression)
+    expression = _checked(table, stored_expression(expression, table.logical_types))
     spans = _candidates(table, expression)
     asked = conditions(table, expression)
     sure = sum(span.stop - span.start for span in spans if span.certain)

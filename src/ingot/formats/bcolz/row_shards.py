@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
 from ingot.fields import FieldReader
-from ingot.formats import json
+from ingot.formats import annotations, json
 from ingot.formats.addresses import Keyed
 from ingot.formats.bcolz.array import (
     ATTRS,
@@ -362,7 +362,8 @@ def open_shards(
         _check_rows([table.rows for table in tables], shards, key)
         columns = _columns(store, [table.columns for table in tables], path, "")
         plain = frozenset(tables[0].names)
-        return TableNode(RowShardTableMap(store, columns, tables[0].attrs, path, plain))
+        described = annotations.joined([table.attrs for table in tables], key)
+        return TableNode(RowShardTableMap(store, columns, described, path, plain))
     except IngotError as error:
         error.add_note(f"in {store.location}")
         raise

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ingot.codecs.codec import ChunkSpec, NativeCoding
 from ingot.errors import CorruptionError, IngotError, NotFoundError, UnsupportedError
-from ingot.formats import json
+from ingot.formats import annotations, json
 from ingot.formats.addresses import SuperChunks
 from ingot.formats.bcolz.row_shards import SHARDS, RowShardRaggedMap, RowShards, RowShardTableMap
 from ingot.formats.blsk.array import BlskMap, DatasetDocuments, numbers_of
@@ -219,7 +219,8 @@ def _table(
             columns[name] = _table(store, inner, path, (*within, name), where)
         else:
             columns[name] = _leaf(store, parts, path, (*within, name), where)
-    return TableNode(BlskShardTableMap(store, columns, tables[0].attrs, path, within=within))
+    attrs = annotations.joined([table.attrs for table in tables], where)
+    return TableNode(BlskShardTableMap(store, columns, attrs, path, within=within))
 
 
 def _leaf(
