@@ -93,8 +93,16 @@ pub fn decode<'m, R: BorrowMut<Region<'m>>>(
         let region = region.borrow_mut();
         let blocks = checks.blocks(decoder, region);
         if let Some(window) = whole {
-            checks.check(window, blocks.clone())?;
-            decoder.decode_region(window, decoder.blocks_of(region), region, scratch)?;
+            if !decoder.has_plain_blocks() {
+                checks.check(window, blocks.clone())?;
+                decoder.decode_region(window, blocks, region, scratch)?;
+                return Ok(rows);
+            }
+            // A block is decoded while the cache of the processor still has what was compared.
+            for index in blocks {
+                checks.check(window, index..index + 1)?;
+                decoder.decode_region(window, index..index + 1, region, scratch)?;
+            }
             return Ok(rows);
         }
         for (blocks, span) in checks.reads(decoder, blocks, region)? {

@@ -60,13 +60,14 @@ fn make(
     number: usize,
     workspace: &mut Workspace,
 ) -> Result<Option<Made>, Failure> {
-    let Workspace { scratch, buffers, chunk, enclosing, packer, framed } = workspace;
+    let Workspace { scratch, buffers, chunk, packer, framed, .. } = workspace;
     let grid = &target.layout.grid;
     let noted = |error: Error| Failure { coords: vec![number], key: String::new(), error };
     let first = number * grid.chunk[0];
     let rows = first..first + grid.rows(number);
-    let chunk = grow(chunk, rows.len() * grid.row_bytes()).map_err(noted)?;
-    source.gather(rows, chunk, enclosing, scratch, buffers)?;
+    let bytes = rows.len() * grid.row_bytes();
+    source.gather(rows, chunk, scratch, buffers)?;
+    let chunk = &chunk[..bytes];
     let Compression::Blosc(recipe) = target.layout.coding.compression else {
         return Err(noted(Error::new(Kind::Argument, "only Blosc chunks have a head and a trailer")));
     };
@@ -75,32 +76,32 @@ fn make(
 }
 
 impl Source<'_> {
-    /// Copy the rows that get the numbers `rows` to `out`. Of each old chunk all between the first and the
-    /// last of them are decoded at once, so that memory is bounded by the size of a chunk.
+    /// Write the rows that get the numbers `rows` to the beginning of `out`. Of each old chunk all between the
+    /// first and the last of them are decoded at once and move together there, so that memory is bounded by
+    /// the size of a chunk of both arrays.
     fn gather(
         &self,
         rows: Range<usize>,
-        mut out: &mut [u8],
-        enclosing: &mut Vec<u8>,
+        out: &mut Vec<u8>,
         scratch: &mut Scratch,
         buffers: &mut Buffers,
     ) -> Result<(), Failure> {
         let (row_bytes, length) = (self.layout.grid.row_bytes(), self.layout.grid.chunk[0]);
         let (mut row, mut next) = old_row(self.removed, rows.start);
         let end = old_row(self.removed, rows.end - 1).0 + 1;
+        let most = rows.len() + length.min(end - row);
+        let mut out = grow(out, most * row_bytes).map_err(|error| self.failure(row, error))?;
         while row < end {
             let stop = end.min((row / length + 1) * length);
             let behind = next + self.removed[next..].partition_point(|removed| *removed < stop);
             let gone = &self.removed[next..behind];
-            let (place, rest) = out.split_at_mut((stop - row - gone.len()) * row_bytes);
-            if gone.is_empty() {
+            if gone.len() < stop - row {
+                let place = &mut out[..(stop - row) * row_bytes];
                 self.decode(row..stop, place, scratch, buffers)?;
-            } else if !place.is_empty() {
-                let memory = grow(enclosing, (stop - row) * row_bytes).map_err(|error| self.failure(row, error))?;
-                self.decode(row..stop, memory, scratch, buffers)?;
-                copy_kept(memory, row, gone, row_bytes, place);
+                close_gaps(place, row, gone, row_bytes);
             }
-            (row, next, out) = (stop, behind, rest);
+            out = &mut out[(stop - row - gone.len()) * row_bytes..];
+            (row, next) = (stop, behind);
         }
         Ok(())
     }
@@ -154,15 +155,12 @@ fn old_row(removed: &[usize], row: usize) -> (usize, usize) {
     (row + low, low)
 }
 
-/// Copy rows from `first` on to `out`, without those that are gone.
-fn copy_kept(rows: &[u8], first: usize, gone: &[usize], row_bytes: usize, mut out: &mut [u8]) {
-    let mut start = first;
-    let ends = gone.iter().copied().chain([first + rows.len() / row_bytes]);
-    for end in ends {
-        let kept = &rows[(start - first) * row_bytes..(end - first) * row_bytes];
-        let (place, rest) = out.split_at_mut(kept.len());
-        place.copy_from_slice(kept);
-        (start, out) = (end + 1, rest);
+/// Move rows, the first of which has the number `first`, to the places of those in front of them that are gone.
+fn close_gaps(rows: &mut [u8], first: usize, gone: &[usize], row_bytes: usize) {
+    let ends = gone.iter().skip(1).map(|row| row - first).chain([rows.len() / row_bytes]);
+    for (count, (row, end)) in gone.iter().zip(ends).enumerate() {
+        let start = row - first + 1;
+        rows.copy_within(start * row_bytes..end * row_bytes, (start - count - 1) * row_bytes);
     }
 }
 
@@ -182,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn kept_rows_are_copied_together() {
+    fn kept_rows_move_together() {
         let rows: Vec<u8> = (20..30).flat_map(|row| [row, row]).collect();
-        for gone in [vec![20], vec![29], vec![20, 21, 25, 29], (20..30).collect(), vec![24]] {
+        for gone in [vec![], vec![20], vec![29], vec![20, 21, 25, 29], (20..30).collect(), vec![24], vec![22, 24]] {
             let kept: Vec<u8> =
                 (20..30_u8).filter(|row| !gone.contains(&usize::from(*row))).flat_map(|r| [r, r]).collect();
-            let mut out = vec![0; kept.len()];
-            copy_kept(&rows, 20, &gone, 2, &mut out);
-            assert_eq!(out, kept, "{gone:?}");
+            let mut moved = rows.clone();
+            close_gaps(&mut moved, 20, &gone, 2);
+            assert_eq!(moved[..kept.len()], kept, "{gone:?}");
         }
     }
 }

@@ -33,6 +33,11 @@ impl Decoder<'_> {
         first * size / self.header.blocksize..(end * size - 1) / self.header.blocksize + 1
     }
 
+    /// Whether the blocks of the chunk are decoded one by one, and not all at once.
+    pub fn has_plain_blocks(&self) -> bool {
+        !self.header.memcpyed() && self.header.special.is_none() && !self.header.variable
+    }
+
     /// Decode what `region` wants of blocks `blocks`, whose bytes lie in `window`.
     pub fn decode_region(
         &self,

@@ -221,7 +221,8 @@ class HandedLayout:
     def gather(self, out: NDArray[Any], rows: NDArray[Any], threads: int) -> list[Trouble] | None:
         """Copy rows by ascending numbers; see `native.Layout.gather`."""
         troubles: list[Trouble] = []
-        numbers = np.unique(rows // self._schema.chunks[0])
+        numbers = rows // self._schema.chunks[0]
+        numbers = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
         for first in range(0, len(numbers), self.window):
             window = numbers[first : first + self.window]
             ends = (window[0], window[-1] + 1)

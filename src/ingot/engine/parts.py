@@ -283,9 +283,12 @@ def locate(
     schema = chunks.schema
     inside = (coords < np.array(schema.grid.counts, np.int64)).all(axis=1)
     held: list[native.HeldChunk] = [None] * len(coords)
-    wanted: list[tuple[int, Extent]] = []
     numbers = np.flatnonzero(inside).tolist()
-    for number, location in zip(numbers, chunks.locate(coords[inside]), strict=True):
+    locations = chunks.locate(coords[inside])
+    if locations.are_whole_keys:
+        return held, list(zip(numbers, map(Extent, locations.keys), strict=True))
+    wanted: list[tuple[int, Extent]] = []
+    for number, location in zip(numbers, locations, strict=True):
         if isinstance(location, Extent):
             wanted.append((number, location))
         elif isinstance(location, Inline):

@@ -74,9 +74,11 @@ class KeyTemplate:
         >>> KeyTemplate(suffix=".blosc").keys(np.array([[0, 1], [2, 3]]))
         ('0.1.blosc', '2.3.blosc')
         """
+        prefix, suffix, join = self.prefix, self.suffix, self.separator.join
+        if coords[:, : self.leading].shape[1] == 1:
+            return tuple([f"{prefix}{number}{suffix}" for number in coords[:, 0].tolist()])
         if len(coords) < _FEWEST_COLUMN_ROWS or not coords.shape[1]:
             return tuple(map(self.key, coords.tolist()))
-        prefix, suffix, join = self.prefix, self.suffix, self.separator.join
         # A column has few distinct numbers; looking up their texts is cheaper than str().
         columns = [
             list(map(_texts(column).__getitem__, column.tolist()))
@@ -217,6 +219,15 @@ class Locations:
                 lengths[places] = found.lengths
             others.update((int(places[index]), each) for index, each in found.others.items())
         return cls(tuple(keys), starts, lengths, others)
+
+    @property
+    def are_whole_keys(self) -> bool:
+        """Whether each chunk is all that its key holds.
+
+        >>> Locations(("a", "b")).are_whole_keys, Locations(("a",), np.array([8])).are_whole_keys
+        (True, False)
+        """
+        return self.starts is None and self.lengths is None and not self.others
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -272,7 +272,9 @@ class MemoryStore:
                 self._changes.pop(key, None)
 
     def _value(self, key: str) -> bytes | None:
-        return self._values.get(check_key(key))
+        value = self._values.get(key)
+        # A key that has a value was checked when it got it.
+        return self._values.get(check_key(key)) if value is None else value
 
 
 class _Folders:
@@ -327,8 +329,8 @@ class MemoryTurn:
 
 
 def _cut(value: bytes | None, extent: Extent) -> bytes | None:
-    if value is None:
-        return None
+    if value is None or (extent.length is None and not extent.start):
+        return value
     stop = None if extent.length is None else extent.start + extent.length
     return value[extent.start : stop]
 

@@ -49,6 +49,16 @@ def native_layout(folder: Path, given: ChunkTable) -> Any:
     )
 
 
+@pytest.mark.parametrize("count", [0, 1, 5, 100])
+@pytest.mark.parametrize(("leading", "axes"), [(None, 1), (None, 2), (None, 3), (1, 1), (1, 3)])
+def test_keys_are_those_of_single_chunks(leading: int | None, axes: int, count: int) -> None:
+    template = KeyTemplate("a/", "/", ".blp", leading=leading)
+    coords = np.random.default_rng(count).integers(0, 2000, (count, axes))
+    if leading is not None:
+        coords[:, leading:] = 0
+    assert template.keys(coords) == tuple(template.key(row) for row in coords.tolist())
+
+
 def test_every_state_has_a_location() -> None:
     found = list(table().locate(np.arange(4), np.int16(-1)))
     assert found == [Extent("a", 3, 4), Constant(-1), Extent("b", 0, None), Constant(7)]
