@@ -252,6 +252,28 @@ class Layout:
     def top_up(
         self, stored: Buffer | None, held: int, added: NDArray[Any], threads: int
     ) -> tuple[EncodedBytes, list[int]] | None: ...
+    def write_box(
+        self,
+        values: NDArray[Any],
+        starts: Sequence[int],
+        steps: Sequence[int],
+        only: Sequence[int],
+        target: int,
+        gaps: Sequence[tuple[int, int]],
+        end: int,
+        spare: float,
+        threads: int,
+    ) -> tuple[bytes, int, list[Trouble]]: ...
+    def write_rows(
+        self,
+        rows: NDArray[np.int64],
+        values: NDArray[Any],
+        target: int,
+        gaps: Sequence[tuple[int, int]],
+        end: int,
+        spare: float,
+        threads: int,
+    ) -> tuple[bytes, int, list[Trouble]]: ...
     def write_chunks(self, items: NDArray[Any], target: int, start: int, threads: int) -> bytes: ...
     def zones(self, numbers: Sequence[int], held: Held | None = None) -> list[bytes]: ...
     def gather(

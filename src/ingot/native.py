@@ -65,7 +65,7 @@ __all__ = [
     "reason",
 ]
 
-ABI = 36
+ABI = 37
 """The version of the functions that this package calls; the native kernel must state the same."""
 
 _MODULES = {"native": "ingot._native", "python": "ingot.blosc.decode"}
@@ -275,6 +275,38 @@ class Layout(Protocol):
 
         The array is cut along its first axis only. Returns images as ``copy_chunks`` does.
         """
+
+    def write_box(
+        self,
+        values: "NDArray[Any]",
+        starts: "Sequence[int]",
+        steps: "Sequence[int]",
+        only: "Sequence[int]",
+        target: int,
+        gaps: "Sequence[tuple[int, int]]",
+        end: int,
+        spare: float,
+        threads: int,
+    ) -> "tuple[bytes, int, list[Trouble]]":
+        """Encode the chunks ``only`` of a box into an open super-chunk file.
+
+        They go into gaps, each a first byte and one behind the last, or from ``end`` on, with a
+        fraction ``spare`` of its size behind each. Returns number, start and size of each, as
+        64-bit integers, with a start of -1 for a chunk of nothing but the fill value; and the new
+        end. Nothing refers to them yet.
+        """
+
+    def write_rows(
+        self,
+        rows: "NDArray[np.int64]",
+        values: "NDArray[Any]",
+        target: int,
+        gaps: "Sequence[tuple[int, int]]",
+        end: int,
+        spare: float,
+        threads: int,
+    ) -> "tuple[bytes, int, list[Trouble]]":
+        """Do the same with rows that get new values, see ``assign_rows``; they share one file."""
 
     def copy_chunks(
         self,

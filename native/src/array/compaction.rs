@@ -41,7 +41,7 @@ pub fn remove_rows(
         return Err(Error::new(Kind::Argument, "the array does not get shorter by the removed rows"));
     }
     let source = Source { layout: before, stored: &Stored::open(before, held, false)?, removed };
-    let target = Target::new(after, numbers.clone().collect(), transaction)?;
+    let target = Target::new(after, numbers.clone().collect(), transaction.into())?;
     make_all(&target, threads, workspace, interrupt, |place, workspace| {
         make(&source, &target, numbers.start + place, workspace)
     })

@@ -38,7 +38,7 @@ pub fn copy(
         return Err(Error::new(Kind::Argument, "these are no chunks of rows of both arrays"));
     }
     let stored = Stored::open(source, held, false)?;
-    let target = Target::new(layout, numbers.clone().collect(), transaction)?;
+    let target = Target::new(layout, numbers.clone().collect(), transaction.into())?;
     make_all(&target, threads, workspace, interrupt, |place, workspace| {
         let number = numbers.start + place;
         let coords = [number + offset];

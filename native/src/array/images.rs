@@ -4,6 +4,7 @@
 use crate::array::addresses::{Addresses, Keys};
 use crate::array::layout::{Failure, Failures, Layout};
 use crate::array::selection::worth;
+use crate::array::slot_writer::SlotWriter;
 use crate::array::staging::{Image, checksum};
 use crate::array::workspace::Workspace;
 use crate::error::{Error, Kind, Outcome};
@@ -11,6 +12,7 @@ use crate::files::Root;
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,13 +20,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub enum Made {
     Staged(Image),
     Held(Vec<u8>),
+    /// Written into these bytes of a super-chunk file.
+    Slotted(Range<u64>),
+}
+
+/// Where new images go.
+#[derive(Clone, Copy)]
+pub enum Destination<'a> {
+    Memory,
+    /// Files of a transaction, in the folder of the array.
+    Staged(&'a str),
+    Slots(&'a SlotWriter<'a>),
+}
+
+impl<'a> From<Option<&'a str>> for Destination<'a> {
+    /// With a transaction, images become its files.
+    fn from(transaction: Option<&'a str>) -> Self {
+        transaction.map_or(Self::Memory, Self::Staged)
+    }
 }
 
 /// An array that gets new images, and the numbers of the chunks that do.
 pub struct Target<'a> {
     pub layout: &'a Layout,
-    files: Option<(&'a Keys, Root, &'a str)>,
+    images: Images<'a>,
     numbers: Vec<usize>,
+}
+
+/// A destination that is ready.
+enum Images<'a> {
+    Memory,
+    Staged(&'a Keys, Root, &'a str),
+    Slots(&'a SlotWriter<'a>),
 }
 
 /// What became of the chunks, in the order of their numbers: no image for one that holds
@@ -32,14 +59,16 @@ pub struct Target<'a> {
 pub type Outcomes = (Vec<(usize, Option<Made>)>, Vec<Failure>);
 
 impl<'a> Target<'a> {
-    /// With a transaction, images become staged files in the folder of the array.
-    pub fn new(layout: &'a Layout, numbers: Vec<usize>, transaction: Option<&'a str>) -> Outcome<Self> {
-        let files = match (transaction, &*layout.addresses) {
-            (None, _) => None,
-            (Some(transaction), Addresses::Keyed(keys)) => Some((keys, keys.create()?, transaction)),
+    pub fn new(layout: &'a Layout, numbers: Vec<usize>, destination: Destination<'a>) -> Outcome<Self> {
+        let images = match (destination, &*layout.addresses) {
+            (Destination::Memory, _) => Images::Memory,
+            (Destination::Slots(writer), _) => Images::Slots(writer),
+            (Destination::Staged(transaction), Addresses::Keyed(keys)) => {
+                Images::Staged(keys, keys.create()?, transaction)
+            }
             _ => return Err(Error::new(Kind::Argument, "these chunks have no files of their own")),
         };
-        Ok(Self { layout, files, numbers })
+        Ok(Self { layout, images, numbers })
     }
 
     /// The size of the decoded chunks.
@@ -50,10 +79,17 @@ impl<'a> Target<'a> {
     /// Keep the image of a chunk, which consists of some pieces.
     pub fn keep(&self, number: usize, pieces: &[&[u8]]) -> Outcome<Made> {
         let size = pieces.iter().map(|piece| piece.len()).sum();
-        let Some((keys, root, transaction)) = &self.files else {
-            let mut bytes = reserved(size)?;
-            pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-            return Ok(Made::Held(bytes));
+        let (keys, root, transaction) = match &self.images {
+            Images::Staged(keys, root, transaction) => (keys, root, transaction),
+            Images::Slots(writer) if pieces.len() == 1 => return writer.write(pieces[0]).map(Made::Slotted),
+            Images::Memory | Images::Slots(_) => {
+                let mut bytes = reserved(size)?;
+                pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+                return match self.images {
+                    Images::Slots(writer) => writer.write(&bytes).map(Made::Slotted),
+                    _ => Ok(Made::Held(bytes)),
+                };
+            }
         };
         let key = keys.staged_key(&[number], transaction);
         let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -63,7 +99,7 @@ impl<'a> Target<'a> {
 
     /// Remove images of a call that failed: no caller knows their names.
     fn remove(&self, made: &[(usize, Option<Made>)]) {
-        if let Some((_, root, _)) = &self.files {
+        if let Images::Staged(_, root, _) = &self.images {
             for (_, image) in made {
                 if let Some(Made::Staged(image)) = image {
                     root.remove(&image.key);

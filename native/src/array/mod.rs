@@ -23,6 +23,7 @@ pub mod scatter;
 pub mod search;
 pub mod selection;
 pub mod shards;
+pub mod slot_writer;
 mod slots;
 pub mod staging;
 pub mod stored;

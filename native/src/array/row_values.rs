@@ -1,14 +1,14 @@
 //! Rows that get new values, by their numbers in any order; of several values for one row the last counts.
 //! Only the blocks that hold these rows are encoded again where that is possible.
 
-use crate::array::images::{Outcomes, Target, make_all};
+use crate::array::images::{Destination, Outcomes, Target, make_all};
 use crate::array::layout::{Failure, Layout};
 use crate::array::overwrite::NewItems;
-use crate::array::rows;
 use crate::array::scatter::SourceMemory;
 use crate::array::staging::encode_over;
 use crate::array::stored::{Held, Stored};
 use crate::array::workspace::Workspace;
+use crate::array::{rows, slots};
 use crate::error::{Error, Kind, Outcome};
 use crate::interrupt::Interrupt;
 use crate::memory::reserved;
@@ -41,7 +41,7 @@ struct RowValues<'a> {
 /// Make the new chunks of an array.
 pub fn assign(
     assignment: &Assignment<'_>,
-    transaction: Option<&str>,
+    destination: Destination<'_>,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
@@ -49,7 +49,7 @@ pub fn assign(
     let Assignment { layout, held, .. } = assignment;
     let plan = Plan::new(assignment)?;
     let numbers = plan.chunks.iter().map(|(number, _, _)| *number).collect();
-    let (stored, target) = (Stored::open(layout, *held, false)?, Target::new(layout, numbers, transaction)?);
+    let (stored, target) = (Stored::open(layout, *held, false)?, Target::new(layout, numbers, destination)?);
     make_all(&target, threads, workspace, interrupt, |place, workspace| {
         let (number, values) = plan.values(place, assignment);
         let key = stored.key(&layout.grid, &[number]);
@@ -57,6 +57,8 @@ pub fn assign(
         let keep = |bytes: &[u8]| target.keep(number, &[bytes]);
         let made = if layout.coding.framed {
             rows::encode(&layout.coding, &layout.grid, old, number, &values, false, workspace, keep).map(Some)
+        } else if layout.coding.slotted {
+            slots::encode(&layout.coding, &layout.grid, old, number, &values, (false, true), workspace, keep)
         } else {
             encode_over(layout, layout.grid.chunk_bytes, &values, old, workspace, keep)
         };
@@ -77,7 +79,7 @@ impl Plan {
     fn new(assignment: &Assignment<'_>) -> Outcome<Self> {
         let Assignment { layout, rows, bytes, .. } = assignment;
         let (grid, wrong) = (&layout.grid, |text: &str| Err(Error::new(Kind::Argument, text)));
-        let boxes = grid.shape.len() != 1 || grid.is_rectilinear() || layout.coding.slotted;
+        let boxes = grid.shape.len() != 1 || grid.is_rectilinear();
         if !layout.coding.framed && boxes {
             return wrong("the chunks of this array are no rows");
         }

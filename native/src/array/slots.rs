@@ -5,7 +5,7 @@ use crate::array::chunk_file::{self, Expected};
 use crate::array::coding::{Coding, Compression};
 use crate::array::grid::Grid;
 use crate::array::overwrite::{NewItems, Overwrite};
-use crate::array::scatter::{Region, Source};
+use crate::array::scatter::Region;
 use crate::array::staging::{copied, is_all};
 use crate::array::stored::Chunk;
 use crate::array::workspace::{Buffers, Workspace};
@@ -89,6 +89,18 @@ pub fn pack(
     chunk_file::pack_slot(packer.bytes(), &zone, grid.stated(number), rows, slot)
 }
 
+/// Write chunk `number`, which is encoded and whole, and its trailer to `slot`. `plain` are its items, where they lie
+/// side by side in memory; return whether that suffices for its zone map.
+pub fn finish(grid: &Grid, chunk: &[u8], plain: Option<&[u8]>, number: usize, slot: &mut Vec<u8>) -> Outcome<bool> {
+    let zone = match (zoned(grid), plain) {
+        (None, _) => Vec::new(),
+        (Some(items), Some(plain)) => items.zone(plain),
+        (Some(_), None) => return Ok(false),
+    };
+    chunk_file::pack_slot(chunk, &zone, grid.stated(number), grid.chunk[0], slot)?;
+    Ok(true)
+}
+
 /// Encode chunk `number` and hand its slot to `keep`; `None` when it holds nothing but the fill value.
 /// `source` is what the chunk gets: `whole` says that this is all that lies inside the array, `padded` that
 /// the array ends inside the chunk. `old` finds what is stored of it now.
@@ -98,7 +110,7 @@ pub fn encode<'f, T>(
     grid: &Grid,
     old: impl FnOnce() -> Outcome<Chunk<'f>>,
     number: usize,
-    source: &Source<'_>,
+    source: &dyn NewItems,
     (whole, padded): (bool, bool),
     workspace: &mut Workspace,
     keep: impl FnOnce(&[u8]) -> Outcome<T>,

@@ -154,24 +154,24 @@ fn stage_chunks(
     failed.map_or(Ok(found), Err)
 }
 
-/// The bytes to be stored for a chunk; `None` when it holds nothing but the fill value.
-pub struct Encoded {
+/// What `encode` has kept of a chunk; `None` when it holds nothing but the fill value.
+pub struct Encoded<T> {
     pub coords: Vec<usize>,
-    pub bytes: Option<Vec<u8>>,
+    pub kept: Option<T>,
 }
 
-/// Encode the chunks number `range` that the selection touches, in memory. `held` has what is stored
-/// now of those that change in part.
-pub fn encode(
+/// Encode the chunks that the selection touches, those of `files`, and hand their bytes to `keep`. `held` has
+/// what is stored now of those that change in part, where the caller hands that over.
+pub fn encode<T: Send>(
     selection: &Selection<'_, SourceMemory<'_>>,
-    range: Range<usize>,
-    held: &Held<'_>,
+    files: &Files<'_>,
+    held: Option<&Held<'_>>,
+    keep: impl Fn(&[u8]) -> Outcome<T> + Sync,
     threads: usize,
     workspace: &mut Workspace,
     interrupt: &Interrupt,
-) -> Outcome<(Vec<Encoded>, Vec<Failure>)> {
-    let files = Files::new(None, selection.count(), range)?;
-    let stored = Stored::open(selection.layout, Some(held), false)?;
+) -> Outcome<(Vec<Encoded<T>>, Vec<Failure>)> {
+    let stored = Stored::open(selection.layout, held, false)?;
     let made = Mutex::new(Vec::new());
     let failures = Failures::default();
     let next = AtomicUsize::new(0);
@@ -182,11 +182,12 @@ pub fn encode(
         };
         let part = selection.chunk(number);
         let coords = part.coords();
-        let old = || stored.chunk(grid, &coords, "");
-        match encode_chunk(selection, &part, old, workspace, copied) {
-            Ok(bytes) => push(&mut made.lock().expect("no thread panics"), (number, Encoded { coords, bytes }))?,
+        let key = stored.key(grid, &coords);
+        let old = || stored.chunk(grid, &coords, &key);
+        match encode_chunk(selection, &part, old, workspace, &keep) {
+            Ok(kept) => push(&mut made.lock().expect("no thread panics"), (number, Encoded { coords, kept }))?,
             Err(error) if error.kind == Kind::Argument => return Err(error),
-            Err(error) => return Ok(failures.note(Failure { coords, key: String::new(), error })),
+            Err(error) => return Ok(failures.note(Failure { coords, key, error })),
         }
         Ok(true)
     };
@@ -230,6 +231,19 @@ pub fn encode_chunk<'f, T>(
     }
     if coding.slotted {
         let number = grid.number(&part.coords());
+        if whole
+            && !padded
+            && let Some(recipe) = shuffled_in_place(coding.compression, grid.itemsize, &source)
+            && !source.is_all(&grid.fill)
+        {
+            let Workspace { scratch, packer, framed: slot, .. } = &mut *workspace;
+            let shuffle = |start: usize, planes: &mut [u8]| shuffle_runs(&source, start, planes);
+            if encode::encode_shuffled(part.bytes(), recipe, packer, scratch, shuffle)?
+                && slots::finish(grid, packer.bytes(), NewItems::as_slice(&source), number, slot)?
+            {
+                return keep(slot).map(Some);
+            }
+        }
         return slots::encode(coding, grid, old, number, &source, (whole, padded), workspace, keep);
     }
     let Workspace { scratch, chunk, packer, .. } = workspace;

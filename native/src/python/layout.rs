@@ -14,15 +14,16 @@ use crate::array::comparison::{Comparison, Test};
 use crate::array::copies;
 use crate::array::gather;
 use crate::array::grid::Grid;
-use crate::array::images::{Made, Outcomes};
+use crate::array::images::{Destination, Made, Outcomes};
 use crate::array::layout::{Failure, Layout};
 use crate::array::moves;
 use crate::array::read::{self, Report};
 use crate::array::row_values::{self, Assignment};
 use crate::array::runs::{self, Offsets, RunAxis, Runs};
 use crate::array::search::{self, Condition};
-use crate::array::selection::Selection;
+use crate::array::selection::{Files, Selection};
 use crate::array::shards::{LevelForm, ShardFormat};
+use crate::array::slot_writer::SlotWriter;
 use crate::array::staging::{self, Staged};
 use crate::array::stored::{Held, HeldChunk};
 use crate::array::super_chunks::{self, SuperChunks};
@@ -527,9 +528,11 @@ impl PyLayout {
         let held = held.chunks();
         let (encoded, found) = detached(py, |kept, interrupt| {
             let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
-            staging::encode(&selection, first..last, &held, threads, &mut kept.workspace, interrupt)
+            let files = Files::new(None, selection.count(), first..last)?;
+            let (workspace, copied) = (&mut kept.workspace, staging::copied);
+            staging::encode(&selection, &files, Some(&held), copied, threads, workspace, interrupt)
         })?;
-        let (coords, parts): (Vec<_>, Vec<_>) = encoded.into_iter().map(|chunk| (chunk.coords, chunk.bytes)).unzip();
+        let (coords, parts): (Vec<_>, Vec<_>) = encoded.into_iter().map(|chunk| (chunk.coords, chunk.kept)).unzip();
         let bytes = buffers::copies(py, &parts, threads)?;
         let chunks =
             coords.into_iter().zip(bytes).map(|(coords, bytes)| Ok((PyTuple::new(py, coords)?.unbind(), bytes)));
@@ -599,9 +602,74 @@ impl PyLayout {
         let (layout, values, bytes) = (&self.0, bytes.into(), bytes.len());
         let assignment = Assignment { layout, held: held.as_ref(), rows: &rows, values, bytes };
         let made = detached(py, |kept, interrupt| {
-            row_values::assign(&assignment, transaction, threads, &mut kept.workspace, interrupt)
+            row_values::assign(&assignment, transaction.into(), threads, &mut kept.workspace, interrupt)
         })?;
         images(py, &self.0, made, threads)
+    }
+
+    /// Encode the chunks of a box that lie in one super-chunk file, those of the numbers `only` among the
+    /// chunks that it touches, and write them into the open file `target`: into `gaps`, or from `end` on, with
+    /// a fraction `spare` of its size behind each. Return the number, the start and the size of each, as 64-bit
+    /// integers, with a start of -1 for one that holds nothing but the fill value; and the new end.
+    #[allow(clippy::too_many_arguments, reason = "a box, and the room of a file")]
+    fn write_box(
+        &self,
+        py: Python<'_>,
+        values: &Bound<'_, PyAny>,
+        starts: Vec<usize>,
+        steps: Vec<isize>,
+        only: Vec<usize>,
+        target: RawFd,
+        gaps: Vec<(u64, u64)>,
+        end: u64,
+        spare: f64,
+        threads: usize,
+    ) -> PyResult<(Py<PyBytes>, u64, Failures)> {
+        let buffer = PyUntypedBuffer::get(values)?;
+        let memory = buffers::readable(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let file = duplicate(target)?;
+        let writer = SlotWriter::new(&file, gaps.into_iter().map(|(low, high)| low..high), end, spare);
+        let (made, found) = detached(py, |kept, interrupt| {
+            let selection = Selection::new(&self.0, &starts, &steps, &[], memory)?;
+            let files = Files::new(Some(&only), selection.count(), 0..usize::MAX)?;
+            let (workspace, write) = (&mut kept.workspace, |image: &[u8]| writer.write(image));
+            staging::encode(&selection, &files, None, write, threads, workspace, interrupt)
+        })?;
+        let places = made.into_iter().map(|each| (self.0.grid.number(&each.coords), each.kept));
+        Ok((pack_places(py, places), writer.finish()?, failures(py, found)?))
+    }
+
+    /// The same for rows that get new values, as of `assign_rows`; their chunks lie in one file.
+    #[allow(clippy::too_many_arguments, reason = "rows, and the room of a file")]
+    fn write_rows(
+        &self,
+        py: Python<'_>,
+        rows: PyBuffer<i64>,
+        values: &Bound<'_, PyAny>,
+        target: RawFd,
+        gaps: Vec<(u64, u64)>,
+        end: u64,
+        spare: f64,
+        threads: usize,
+    ) -> PyResult<(Py<PyBytes>, u64, Failures)> {
+        // Copied: another thread may change them after they were checked.
+        let rows = rows.to_vec(py)?;
+        let buffer = PyUntypedBuffer::get(values)?;
+        let bytes = buffers::contiguous(&buffer)?;
+        self.check_itemsize(&buffer)?;
+        let file = duplicate(target)?;
+        let writer = SlotWriter::new(&file, gaps.into_iter().map(|(low, high)| low..high), end, spare);
+        let (layout, values, bytes) = (&self.0, bytes.into(), bytes.len());
+        let assignment = Assignment { layout, held: None, rows: &rows, values, bytes };
+        let (made, found) = detached(py, |kept, interrupt| {
+            row_values::assign(&assignment, Destination::Slots(&writer), threads, &mut kept.workspace, interrupt)
+        })?;
+        let places = made.into_iter().map(|(number, made)| match made {
+            Some(Made::Slotted(place)) => (number, Some(place)),
+            _ => (number, None),
+        });
+        Ok((pack_places(py, places), writer.finish()?, failures(py, found)?))
     }
 
     /// Encode the chunks `first..last` of the array `target`: this one without the rows `removed`, whose
@@ -783,6 +851,16 @@ pub fn stage_arrays(
     each.map(|((layout, ..), (staged, found))| layout.get().staged(py, staged, found)).collect()
 }
 
+/// The number, start and size of new images; the start of a chunk without one is -1.
+fn pack_places(py: Python<'_>, places: impl Iterator<Item = (usize, Option<Range<u64>>)>) -> Py<PyBytes> {
+    let mut bytes = Vec::new();
+    for (number, place) in places {
+        let (start, size) = place.map_or((-1, 0), |place| (place.start as i64, (place.end - place.start) as i64));
+        [number as i64, start, size].iter().for_each(|each| bytes.extend(each.to_le_bytes()));
+    }
+    PyBytes::new(py, &bytes).unbind()
+}
+
 /// What a call is handed of one chunk.
 enum HeldInput<'py> {
     Stored(Input<'py>),
@@ -949,6 +1027,7 @@ fn images(py: Python<'_>, target: &Layout, (made, found): Outcomes, threads: usi
             None => (None, None),
             Some(Made::Staged(image)) => (Some(image), None),
             Some(Made::Held(bytes)) => (None, Some(bytes)),
+            Some(Made::Slotted(_)) => return Err(PyValueError::new_err("this image lies in a file of many")),
         };
         images.push((number, key, staged));
         held.push(bytes);

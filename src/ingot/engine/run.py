@@ -42,10 +42,12 @@ from ingot.errors import (
 from ingot.formats.format import (
     ChunkMap,
     Coords,
+    Slotted,
     as_sharded,
     is_relocating,
     relocated,
     renewed,
+    slotted,
     stored_map,
     streaming,
     zone_mapped,
@@ -95,6 +97,11 @@ _CALLER: Final = 5
 
 Images: TypeAlias = "tuple[list[native.Image], list[native.Trouble]]"
 Part = TypeVar("Part")
+
+_Room: TypeAlias = tuple[int, Sequence[tuple[int, int]], int, float]
+"""An open file, its gaps, its end, and the fraction of room behind a chunk at the end."""
+_Written: TypeAlias = "tuple[bytes, int, list[native.Trouble]]"
+"""The number, the start and the size of chunks; the new end of their file; chunks that failed."""
 
 
 class ChunkFailure(NamedTuple):
@@ -414,6 +421,9 @@ class Engine:
             return Commit()
         if self.chunks.schema.flat is not None:
             return self._assign_flat(selection, values)
+        run = self._slot_run(selection, values)
+        if run is not None:
+            return run.commit()
         layout = self._staging_layout()
         if isinstance(selection, BasicSelection) and layout is not None:
             if isinstance(layout, HandedLayout):
@@ -421,7 +431,8 @@ class Engine:
                 return self._commit_of(self._encoded(layout, selection, values), self._unit())
             return Commit(publish=tuple(self._stage_natively(layout, selection, values)))
         self.check_count(plan.count_rows(selection, stored_map(self.chunks).schema.grid))
-        numbers = None if layout is None else self._single_rows(selection)
+        relocating = is_relocating(self.chunks)
+        numbers = None if layout is None or relocating else self._single_rows(selection)
         if layout is not None and numbers is not None:
             return self._assign_rows(layout, numbers, values)
         unit = self._unit()
@@ -680,15 +691,82 @@ class Engine:
         ((_, data),) = here._encoded_chunks([(coords, chunk)])
         return data
 
+    def _slot_run(self, selection: Selection, values: NDArray[Any]) -> "_SlotRun | None":
+        """Return chunks that the kernel encodes into the files that hold them.
+
+        None where it cannot, and where there is one chunk only: that takes as few steps.
+        """
+        chunks, count = slotted(self.chunks), self.count_chunks(selection)
+        if chunks is None or Feature.NATIVE not in self.chunks.store.features or count == 1:
+            return None
+        if self.chunks.schema.grid.counts[1:] != self._before.schema.grid.counts[1:]:
+            return None
+        layout = self.layout()
+        if layout is None or isinstance(layout, HandedLayout):
+            return None
+        self.check_count(count)
+        check_writable(self.chunks.store)
+        if isinstance(selection, BasicSelection):
+            return self._box_run(chunks, layout, selection, values)
+        rows = self._single_rows(selection)
+        return None if rows is None else self._row_run(chunks, layout, rows, values)
+
+    def _box_run(
+        self,
+        chunks: Slotted,
+        layout: native.Layout,
+        selection: BasicSelection,
+        values: NDArray[Any],
+    ) -> "_SlotRun":
+        starts, steps, threads = selection.starts, selection.steps, self._thread_count()
+        grid, numbers = self.chunks.schema.grid, np.zeros(1, np.int64)
+        box = zip(starts, selection.counts, steps, grid.axes, grid.counts, strict=True)
+        for start, count, step, axis, total in box:
+            touched = plan.axis_chunks(range(start, start + count * step, step), axis)
+            numbers = (numbers[:, None] * total + np.array(touched, np.int64)).reshape(-1)
+        given = values if self._plain is self._dtype else values.view(self._plain)
+
+        def write(part: slice, room: _Room) -> _Written:
+            target, gaps, end, spare = room
+            only = range(part.start, part.stop)
+            return layout.write_box(given, starts, steps, only, target, gaps, end, spare, threads)
+
+        return _SlotRun(numbers, self, chunks, write)
+
+    def _row_run(
+        self, chunks: Slotted, layout: native.Layout, rows: NDArray[np.int64], values: NDArray[Any]
+    ) -> "_SlotRun":
+        rows, given, single = self._ordered(rows, values)
+        chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
+        numbers = np.unique(rows // chunk)
+
+        def write(part: slice, room: _Room) -> _Written:
+            target, gaps, end, spare = room
+            ends = numbers[part][[0, -1]] + (0, 1)
+            first, last = np.searchsorted(rows, ends * chunk)
+            own = given if single else given[first:last]
+            return layout.write_rows(rows[first:last], own, target, gaps, end, spare, threads)
+
+        return _SlotRun(numbers, self, chunks, write)
+
+    def _ordered(
+        self, rows: NDArray[np.int64], values: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[Any], bool]:
+        """Return rows in ascending order with their values, and whether one value is for all."""
+        single = len(rows) > 1 and not values.strides[0]
+        values = _as_buffer(values[:1] if single else values, self._plain)
+        if bool((rows[:-1] > rows[1:]).any()):
+            order = np.argsort(rows, kind="stable")
+            rows, values = rows[order], values if single else values[order]
+        return rows, values, single
+
     def _single_rows(self, selection: Selection) -> NDArray[np.int64] | None:
         """Return the numbers of rows to which the kernel assigns values one by one.
 
-        None for other selections, where chunks are no rows, and where they lie in slots.
+        None for other selections, and where chunks are no rows.
         """
         schema = self.chunks.schema
         if not isinstance(selection, OrthogonalSelection) or schema.rectilinear:
-            return None
-        if is_relocating(self.chunks):
             return None
         if not kernel.selects_rows(selection.axes, self.shape):
             return None
@@ -703,12 +781,8 @@ class Engine:
             # The chunks have no files of their own.
             handed = kernel.handed_layout(self.chunks, self.options, self._before)
             layout = layout if handed is None else handed
-        single = len(rows) > 1 and not values.strides[0]
-        values = _as_buffer(values[:1] if single else values, self._plain)
+        rows, values, single = self._ordered(rows, values)
         chunk, threads = self.chunks.schema.chunks[0], self._thread_count()
-        if bool((rows[:-1] > rows[1:]).any()):
-            order = np.argsort(rows, kind="stable")
-            rows, values = rows[order], values if single else values[order]
         numbers = rows // chunk
         numbers = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
 
@@ -1788,6 +1862,26 @@ class _MemoryRun:
 
     def __iter__(self) -> Iterator[tuple[Coords, bytes | None]]:
         return iter(self.encoded)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SlotRun:
+    """Chunks of one call that the kernel encodes into the files that hold many of them."""
+
+    numbers: NDArray[np.int64]
+    engine: Engine
+    chunks: Slotted
+    write: "Callable[[slice, _Room], _Written]"
+
+    def write_to(
+        self, part: slice, descriptor: int, gaps: Sequence[tuple[int, int]], end: int, spare: float
+    ) -> tuple[NDArray[np.int64], int]:
+        places, end, troubles = self.write(part, (descriptor, gaps, end, spare))
+        self.engine.raise_first(troubles)
+        return np.frombuffer(places, "<i8").reshape(-1, 3), end
+
+    def commit(self) -> Commit:
+        return self.chunks.stage_slots(self)
 
 
 class _Fetched(NamedTuple):

@@ -74,6 +74,8 @@ __all__ = [
     "Request",
     "SequenceFormat",
     "Sharded",
+    "SlotRun",
+    "Slotted",
     "Splice",
     "SplitFormat",
     "Streaming",
@@ -97,6 +99,7 @@ __all__ = [
     "is_relocating",
     "relocated",
     "renewed",
+    "slotted",
     "stated_format",
     "stored_map",
     "streaming",
@@ -268,6 +271,39 @@ class ChunkRun(Protocol):
 def as_chunk_run(encoded: Iterable[tuple[Coords, Buffer | None]]) -> ChunkRun | None:
     """Return encoded chunks as a run that can write itself; None when they are none."""
     return cast(ChunkRun, encoded) if hasattr(type(encoded), "write_to") else None
+
+
+class SlotRun(Protocol):
+    """Chunks of one call that are encoded into the files that hold many of them."""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the chunks, which ascend."""
+        ...
+
+    def write_to(
+        self, part: slice, descriptor: int, gaps: Sequence[tuple[int, int]], end: int, spare: float
+    ) -> tuple[NDArray[np.int64], int]:
+        """Encode some of the chunks into an open file: into gaps, or from `end` on.
+
+        Behind a chunk at the end lies a fraction `spare` of its size. Return the number, the start
+        and the size of each, a start of -1 for one of nothing but the fill value; and the new end.
+        """
+        ...
+
+
+@runtime_checkable
+class Slotted(Protocol):
+    """A chunk map whose chunks lie in files with many of them, into which they are encoded."""
+
+    def stage_slots(self, run: SlotRun) -> Commit:
+        """Return the commit that stores chunks; they are written at once, where nothing reaches."""
+        ...
+
+
+def slotted(chunks: ChunkMap) -> Slotted | None:
+    """Return a map as one whose chunks are encoded into files; None when they are not."""
+    return cast(Slotted, chunks) if hasattr(type(chunks), "stage_slots") else None
 
 
 @runtime_checkable

@@ -6,8 +6,10 @@ the bytes behind the ends of keys in stores that hold them in memory until they 
 """
 
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from ingot.errors import CorruptionError, NotFoundError
@@ -16,6 +18,7 @@ from ingot.stores.store import Buffer, Edit, Extent, Grown, Patch, Truncate, che
 __all__ = ["Extensions", "PatchedValue", "read_over"]
 
 _PIECE: Final = 1 << 20
+_START: Final = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,12 @@ class PatchedValue:
     source: str | None = None
     kept: int = 0
     ranges: tuple[tuple[int, bytes], ...] = ()
+    held: int = field(default=-1, repr=False, compare=False)
+    """The number of bytes in the ranges, which are in memory; counted unless it is given."""
+
+    def __post_init__(self) -> None:
+        if self.held < 0:
+            object.__setattr__(self, "held", sum(len(data) for _, data in self.ranges))
 
     @classmethod
     def of(cls, data: Buffer) -> "PatchedValue":
@@ -51,11 +60,6 @@ class PatchedValue:
         start, data = self.ranges[-1] if self.ranges else (0, b"")
         return max(self.kept, start + len(data))
 
-    @property
-    def held(self) -> int:
-        """The number of bytes in the ranges, which are in memory."""
-        return sum(len(data) for _, data in self.ranges)
-
     def patched(self, start: int, data: Buffer) -> "PatchedValue":
         """Return the value with bytes over it; `CorruptionError` for bytes that leave a hole.
 
@@ -67,8 +71,10 @@ class PatchedValue:
         new = bytes(data)
         if not new:
             return self
-        ranges = (*self._cut(0, start), (start, new), *self._cut(start + len(new), None))
-        return replace(self, ranges=ranges)
+        stop = start + len(new)
+        ranges = (*self._cut(0, start), (start, new), *self._cut(stop, None))
+        covered = sum(len(data) for _, data in self._cut(start, stop))
+        return PatchedValue(self.source, self.kept, ranges, self.held + len(new) - covered)
 
     def changed(self, edits: Iterable[Patch | Truncate]) -> "PatchedValue":
         """Return the value after patches and truncations.
@@ -90,7 +96,7 @@ class PatchedValue:
         >>> PatchedValue("a", 10).patched(8, b"xyz").truncated(9)
         PatchedValue(source='a', kept=9, ranges=((8, b'x'),))
         """
-        return replace(self, kept=min(self.kept, size), ranges=tuple(self._cut(0, size)))
+        return PatchedValue(self.source, min(self.kept, size), tuple(self._cut(0, size)))
 
     def below(self, extent: Extent) -> Extent | None:
         """Return the bytes of the source that an extent of the value needs; None if it needs none.
@@ -101,8 +107,10 @@ class PatchedValue:
         stop = min(self._stop(extent), self.kept)
         if self.source is None or extent.start >= stop:
             return None
-        for start, data in self.ranges:
-            if start <= extent.start and stop <= start + len(data):
+        place = self._place(extent.start)
+        if place >= 0:
+            start, data = self.ranges[place]
+            if stop <= start + len(data):
                 return None
         return Extent(self.source, extent.start, stop - extent.start)
 
@@ -115,7 +123,7 @@ class PatchedValue:
         stop = self._stop(extent)
         if stop <= extent.start:
             return b""
-        found = list(self._cut(extent.start, stop))
+        found = self._cut(extent.start, stop)
         if not found:
             return data or b""
         if len(found) == 1 and len(found[0][1]) == stop - extent.start:
@@ -152,13 +160,25 @@ class PatchedValue:
         size = self.size
         return size if extent.length is None else min(extent.start + extent.length, size)
 
-    def _cut(self, first: int, stop: int | None) -> Iterable[tuple[int, bytes]]:
-        """Yield what the ranges hold from `first` to `stop`."""
-        for start, data in self.ranges:
-            end = start + len(data)
-            if end > first and (stop is None or start < stop):
-                low, high = max(first, start), end if stop is None else min(stop, end)
-                yield low, data if (low, high) == (start, end) else data[low - start : high - start]
+    def _cut(self, first: int, stop: int | None) -> list[tuple[int, bytes]]:
+        """Return what the ranges hold from `first` to `stop`."""
+        ranges = self.ranges
+        low = max(self._place(first), 0)
+        high = len(ranges) if stop is None else bisect_left(ranges, stop, key=_START)
+        inside = list(ranges[low:high])
+        # Only the first and the last one can be cut.
+        if inside and stop is not None:
+            start, data = inside[-1]
+            if start + len(data) > stop:
+                inside[-1] = start, data[: stop - start]
+        if inside and inside[0][0] < first:
+            start, data = inside[0]
+            inside[:1] = [(first, data[first - start :])] if start + len(data) > first else []
+        return inside
+
+    def _place(self, at: int) -> int:
+        """Return which range begins at a byte, or is the last one before it; -1 for none."""
+        return bisect_right(self.ranges, at, key=_START) - 1
 
 
 def read_over(

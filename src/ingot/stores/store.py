@@ -16,7 +16,16 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    cast,
+    runtime_checkable,
+)
 
 from ingot._lazy import deferred
 from ingot.errors import (
@@ -73,6 +82,7 @@ __all__ = [
     "check_writable",
     "compose",
     "extend",
+    "is_file_piece",
     "is_staged",
     "native_names",
     "native_root",
@@ -283,7 +293,8 @@ class Move:
 class Grown:
     """Make bytes that `Store.extend` has written behind the end of a key a part of its value.
 
-    They are `size` bytes from `start` on, with this checksum (CRC-32). The edit belongs to
+    They are `size` bytes from `start` on, with this checksum (CRC-32); None where a piece has
+    written itself. The edit belongs to
     `prepare`: the bytes are durable before the edits of `publish` make a reader reach them. What
     an extend that was not committed has left behind them is cut off.
 
@@ -294,7 +305,7 @@ class Grown:
     key: str
     start: int
     size: int
-    checksum: int = field(repr=False)
+    checksum: int | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +475,7 @@ _REMOVES_DOTS: Final = os.name == "nt"
 class ExtendableStore(Protocol):
     """A store with `Feature.PATCH`: bytes can be written behind the end of a key."""
 
-    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+    def extend(self, key: str, pieces: "Iterable[Piece]", *, end: int | None = None) -> Grown:
         """Write bytes behind the end of a key, and return the edit that makes them part of it.
 
         Called by the one writer, inside its turn: until the edit is applied in that turn, the
@@ -478,7 +489,7 @@ class ExtendableStore(Protocol):
         ...
 
 
-def extend(store: Store, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+def extend(store: Store, key: str, pieces: "Iterable[Piece]", *, end: int | None = None) -> Grown:
     """Write bytes behind the end of a key; see `ExtendableStore.extend`.
 
     `UnsupportedError` for a store that cannot.
@@ -545,6 +556,16 @@ class FilePiece(Protocol):
     def __iter__(self) -> Iterator[Buffer]:
         """Yield the same bytes, for a store without files; only one of the two is called, once."""
         ...
+
+
+def is_file_piece(piece: "Piece") -> TypeGuard[FilePiece]:
+    """Return whether a piece writes itself into a file.
+
+    >>> is_file_piece(b"abc")
+    False
+    """
+    # One attribute tells; comparing with the whole protocol takes long.
+    return hasattr(type(piece), "write_to")
 
 
 Piece: TypeAlias = Buffer | FilePiece

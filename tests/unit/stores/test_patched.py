@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from ingot.errors import CorruptionError
@@ -66,3 +67,27 @@ def test_bytes_that_can_change_are_copied() -> None:
     value = PatchedValue.of(data).patched(0, memoryview(data)[1:])
     data[:] = b"---"
     assert value.over(Extent("a"), None) == b"bcc"
+
+
+def test_many_patches_read_like_bytes() -> None:
+    rng = np.random.default_rng(7)
+    expected = bytearray(rng.bytes(2000))
+    base = bytes(expected)
+    value = PatchedValue("a", len(base))
+    for _ in range(400):
+        start = int(rng.integers(0, len(expected) + 1))
+        data = rng.bytes(int(rng.integers(0, 60)))
+        value = value.patched(start, data)
+        expected[start : start + len(data)] = data
+        if rng.random() < 0.05:
+            size = int(rng.integers(len(expected) // 2, len(expected)))
+            value = value.truncated(size)
+            del expected[size:]
+        assert value.size == len(expected)
+        assert value.held == sum(len(each) for _, each in value.ranges)
+        first = int(rng.integers(0, len(expected)))
+        extent = Extent("a", first, int(rng.integers(1, 300)))
+        below = value.below(extent)
+        data = None if below is None else base[below.start : below.start + (below.length or 0)]
+        wanted = bytes(expected[first : first + (extent.length or 0)])
+        assert value.over(extent, data) == wanted

@@ -14,7 +14,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,15 @@ from ingot.formats.blsk.metadata import (
     parse_nrows,
 )
 from ingot.formats.blsk.slots import SlotChain
-from ingot.formats.format import ArrayNode, Coords, Documents, FreeBytes, Locations, Request
+from ingot.formats.format import (
+    ArrayNode,
+    Coords,
+    Documents,
+    FreeBytes,
+    Locations,
+    Request,
+    SlotRun,
+)
 from ingot.formats.paths import prefix
 from ingot.formats.yaml import Document
 from ingot.grid import ChunkGrid
@@ -76,6 +84,7 @@ from ingot.stores.store import (
     Extent,
     Feature,
     Patch,
+    Piece,
     Put,
     Store,
     extend,
@@ -248,18 +257,11 @@ class BlskMap:
 
     def stage_each(self, encoded: Iterable[tuple[Coords, Buffer | None]]) -> Commit:
         """Return the commit that stores chunks, which are given in the order of their numbers."""
-        if self.storage.truncate == -1:
-            warnings.warn(
-                f"{prefix(self.path)}{storage_name(self.found)}: truncate does not say how many "
-                "bits floats keep; new chunks keep all of them",
-                stacklevel=2,
-            )
+        self._warn_of_truncate()
         capacity, counts = self.storage.capacity, self.schema.grid.counts
         numbered: Iterator[tuple[int, Buffer | None]] = (
             (_number(coords, counts), data) for coords, data in encoded
         )
-        prepare: list[Edit] = []
-        publish: list[Edit] = []
         renumbered = self.before is not None and self.before.schema.grid.counts[1:] != counts[1:]
         if self.before is not None and renumbered:
             self.kept.following = None
@@ -267,18 +269,57 @@ class BlskMap:
         if self.before is not None:
             removed = self._outside(self.before)
             numbered = iter(sorted({**removed, **dict(numbered)}.items()))
+        return self._staged(
+            (number, images, None) for number, images in _by_file(numbered, capacity)
+        )
+
+    def stage_slots(self, run: SlotRun) -> Commit:
+        """Return the commit that stores chunks; they are written at once, where nothing reaches."""
+        self._warn_of_truncate()
+        capacity = self.storage.capacity
+        erased: dict[int, dict[int, Buffer | None]] = {}
+        if self.before is not None:
+            for chunk in set(self._outside(self.before)).difference(run.numbers.tolist()):
+                erased.setdefault(chunk // capacity, {})[chunk % capacity] = None
+        files = sorted({*np.unique(run.numbers // capacity).tolist(), *erased})
+        edges = np.searchsorted(run.numbers, [[n * capacity, (n + 1) * capacity] for n in files])
+        pieces = [
+            _SlotPiece(run, slice(first, last), number * capacity, self.spare)
+            for number, (first, last) in zip(files, edges.tolist(), strict=True)
+        ]
+        return self._staged(
+            (
+                number,
+                erased.get(number, {}).items(),
+                piece if piece.part.stop > piece.part.start else None,
+            )
+            for number, piece in zip(files, pieces, strict=True)
+        )
+
+    def _warn_of_truncate(self) -> None:
+        if self.storage.truncate == -1:
+            warnings.warn(
+                f"{prefix(self.path)}{storage_name(self.found)}: truncate does not say how many "
+                "bits floats keep; new chunks keep all of them",
+                stacklevel=3,
+            )
+
+    def _staged(self, files: "Iterable[_FileChange]") -> Commit:
+        """Return the commit that changes files, and note what they are then."""
+        prepare: list[Edit] = []
+        publish: list[Edit] = []
         self.kept.following = None
         after = _KnownFiles(dict(self.kept.files), dict(self.kept.lengths))
         after.complete = self.kept.complete
         visited = set()
-        for number, images in _by_file(numbered, capacity):
+        for number, images, piece in files:
             visited.add(number)
             file = self._current(number)
             if file is None:
-                edit = self._new_file(number, images, after)
+                edit = self._new_file(number, images, after, piece)
                 publish += () if edit is None else (edit,)
             else:
-                early, late = self._changed(file, number, dict(images), after)
+                early, late = self._changed(file, number, dict(images), after, piece)
                 prepare += early
                 publish += late
         for number in self._ends() - visited:
@@ -533,23 +574,28 @@ class BlskMap:
         number: int,
         images: Mapping[int, Buffer | None],
         after: _KnownFiles,
+        piece: "_SlotPiece | None" = None,
     ) -> tuple[list[Edit], list[Edit]]:
         """Return the edits that store images in a file, before and with the switch to them.
 
-        `after` gets the file as it is then.
+        `after` gets the file as it is then. A `piece` writes further images itself.
         """
         if Feature.PATCH in self.store.features:
-            return self._patched(file, number, images, after)
-        return [], [self._rewritten(file, number, images, after)]
+            return self._patched(file, number, images, after, piece)
+        return [], [self._rewritten(file, number, images, after, piece)]
 
     def _new_file(
-        self, number: int, images: Iterable[tuple[int, Buffer | None]], after: _KnownFiles
+        self,
+        number: int,
+        images: Iterable[tuple[int, Buffer | None]],
+        after: _KnownFiles,
+        piece: "_SlotPiece | None" = None,
     ) -> Edit | None:
         """Return the edit that makes a file; None where no chunk is stored."""
         stored = ((entry, data) for entry, data in images if data is not None)
         first = next(stored, None)
         after.lengths.pop(number, None)
-        if first is None:
+        if first is None and piece is None:
             after.files[number] = None
             return None
         after.files.pop(number, None)
@@ -557,10 +603,14 @@ class BlskMap:
         begin = slots_begin(self.storage.capacity)
         end = begin
 
-        def pieces() -> Iterator[Buffer]:
+        def pieces() -> Iterator[Piece]:
             nonlocal end
             yield bytes(begin)
-            for entry, data in _chained(first, stored):
+            if piece is not None:
+                yield piece
+                offsets[piece.entries] = piece.starts
+                end = piece.end
+            for entry, data in () if first is None else _chained(first, stored):
                 spare = int(len(data) * self.spare)
                 offsets[entry] = end
                 end += len(data) + spare
@@ -569,11 +619,17 @@ class BlskMap:
                     yield bytes(spare)
 
         def head() -> bytes:
+            if (offsets == ABSENT).all():
+                raise _NothingStored
             count = _count_in(number, self.schema.grid.chunk_count, self.storage.capacity)
             head = Head(self.schema.dtype.itemsize, max(count, used_entries(offsets)))
             return head.pack() + pack_entries(offsets)
 
-        return put_pieces(self.store, self._key(number), pieces(), head=head)
+        try:
+            return put_pieces(self.store, self._key(number), pieces(), head=head)
+        except _NothingStored:
+            after.files[number] = None
+            return None
 
     def _patched(
         self,
@@ -581,6 +637,7 @@ class BlskMap:
         number: int,
         images: Mapping[int, Buffer | None],
         following: _KnownFiles,
+        piece: "_SlotPiece | None",
     ) -> tuple[list[Edit], list[Edit]]:
         """Return the edits that put images into parts of a file that no image uses."""
         lengths = self.kept.lengths.get(number)
@@ -590,13 +647,21 @@ class BlskMap:
         begin = slots_begin(file.capacity)
         space = FreeSpace(file.offsets[used], lengths[used], begin=begin, end=file.size)
         if space.dead > max(_LEAST_DEAD, (file.size - begin) // 2):
-            return [], [self._rewritten(file, number, images, following)]
+            return [], [self._rewritten(file, number, images, following, piece)]
         starts: dict[int, int] = {}
+        sizes: dict[int, int] = {}
         prepare: list[Edit] = []
         publish: list[Edit] = []
         behind: list[Buffer] = []
         end = file.size
+        if piece is not None:
+            piece.gaps = space.gaps
+            prepare.append(extend(self.store, file.key, [piece], end=end))
+            starts.update(zip(piece.entries.tolist(), piece.starts.tolist(), strict=True))
+            sizes.update(zip(piece.entries.tolist(), piece.lengths.tolist(), strict=True))
+            end = piece.end
         for entry, data in images.items():
+            sizes[entry] = 0 if data is None else len(data)
             if data is None:
                 starts[entry] = ABSENT
                 continue
@@ -619,8 +684,7 @@ class BlskMap:
             return [], [Delete(file.key)]
         following.files[number] = after
         following.lengths[number] = lengths.copy()
-        sizes = [0 if data is None else len(data) for data in images.values()]
-        following.lengths[number][list(starts)] = sizes
+        following.lengths[number][list(sizes)] = list(sizes.values())
         if after.head != file.head:
             publish.append(Patch(file.key, 0, after.head.pack()))
         for first, last in _runs(sorted(starts)) if starts else ():
@@ -634,9 +698,11 @@ class BlskMap:
         number: int,
         images: Mapping[int, Buffer | None],
         following: _KnownFiles,
+        piece: "_SlotPiece | None" = None,
     ) -> Edit:
         """Return the edit that makes a file anew, with other images and without free space."""
-        entries = sorted({*file.used.tolist(), *images})
+        own = set() if piece is None else piece.due
+        entries = sorted({*file.used.tolist(), *images} - own)
         first = number * self.storage.capacity
 
         def all_images() -> Iterator[tuple[int, Buffer | None]]:
@@ -647,7 +713,7 @@ class BlskMap:
                 else:
                     yield entry, self._image(file, entry, int(lengths[entry]), first + entry)
 
-        edit = self._new_file(number, all_images(), following)
+        edit = self._new_file(number, all_images(), following, piece)
         return Delete(file.key) if edit is None else edit
 
     def _image(self, file: SuperChunk, entry: int, length: int, number: int) -> bytes:
@@ -719,6 +785,58 @@ class BlskMap:
                 edits.append(edit)
                 made.add(number)
         return edits + [Delete(self._key(number)) for number in files if number not in made]
+
+
+class _NothingStored(Exception):
+    """The chunks of a new file hold nothing but the fill value, as the kernel has found."""
+
+
+@dataclass(slots=True, eq=False)
+class _SlotPiece:
+    """Chunks of a run that lie in one file, which they write themselves into; see `FilePiece`."""
+
+    run: SlotRun
+    part: slice
+    first: int
+    """The number of the first chunk of the file."""
+    spare: float
+    gaps: Sequence[tuple[int, int]] = ()
+    places: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    end: int = 0
+
+    def write_to(self, descriptor: int, start: int) -> int:
+        """Write the chunks into gaps of a file, or from a place on; return how long it got."""
+        written = self.run.write_to(self.part, descriptor, self.gaps, start, self.spare)
+        self.places, self.end = written
+        return self.end - start
+
+    def __iter__(self) -> Iterator[Buffer]:
+        """Raise an error: only the kernel encodes these chunks."""
+        raise UnsupportedError("chunks that are encoded into a file are no bytes")
+
+    @property
+    def due(self) -> set[int]:
+        """The entries that will be written."""
+        return set((self.run.numbers[self.part] - self.first).tolist())
+
+    @property
+    def entries(self) -> NDArray[np.int64]:
+        """The entries that were written."""
+        return self.places[:, 0] - self.first
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each lies; `ABSENT` for one of nothing but the fill value."""
+        return self.places[:, 1]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many bytes the image of each has."""
+        return self.places[:, 2]
+
+
+_FileChange: TypeAlias = tuple[int, Iterable[tuple[int, Buffer | None]], _SlotPiece | None]
+"""The number of a file, the images of entries, and what writes further images itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -928,7 +1046,11 @@ def _codec(stages: tuple[Stage, ...] | None, spec: ChunkSpec) -> tuple[Blosc, in
         raise UnsupportedError("blsk: chunks are compressed by Blosc, and floats may be truncated")
     for stage in cut:
         stage.encoded(spec)
-    return (blosc[0] if blosc else Blosc(clevel=0)), (cut[0].bits if cut else None)
+    codec = blosc[0] if blosc else Blosc(clevel=0)
+    if codec.blocksize == 0 and len(spec.shape) == 1:
+        # Single rows are read and changed by blocks.
+        codec = replace(codec, blocksize=BLOCK_BYTES)
+    return codec, (cut[0].bits if cut else None)
 
 
 def _default_chunks(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

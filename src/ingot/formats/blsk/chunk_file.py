@@ -292,6 +292,16 @@ class FreeSpace:
         """The bytes that are free."""
         return int((self._highs - self._lows).sum())
 
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The first byte of each gap, and the one behind its last.
+
+        >>> FreeSpace([100, 200], [50, 10], begin=100, end=300).gaps
+        [(150, 200), (210, 300)]
+        """
+        free = self._lows < self._highs
+        return list(zip(self._lows[free].tolist(), self._highs[free].tolist(), strict=True))
+
     def take(self, length: int) -> int | None:
         """Return where an image of this length fits best; None where it does not."""
         sizes = self._highs - self._lows

@@ -89,6 +89,10 @@ class LoneFileMap(BlskMap):
         """Refuse to store chunks."""
         raise self._refused()
 
+    def stage_slots(self, run: Any) -> Commit:
+        """Refuse to store chunks."""
+        raise self._refused()
+
     def stage(self, encoded: Mapping[Coords, bytes | None]) -> Commit:
         """Refuse to store chunks."""
         raise self._refused()

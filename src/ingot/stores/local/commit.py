@@ -23,12 +23,12 @@ import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ingot import signals
 from ingot.errors import CorruptionError, NotFoundError, UnsafeError
 from ingot.stores.local import journal as journal_bytes
-from ingot.stores.local.files import OpenDirectory
+from ingot.stores.local.files import OpenDirectory, write_piece
 from ingot.stores.local.journal import (
     Carried,
     Entry,
@@ -57,11 +57,13 @@ from ingot.stores.store import (
     Patch,
     Patches,
     Phase,
+    Piece,
     Put,
     Truncate,
     bytes_to_write,
     check_range,
     compose,
+    is_file_piece,
     is_staged,
     staged_key,
 )
@@ -74,6 +76,9 @@ _MOST_SYNCED_SINGLY: Final = 16
 # A journal carries values of so many bytes, and so many bytes of values.
 _LARGEST_CARRIED: Final = 4096
 _MOST_CARRIED: Final = 1 << 20
+
+# The checksum of no bytes.
+_NO_BYTES: int | None = 0
 
 WORD: Final = 8
 """So many bytes, at a multiple of their number, are stored whole or not at all."""
@@ -264,7 +269,7 @@ class CommitRun:
 
     # Bytes behind the end of a key
 
-    def extend(self, key: str, pieces: Iterable[Buffer], end: int | None, known: int) -> Grown:
+    def extend(self, key: str, pieces: Iterable[Piece], end: int | None, known: int) -> Grown:
         """Write bytes behind the end of a key; of the key, `known` bytes are committed for sure."""
         opened = self._directory.open_old(key)
         if opened is None:
@@ -279,12 +284,17 @@ class CommitRun:
                     f"{self._where}: an extend of {key!r} from {start} on {what} its {size} bytes"
                 )
             self._extended[key] = first, start
-            count = sum_of_all = 0
+            count, sum_of_all = 0, _NO_BYTES
             for piece in pieces:
                 signals.check()
-                self._directory.write(file, start + count, piece)
-                count += memoryview(piece).nbytes
-                sum_of_all = checksum(piece, sum_of_all)
+                if is_file_piece(piece):
+                    count += write_piece(self._directory, file, start + count, piece)
+                    sum_of_all = None
+                else:
+                    part = cast(Buffer, piece)
+                    self._directory.write(file, start + count, part)
+                    count += memoryview(part).nbytes
+                    sum_of_all = None if sum_of_all is None else checksum(part, sum_of_all)
                 self._extended[key] = first, start + count
         finally:
             self._directory.close_file(file)

@@ -50,7 +50,6 @@ from ingot.stores.store import (
     Edit,
     Extent,
     Feature,
-    FilePiece,
     Grown,
     Move,
     Patch,
@@ -60,6 +59,7 @@ from ingot.stores.store import (
     Truncate,
     check_commit,
     check_key,
+    is_file_piece,
     is_staged,
     staged_key,
 )
@@ -242,7 +242,7 @@ class LocalStore:
         """
         return LocalTurn(self, self if store is None else store, sync=durability == "full")
 
-    def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
+    def extend(self, key: str, pieces: Iterable[Piece], *, end: int | None = None) -> Grown:
         """Write bytes behind the end of a file, piece by piece; only inside a turn to write.
 
         Other keys of the turn are not touched. A turn that ends without a commit cuts the bytes
@@ -283,15 +283,16 @@ class LocalStore:
                 file = directory.open_new(source)
                 try:
                     for piece in pieces:
-                        if isinstance(piece, FilePiece):
+                        if is_file_piece(piece):
                             size += write_piece(directory, file, size, piece)
                             sum_of_all = None
                             continue
                         signals.check()
-                        directory.write(file, size, piece)
-                        size += memoryview(piece).nbytes
+                        part = cast(Buffer, piece)
+                        directory.write(file, size, part)
+                        size += memoryview(part).nbytes
                         if sum_of_all is not None:
-                            sum_of_all = checksum(piece, sum_of_all)
+                            sum_of_all = checksum(part, sum_of_all)
                     if head is not None:
                         directory.write(file, 0, head())
                 finally:

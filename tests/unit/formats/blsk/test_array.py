@@ -568,3 +568,99 @@ def test_an_array_that_was_read_gets_attributes(tmp_path: Path) -> None:
     assert array[3] == 3
     array.attrs["a"] = 1
     assert array[3] == opened(tmp_path / "a")[3] == 3
+
+
+def written(path: Path, values: Any, **settings: Any) -> ingot.Array:
+    """Make an array of several files, and see that an independent reader agrees with it."""
+    array = made(path, values, superchunksize=4, **settings)
+    check_readable(path, values)
+    return array
+
+
+def check_readable(path: Path, values: Any) -> None:
+    assert np.array_equal(opened(path)[...], values)
+    assert np.array_equal(read(path), values)
+
+
+@pytest.mark.parametrize("shape", [(1000,), (50, 20), (9, 10, 12)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_many_chunks_of_one_call_are_written_into_their_files(
+    tmp_path: Path, shape: tuple[int, ...], order: str
+) -> None:
+    values = np.arange(1, np.prod(shape) + 1).reshape(shape)
+    chunks = {1: 70, 2: (7, 9), 3: (4, 4, 5)}[len(shape)]
+    path = tmp_path / "a"
+    array = written(path, values, chunks=chunks, order=order)
+    rng = np.random.default_rng(5)
+    for turn in range(6):
+        key = tuple(slice(turn, length - turn, 1 + turn % 3) for length in shape)
+        array[key] = values[key] = rng.integers(0, 1000, values[key].shape)
+        check_readable(path, values)
+    array[...] = values[...] = 0
+    check_readable(path, values)
+    assert not list(path.glob("data/*"))
+
+
+def test_rows_of_one_call_are_written_into_their_files(tmp_path: Path) -> None:
+    values = np.arange(1, 1001)
+    path = tmp_path / "a"
+    array = written(path, values, chunks=70)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        places = rng.integers(0, 1000, 200)
+        given = rng.integers(0, 10**9, 200)
+        array[places] = given
+        values[places] = given
+        check_readable(path, values)
+    array[[999, 0, 0, 500]] = values[[999, 0, 0, 500]] = -1
+    check_readable(path, values)
+    array[np.arange(0, 1000)] = values[...] = 0
+    check_readable(path, values)
+
+
+def test_free_room_is_used_by_calls_of_many_chunks(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).integers(0, 2**60, 4000)
+    path = tmp_path / "a"
+    array = made(path, values, chunks=500, superchunksize=8)
+    file = path / FILE
+    sizes = []
+    for turn in range(6):
+        places = np.arange(turn, 4000, 7)
+        array[places] = values[places] = values[places][::-1].copy()
+        check_readable(path, values)
+        sizes.append(file.stat().st_size)
+    assert sizes[1:] == sizes[1:2] * 5, "after the first call, images go where older ones were"
+    array.compact()
+    assert file.stat().st_size < sizes[0]
+    check_readable(path, values)
+
+
+def test_a_call_of_many_chunks_that_fails_leaves_the_array_as_it_was(tmp_path: Path) -> None:
+    values = np.arange(1, 41)
+    path = tmp_path / "a"
+    array = made(path, values, chunks=4, superchunksize=5)
+    data = bytearray((path / "data/__2__.bin").read_bytes())
+    begin = struct.unpack_from("<q", data, 16)[0]
+    data[begin + 20] ^= 1
+    (path / "data/__2__.bin").write_bytes(data)
+    before = (path / FILE).read_bytes()
+    with pytest.raises(CorruptionError, match=r"in chunk \(5,\), key 'data/__2__.bin'"):
+        array[::2] = 7
+    assert (path / FILE).read_bytes() == before
+    assert array[:20].tolist() == values[:20].tolist()
+
+
+def test_a_file_with_much_dead_room_is_written_anew_by_a_call_of_many_chunks(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 2**60, 400_000)
+    path = tmp_path / "a"
+    array = made(path, values, chunks=50_000, superchunksize=8, spare=0)
+    full = (path / FILE).stat().st_size
+    array[100_000:] = values[100_000:] = 0
+    array[0] = values[0] = 5
+    places = np.arange(0, 400_000, 1000)
+    array[places] = values[places] = 9
+    check_readable(path, values)
+    assert (path / FILE).stat().st_size < full
