@@ -32,6 +32,7 @@ from ingot.formats.format import (
     SequenceFormat,
     TableFormat,
     TableNode,
+    as_annotated,
     as_sharded,
     has_typed_attributes,
     stored_map,
@@ -102,6 +103,8 @@ class ArrayPlan:
     source: ChunkMap
     schema: ArraySchema
     layout: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the document of the source that its format keeps without knowing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +264,7 @@ class _Planner:
                     made = self.spec(schema, shape, stages, fill, attrs, layout).schema(self.target)
                 except _REFUSALS:
                     continue
-                return ArrayPlan(chunks, made, layout)
+                return ArrayPlan(chunks, made, layout, self.fields(chunks, name))
         self.explain(chunks, attrs, name)
         return None
 
@@ -349,6 +352,16 @@ class _Planner:
             except IngotError as error:
                 self.change(name, f"{error}; it is dropped")
         return kept
+
+    def fields(self, chunks: ChunkMap, name: str) -> Mapping[str, Any]:
+        """Return the unknown fields of a document, which only the same format has a place for."""
+        annotated = as_annotated(chunks)
+        found = {} if annotated is None else annotated.unknown_fields
+        if self.origin.name == self.target.name:
+            return found
+        for own in found:
+            self.change(name, f"field {own!r} of the metadata is dropped")
+        return {}
 
     def refuse(self, name: str, reason: str) -> None:
         self.found.reasons.append(f"{name}: {reason}" if name else reason)

@@ -1,9 +1,9 @@
 """Carrying out a conversion: a plan becomes edits of the target, and one commit publishes it."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ingot.containers.conversion import PENDING, Conversion
@@ -18,6 +18,7 @@ from ingot.containers.resolve import (
     resolve_new,
 )
 from ingot.containers.table_state import TableState
+from ingot.conversion.extras import extra_files, path_of, read_extra
 from ingot.conversion.plan import (
     ArrayPlan,
     Findings,
@@ -53,15 +54,15 @@ from ingot.formats.format import (
     ColumnSchema,
     Format,
     GroupFormat,
-    GroupNode,
     Node,
     RaggedNode,
     SequenceFormat,
     TableFormat,
     TableNode,
+    as_annotated,
     stored_map,
 )
-from ingot.formats.paths import joined
+from ingot.formats.paths import joined, prefix
 from ingot.options import Options
 from ingot.stores import LocalStore, MemoryStore
 from ingot.stores.buffered import BufferedStore
@@ -126,6 +127,7 @@ def convert(
         assert plan is not None
         run = _ConversionRun(target, wanted.options, _Progress(progress, plan, 2 if verify else 1))
         run.rehearse(inner, plan, wanted, found)
+        run.keep_extras(node, source._format, store, place, found)
         state = folder_state(source.path, *_described(source, target, plan, wanted))
         if not _store_windows(run, place, inner, plan, name, state, overwrite=overwrite):
             _store(run, place, inner, plan, overwrite=overwrite)
@@ -152,7 +154,7 @@ def check_apart(source: Dataset[Any], place: DatasetPath, inner: str) -> None:
     own = source._handle.store
     if place.store is own and place.path is None:
         node, _ = node_of(source)
-        path = node.path if isinstance(node, GroupNode) else _path_of(node)
+        path = path_of(node)
         pair = f"{path}/", f"{inner}/"
         if not path or not inner or pair[0].startswith(pair[1]) or pair[1].startswith(pair[0]):
             raise UnsupportedError(f"{place.name}: the target is the source, or overlaps it")
@@ -175,12 +177,6 @@ def check_folders_apart(source: str | None, target: str | None) -> None:
         raise UnsupportedError(f"{target}: the target lies inside its source {source}")
     if there[0] is not None and there[0] in here:
         raise UnsupportedError(f"{target}: the source lies inside its target {source}")
-
-
-def _path_of(node: ArrayNode | TableNode | RaggedNode) -> str:
-    if isinstance(node, ArrayNode):
-        return node.chunks.path
-    return node.table.path if isinstance(node, TableNode) else node.packs.path
 
 
 def _folders(path: str) -> list[tuple[int, int] | None]:
@@ -363,6 +359,10 @@ class _ConversionRun:
     tally: transfer.Tally = field(init=False)
     dropped: dict[str, None] = field(default_factory=dict)
     """The nested tables whose attributes the format has no place for."""
+    names: frozenset[str] = frozenset()
+    """The documents of the target."""
+    extras: dict[str, bytes] = field(default_factory=dict)
+    """Files of the source that are no part of it, and that the target keeps."""
 
     def __post_init__(self) -> None:
         self.tally = transfer.Tally(self.progress)
@@ -387,9 +387,24 @@ class _ConversionRun:
                 for name, column in part.columns.items():
                     look(node.columns[name], column, joined(path, name))
 
-        self._made(MemoryStore(), inner, plan, look)
+        made = self._made(MemoryStore(), inner, plan, look)
+        self.names = frozenset(edit.key.removeprefix(prefix(inner)) for edit in made.edits)
         for name in self.dropped:
             found.changes.append(f"{name}: attributes of nested tables are dropped")
+
+    def keep_extras(
+        self, node: Node, origin: Format, store: Store, place: DatasetPath, found: Findings
+    ) -> None:
+        """Find the files beside the source that the target keeps, and list the others."""
+        for name in extra_files(node, origin, store):
+            if place.file is None:
+                data, reason = read_extra(store, path_of(node), name, self.names)
+            else:
+                data, reason = None, "the target is a file"
+            if data is None:
+                found.changes.append(f"file {name} is not copied: {reason}")
+            else:
+                self.extras[name] = data
 
     def documents(
         self, store: Store, inner: str, plan: Plan, nodes: list[tuple[ArrayNode, ArrayPlan]]
@@ -462,18 +477,22 @@ class _ConversionRun:
     def _made(
         self, store: Store, inner: str, plan: Plan, fill: Callable[[Node, Plan, str], None]
     ) -> Commit:
+        extras = tuple(Put(prefix(inner) + name, data) for name, data in self.extras.items())
         if isinstance(plan, GroupPlan):
-            return self._group(store, inner, plan, fill)
-        node, commit = self._created(store, inner, plan)
-        fill(node, plan, "")
-        return commit
+            commit = self._group(store, inner, plan, fill)
+        else:
+            node, commit = self._created(store, inner, plan)
+            fill(node, plan, "")
+        return replace(commit, publish=(*extras, *commit.publish)) if extras else commit
 
     def _created(
         self, store: Store, inner: str, plan: ArrayPlan | RaggedPlan | TablePlan
     ) -> tuple[Node, Commit]:
         format = self.format
         if isinstance(plan, ArrayPlan):
-            return format.create(store, plan.schema, inner, **plan.layout)
+            node, commit = format.create(store, plan.schema, inner, **plan.layout)
+            assert isinstance(node, ArrayNode)
+            return node, _annotated(node, commit, plan.fields)
         if isinstance(plan, RaggedPlan):
             assert isinstance(format, SequenceFormat)
             return format.create_ragged(store, plan.schema, inner, **plan.layout)
@@ -572,6 +591,16 @@ class _ConversionRun:
             assert isinstance(plan, TablePlan)
             for name, column in plan.columns.items():
                 self._compare(node.columns[name], column)
+
+
+def _annotated(node: ArrayNode, commit: Commit, fields: Mapping[str, Any]) -> Commit:
+    """Return the commit of a new array, with unknown fields in its document."""
+    annotated = as_annotated(node.chunks) if fields else None
+    if annotated is None:
+        return commit
+    changed = {edit.key: edit for edit in annotated.annotated(fields).publish}
+    edits = tuple(changed.get(edit.key, edit) for edit in commit.publish)
+    return replace(commit, publish=edits)
 
 
 def _schema_of(plan: Plan) -> ColumnSchema:

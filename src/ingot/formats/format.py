@@ -35,6 +35,7 @@ from ingot.stores.store import Batch, Buffer, Commit, Store
 __all__ = [
     "Addressed",
     "Addresses",
+    "Annotated",
     "ArrayNode",
     "ChunkMap",
     "ChunkRun",
@@ -89,6 +90,7 @@ __all__ = [
     "ZoneMapped",
     "addressed",
     "addresses",
+    "as_annotated",
     "as_chunk_run",
     "as_sharded",
     "compactable",
@@ -199,6 +201,26 @@ class ZoneMapped(Protocol):
     def zones(self, numbers: Sequence[int]) -> list[bytes]:
         """Return the zone maps of chunks, by their numbers; b"" for those that have none."""
         ...
+
+
+@runtime_checkable
+class Annotated(Protocol):
+    """A map whose document may have fields that the format keeps without knowing them."""
+
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields that the format does not know."""
+        ...
+
+    def annotated(self, fields: Mapping[str, Any]) -> Commit:
+        """Return the commit that stores the document of the array with such fields."""
+        ...
+
+
+def as_annotated(chunks: ChunkMap) -> Annotated | None:
+    """Return the map of an array, or of its shards, as one that keeps unknown fields, or None."""
+    found = stored_map(chunks)
+    return cast(Annotated, found) if hasattr(type(found), "unknown_fields") else None
 
 
 @runtime_checkable

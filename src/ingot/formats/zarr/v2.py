@@ -317,6 +317,19 @@ class Zarr2Map:
         documents = documents_after(self.documents, commit)
         return replace(self, metadata=metadata, documents=documents), commit
 
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields of the document that Zarr does not define."""
+        plain = V2ArrayMetadata.of(self.schema, self.metadata.separator).document
+        known = {*plain, "dimension_separator"}
+        return {name: v for name, v in self.metadata.document.items() if name not in known}
+
+    def annotated(self, fields: Mapping[str, Any]) -> Commit:
+        """Return the commit that stores the document with fields that Zarr does not define."""
+        document = {**self.metadata.document, **fields}
+        put = Put(prefix(self.path) + ARRAY, pack_array(replace(self.metadata, document=document)))
+        return Commit(publish=(put, *self._consolidated_edits(ARRAY, document)))
+
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         place = prefix(self.path)

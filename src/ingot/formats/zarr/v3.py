@@ -150,6 +150,16 @@ class Zarr3Map:
         documents = documents_after(self.documents, commit)
         return replace(self, metadata=metadata, documents=documents), commit
 
+    @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields of the document that Zarr does not define."""
+        return self.metadata.unknown_fields
+
+    def annotated(self, fields: Mapping[str, Any]) -> Commit:
+        """Return the commit that stores the document with fields that Zarr does not define."""
+        document = {**self.metadata.document, **fields}
+        return Commit(publish=self._document_edits(replace(self.metadata, document=document)))
+
     def removed(self) -> Commit:
         """Return the commit that removes the array."""
         chunks = keys.all_removals(self.store, self.template, self.schema.grid.counts)

@@ -123,6 +123,11 @@ class V3ArrayMetadata:
         return cls(schema, encoding, values)
 
     @property
+    def unknown_fields(self) -> Mapping[str, Any]:
+        """The fields that Zarr does not define, and that need not be understood."""
+        return {name: v for name, v in self.document.items() if name not in _ARRAY_FIELDS}
+
+    @property
     def sharding(self) -> Sharding | None:
         """The sharding codec; None without shards."""
         serializer = self.schema.chain.serializer
