@@ -59,6 +59,7 @@ def plain(items: Any) -> list[Any]:
 class Life(RuleBasedStateMachine):
     """The rules; the machines below say where it is lived."""
 
+    format: str
     place_name: str
 
     def __init__(self) -> None:
@@ -97,8 +98,9 @@ class Life(RuleBasedStateMachine):
         columns = {name: self.given(self.kinds[name], each) for name, each in self.data.items()}
         options = ingot.Options(durability="process")
         self.table = ingot.table(
-            columns, self.place, chunks=chunks, format="toytable", options=options
+            columns, self.place, chunks=chunks, format=self.format, options=options
         )
+        self.reader: Any = ingot.open(self.place)
 
     @property
     def rows(self) -> int:
@@ -228,9 +230,8 @@ class Life(RuleBasedStateMachine):
         for name, column in self.data.items():
             assert plain(found[name]) == column
             assert plain(self.table[name][::-1]) == column[::-1]
-        if self.before is not None and self.place_name == "local":
-            other: Any = ingot.open(self.place)
-            assert {name: plain(each) for name, each in other.read().items()} == self.before
+        committed = self.data if self.before is None else self.before
+        assert {name: plain(each) for name, each in self.reader.read().items()} == committed
 
 
 @pytest.fixture(autouse=True)
@@ -242,8 +243,9 @@ def registered() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("place_name", ["memory", "local"])
-def test_items_change_as_lists_do(place_name: str) -> None:
-    machine = type("Life", (Life,), {"place_name": place_name})
+@pytest.mark.parametrize("format", ["toytable", "bcolz", "blsk"])
+def test_items_change_as_lists_do(format: str, place_name: str) -> None:
+    machine = type("Life", (Life,), {"format": format, "place_name": place_name})
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=12, stateful_step_count=15, deadline=None)
+        machine, settings=settings(max_examples=10, stateful_step_count=15, deadline=None)
     )
