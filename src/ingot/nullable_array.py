@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ingot.dtypes import DType
 from ingot.errors import ArgumentError
 
-__all__ = ["NullableArray", "of_masked", "of_objects"]
+__all__ = ["MaskedRow", "MaskedRows", "NullableArray", "of_masked", "of_objects"]
 
 Mask = NDArray[np.bool_]
 
@@ -83,6 +83,68 @@ class NullableArray:
     def astype(self, dtype: DType) -> Self:
         """Return the same with values of another type."""
         return type(self)(self.values.astype(dtype, copy=False), self.valid)
+
+
+class MaskedRow(np.ma.mvoid):
+    """A row of a table with nulls: a masked structure of NumPy, whose values are right.
+
+    NumPy's own `item` ignores the mask, its `tolist` knows neither objects nor nested fields, and a
+    nested structure with one null is null as a whole.
+
+    >>> MaskedRow((1, "a"), mask=(True, False), dtype=[("n", "i8"), ("name", object)]).item()
+    (None, 'a')
+    """
+
+    def __getitem__(self, key: Any) -> Any:
+        names = self.dtype.names or ()
+        name = names[key] if isinstance(key, int) else key
+        if name in names and self.dtype[name].names is not None:
+            mask: Any = self.mask
+            return _row(self.data[name], mask[name])
+        return super().__getitem__(key)  # type: ignore[no-untyped-call]
+
+    def item(self, *args: Any) -> Any:
+        """Return the values as a tuple, or one of them by its place; a null is None."""
+        values = _plain(self.data.item(), self.mask, self.dtype)
+        return values[args[0]] if args else values
+
+    def tolist(self, fill_value: Any = None) -> Any:
+        """Return the values as a tuple; a null is None, whatever is given."""
+        return self.item()
+
+
+class MaskedRows(np.ma.MaskedArray[Any, Any]):
+    """Rows of a table with nulls: a masked array of structures of NumPy, whose rows are ours.
+
+    >>> dtype = [("n", "i8"), ("name", object)]
+    >>> MaskedRows(np.array([(1, "a")], dtype), np.array([(True, False)], "?,?")).tolist()
+    [(None, 'a')]
+    """
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if not isinstance(found, np.ma.mvoid):
+            return found
+        return _row(found.data, found.mask)
+
+    def tolist(self, fill_value: Any = None) -> Any:
+        """Return the rows as a list of tuples; a null is None, or the value that is given."""
+        if self.dtype.names is None or fill_value is not None:
+            return super().tolist(fill_value)
+        return [row.tolist() for row in self]
+
+
+def _row(data: Any, mask: Any) -> MaskedRow:
+    return MaskedRow(data, mask=mask)  # type: ignore[no-untyped-call]
+
+
+def _plain(values: Any, mask: Any, dtype: DType) -> Any:
+    """Return the values of a structure, with None where its mask says so."""
+    if dtype.names is None:
+        # An item of several axes is null as a whole.
+        return None if np.all(mask) else values
+    names = zip(values, dtype.names, strict=True)
+    return tuple(_plain(value, mask[name], dtype[name]) for value, name in names)
 
 
 def of_masked(array: Any, name: str) -> NDArray[Any] | NullableArray:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ingot.nullable_array import NullableArray, of_masked, of_objects
+from ingot.nullable_array import MaskedRows, NullableArray, of_masked, of_objects
 
 
 def test_items_of_several_axes_share_one_mask() -> None:
@@ -36,3 +36,22 @@ def test_objects_become_the_type_of_those_that_exist() -> None:
     assert of_objects([None], np.array([True]), None, "a").masked().tolist() == [None]
     with pytest.raises(ValueError, match="column 'a': "):
         of_objects([None, "x"], np.array([True, False]), np.dtype("i8"), "a")
+
+
+def test_rows_with_nulls_have_their_plain_values() -> None:
+    inner = np.dtype([("p", "i8"), ("q", object)])
+    dtype = np.dtype([("a", "i8"), ("s", object), ("xy", "f8", (2,)), ("in", inner)])
+    data = np.array([(1, "x", (1.0, 2.0), (3, "u")), (2, None, (3.0, 4.0), (5, "v"))], dtype)
+    rows = MaskedRows(data, np.ma.make_mask_none((2,), dtype))
+    rows.mask["a"][1] = True
+    rows.mask["xy"][1] = True
+    rows.mask["in"]["p"][1] = True
+    first, second = rows
+    assert first.item()[:2] == first.tolist()[:2] == (1, "x")
+    assert second.item() == second.tolist() == (None, None, None, (None, "v"))
+    assert second.item(3) == (None, "v")
+    assert second["in"].item() == second[3].item() == (None, "v")
+    assert second["a"] is np.ma.masked
+    assert rows[::-1].tolist()[0] == second.item()
+    assert rows["a"].tolist() == [1, None]
+    assert rows["in"].tolist() == [(3, "u"), (None, "v")]

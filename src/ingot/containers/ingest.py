@@ -29,7 +29,7 @@ from ingot.logical_types import (
     decoded_dtype,
     words_of,
 )
-from ingot.nullable_array import NullableArray, of_masked, of_objects
+from ingot.nullable_array import MaskedRows, NullableArray, of_masked, of_objects
 from ingot.ragged_array import BYTES, JSON, UTF8, ItemKind, RaggedArray, to_fixed
 
 __all__ = [
@@ -552,7 +552,7 @@ def rows_of(columns: Mapping[str, NDArray[Any]], layout: Layout, count: int) -> 
     """
     rows: Any = np.zeros(count, row_dtype(layout))
     if any(isinstance(values, np.ma.MaskedArray) for values in columns.values()):
-        rows = np.ma.MaskedArray(rows, False)
+        rows = MaskedRows(rows, False)
     for name, values in columns.items():
         field: Any = np.ma.getdata(rows)
         mask: Any = rows.mask if isinstance(values, np.ma.MaskedArray) else None

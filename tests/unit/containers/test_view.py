@@ -156,3 +156,17 @@ def test_rows_are_assigned_as_tuples(table: ingot.Table) -> None:
     assert table["b"][:].tolist() == [7.0, 5.5, 6.5, 8.5]
     with pytest.raises(ValueError, match="one value for each of a, b"):
         table[0] = (1,)
+
+
+@pytest.mark.parametrize("format", ["bcolz", "blsk"])
+def test_a_null_is_none_in_the_plain_values_of_a_row(format: str) -> None:
+    numbers = np.ma.MaskedArray([1, 2, 3], [False, True, False])
+    table = ingot.table(
+        {"n": numbers, "name": ["a", None, "c"], "in": {"p": numbers, "q": ["u", "v", None]}},
+        format=format,
+    )
+    expected = [(1, "a", (1, "u")), (None, None, (None, "v")), (3, "c", (3, None))]
+    assert [row.item() for row in table] == expected
+    assert table[1].item() == expected[1]
+    assert table[:].tolist() == expected
+    assert [row.item() for row in table.where("isnull(n)")] == expected[1:2]
