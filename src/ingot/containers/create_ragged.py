@@ -66,16 +66,13 @@ def create_ragged(format: Format, place: DatasetPath, inner: str, spec: RaggedSp
     schema = format.design_ragged(request, **spec.layout)
     # Before a lock file is made.
     remove_existing(place, place.store, overwrite=spec.overwrite, groups=False)
+    node, made = format.create_ragged(place.store, schema, inner, **spec.layout)
     stream: PackStream | None = None
-    if blocks is not None and not schema.regular:
-        new, _ = format.create_ragged(place.store, schema, inner, **spec.layout)
-        stream = ragged.streamed(RaggedEngine(new.packs, options), chain([items], blocks))
-    elif blocks is not None:
-        items = RaggedArray.joined([items, *blocks])
+    if blocks is not None:
+        stream = ragged.streamed(RaggedEngine(node.packs, options), chain([items], blocks))
     with writing(place.store, durability=options.durability) as turn:
         old = remove_existing(place, turn.store, overwrite=spec.overwrite, groups=False)
-        node, made = format.create_ragged(turn.store, schema, inner, **spec.layout)
-        engine = RaggedEngine(node.packs, options)
+        engine = RaggedEngine(node.packs.rebound(turn.store), options)
         if stream is None:
             after, data = ragged.appended(engine, items)
         else:

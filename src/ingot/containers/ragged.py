@@ -206,7 +206,7 @@ class Ragged(Dataset[RaggedEngine]):
         handle = self._writable()
         before = handle.recent()
         kind = before.packs.schema.kind
-        if isinstance(items, Iterator) and not before.packs.schema.regular:
+        if isinstance(items, Iterator):
             # What may take long, or have no end, comes before the lock is taken.
             stream = ragged.streamed(before, item_blocks(items, kind))
             with handle.writing() as turn:

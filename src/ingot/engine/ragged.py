@@ -9,13 +9,14 @@ import mmap
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingot import native
+from ingot.codecs.codec import CHUNK_LIMIT
 from ingot.codecs.zone_maps import PREFIX, ZoneMaps
 from ingot.engine.explain import ChunkCost, Explanation
 from ingot.engine.stored_size import location_bytes
@@ -36,7 +37,7 @@ from ingot.formats.format import (
     zone_mapped,
 )
 from ingot.options import Options
-from ingot.ragged_array import BYTES, UTF8, RaggedArray, offsets_of
+from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
 from ingot.schema import RaggedSchema, decode_many, encode_many
 from ingot.stores.store import Buffer, Commit, Extent, Inline, Location
 from ingot.stores.versions import discard
@@ -216,7 +217,11 @@ class RaggedEngine:
     def encoded(self, parts: Iterable[RaggedArray], first: int) -> tuple[Pack, ...]:
         """Return the packs that hold these parts; `first` is the number of the first of them."""
         encode = self.packs.schema.codec.encode
-        return tuple(Pack(len(each), encode(each, n)) for n, each in enumerate(parts, first))
+        packs = []
+        for number, part in enumerate(parts, first):
+            self.check_size(part.nbytes, number)
+            packs.append(Pack(len(part), encode(part, number)))
+        return tuple(packs)
 
     def encoded_items(self, items: RaggedArray, first: int) -> tuple[Pack, ...]:
         """Return the packs of items, which are cut; `first` is the number of the first pack."""
@@ -225,6 +230,9 @@ class RaggedEngine:
         cuts = _cuts(items, schema)
         self.check_count(len(cuts) - 1)
         if len(cuts) > _FEW:
+            sizes = np.diff(items.offsets[cuts])
+            longest = int(sizes.argmax())
+            self.check_size(int(sizes[longest]), first + longest)
             images = encode_many(schema.codec, items, cuts, first, self.options.thread_count())
             if images is not None:
                 counts = (stop - start for start, stop in pairwise(cuts))
@@ -259,6 +267,14 @@ class RaggedEngine:
         kind = self.packs.schema.kind
         if items.kind != kind:
             raise ArgumentError(f"items of {items.kind} are not {kind}")
+
+    def check_size(self, size: int, number: int) -> None:
+        """Raise `LimitError` for a pack whose items have more bytes than a chunk holds."""
+        if size > CHUNK_LIMIT:
+            raise LimitError(
+                f"pack {number} would hold {size} bytes of items, the most is {CHUNK_LIMIT}; "
+                f"packs have {self.packs.schema.pack_items} items, fewer would fit"
+            )
 
     def check_count(self, count: int) -> None:
         """Raise `LimitError` for more packs than one commit may store."""
@@ -340,7 +356,7 @@ class RaggedEngine:
         """Return the items of one pack; errors name it."""
         packs, schema = self.packs, self.packs.schema
         where = f"pack {number} of {packs.path or 'the items'}"
-        if data is None and schema.fill is not None:
+        if data is None and schema.fill is not None and self.options.missing == "fill":
             return schema.fill.take(np.zeros(count, np.int64))
         if data is None:
             raise CorruptionError(f"{packs.store.location}: {where} is not stored")
@@ -400,8 +416,7 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
     joined = items if old is None else RaggedArray.joined([old, items])
     if not first:
         # All packs are made now, so that their length can be chosen for what they hold.
-        after = fitted(engine.packs, len(joined), joined.nbytes / len(joined))
-        engine = engine if after is engine.packs else RaggedEngine(after, engine.options)
+        engine = _refitted(engine, len(joined), joined.nbytes / len(joined))
     if old is not None and _cuts(joined, engine.packs.schema)[1] == len(old):
         # The first item needs a pack of its own.
         joined = items
@@ -413,16 +428,45 @@ def appended(engine: RaggedEngine, items: RaggedArray) -> RaggedChange:
 def streamed(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> "PackStream":
     """Encode items that come in blocks, so that not all of them are held in memory.
 
-    That needs no turn to write: the packs are part of no state until they are added.
+    That needs no turn to write: the packs are part of no state until they are added. Regular packs
+    go on with the last one that is stored; others begin a pack of their own.
     """
+    schema, blocks = engine.packs.schema, iter(blocks)
+    if not schema.regular:
+        return PackStream(schema, schema, None, 0, None, _packed(engine, blocks, 0))
+    first, held = _open_pack(engine)
+    given = blocks if held is None else chain([held], blocks)
+    fit = None
+    if not first:
+        # All packs are made now, so that their length can be chosen for the first of their items.
+        ahead = list(islice(given, 1 if held is None else 2))
+        given = chain(ahead, given)
+        count = sum(map(len, ahead))
+        if count:
+            fit = count, sum(each.nbytes for each in ahead) / count
+            engine = _refitted(engine, *fit)
+    packs = _packed(engine, given, first)
+    return PackStream(schema, engine.packs.schema, fit, first, held, packs)
+
+
+def _refitted(engine: RaggedEngine, count: int, item_bytes: float) -> RaggedEngine:
+    """Return the engine of a sequence all of whose packs are made by the next splice."""
+    after = fitted(engine.packs, count, item_bytes)
+    return engine if after is engine.packs else RaggedEngine(after, engine.options)
+
+
+def _packed(engine: RaggedEngine, blocks: Iterable[RaggedArray], first: int) -> tuple[Pack, ...]:
+    """Return the packs of items that come in blocks; `first` is the number of the first pack."""
     schema = engine.packs.schema
     images = _Spool()
     counts: list[int] = []
 
     def encode(items: RaggedArray) -> None:
-        for pack in engine.encoded_items(items, len(counts)):
+        for pack in engine.encoded_items(items, first + len(counts)):
             counts.append(pack.items)
             images.add(pack.data)
+        # An iterator may have no end.
+        engine.check_count(len(counts))
 
     rest = RaggedArray.nulls(schema.kind, 0)
     for block in blocks:
@@ -433,42 +477,64 @@ def streamed(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> "PackStream
         encode(joined[:full])
         rest = joined[full:]
     encode(rest)
-    return PackStream(schema, tuple(map(Pack, counts, images.read())))
+    return tuple(map(Pack, counts, images.read()))
 
 
 def filled_each(engine: RaggedEngine, blocks: Iterable[RaggedArray]) -> Commit:
     """Return the commit that stores all packs of a new sequence, whose items come in blocks."""
-    packs = streamed(engine, blocks).packs
-    engine.check_count(len(packs))
+    packs = _packed(engine, blocks, 0)
     return engine.packs.spliced([Splice(0, len(packs), packs)])[1] if packs else Commit()
 
 
 def extended(engine: RaggedEngine, stream: "PackStream") -> RaggedChange:
-    """Add packs that were encoded before at the end."""
-    schema, count = engine.packs.schema, engine.pack_count
+    """Add packs that were encoded before at the end.
+
+    Where another writer has changed the sequence since, they are encoded again, one by one.
+    """
     if not stream.packs:
         return RaggedChange(engine, Commit())
-    if schema.regular or (schema.kind, schema.codec) != (stream.schema.kind, stream.schema.codec):
-        # Another writer has changed how items are stored.
-        return appended(engine, stream.items().cast(schema.kind))
+    if not stream.continues(engine):
+        stream = streamed(engine, stream.blocks(engine.packs.schema.kind))
+    if stream.fit is not None:
+        engine = _refitted(engine, *stream.fit)
     engine.check_count(len(stream.packs))
-    return _spliced(engine, [Splice(count, count, stream.packs)])
+    count = engine.pack_count
+    first = stream.first if engine.packs.schema.regular else count
+    return _spliced(engine, [Splice(first, count, stream.packs)])
 
 
 class PackStream(NamedTuple):
-    """Packs that are encoded, and the schema by which they are."""
+    """Packs that are encoded, to be added to a sequence."""
 
+    before: RaggedSchema
+    """The schema of the sequence that they were made for."""
     schema: RaggedSchema
+    """The schema by which they are encoded: with another length of packs, perhaps."""
+    fit: tuple[int, float] | None
+    """The number and the mean size of the items that the length of packs was chosen for."""
+    first: int
+    """The number of the first pack, where packs are regular."""
+    held: RaggedArray | None
+    """The items of the last pack of the sequence, with which the first pack begins."""
     packs: tuple[Pack, ...]
 
-    def items(self) -> RaggedArray:
-        """Return the items of all packs."""
-        codec, kind = self.schema.codec, self.schema.kind
-        parts = [
-            codec.decode(bytes(pack.data), kind, pack.items, number)
-            for number, pack in enumerate(self.packs)
-        ]
-        return RaggedArray.joined([RaggedArray.nulls(kind, 0), *parts])
+    def continues(self, engine: RaggedEngine) -> bool:
+        """Return whether the packs can be added to a sequence as they are."""
+        now, before = engine.packs.schema, self.before
+        if (now.kind, now.codec, now.regular) != (before.kind, before.codec, before.regular):
+            return False
+        if not now.regular:
+            return True
+        return now.length == before.length and _open_pack(engine) == (self.first, self.held)
+
+    def blocks(self, kind: ItemKind) -> Iterator[RaggedArray]:
+        """Yield the items that are to be added, pack by pack, as items of a kind."""
+        codec, own = self.schema.codec, self.schema.kind
+        skipped = 0 if self.held is None else len(self.held)
+        for number, pack in enumerate(self.packs, self.first):
+            items = codec.decode(bytes(pack.data), own, pack.items, number)
+            yield items[min(skipped, len(items)) :].cast(kind)
+            skipped -= min(skipped, len(items))
 
 
 class _Spool:
