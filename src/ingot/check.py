@@ -781,6 +781,8 @@ def _index_failures(chunks: ChunkMap) -> Iterator[ChunkFailure]:
 
 def _chunks_in(shard: Coords, unit: Sequence[int], counts: Coords) -> NDArray[np.int64]:
     """Return the coordinates of the chunks of a shard, a row for each."""
+    if not counts:
+        return np.zeros((1, 0), np.int64)
     box = (
         np.arange(place * count, min((place + 1) * count, total))
         for place, count, total in zip(shard, unit, counts, strict=True)

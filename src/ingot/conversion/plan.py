@@ -17,6 +17,7 @@ from ingot.containers.attributes import converted
 from ingot.containers.create import ArraySpec, Chunks, Codec, check_layout, stages_of
 from ingot.containers.display import codec_text
 from ingot.errors import IngotError, UnsupportedError
+from ingot.formats import annotations
 from ingot.formats.format import (
     ArrayNode,
     ChunkMap,
@@ -38,6 +39,7 @@ from ingot.formats.format import (
     stored_map,
 )
 from ingot.formats.paths import joined
+from ingot.formats.validity import companions
 from ingot.options import Options
 from ingot.schema import ArraySchema, RaggedSchema
 from ingot.stores.store import Store
@@ -224,6 +226,10 @@ class _Planner:
             return None
         if not name:
             self.change(name, "the table becomes a group of its columns")
+        for own, companion in companions(node.table).items():
+            self.change(joined(name, own), f"nulls are where the array {companion!r} is false")
+        for own in attrs.get(annotations.KEY, ()):
+            self.change(joined(name, own), f"its type is in the attribute {annotations.KEY!r}")
         return GroupPlan(columns, attrs)
 
     def items(self, packs: RaggedMap, name: str) -> Plan | None:

@@ -121,6 +121,40 @@ def test_tables(kernel, tmp_path, source, target):
 
 
 @pytest.mark.parametrize("source", formats("table"))
+@pytest.mark.parametrize("target", formats("table"))
+def test_types_of_data_frames_are_carried(tmp_path, source, target):
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.table(
+        {
+            "number": pa.array([1, None, 3] * 30),
+            "text": pa.array(["a", None, "äöü"] * 30),
+            "flag": pa.array([True, None, False] * 30),
+            "list": pa.array([[1, 2], None, []] * 30),
+            "category": pa.array(["x", "y", None] * 30).dictionary_encode(),
+            "time": pa.array([0, None, 5] * 30, pa.timestamp("us", "Europe/Berlin")),
+        }
+    )
+    given = ingot.table(rows, tmp_path / "a", format=source, chunks=20)
+    made = ingot.convert(given, tmp_path / "b", format=target, verify=True)
+    assert made.conversion.changes == ()
+    found = made.to_arrow()
+    assert found.schema == given.to_arrow().schema
+    assert found.to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("source", formats("table"))
+@pytest.mark.parametrize("target", formats("table"))
+def test_indexes_of_pandas_are_carried(tmp_path, source, target):
+    pd = pytest.importorskip("pandas")
+    index = pd.date_range("2020-03-28", periods=3, tz="Europe/Berlin", name="day")
+    frame = pd.DataFrame({"c": pd.Categorical(["a", "b", "a"], ordered=True)}, index=index)
+    given = ingot.table(frame, tmp_path / "a", format=source)
+    made = ingot.convert(given, tmp_path / "b", format=target, verify=True)
+    pd.testing.assert_frame_equal(made.to_pandas(), given.to_pandas())
+    assert made.to_pandas().index.name == "day"
+
+
+@pytest.mark.parametrize("source", formats("table"))
 @pytest.mark.parametrize("target", [n for n in formats("group") if n not in formats("table")])
 def test_tables_become_groups(tmp_path, source, target):
     given = ingot.table(COLUMNS, tmp_path / "a", format=source, chunks=37, attrs={"z": 1})
@@ -129,6 +163,19 @@ def test_tables_become_groups(tmp_path, source, target):
     assert made.conversion.changes == ("the table becomes a group of its columns",)
     for name, values in LEAVES.items():
         same(made[name.replace(".", "/")][...], values)
+
+
+def test_nulls_and_types_of_columns_in_a_group_are_named(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    rows = pa.table({"n": pa.array([1, None]), "c": pa.array(["x", "y"]).dictionary_encode()})
+    made = ingot.convert(ingot.table(rows, tmp_path / "a.bcolz"), tmp_path / "b.zarr")
+    assert made.conversion.changes == (
+        "the table becomes a group of its columns",
+        "n: nulls are where the array 'n.valid' is false",
+        "c: its type is in the attribute 'x_columns'",
+    )
+    assert made["n.valid"][:].tolist() == [True, False]
+    assert made.attrs["x_columns"]["c"]["words"] == ["x", "y"]
 
 
 @pytest.mark.parametrize("source", formats("group"))

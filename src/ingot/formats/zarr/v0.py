@@ -6,7 +6,7 @@ have: these are refused. Other files in the folder are ignored, such as the ``.l
 ``.partial`` files that its writers left beside chunks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -18,8 +18,9 @@ from ingot.codecs.compressors import Blosc
 from ingot.errors import UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
-from ingot.formats.zarr import pickled, v01
+from ingot.formats.checkable import Finding
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Node, Request
+from ingot.formats.zarr import check, pickled, v01
 from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Delete, Put, Store, staged_key
@@ -130,7 +131,14 @@ class Zarr0Format:
         chunks = V01Map(store, metadata, _LAYOUT, {META: data, ATTRS: attrs})
         return ArrayNode(chunks), Commit((Put(holder, b""),), tuple(publish), (Delete(holder),))
 
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with documents."""
+        return check.findings(store, path, node, name, _PARSERS, quick=quick)
 
+
+_PARSERS: Final[check.Parsers] = {META: parse_meta, ATTRS: v01.parse_attrs}
 _LAYOUT: Final = V01Layout(META, ATTRS, KeyTemplate(f"{DATA}/", ".", ".blosc"), parse_meta)
 
 

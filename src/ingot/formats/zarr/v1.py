@@ -4,7 +4,7 @@ This is the layout of zarr 1.0 and 1.1. It cannot hold arrays without axes, obje
 more than one codec: these are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -17,8 +17,9 @@ from ingot.codecs.filters import Transpose
 from ingot.errors import ArgumentError, UnsupportedError
 from ingot.fields import FieldReader, Problems
 from ingot.formats import json
-from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Request
-from ingot.formats.zarr import v01
+from ingot.formats.checkable import Finding
+from ingot.formats.format import ArrayNode, KeyTemplate, Kind, Node, Request
+from ingot.formats.zarr import check, v01
 from ingot.formats.zarr.v01 import V01Layout, V01Map, V01Metadata
 from ingot.schema import ArraySchema
 from ingot.stores.store import Commit, Put, Store
@@ -125,7 +126,14 @@ class Zarr1Format:
         chunks = V01Map(store, metadata, _LAYOUT, {META: data, ATTRS: attrs})
         return ArrayNode(chunks), Commit(publish=(Put(ATTRS, attrs), Put(META, data)))
 
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with documents."""
+        return check.findings(store, path, node, name, _PARSERS, quick=quick)
 
+
+_PARSERS: Final[check.Parsers] = {META: parse_meta, ATTRS: v01.parse_attrs}
 _LAYOUT: Final = V01Layout(META, ATTRS, KeyTemplate(), parse_meta)
 
 

@@ -4,16 +4,17 @@ This module returns the commits that create, change and remove groups. Arrays ar
 `ingot.formats.zarr.v2`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ingot.errors import IngotError
 from ingot.formats import json
-from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode
+from ingot.formats.checkable import Finding
+from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode, Node
 from ingot.formats.paths import above, normalised, prefix
-from ingot.formats.zarr import hierarchy, v2_consolidated
+from ingot.formats.zarr import check, hierarchy, v2_consolidated
 from ingot.formats.zarr.v2 import (
     ARRAY,
     ATTRS,
@@ -24,11 +25,19 @@ from ingot.formats.zarr.v2 import (
     pack_attrs,
     pack_group,
     parse_array,
+    parse_attrs,
+    parse_group,
     stage_node,
 )
 from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Zarr2GroupFormat"]
+
+_PARSERS: Final[check.Parsers] = {
+    ARRAY: lambda data, key: parse_array(data, None, key),
+    GROUP: parse_group,
+    ATTRS: parse_attrs,
+}
 
 
 class Zarr2GroupFormat(Zarr2Format):
@@ -83,6 +92,12 @@ class Zarr2GroupFormat(Zarr2Format):
         commit = hierarchy.removed(self, store, path, (GROUP, ATTRS, v2_consolidated.CONSOLIDATED))
         updates = v2_consolidated.updates(store, above(path), {}, removed=path)
         return replace(commit, publish=(*commit.publish, *updates))
+
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with documents."""
+        return check.findings(store, path, node, name, _PARSERS, quick=quick)
 
     def compare_consolidated(self, store: Store, path: str) -> ConsolidatedMetadata | None:
         """Return how consolidated metadata compares with the documents; None without any."""

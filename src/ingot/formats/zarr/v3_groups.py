@@ -4,21 +4,25 @@ This module returns the commits that create, change and remove groups. Arrays ar
 `ingot.formats.zarr.v3`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ingot.errors import NotFoundError
 from ingot.formats import json
-from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode
+from ingot.formats.checkable import Finding
+from ingot.formats.format import ConsolidatedMetadata, GroupMembers, GroupNode, Node
 from ingot.formats.paths import above, normalised, prefix
-from ingot.formats.zarr import hierarchy, v3_consolidated, v3_metadata
+from ingot.formats.zarr import check, hierarchy, v3_consolidated, v3_metadata
 from ingot.formats.zarr.v3 import Zarr3Format, check_node_path, open_all, stage_node
 from ingot.formats.zarr.v3_metadata import NODE, V3GroupMetadata, pack_document
 from ingot.stores.store import Commit, Extent, Feature, Put, Store
 
 __all__ = ["Zarr3GroupFormat"]
+
+
+_PARSERS: Final[check.Parsers] = {NODE: v3_metadata.parse}
 
 
 class Zarr3GroupFormat(Zarr3Format):
@@ -90,6 +94,12 @@ class Zarr3GroupFormat(Zarr3Format):
         full = v3_consolidated.with_consolidated(values, self._documents(store, path))
         data = pack_document(full, prefix(path) + NODE)
         return Commit(publish=(Put(prefix(path) + NODE, data),))
+
+    def findings(
+        self, store: Store, path: str, node: Node | None, name: str, *, quick: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what is wrong with documents, and how many bytes of shards are dead."""
+        return check.findings(store, path, node, name, _PARSERS, quick=quick)
 
     def _group(self, store: Store, path: str) -> V3GroupMetadata:
         key = prefix(path) + NODE
