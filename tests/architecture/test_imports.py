@@ -83,7 +83,7 @@ LAZY: Mapping[str, str] = {
 CONFINED: Mapping[str, str] = {"rich": "cli.*", **LAZY}
 
 # Heavy, but not optional: the twin and the codecs taken from it may import it at their top.
-SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("blosc.*", "codecs.*")}
+SHARED: Mapping[str, tuple[str, ...]] = {"numcodecs": ("blosc.*", "codecs.*", "interop.numcodecs")}
 
 # Modules that may import by a name computed at run time.
 DYNAMIC: Mapping[str, str] = {

@@ -247,7 +247,7 @@ _STAGES: Final[dict[str, type[Stage]]] = {}
 _MODULES: Final = {
     name: f"ingot.codecs.{module}"
     for module, names in {
-        "compressors": "blosc zlib gzip bz2 lzma base64 shuffle",
+        "compressors": "blosc blosc2 zlib gzip bz2 lzma base64 shuffle",
         "checksums": "crc32 crc32c adler32",
         "filters": "transpose delta fixedscaleoffset quantize bitround packbits astype categorize",
         "numeric": "truncate",

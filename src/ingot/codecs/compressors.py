@@ -11,7 +11,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     blosc, bz2, gzip = deferred("ingot.blosc.chunk"), deferred("bz2"), deferred("gzip")
 
-__all__ = ["Base64", "Blosc", "Bz2", "Gzip", "Lzma", "Shuffle", "Zlib"]
+__all__ = ["Base64", "Blosc", "Blosc2", "Bz2", "Gzip", "Lzma", "Shuffle", "Zlib"]
 
 _AUTO: Final = -1
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
@@ -88,6 +88,10 @@ class Blosc(Compressor):
 
     def encode(self, data: Buffer) -> Buffer:
         """Return the chunk."""
+        return self.encode_version(data, 1)
+
+    def encode_version(self, data: Buffer, version: Literal[1, 2]) -> Buffer:
+        """Return the chunk in a version of the Blosc format."""
         word = self._shuffle()
         return blosc.compress(
             data,
@@ -96,6 +100,7 @@ class Blosc(Compressor):
             level=self.clevel,
             filters=() if word == "none" else (word,),
             blocksize=self.blocksize or None,
+            version=version,
         )
 
     def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
@@ -130,6 +135,37 @@ class Blosc(Compressor):
         if self.shuffle == _AUTO:
             return "bitshuffle" if self.typesize == 1 else "shuffle"
         return ("none", "shuffle", "bitshuffle")[self.shuffle]
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Blosc2(Compressor):
+    """One chunk of Blosc 2, with the parameters of `Blosc`; see `ingot.interop.numcodecs`."""
+
+    name: ClassVar[str] = "blosc2"
+    spelling: ClassVar[tuple[str, ...]] = Blosc.spelling
+    parameters: Blosc = Blosc()
+
+    @classmethod
+    def parse(cls, fields: FieldReader) -> Self:
+        """Return the stage that the fields describe."""
+        return cls(Blosc.parse(fields))
+
+    def config(self) -> dict[str, Any]:
+        """Return the stage as a file spells it."""
+        return {**self.parameters.config(), "id": self.name}
+
+    def bind(self, itemsize: int) -> Self:
+        """Return the stage for items of `itemsize` bytes."""
+        return replace(self, parameters=self.parameters.bind(itemsize))
+
+    def encode(self, data: Buffer) -> Buffer:
+        """Return the chunk."""
+        return self.parameters.encode_version(data, 2)
+
+    def decode(self, data: Buffer, size: int | None, limit: int) -> Buffer:
+        """Return the content of the chunk."""
+        return self.parameters.decode(data, size, limit)
 
 
 @register

@@ -12,6 +12,12 @@ array and hands it to an `ingot.Array`:
 
 What Ingot does not hold as zarr-python does (objects, codecs of other packages, buffers outside of
 the memory of the host) is left to the pipeline of zarr-python.
+
+There are codecs for its own pipelines as well: `blosc` that is safe against hostile bytes, after
+
+    zarr.config.set({"codecs.blosc": "ingot.interop.zarr.SafeBloscCodec"})
+
+and `numcodecs.blosc2`, which needs no setting.
 """
 
 import asyncio
@@ -20,28 +26,39 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from zarr.abc.codec import Codec, CodecPipeline
+from zarr.abc.codec import BytesBytesCodec, Codec, CodecPipeline
+from zarr.codecs import BloscCodec
 from zarr.core.array import create_codec_pipeline
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.codec_pipeline import BatchedCodecPipeline
 from zarr.core.common import concurrent_map
 from zarr.core.config import config
-from zarr.registry import register_pipeline
+from zarr.registry import register_codec, register_pipeline
 from zarr.storage import LocalStore
 
 from ingot import api
 from ingot.containers.array import Array
 from ingot.errors import ArgumentError, IngotError
+from ingot.interop.numcodecs import Blosc2Chunks, SafeBlosc
 from ingot.options import Options
 from ingot.stores import MemoryStore
 from ingot.stores.store import Extent
 
-__all__ = ["Box", "ChunkPart", "IngotCodecPipeline", "parse_key", "whole_box"]
+__all__ = [
+    "Blosc2Codec",
+    "Box",
+    "ChunkPart",
+    "IngotCodecPipeline",
+    "SafeBloscCodec",
+    "parse_key",
+    "whole_box",
+]
 
 Selector: TypeAlias = "int | slice | NDArray[Any]"
 
@@ -52,8 +69,11 @@ _CODECS: Final = frozenset(
     (
         *("BytesCodec", "BloscCodec", "ZstdCodec", "GzipCodec", "Crc32cCodec", "TransposeCodec"),
         *("ShardingCodec", "Blosc", "Zstd", "GZip", "Zlib", "LZ4", "CRC32C"),
+        *("SafeBloscCodec", "SafeBlosc"),
     )
 )
+# The name of a codec that numcodecs knows and the specification does not.
+_BLOSC2: Final = "numcodecs.blosc2"
 # What zarr-python promises of a write: that it outlives the process.
 _OPTIONS: Final = Options(durability="process")
 
@@ -558,6 +578,74 @@ def _write(
             array[_shifted(part, chunk)] = items[added] if drop_axes and values.ndim else items
 
 
+class SafeBloscCodec(BloscCodec):  # type: ignore[misc]
+    """The codec `blosc` of zarr-python, by the kernels of Ingot.
+
+    >>> SafeBloscCodec(cname="lz4").to_dict()["configuration"]["cname"]
+    'lz4'
+    """
+
+    @cached_property
+    def _blosc_codec(self) -> SafeBlosc:
+        # The one that zarr-python makes has the parameters, but not the item size.
+        made = super()._blosc_codec
+        return SafeBlosc(
+            made.cname, made.clevel, made.shuffle, made.blocksize, typesize=self.typesize
+        )
+
+
+@dataclass(frozen=True)
+class Blosc2Codec(BytesBytesCodec):  # type: ignore[misc]
+    """The codec `blosc2` of `ingot.interop.numcodecs` in Zarr version 3.
+
+    >>> Blosc2Codec(clevel=1).to_dict()["name"]
+    'numcodecs.blosc2'
+    """
+
+    cname: str = "lz4"
+    clevel: int = 5
+    shuffle: int = 1
+    blocksize: int = 0
+    typesize: int = field(default=1, compare=False, repr=False)
+    """That of the items of the array; the document does not say it."""
+
+    is_fixed_size: ClassVar[bool] = False
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Blosc2Codec":
+        """Return the codec that a document describes."""
+        return cls(**data.get("configuration", {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the codec as a document describes it."""
+        names = "cname", "clevel", "shuffle", "blocksize"
+        return {"name": _BLOSC2, "configuration": {name: getattr(self, name) for name in names}}
+
+    def evolve_from_array_spec(self, array_spec: Any) -> "Blosc2Codec":
+        """Return the codec for the items of an array."""
+        return replace(self, typesize=getattr(array_spec.dtype, "item_size", 1))
+
+    def compute_encoded_size(self, _input_byte_length: int, _chunk_spec: Any) -> int:
+        """Raise an error: the size of a compressed chunk is not known before."""
+        raise NotImplementedError
+
+    async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        data = await asyncio.to_thread(self._codec.decode, chunk_bytes.as_numpy_array())
+        return chunk_spec.prototype.buffer.from_bytes(data)
+
+    async def _encode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        data = await asyncio.to_thread(
+            self._codec.encode_items, chunk_bytes.as_numpy_array(), self.typesize
+        )
+        return chunk_spec.prototype.buffer.from_bytes(data)
+
+    @property
+    def _codec(self) -> Blosc2Chunks:
+        return Blosc2Chunks(self.cname, self.clevel, self.shuffle, self.blocksize)
+
+
 register_pipeline(IngotCodecPipeline)
+register_codec("blosc", SafeBloscCodec)
+register_codec(_BLOSC2, Blosc2Codec)
 # zarr-python warns of every file in a group that it does not know; a writer's lock file is one.
 warnings.filterwarnings("ignore", r"Object at \.(lock|commit) is not recognized", UserWarning)

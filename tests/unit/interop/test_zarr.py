@@ -324,3 +324,31 @@ def test_pipelines_answer_what_zarr_asks(pipeline):
     assert isinstance(type(chain).from_codecs(list(chain)), door.BatchedCodecPipeline)
     assert asyncio.run(chain.decode([])) is not None
     assert asyncio.run(chain.encode([])) is not None
+
+
+def test_codecs_are_used_by_the_own_pipeline_of_zarr(tmp_path):
+    setting = {
+        "codecs.blosc": "ingot.interop.zarr.SafeBloscCodec",
+        "codec_pipeline.path": "zarr.core.codec_pipeline.BatchedCodecPipeline",
+    }
+    data = np.arange(1000.0)
+    for name, codec in (("a", door.SafeBloscCodec(cname="lz4")), ("b", door.Blosc2Codec(clevel=9))):
+        with zarr.config.set(setting):
+            made = zarr.create_array(
+                str(tmp_path / name), shape=1000, chunks=100, dtype="f8", compressors=[codec]
+            )
+            made[:] = data
+            again = zarr.open(str(tmp_path / name))
+            assert type(again.metadata.codecs[-1]) is type(codec)
+            np.testing.assert_array_equal(again[:], data)
+        found = ingot.open(tmp_path / name)
+        np.testing.assert_array_equal(found[...], data)
+        header = ingot.blosc.ChunkHeader.parse((tmp_path / name / "c" / "3").read_bytes())
+        assert header.typesize == 8
+    # numcodecs' own codec reads what ours wrote.
+    np.testing.assert_array_equal(zarr.open(str(tmp_path / "a"))[:], data)
+    chunk = bytearray((tmp_path / "a" / "c" / "3").read_bytes())
+    chunk[16:20] = (0x7FFFFFF0).to_bytes(4, "little")
+    (tmp_path / "a" / "c" / "3").write_bytes(chunk)
+    with zarr.config.set(setting), pytest.raises(ingot.errors.IngotError):
+        zarr.open(str(tmp_path / "a"))[:]
