@@ -83,7 +83,7 @@ def references(
             raise UnsupportedError(
                 f"{os.fspath(path)}: a writer has died in a commit; the next one finishes it"
             )
-        run = _Run(os.fspath(path), url, inline)
+        run = _Collection(os.fspath(path), url, inline)
         if isinstance(opened, Array):
             run.add("", opened, [])
         else:
@@ -94,7 +94,7 @@ def references(
 
 
 @dataclass(slots=True)
-class _Run:
+class _Collection:
     """Collects references, and the reasons why arrays have none."""
 
     path: str
