@@ -27,7 +27,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("engine.*", "formats.*"),
     (
         *("query.*", "interop.arrow", "interop.arrow_dataset", "interop.duckdb"),
-        *("interop.hdf5", "interop.matplotlib", "interop.pandas"),
+        *("interop.hdf5", "interop.matplotlib", "interop.narwhals", "interop.pandas"),
     ),
     ("containers.*",),
     ("conversion.*", "check", "repair", "pack"),
@@ -66,6 +66,7 @@ LAZY: Mapping[str, str] = {
     "matplotlib": "interop.matplotlib",
     "ml_dtypes": "formats.zarr.v3_types",
     "msgpack": "codecs.foreign",
+    "narwhals": "interop.narwhals",
     "numcodecs": "codecs.foreign",
     "obstore": "stores.objects.client",
     "pandas": "interop.pandas",

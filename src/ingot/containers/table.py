@@ -337,6 +337,13 @@ class Table(Dataset[TableState]):
     def __arrow_c_schema__(self) -> object:
         return View(self._handle).__arrow_c_schema__()
 
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Return the table through the protocol of data frames, by a table of pyarrow."""
+        return View(self._handle).__dataframe__(nan_as_null, allow_copy)
+
+    def __narwhals_dataframe__(self) -> Any:
+        return View(self._handle).__narwhals_dataframe__()
+
     def shard(self, count: int, path: Target) -> None:
         """Cut the table by rows into `count` tables at `path`, which open as one again.
 

@@ -22,7 +22,7 @@ from ingot.errors import (
     SelectionError,
     UnsupportedError,
 )
-from ingot.interop import arrow, arrow_dataset, pandas
+from ingot.interop import arrow, arrow_dataset, narwhals, pandas
 from ingot.interop.arrow import BATCH_ROWS
 from ingot.logical_types import LogicalArray, LogicalKind, decoded, decoded_dtype
 from ingot.nullable_array import NullableArray
@@ -235,6 +235,13 @@ class View:
 
     def __arrow_c_schema__(self) -> object:
         return arrow.schema_capsule(self._schema(self.names))
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Return the rows through the protocol of data frames, by a table of pyarrow."""
+        return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
+
+    def __narwhals_dataframe__(self) -> Any:
+        return narwhals.compliant_frame(self.to_arrow())
 
     def _schema(self, names: Sequence[str]) -> Any:
         """Return the schema of Arrow of some columns."""

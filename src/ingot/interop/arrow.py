@@ -138,11 +138,9 @@ def _empty(pyarrow: Any, schema: Any) -> dict[str, Any]:
     """Return columns of no rows; raise for a type that cannot be kept."""
     for field in schema:
         try:
-            pyarrow.schema([field]).empty_table()[0].to_numpy()
+            pyarrow.schema([field]).empty_table()
         except pyarrow.ArrowException:
-            raise UnsupportedError(
-                f"column {field.name!r}: Arrow's {field.type} has no type in NumPy"
-            ) from None
+            raise _unsupported(field.name, field.type) from None
     return columns(schema.empty_table())
 
 
@@ -455,7 +453,9 @@ def _values(name: str, column: Any) -> Any:
     logical = _logical_type(types, kind)
     if logical is not None:
         return LogicalArray(_stored(pyarrow, name, joined, logical), Annotation(logical))
-    if types.is_struct(kind):
+    if types.is_run_end_encoded(kind):
+        return _values(name, _run_end_decoded(joined))
+    if types.is_struct(kind) and kind.num_fields:
         # A row that is missing has a null in each of its fields.
         fields = joined.flatten()
         names = [kind.field(i).name for i in range(kind.num_fields)]
@@ -477,12 +477,30 @@ def _values(name: str, column: Any) -> Any:
     if joined.null_count:
         return _nullable(pyarrow, name, joined)
     if types.is_fixed_size_list(kind):
-        inner = np.asarray(_values(name, joined.flatten()))
+        inner = _values(name, joined.flatten())
+        if not isinstance(inner, np.ndarray):
+            raise _unsupported(name, kind)
         return inner.reshape(len(joined), kind.list_size, *inner.shape[1:])
-    found = joined.to_numpy(zero_copy_only=False)
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        raise _unsupported(name, kind)
+    try:
+        found = joined.to_numpy(zero_copy_only=False)
+    except pyarrow.ArrowException:
+        raise _unsupported(name, kind) from None
     if found.dtype == np.dtype(object):
-        raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
+        raise _unsupported(name, kind)
     return found
+
+
+def _unsupported(name: str, kind: Any) -> UnsupportedError:
+    return UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
+
+
+def _run_end_decoded(column: Any) -> Any:
+    _pyarrow()
+    import pyarrow.compute
+
+    return pyarrow.compute.run_end_decode(column)
 
 
 def _joined(pyarrow: Any, column: Any) -> Any:
@@ -534,7 +552,16 @@ def _stored(
     if isinstance(logical, DateType):
         return _with_nulls(column, _buffered(column, "M8[ms]"))
     counts = _buffered(column, f"i{kind.bit_width // 8}").astype(np.int64)
-    return _with_nulls(column, counts.view(f"m8[{kind.unit}]"))
+    found = _with_nulls(column, counts.view(f"m8[{kind.unit}]"))
+    _check_times(name, found.values if isinstance(found, NullableArray) else found)
+    return found
+
+
+def _check_times(name: str, values: NDArray[Any]) -> None:
+    """Refuse durations that are no time of day."""
+    counts, day = values.view(np.int64), _DAY[np.datetime_data(values.dtype)[0]]
+    if counts.size and (counts.min() < 0 or counts.max() >= day):
+        raise CorruptionError(f"column {name!r}: a duration that is no time of day")
 
 
 def _buffered(column: Any, dtype: str, each: int = 1) -> NDArray[Any]:
@@ -605,12 +632,13 @@ def _words(name: str, piece: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         raise UnsupportedError(f"column {name!r}: categories of {piece.dictionary.type}")
     numbers: dict[Any, int] = {}
     places = [-1 if each is None else numbers.setdefault(each, len(numbers)) for each in listed]
-    plain = isinstance(found, RaggedArray)
-    empty = list(numbers) if plain and found.kind == UTF8 else np.array(list(numbers), found.dtype)
-    if plain and found.kind == BYTES:
-        empty = np.array(list(numbers), np.bytes_)
+    words: Any = list(numbers)
+    if not isinstance(found, RaggedArray):
+        words = np.array(words, found.dtype)
+    elif found.kind == BYTES:
+        words = np.array(words, np.bytes_)
     try:
-        return words_of(empty), np.array(places, np.int64)
+        return words_of(words), np.array(places, np.int64)
     except ValueError as error:
         raise UnsupportedError(f"column {name!r}: {error}") from None
 
@@ -641,12 +669,12 @@ def _items(pyarrow: Any, name: str, column: Any) -> RaggedArray | None:
         return None
     inner = column.values
     if types.is_nested(inner.type):
-        raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
+        raise _unsupported(name, kind)
     if inner.null_count:
         raise UnsupportedError(f"column {name!r}: lists of {inner.type} with missing values")
     numbers = _values(name, inner)
     if not isinstance(numbers, np.ndarray) or numbers.dtype.hasobject:
-        raise UnsupportedError(f"column {name!r}: Arrow's {kind} has no type in NumPy")
+        raise _unsupported(name, kind)
     data = np.ascontiguousarray(numbers)
     offsets = np.asarray(column.offsets).astype(np.int64)
     # Before they count bytes: a number of items times their size could overflow.
@@ -750,9 +778,7 @@ def _of_logical(pyarrow: Any, name: str, column: LogicalArray) -> Any:
         own = pyarrow.date64()
     else:
         own = pyarrow.time32(unit) if unit in ("s", "ms") else pyarrow.time64(unit)
-        there = counts if valid is None else counts[valid]
-        if there.size and (there.min() < 0 or there.max() >= _DAY[unit]):
-            raise CorruptionError(f"column {name!r}: a time of day that is none")
+        _check_times(name, native if valid is None else native[valid])
         counts = counts.astype(f"i{own.bit_width // 8}")
     return _of_buffers(pyarrow, own, len(counts), valid, pyarrow.py_buffer(counts))
 

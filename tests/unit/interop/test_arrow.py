@@ -1,11 +1,14 @@
 """Columns become arrays of Arrow, buffer by buffer; pyarrow and NumPy say what they hold."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import ingot
 from ingot.errors import UnsupportedError
 from ingot.interop import arrow
 from ingot.nullable_array import NullableArray
@@ -157,3 +160,142 @@ def test_requested_types_are_given() -> None:
     other = pyarrow.schema({"b": pyarrow.int16()})
     with pytest.raises(ValueError, match=r"columns b, the stream has a"):
         arrow.requested(own, other.__arrow_c_schema__())
+
+
+def buffer(values: list[int], dtype: str) -> Any:
+    return pyarrow.py_buffer(np.array(values, dtype))
+
+
+def from_buffers(kind: Any, count: int, *buffers: Any) -> Any:
+    return pyarrow.Array.from_buffers(kind, count, [None, *buffers])
+
+
+LIES = {
+    "offsets that go back": lambda: from_buffers(
+        pyarrow.string(), 2, buffer([0, 3, 1], "i4"), buffer([97] * 3, "u1")
+    ),
+    "no text": lambda: from_buffers(
+        pyarrow.large_string(), 1, buffer([0, 1], "i8"), buffer([255], "u1")
+    ),
+    "no text in a struct": lambda: pyarrow.StructArray.from_arrays(
+        [from_buffers(pyarrow.string(), 1, buffer([0, 1], "i4"), buffer([255], "u1"))], ["x"]
+    ),
+    "lists whose offsets go back": lambda: pyarrow.Array.from_buffers(
+        pyarrow.list_(pyarrow.int8()),
+        3,
+        [None, buffer([0, 2, 1, 2], "i4")],
+        children=[pyarrow.array([1, 2], pyarrow.int8())],
+    ),
+    "a code beyond the words": lambda: pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0, 7], pyarrow.int8()), pyarrow.array(["a"]), safe=False
+    ),
+    "a code below zero": lambda: pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0, -1], pyarrow.int8()), pyarrow.array(["a"]), safe=False
+    ),
+    "a time after midnight": lambda: from_buffers(pyarrow.time32("s"), 1, buffer([86_400], "i4")),
+    "a time before midnight": lambda: from_buffers(pyarrow.time64("ns"), 1, buffer([-1], "i8")),
+    "a decimal that is too long": lambda: from_buffers(
+        pyarrow.decimal128(3, 0), 1, buffer([1000, 0], "i8")
+    ),
+    "a decimal with wrong upper bits": lambda: from_buffers(
+        pyarrow.decimal128(18, 0), 1, buffer([1, 5], "i8")
+    ),
+}
+
+
+class Stream:
+    """A producer that is no object of pyarrow."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("way", ["column", "table", "stream"])
+def test_producers_that_lie_are_refused(lie: str, way: str, tmp_path: Path) -> None:
+    column = LIES[lie]()
+    table = pyarrow.table({"a": column})
+    given = {"column": {"a": column}, "table": table, "stream": Stream(table)}[way]
+    with pytest.raises(ingot.errors.CorruptionError, match="a"):
+        ingot.table(given, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def list_of(kind: Any) -> Any:
+    return pyarrow.list_(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pyarrow.decimal256(50, 2),
+        pyarrow.month_day_nano_interval(),
+        pyarrow.map_(pyarrow.string(), pyarrow.int8()),
+        pyarrow.dense_union([pyarrow.field("x", pyarrow.int8())]),
+        pyarrow.struct([]),
+        pyarrow.struct([("x", pyarrow.decimal256(50, 2))]),
+        pyarrow.dictionary(pyarrow.int8(), pyarrow.decimal128(5, 2)),
+        pyarrow.dictionary(pyarrow.int8(), pyarrow.timestamp("s", "UTC")),
+        list_of(pyarrow.struct([("x", pyarrow.int8())])),
+        list_of(list_of(pyarrow.int8())),
+        list_of(pyarrow.dictionary(pyarrow.int8(), pyarrow.string())),
+        list_of(pyarrow.timestamp("s", "UTC")),
+        list_of(pyarrow.decimal128(3, 1)),
+        pyarrow.list_(pyarrow.string(), 2),
+        pyarrow.list_(pyarrow.timestamp("s", "UTC"), 2),
+        pyarrow.binary(0),
+        pyarrow.opaque(pyarrow.int8(), "a", "b"),
+        pyarrow.uuid(),
+    ],
+    ids=str,
+)
+def test_types_that_cannot_be_kept_are_refused_before_a_row_is_read(kind: Any) -> None:
+    def rows() -> Iterator[Any]:
+        raise AssertionError("a row was read")
+        yield
+
+    schema = pyarrow.schema([("n", pyarrow.int8()), ("a", kind)])
+    reader = pyarrow.RecordBatchReader.from_batches(schema, rows())
+    with pytest.raises(ingot.errors.UnsupportedError, match=r"column 'a(\.x)?'"):
+        ingot.table(reader)
+
+
+def test_runs_are_decoded() -> None:
+    runs = pyarrow.RunEndEncodedArray.from_arrays([2, 3], ["x", None])
+    assert ingot.table({"a": runs}).to_arrow()["a"].to_pylist() == ["x", "x", None]
+
+
+def test_the_schema_that_is_requested() -> None:
+    given = pyarrow.table(
+        {
+            "c": pyarrow.array(["x", None, "y"]).dictionary_encode(),
+            "d": pyarrow.array([1, None, 3], pyarrow.decimal128(5, 2)),
+            "z": pyarrow.array([1, None, 3], pyarrow.timestamp("s", "Europe/Oslo")),
+        }
+    )
+    table = ingot.table(given)
+    wish = pyarrow.schema(
+        {
+            "c": pyarrow.string(),
+            "d": pyarrow.decimal128(9, 4),
+            "z": pyarrow.timestamp("ms", "UTC"),
+        }
+    )
+    found = pyarrow.RecordBatchReader.from_stream(table, schema=wish).read_all()
+    assert found.schema == wish
+    assert found["c"].to_pylist() == ["x", None, "y"]
+    assert found["d"].equals(given["d"].cast(wish.field("d").type))
+    assert found["z"].equals(given["z"].cast(wish.field("z").type))
+
+
+def test_pieces_with_different_words_are_joined() -> None:
+    pieces = [
+        pyarrow.DictionaryArray.from_arrays(pyarrow.array([1, 0, None]), ["a", "b"]),
+        pyarrow.DictionaryArray.from_arrays(pyarrow.array([0, 1, 2, 3]), ["c", None, "b", "c"]),
+    ]
+    table = ingot.table({"a": pyarrow.chunked_array(pieces)})
+    assert table["a"][:].tolist() == ["b", "a", None, "c", None, "b", "c"]
+    assert table["a"].categories.tolist() == ["a", "b", "c"]
