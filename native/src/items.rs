@@ -2,23 +2,33 @@
 //! its digest or its trailer, encoded and decoded on several threads.
 //!
 //! A pack that is wrong in any way is an error. The caller then decodes packs one by one, and says what
-//! is wrong with which.
+//! is wrong with which. `search` finds the items that pass tests, and `take` returns some items: both
+//! read packs by themselves (`source`), and keep only one at a time in the memory of a thread.
+
+pub mod search;
+pub mod source;
+pub mod take;
 
 use crate::array::trailer::{self, Spans, Stated, Trailer};
 use crate::checksum::{Checksum, Digest};
-use crate::chunk::decode::Decoder;
+use crate::chunk::decode::{Decoder, Window};
 use crate::chunk::encode::{Packer, Recipe, encode};
 use crate::chunk::header::{HEADER_BYTES, Header};
 use crate::chunk::scratch::Scratch;
 use crate::error::{Error, Kind, Outcome, corrupt, malformed};
 use crate::interrupt::Interrupt;
-use crate::memory::reserved;
+use crate::memory::{grow, reserved};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The bytes of an offset.
+pub const OFFSET_BYTES: usize = 8;
 /// The bytes of a length.
 pub const LENGTH_BYTES: usize = 4;
 /// The length of a null.
 const NULL: u32 = u32::MAX;
+/// The most bytes that a stored byte stands for, by any codec.
+const LARGEST_EXPANSION: usize = 1 << 15;
 /// The newest version of chunks that a pack has.
 const NEWEST: u8 = 2;
 /// The first bytes of items that a zone map compares.
@@ -77,8 +87,48 @@ impl<'a> Stored<'a> {
         rows: usize,
         out: &mut [u8],
         scratch: &mut Scratch,
-        interrupt: &Interrupt,
     ) -> Outcome<()> {
+        self.verify(guard, stated, rows, |_| true)?;
+        // The thread that made the call checks between packs.
+        self.decoder().decode_whole(self.chunk, out, scratch, 1, &Interrupt::never())
+    }
+
+    /// Decode the blocks that are `wanted` into their places of `out`, after they are verified.
+    fn decode_blocks(
+        &self,
+        guard: Guard<'_>,
+        stated: Stated,
+        rows: usize,
+        wanted: &[bool],
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Outcome<()> {
+        self.verify(guard, stated, rows, |index| wanted[index])?;
+        let (decoder, window) = (self.decoder(), Window { bytes: self.chunk, offset: 0 });
+        for index in (0..wanted.len()).filter(|index| wanted[*index]) {
+            let range = self.header.block_range(index);
+            if self.header.memcpyed() {
+                let stored = &self.chunk[self.header.header_bytes()..];
+                out[range.clone()].copy_from_slice(&stored[range]);
+            } else {
+                decoder.decode_block(window, index, &mut out[range], None, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of blocks, also of a chunk that is stored as it is.
+    fn block_count(&self) -> usize {
+        if self.header.nbytes == 0 { 0 } else { self.header.nbytes.div_ceil(self.header.blocksize) }
+    }
+
+    fn decoder(&self) -> Decoder<'_> {
+        Decoder::new(&self.header, &self.chunk[HEADER_BYTES..self.header.data_start()])
+    }
+
+    /// Compare the chunk with what guards it: all of it with a digest, and with a trailer those blocks
+    /// that are `wanted`.
+    fn verify(&self, guard: Guard<'_>, stated: Stated, rows: usize, wanted: impl Fn(usize) -> bool) -> Outcome<()> {
         match guard {
             Guard::Digest(None) => {}
             Guard::Digest(Some(kind)) => {
@@ -91,21 +141,91 @@ impl<'a> Stored<'a> {
                 let front = trailer::front(&self.header);
                 let spans = Spans::of(&self.header, &self.chunk[HEADER_BYTES..front])?;
                 found.check(&self.chunk[..front], spans.count(), stated, rows)?;
-                for index in 0..spans.count() {
+                for index in (0..spans.count()).filter(|index| wanted(*index)) {
                     found.check_block(index, &self.chunk[spans.span(index)])?;
                 }
             }
         }
-        let decoder = Decoder::new(&self.header, &self.chunk[HEADER_BYTES..self.header.data_start()]);
-        decoder.decode_whole(self.chunk, out, scratch, 1, interrupt)
+        Ok(())
     }
+}
+
+/// The two chunks of a pack.
+struct Pack<'a> {
+    lengths: Stored<'a>,
+    data: Stored<'a>,
+}
+
+impl<'a> Pack<'a> {
+    /// Find the chunks of a pack of `count` items, each of which decodes to at most `most` bytes.
+    fn find(bytes: &'a [u8], count: usize, guard: Guard<'_>, most: usize) -> Outcome<Self> {
+        // A stored byte stands for at most so many: nothing more is allocated for a claim.
+        let most = most.min(bytes.len().saturating_mul(LARGEST_EXPANSION));
+        let mut bytes = bytes;
+        if let Guard::Trailer { head, .. } = guard {
+            let Some(rest) = bytes.strip_prefix(head) else {
+                return malformed!("pack: it begins with another head");
+            };
+            bytes = rest;
+        }
+        let (lengths, behind) = Stored::find(bytes, guard, most)?;
+        let (data, rest) = Stored::find(behind, guard, most)?;
+        if matches!(guard, Guard::Trailer { exact: true, .. }) && !rest.is_empty() {
+            return corrupt!("pack: {} bytes lie behind it", rest.len());
+        }
+        if Some(lengths.header.nbytes) != count.checked_mul(LENGTH_BYTES) {
+            return corrupt!("pack: {} bytes of lengths for {count} items", lengths.header.nbytes);
+        }
+        Ok(Self { lengths, data })
+    }
+
+    /// Decode the lengths into `out`; they add up to the bytes of the items.
+    fn decode_lengths(&self, guard: Guard<'_>, stated: Stated, out: &mut [u8], scratch: &mut Scratch) -> Outcome<()> {
+        self.lengths.decode(guard, stated, out.len() / LENGTH_BYTES, out, scratch)?;
+        let total: u64 = each_length(out).map(|length| length.unwrap_or(0) as u64).sum();
+        if total != self.data.header.nbytes as u64 {
+            let stored = self.data.header.nbytes;
+            return corrupt!("pack: the lengths add up to {total} bytes, {stored} are stored");
+        }
+        Ok(())
+    }
+}
+
+/// The lengths of items, as packs store them; `None` for a null.
+fn each_length(lengths: &[u8]) -> impl Iterator<Item = Option<usize>> {
+    let (each, _) = lengths.as_chunks::<LENGTH_BYTES>();
+    each.iter().map(|raw| u32::from_le_bytes(*raw)).map(|length| (length != NULL).then_some(length as usize))
+}
+
+/// Return an error unless every item is text in UTF-8; the lengths add up to the bytes.
+fn check_text(lengths: &[u8], data: &[u8]) -> Outcome<()> {
+    if data.is_ascii() {
+        return Ok(());
+    }
+    let mut at = 0;
+    // Text as a whole, but an item may begin inside of a character.
+    let whole = std::str::from_utf8(data).is_ok_and(|text| {
+        each_length(lengths).all(|length| {
+            at += length.unwrap_or(0);
+            text.is_char_boundary(at)
+        })
+    });
+    if whole { Ok(()) } else { corrupt!("pack: an item is no text in UTF-8") }
 }
 
 /// Packs whose chunks were found, and how many bytes their items have.
 pub struct Packs<'a> {
-    found: Vec<(Stored<'a>, Stored<'a>)>,
+    found: Vec<Pack<'a>>,
     guard: Guard<'a>,
     pub data_bytes: usize,
+}
+
+/// Where decoded items go: an offset for each of them and one for the end of all, a byte that says
+/// whether an item exists, and the bytes of all items.
+pub struct Items<'a> {
+    pub offsets: &'a mut [u8],
+    pub validity: &'a mut [u8],
+    pub data: &'a mut [u8],
 }
 
 impl<'a> Packs<'a> {
@@ -114,67 +234,67 @@ impl<'a> Packs<'a> {
         let mut found = reserved(packs.len())?;
         let mut data_bytes = 0;
         for (pack, count) in packs.iter().zip(counts) {
-            let mut bytes = *pack;
-            if let Guard::Trailer { head, .. } = guard {
-                let Some(rest) = bytes.strip_prefix(head) else {
-                    return malformed!("pack: it begins with another head");
-                };
-                bytes = rest;
-            }
-            let (lengths, behind) = Stored::find(bytes, guard, most)?;
-            let (data, rest) = Stored::find(behind, guard, most)?;
-            if matches!(guard, Guard::Trailer { exact: true, .. }) && !rest.is_empty() {
-                return corrupt!("pack: {} bytes lie behind it", rest.len());
-            }
-            if Some(lengths.header.nbytes) != count.checked_mul(LENGTH_BYTES) {
-                return corrupt!("pack: {} bytes of lengths for {count} items", lengths.header.nbytes);
-            }
-            data_bytes += data.header.nbytes;
+            let pack = Pack::find(pack, *count, guard, most)?;
+            data_bytes += pack.data.header.nbytes;
             if data_bytes > most {
                 return Err(Error::new(Kind::Limit, format!("packs of more than {most} bytes")));
             }
-            found.push((lengths, data));
+            found.push(pack);
         }
         Ok(Self { found, guard, data_bytes })
     }
 
-    /// Decode the lengths and the bytes of all items, one behind the other. `stated` says what the trailers
-    /// of each pack state, where there are trailers.
+    /// Decode all items, one behind the other, and return how many of them are null. `stated` says what
+    /// the trailers of each pack state, where there are trailers. Items that are `text` are checked.
     pub fn decode(
         &self,
         stated: &[Stated],
-        mut lengths: &mut [u8],
-        mut data: &mut [u8],
+        text: bool,
+        out: Items<'_>,
         threads: usize,
         interrupt: &Interrupt,
-    ) -> Outcome<()> {
+    ) -> Outcome<usize> {
+        let Items { offsets, mut validity, mut data } = out;
+        let (end, mut offsets) = offsets.as_chunks_mut::<OFFSET_BYTES>().0.split_last_mut().expect("room for the end");
+        *end = (data.len() as i64).to_le_bytes();
         let mut work = reserved(self.found.len())?;
+        let mut start = 0;
         for (number, pack) in self.found.iter().enumerate() {
-            let (own_lengths, others) = lengths.split_at_mut(pack.0.header.nbytes);
-            let (own_data, behind) = data.split_at_mut(pack.1.header.nbytes);
-            (lengths, data) = (others, behind);
-            work.push((pack, stated.get(number).copied().unwrap_or(UNSTATED), own_lengths, own_data));
+            let count = pack.lengths.header.nbytes / LENGTH_BYTES;
+            let stated = stated.get(number).copied().unwrap_or(UNSTATED);
+            let out = (
+                offsets.split_off_mut(..count).expect("room for all offsets"),
+                validity.split_off_mut(..count).expect("room for all items"),
+                data.split_off_mut(..pack.data.header.nbytes).expect("room for all bytes"),
+            );
+            work.push((pack, stated, start, out));
+            start += pack.data.header.nbytes;
         }
         let threads = threads.min(work.len());
+        let nulls = AtomicUsize::new(0);
         let queue = Mutex::new(work.into_iter());
-        interrupt.share(threads, &mut Scratch::default(), |scratch| {
+        interrupt.share(threads, &mut Workspace::default(), |own| {
             let next = queue.lock().expect("no thread panics").next();
-            let Some(((lengths, data), stated, own_lengths, own_data)) = next else {
+            let Some((pack, stated, start, (offsets, validity, data))) = next else {
                 return Ok(false);
             };
-            // The thread that made the call checks between packs.
-            let never = Interrupt::never();
-            let rows = own_lengths.len() / LENGTH_BYTES;
-            lengths.decode(self.guard, stated, rows, own_lengths, scratch, &never)?;
-            let (each, _) = own_lengths.as_chunks::<LENGTH_BYTES>();
-            let total: u64 =
-                each.iter().map(|raw| u32::from_le_bytes(*raw)).filter(|length| *length != NULL).map(u64::from).sum();
-            if total != own_data.len() as u64 {
-                return corrupt!("pack: the lengths add up to {total} bytes, {} are stored", own_data.len());
+            let lengths = grow(&mut own.lengths, pack.lengths.header.nbytes)?;
+            pack.decode_lengths(self.guard, stated, lengths, &mut own.scratch)?;
+            pack.data.decode(self.guard, stated, validity.len(), data, &mut own.scratch)?;
+            if text {
+                check_text(lengths, data)?;
             }
-            data.decode(self.guard, stated, rows, own_data, scratch, &never)?;
+            let (mut at, mut missing) = (start as i64, 0);
+            for ((length, offset), exists) in each_length(lengths).zip(offsets).zip(validity) {
+                *offset = at.to_le_bytes();
+                *exists = u8::from(length.is_some());
+                missing += usize::from(length.is_none());
+                at += length.unwrap_or(0) as i64;
+            }
+            nulls.fetch_add(missing, Ordering::Relaxed);
             Ok(true)
-        })
+        })?;
+        Ok(nulls.into_inner())
     }
 }
 
@@ -200,6 +320,10 @@ pub struct PackRecipe<'a> {
 #[derive(Default)]
 struct Workspace {
     chunk: Packer,
+    /// A pack, as it is stored.
+    image: Vec<u8>,
+    lengths: Vec<u8>,
+    data: Vec<u8>,
     scratch: Scratch,
 }
 
@@ -320,6 +444,20 @@ mod tests {
             .collect()
     }
 
+    /// The lengths of items, their bytes, and the number of nulls.
+    type Decoded = (Vec<Option<usize>>, Vec<u8>, usize);
+
+    fn decoded(packs: &Packs<'_>, counts: &[usize], stated: &[Stated], threads: usize) -> Outcome<Decoded> {
+        let count = counts.iter().sum::<usize>();
+        let (mut offsets, mut validity) = (vec![0; (count + 1) * OFFSET_BYTES], vec![0; count]);
+        let mut data = vec![0; packs.data_bytes];
+        let items = Items { offsets: &mut offsets, validity: &mut validity, data: &mut data };
+        let nulls = packs.decode(stated, false, items, threads, &Interrupt::never())?;
+        let ends: Vec<usize> = offsets.as_chunks().0.iter().map(|raw| i64::from_le_bytes(*raw) as usize).collect();
+        let lengths = ends.windows(2).zip(validity).map(|(pair, exists)| (exists == 1).then_some(pair[1] - pair[0]));
+        Ok((lengths.collect(), data, nulls))
+    }
+
     #[test]
     fn packs_come_back_on_any_number_of_threads() {
         let plain = sample(9);
@@ -334,10 +472,10 @@ mod tests {
                 let stored: Vec<&[u8]> = images.iter().map(|image| &image[..]).collect();
                 let counts: Vec<usize> = plain.iter().map(|(lengths, _)| lengths.len() / LENGTH_BYTES).collect();
                 let packs = Packs::find(&stored, &counts, guard, 1 << 20).unwrap();
-                let mut lengths = vec![0; counts.iter().sum::<usize>() * LENGTH_BYTES];
-                let mut data = vec![0; packs.data_bytes];
-                packs.decode(&stated(9), &mut lengths, &mut data, threads, &Interrupt::never()).unwrap();
-                assert_eq!(lengths, plain.iter().flat_map(|pack| pack.0.clone()).collect::<Vec<u8>>());
+                let (found, data, nulls) = decoded(&packs, &counts, &stated(9), threads).unwrap();
+                let lengths: Vec<Option<usize>> = plain.iter().flat_map(|pack| each_length(&pack.0)).collect();
+                assert_eq!(found, lengths);
+                assert_eq!(nulls, lengths.iter().filter(|length| length.is_none()).count());
                 assert_eq!(data, plain.iter().flat_map(|pack| pack.1.clone()).collect::<Vec<u8>>());
             }
         }
@@ -354,8 +492,7 @@ mod tests {
             let image = encode_packs(&parts, &recipe, 1, &Interrupt::never()).unwrap().remove(0);
             let read = |bytes: &[u8]| -> Outcome<()> {
                 let packs = Packs::find(&[bytes], &[count], guard, 1 << 20)?;
-                let (mut lengths, mut data) = (vec![0; count * LENGTH_BYTES], vec![0; packs.data_bytes]);
-                packs.decode(&stated(1), &mut lengths, &mut data, 1, &Interrupt::never())
+                decoded(&packs, &[count], &stated(1), 1).map(drop)
             };
             assert!(read(&image).is_ok());
             for place in 0..image.len() {
@@ -375,8 +512,7 @@ mod tests {
         let count = plain[0].0.len() / LENGTH_BYTES;
         for wrong in [Stated { number: 8, ..FIRST }, Stated { identity: Some(8), ..FIRST }] {
             let packs = Packs::find(&[&image], &[count], Guard::Trailer { head: HEAD, exact: true }, 1 << 20).unwrap();
-            let (mut lengths, mut data) = (vec![0; count * LENGTH_BYTES], vec![0; packs.data_bytes]);
-            let error = packs.decode(&[wrong], &mut lengths, &mut data, 1, &Interrupt::never()).unwrap_err();
+            let error = decoded(&packs, &[count], &[wrong], 1).unwrap_err();
             assert_eq!(error.kind, Kind::Corruption);
         }
         let longer = [&image[..], b"x"].concat();

@@ -746,17 +746,71 @@ def encode_packs() -> "Callable[..., list[bytes]] | None":
     return None if compiled is None else cast("Callable[..., list[bytes]]", compiled.encode_packs)
 
 
-def decode_packs() -> "Callable[..., bytes] | None":
+def decode_packs() -> "Callable[..., tuple[bytes, int]] | None":
     """Return the function of the native kernel that decodes packs of variable-length items.
 
-    It takes the packs, their numbers of items, the kind of checksum, an array that gets the lengths
-    (u32), the most bytes that the items may have in all, and the number of threads; it returns the
-    bytes of all items. Where chunks have trailers, it also takes what stands in front of each pack,
-    whether nothing may stand behind it, and the number and the identity that each pack states. None
-    when the twin runs.
+    It takes the packs, their numbers of items, the kind of checksum; where chunks have trailers,
+    what stands in front of each pack, whether nothing may stand behind it, and the number and the
+    identity that each pack states, else None; whether items are text, which is checked; arrays that
+    get the offsets (i64) and which items exist; the most bytes that the items may have in all, and
+    the number of threads. It returns the bytes of all items and the number of nulls. None for the
+    twin.
     """
     compiled = _compiled()
-    return None if compiled is None else cast("Callable[..., bytes]", compiled.decode_packs)
+    return (
+        None
+        if compiled is None
+        else cast("Callable[..., tuple[bytes, int]]", compiled.decode_packs)
+    )
+
+
+def mark_packs() -> "Callable[..., None] | None":
+    """Return the function of the native kernel that finds the items of packs that pass tests.
+
+    It takes a set of packs (those in memory, or key, start and length of those in files; the folder
+    of the files; the numbers of items, the kind of checksum and the trailers as in `decode_packs`;
+    the most bytes of a pack), tests (name and values), whether items are text, an array of booleans
+    that it fills, and the number of threads. None for the twin.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[..., None]", compiled.mark_packs)
+
+
+def take_packs() -> "Callable[..., tuple[bytes, bytes]] | None":
+    """Return the function of the native kernel that takes some items out of packs.
+
+    It takes a set of packs as `mark_packs` does, the numbers of items within their packs (u64,
+    ascending), where those of each pack end, whether items are text, and the number of threads; it
+    returns the lengths (u32) and the bytes of the items. None for the twin.
+    """
+    compiled = _compiled()
+    return (
+        None
+        if compiled is None
+        else cast("Callable[..., tuple[bytes, bytes]]", compiled.take_packs)
+    )
+
+
+def pack_strings() -> "Callable[..., None] | None":
+    """Return the function of the native kernel that fills an array of NumPy's strings.
+
+    It takes the array, the offsets (i64) and the bytes of the items, and which of them exist, or
+    None. None for the twin.
+    """
+    compiled = _compiled()
+    return None if compiled is None else cast("Callable[..., None]", compiled.pack_strings)
+
+
+def load_strings() -> "Callable[..., tuple[bytes, bytes, bytes | None]] | None":
+    """Return the function of the native kernel that takes an array of NumPy's strings apart.
+
+    It takes the array, and returns the ends of the items (i64), their bytes, and which of them
+    exist, or None where all do. None for the twin.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return None
+    return cast("Callable[..., tuple[bytes, bytes, bytes | None]]", compiled.load_strings)
 
 
 def is_checking_signals() -> bool:

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ingot import dtypes
+from ingot import dtypes, native
 from ingot.dtypes import DType
 from ingot.errors import ArgumentError, CorruptionError, FormatError, LimitError
 from ingot.fields import shown
@@ -28,6 +28,7 @@ __all__ = [
     "LONGEST_ITEM",
     "UTF8",
     "ItemKind",
+    "ItemTest",
     "RaggedArray",
     "as_json",
     "check_offsets",
@@ -39,6 +40,7 @@ __all__ = [
     "from_text",
     "gather",
     "offsets_of",
+    "passing",
     "startswith",
     "to_fixed",
     "to_text",
@@ -176,17 +178,23 @@ class RaggedArray:
         _check_longest(items.lengths, where)
         if kind.is_text:
             check_utf8(items.offsets, items.data, where)
-        if kind == JSON:
-            items = items._with_nulls(equals(items, b"null"))
+        return items.conforming(where)
+
+    def conforming(self, where: str = "items") -> "RaggedArray":
+        """Return the items, of which JSON may be null; raise for rows that are not whole.
+
+        Everything else about them is checked already.
+        """
+        kind = self.kind
         if kind.item is not None:
-            wrong = np.flatnonzero(items.lengths % kind.item.itemsize)
+            wrong = np.flatnonzero(self.lengths % kind.item.itemsize)
             if len(wrong):
                 number = int(wrong[0])
                 raise CorruptionError(
-                    f"{where}: item {number} has {items.lengths[number]} bytes, "
+                    f"{where}: item {number} has {self.lengths[number]} bytes, "
                     f"no multiple of the {kind.item.itemsize} of {kind.item}"
                 )
-        return items
+        return self._with_nulls(equals(self, b"null")) if kind == JSON else self
 
     @classmethod
     def of(
@@ -567,6 +575,52 @@ def contains(items: RaggedArray, value: bytes) -> Bools:
     return found
 
 
+class ItemTest(NamedTuple):
+    """What is asked of text or bytes: an operator or a function of queries, and values.
+
+    ``==`` takes any number of values, of which one has to be equal; ``isnull`` takes none, and
+    ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``startswith``, ``endswith`` and ``contains`` take one.
+    """
+
+    name: str
+    values: tuple[bytes, ...] = ()
+
+
+def passing(items: RaggedArray, test: ItemTest) -> Bools:
+    """Return which items pass a test; a null passes ``isnull`` alone.
+
+    >>> passing(RaggedArray.of(["ape", None, "bee"]), ItemTest("<", (b"b",)))
+    array([ True, False, False])
+    """
+    if test.name == "isnull":
+        return items.is_null
+    if test.name == "==":
+        found = np.zeros(len(items), np.bool_)
+        for value in test.values:
+            found |= equals(items, value)
+        return found
+    (value,) = test.values
+    if test.name in _SEARCHES:
+        return _SEARCHES[test.name](items, value)
+    if test.name == "!=":
+        return ~equals(items, value) & ~items.is_null
+    ordered: Bools = _ORDERS[test.name](compare(items, value), 0)
+    return ordered & ~items.is_null
+
+
+_SEARCHES: Final[Mapping[str, Callable[[RaggedArray, bytes], Bools]]] = {
+    "contains": contains,
+    "endswith": endswith,
+    "startswith": startswith,
+}
+_ORDERS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
 def _where_equal(items: RaggedArray, starts: Offsets, possible: Bools, value: bytes) -> Bools:
     if items.validity is not None:
         possible = possible & items.validity
@@ -625,9 +679,15 @@ def _windows(
 def to_text(items: RaggedArray) -> NDArray[Any]:
     """Return text as an array of NumPy's strings; a null is None.
 
-    Items of about one length are padded to one width, which NumPy converts at once.
+    Without the native kernel, items of about one length are padded to one width, which NumPy
+    converts at once.
     """
     found = np.zeros(len(items), dtypes.NULLABLE_TEXT)
+    pack = native.pack_strings()
+    if pack is not None:
+        offsets, data = np.ascontiguousarray(items.offsets), np.ascontiguousarray(items.data)
+        pack(found, offsets, data, items.validity)
+        return found
     starts, lengths, data = items.offsets[:-1], items.lengths, items.data
     # Padding with NUL hides NULs at the end of an item, so those are converted one by one.
     last = np.zeros(len(items), np.uint8)
@@ -673,11 +733,14 @@ def from_text(values: NDArray[Any], where: str = "items") -> RaggedArray:
     if values.dtype.kind == "U":
         try:
             # NumPy reads the characters of another byte order as those of its own.
-            native = values.astype(values.dtype.newbyteorder("="), copy=False)
-            texts = native.astype(dtypes.NULLABLE_TEXT)
+            ordered = values.astype(values.dtype.newbyteorder("="), copy=False)
+            texts = ordered.astype(dtypes.NULLABLE_TEXT)
         except TypeError:
             # Half of a pair of surrogates, which is no text. The error names its place.
             return RaggedArray._joined(UTF8, _encode_utf8(values.tolist(), UTF8, where), where)
+    take_apart = native.load_strings()
+    if take_apart is not None and texts.ndim == 1:
+        return _taken_apart(texts, take_apart, where)
     null = _null_texts(texts)
     if null is not None:
         texts = texts.copy()
@@ -707,6 +770,17 @@ def from_text(values: NDArray[Any], where: str = "items") -> RaggedArray:
         places = np.repeat(offsets[:-1][rows] - own[:-1], sizes) + np.arange(int(own[-1]))
         data[places] = np.frombuffer(encoded, np.uint8)
     return RaggedArray(UTF8, offsets, data, None if null is None else ~null)
+
+
+def _taken_apart(texts: NDArray[Any], take_apart: Callable[..., Any], where: str) -> RaggedArray:
+    """Return an array of NumPy's strings, which the kernel takes apart."""
+    ends, data, exist = take_apart(np.ascontiguousarray(texts))
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    offsets[1:] = np.frombuffer(ends, np.int64)
+    validity = None if exist is None else np.frombuffer(exist, np.bool_)
+    items = RaggedArray(UTF8, offsets, np.frombuffer(data, np.uint8), validity)
+    _check_longest(items.lengths, where)
+    return items
 
 
 def _null_texts(texts: NDArray[Any]) -> Bools | None:

@@ -10,25 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, NamedTuple, Protocol, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingot import dtypes
 from ingot.codecs.codec import ChunkSpec, CodecChain, Stage
 from ingot.dtypes import LARGEST_ITEM, DType
 from ingot.errors import ArgumentError, LimitError
 from ingot.grid import ChunkGrid, RectilinearAxis
-from ingot.ragged_array import ItemKind, RaggedArray
+from ingot.ragged_array import ItemKind, ItemTest, RaggedArray
 
 __all__ = [
     "ArraySchema",
     "Flat",
     "ManyPacksCodec",
     "PackCodec",
+    "PackSources",
     "RaggedSchema",
-    "decode_many",
-    "encode_many",
+    "many_packs",
 ]
 
 # The sizes for which NumPy has numbers, which it moves faster than plain bytes.
@@ -240,6 +241,17 @@ class PackCodec(Protocol):
         ...
 
 
+class PackSources(NamedTuple):
+    """Packs that the kernel finds by itself, and how many items each of them has."""
+
+    packs: Sequence[bytes | tuple[str, int, int | None]]
+    """The packs in memory, or the key, the start and the length of each in files."""
+    root: str | None
+    """The folder of the files."""
+    counts: Sequence[int]
+    numbers: Sequence[int]
+
+
 class ManyPacksCodec(PackCodec, Protocol):
     """A codec that encodes and decodes many packs by one call, on several threads."""
 
@@ -267,28 +279,30 @@ class ManyPacksCodec(PackCodec, Protocol):
         """
         ...
 
+    def mark_many(
+        self, sources: PackSources, kind: ItemKind, tests: Sequence[ItemTest], threads: int
+    ) -> NDArray[np.bool_] | None:
+        """Return which items of packs pass all tests; None where `decode_many` returns None."""
+        ...
 
-def encode_many(
-    codec: PackCodec, items: RaggedArray, cuts: Sequence[int], first: int, threads: int
-) -> list[bytes] | None:
-    """Return the images of packs by one call; None where a codec encodes them one by one."""
-    if not hasattr(type(codec), "encode_many"):
-        return None
-    return cast(ManyPacksCodec, codec).encode_many(items, cuts, first, threads)
+    def take_many(
+        self,
+        sources: PackSources,
+        kind: ItemKind,
+        rows: NDArray[np.int64],
+        ends: Sequence[int],
+        threads: int,
+    ) -> RaggedArray | None:
+        """Return items by ascending numbers within their packs; None where `decode_many` does.
+
+        `ends` says where the numbers of each pack end.
+        """
+        ...
 
 
-def decode_many(
-    codec: PackCodec,
-    packs: Sequence[bytes],
-    kind: ItemKind,
-    counts: Sequence[int],
-    numbers: Sequence[int],
-    threads: int,
-) -> RaggedArray | None:
-    """Return the items of packs by one call; None where a codec decodes them one by one."""
-    if not hasattr(type(codec), "decode_many"):
-        return None
-    return cast(ManyPacksCodec, codec).decode_many(packs, kind, counts, numbers, threads)
+def many_packs(codec: PackCodec) -> ManyPacksCodec | None:
+    """Return a codec that takes many packs by one call; None for any other."""
+    return cast(ManyPacksCodec, codec) if hasattr(type(codec), "decode_many") else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,9 +37,17 @@ from ingot.formats.format import (
     zone_mapped,
 )
 from ingot.options import Options
-from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
-from ingot.schema import RaggedSchema, decode_many, encode_many
-from ingot.stores.store import Buffer, Commit, Extent, Inline, Location
+from ingot.ragged_array import BYTES, UTF8, ItemKind, ItemTest, RaggedArray, offsets_of, passing
+from ingot.schema import PackSources, RaggedSchema, many_packs
+from ingot.stores.store import (
+    Buffer,
+    Commit,
+    Extent,
+    Inline,
+    Location,
+    native_names,
+    native_root,
+)
 from ingot.stores.versions import discard
 
 __all__ = [
@@ -73,6 +81,8 @@ _MOST_EXPLAINED: Final = 10_000
 _FEW: Final = 2
 # From so many bytes on, packs of a stream wait in a file.
 _SPOOLED: Final = 64 << 20
+# The most items that are marked by one call: their number is a claim of the file.
+_MARKED: Final = 1 << 24
 # The rows whose numbers are written down at once.
 _ROWS: Final = 1 << 20
 
@@ -229,11 +239,12 @@ class RaggedEngine:
         self.check_kind(items)
         cuts = _cuts(items, schema)
         self.check_count(len(cuts) - 1)
-        if len(cuts) > _FEW:
+        many = many_packs(schema.codec)
+        if len(cuts) > _FEW and many is not None:
             sizes = np.diff(items.offsets[cuts])
             longest = int(sizes.argmax())
             self.check_size(int(sizes[longest]), first + longest)
-            images = encode_many(schema.codec, items, cuts, first, self.options.thread_count())
+            images = many.encode_many(items, cuts, first, self.options.thread_count())
             if images is not None:
                 counts = (stop - start for start, stop in pairwise(cuts))
                 return tuple(map(Pack, counts, images))
@@ -311,28 +322,100 @@ class RaggedEngine:
     def _taken(self, ascending: NDArray[np.int64]) -> list[RaggedArray]:
         """Return items by their ascending numbers, in parts."""
         own = self._pack_of(ascending)
-        found = []
+        packs, firsts = np.unique(own, return_index=True)
+        ends = np.append(firsts[1:], len(own))
+        found: list[RaggedArray] = []
+        for at in range(0, len(packs), _BATCH):
+            part = slice(at, at + _BATCH)
+            first, last = int(firsts[at]), int(ends[part][-1])
+            wanted = ascending[first:last]
+            items = self._taken_by_kernel(packs[part], wanted, ends[part] - first)
+            found += self._taken_of_whole(wanted) if items is None else [items]
+        return found
+
+    def _taken_by_kernel(
+        self, packs: NDArray[np.int64], ascending: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> RaggedArray | None:
+        """Return items of packs, of which only parts are decoded; None where all have to be."""
+        many, sources = many_packs(self.packs.schema.codec), self._sources(packs)
+        if many is None or sources is None:
+            return None
+        starts = np.array([self.span(number).start for number in packs.tolist()], np.int64)
+        within = ascending - np.repeat(starts, np.diff(ends, prepend=0))
+        kind, threads = self.packs.schema.kind, self.options.thread_count()
+        return many.take_many(sources, kind, within, ends.tolist(), threads)
+
+    def _taken_of_whole(self, ascending: NDArray[np.int64]) -> Iterator[RaggedArray]:
+        """Yield items by their ascending numbers; packs are decoded as a whole."""
+        own = self._pack_of(ascending)
         for numbers, counts, items in self._joined(np.unique(own)):
             first, last = np.searchsorted(own, [numbers[0], numbers[-1] + 1]).tolist()
             starts = np.array([self.span(number).start for number in numbers], np.int64)
             # Where the items of each pack lie among those of all.
             shifts = offsets_of(np.array(counts, np.int64))[:-1] - starts
             places = np.searchsorted(numbers, own[first:last])
-            found.append(items.take(ascending[first:last] + shifts[places]))
-        return found
+            yield items.take(ascending[first:last] + shifts[places])
+
+    def mark(self, rows: range, tests: Sequence[ItemTest]) -> NDArray[np.bool_]:
+        """Return which items of a run of rows pass all tests.
+
+        The kernel tests items while it decodes them, and keeps none of them.
+        """
+        if not rows:
+            return np.zeros(0, np.bool_)
+        first, last = self._pack_of(np.array([rows[0], rows[-1]])).tolist()
+        parts: list[NDArray[np.bool_]] = []
+        for at in range(first, last + 1, _BATCH):
+            numbers = np.arange(at, min(at + _BATCH, last + 1))
+            parts += self._marked(numbers, tests)
+        marks = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        start = rows.start - self.span(first).start
+        return marks[start : start + len(rows)]
+
+    def _marked(
+        self, numbers: NDArray[np.int64], tests: Sequence[ItemTest]
+    ) -> Iterable[NDArray[np.bool_]]:
+        """Return which items of packs pass all tests, in parts."""
+        many, sources = many_packs(self.packs.schema.codec), self._sources(numbers)
+        if many is not None and sources is not None and sum(sources.counts) <= _MARKED:
+            kind, threads = self.packs.schema.kind, self.options.thread_count()
+            marks = many.mark_many(sources, kind, tests, threads)
+            if marks is not None:
+                return [marks]
+        return (
+            np.logical_and.reduce([passing(items, test) for test in tests])
+            for _, _, items in self._joined(numbers)
+        )
+
+    def _sources(self, numbers: NDArray[np.int64]) -> PackSources | None:
+        """Return packs for the kernel to read; None where one of them is not stored."""
+        store = self.packs.store
+        located = list(self.packs.locate(numbers))
+        extents = [each for each in located if isinstance(each, Extent)]
+        if len(extents) < len(located):
+            return None
+        counts = [len(self.span(number)) for number in numbers.tolist()]
+        if native_names(store) == {}:
+            pieces = [(each.key, each.start, each.length) for each in extents]
+            return PackSources(pieces, native_root(store), counts, numbers.tolist())
+        found = [each for each in store.read(extents) if each is not None]
+        if len(found) < len(extents):
+            return None
+        return PackSources(found, None, counts, numbers.tolist())
 
     def _joined(
         self, wanted: Rows, *, strict: bool = False
     ) -> Iterator[tuple[list[int], list[int], RaggedArray]]:
         """Yield packs, many at a time: their numbers, how many items each has, and all items."""
         schema, threads = self.packs.schema, self.options.thread_count()
+        many = many_packs(schema.codec)
         for group in self._fetched(wanted):
             numbers = [number for number, _ in group]
             counts = [len(self.span(number)) for number in numbers]
             stored = [data for _, data in group if data is not None]
             items = None
-            if len(stored) == len(group):
-                items = decode_many(schema.codec, stored, schema.kind, counts, numbers, threads)
+            if len(stored) == len(group) and many is not None:
+                items = many.decode_many(stored, schema.kind, counts, numbers, threads)
             if items is None:
                 around = self.options.damaged == "fill" and not strict
                 decode = self._decode_around if around else self._decode

@@ -9,7 +9,7 @@ trailers state the number of the pack and its items; the first has the zone map 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,14 @@ from ingot.errors import (
 )
 from ingot.formats import trailer
 from ingot.formats.format import Locations, RaggedRequest, Splice
-from ingot.ragged_array import BYTES, UTF8, ItemKind, RaggedArray, offsets_of
-from ingot.schema import RaggedSchema
+from ingot.ragged_array import BYTES, UTF8, ItemKind, ItemTest, RaggedArray, offsets_of
+from ingot.schema import PackSources, RaggedSchema
 from ingot.stores.store import Extent, Store
 
 __all__ = [
     "LENGTH",
-    "MOST_DECODED",
-    "MOST_ITEMS",
+    "KernelPacks",
+    "PackGuards",
     "RegularPacks",
     "TrailedPacks",
     "check_rows",
@@ -47,14 +47,15 @@ __all__ = [
     "pack_codec",
     "spliced_length",
     "total_bytes",
+    "unchecked_items",
 ]
 
 LENGTH: Final = np.dtype("<u4")
 """The type of a length."""
-MOST_ITEMS: Final = max(LARGEST_EXPANSION.values()) // LENGTH.itemsize
-"""No stored byte stands for the lengths of more items."""
-MOST_DECODED: Final = 1 << 30
-"""What many packs may decode to at once; more is decoded one by one."""
+# No stored byte stands for the lengths of more items.
+_MOST_ITEMS: Final = max(LARGEST_EXPANSION.values()) // LENGTH.itemsize
+# What many packs may decode to at once; more is decoded one by one.
+_MOST_DECODED: Final = 1 << 30
 
 _NULL: Final = 2**32 - 1
 _NEWEST: Final = 2
@@ -121,6 +122,14 @@ def items_of(
 
     Without `nulls` a null is damage.
     """
+    items = unchecked_items(stored, held, kind, where, nulls=nulls)
+    return RaggedArray.checked(kind, items.offsets, items.data, items.validity, where)
+
+
+def unchecked_items(
+    stored: NDArray[np.uint32], held: Buffer, kind: ItemKind, where: str, *, nulls: bool
+) -> RaggedArray:
+    """Return what `items_of` does, of items that are text where they have to be."""
     lengths = stored.astype(np.int64)
     validity = None
     null = stored == _NULL
@@ -130,8 +139,7 @@ def items_of(
             raise CorruptionError(f"{where}: item {first} is null, which no item may be")
         validity = ~null
         lengths[null] = 0
-    data = np.frombuffer(held, np.uint8)
-    return RaggedArray.checked(kind, offsets_of(lengths), data, validity, where)
+    return RaggedArray(kind, offsets_of(lengths), np.frombuffer(held, np.uint8), validity)
 
 
 def has_zone_map(kind: ItemKind) -> bool:
@@ -158,8 +166,92 @@ def spliced_length(schema: RaggedSchema, splices: Sequence[Splice]) -> int:
     return length
 
 
+class PackGuards(NamedTuple):
+    """What stands around the chunks of packs, for the kernel to verify."""
+
+    checksum: str
+    """The kind of the digests behind chunks."""
+    trailers: tuple[bytes, bool, Sequence[tuple[int, int | None]]] | None = None
+    """What stands in front of packs, whether they end with their trailers, and what these state."""
+    nulls: bool = True
+    """Whether items may be null."""
+
+
+class KernelPacks:
+    """What codecs of packs share that the native kernel decodes: many packs by one call."""
+
+    __slots__ = ()
+
+    def guards(self, numbers: Sequence[int]) -> PackGuards | None:
+        """Return what the kernel verifies of packs; None where it does not know them."""
+        raise NotImplementedError
+
+    def decode_many(
+        self,
+        packs: Sequence[bytes],
+        kind: ItemKind,
+        counts: Sequence[int],
+        numbers: Sequence[int],
+        threads: int,
+    ) -> RaggedArray | None:
+        """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
+        decode, guards, count = native.decode_packs(), self.guards(numbers), sum(counts)
+        # Before memory is taken for what the documents claim.
+        if decode is None or guards is None or count > sum(map(len, packs)) * _MOST_ITEMS:
+            return None
+        offsets, validity = np.empty(count + 1, np.int64), np.empty(count, np.bool_)
+        around, out = (guards.checksum, guards.trailers), (offsets, validity)
+        try:
+            held, nulls = decode(packs, counts, *around, kind.is_text, *out, _MOST_DECODED, threads)
+            if nulls and not guards.nulls:
+                return None
+            data = np.frombuffer(held, np.uint8)
+            return RaggedArray(kind, offsets, data, validity if nulls else None).conforming("packs")
+        except IngotError:
+            return None
+
+    def mark_many(
+        self, sources: PackSources, kind: ItemKind, tests: Sequence[ItemTest], threads: int
+    ) -> NDArray[np.bool_] | None:
+        """Return which items of many packs pass all tests; None where `decode_many` is needed."""
+        mark, guards = native.mark_packs(), self.guards(sources.numbers)
+        if mark is None or guards is None or not guards.nulls:
+            return None
+        marks = np.empty(sum(sources.counts), np.bool_)
+        try:
+            mark(_pack_set(sources, guards), tests, kind.is_text, marks, threads)
+        except (IngotError, OSError):
+            return None
+        return marks
+
+    def take_many(
+        self,
+        sources: PackSources,
+        kind: ItemKind,
+        rows: NDArray[np.int64],
+        ends: Sequence[int],
+        threads: int,
+    ) -> RaggedArray | None:
+        """Return items by ascending numbers within packs; None where `decode_many` is needed."""
+        take, guards = native.take_packs(), self.guards(sources.numbers)
+        if take is None or guards is None:
+            return None
+        wanted = rows.astype(np.uint64)
+        try:
+            lengths, held = take(_pack_set(sources, guards), wanted, ends, kind.is_text, threads)
+            stored = np.frombuffer(lengths, LENGTH)
+            return unchecked_items(stored, held, kind, "packs", nulls=guards.nulls).conforming()
+        except (IngotError, OSError):
+            return None
+
+
+def _pack_set(sources: PackSources, guards: PackGuards) -> tuple[object, ...]:
+    around = guards.checksum, guards.trailers
+    return sources.packs, sources.root, sources.counts, *around, _MOST_DECODED
+
+
 @dataclass(frozen=True, slots=True)
-class TrailedPacks:
+class TrailedPacks(KernelPacks):
     """The codec of packs whose chunks have trailers; a format may put a head in front of them.
 
     A pack has at most `rows` items. `parts` has the number of the first pack of each part of the
@@ -255,26 +347,9 @@ class TrailedPacks:
             trailers,
         )
 
-    def decode_many(
-        self,
-        packs: Sequence[bytes],
-        kind: ItemKind,
-        counts: Sequence[int],
-        numbers: Sequence[int],
-        threads: int,
-    ) -> RaggedArray | None:
-        """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
-        decode = native.decode_packs()
-        # Before memory is taken for what the documents claim.
-        if decode is None or sum(counts) > sum(map(len, packs)) * MOST_ITEMS:
-            return None
-        lengths = np.empty(sum(counts), LENGTH)
-        trailers = self.head, self.exact, list(map(self.stated, numbers))
-        try:
-            held = decode(packs, counts, "none", lengths, MOST_DECODED, threads, trailers)
-            return items_of(lengths, held, kind, "packs")
-        except IngotError:
-            return None
+    def guards(self, numbers: Sequence[int]) -> PackGuards:
+        """Return what the kernel verifies of packs."""
+        return PackGuards("none", (self.head, self.exact, list(map(self.stated, numbers))))
 
     def zone_in(self, data: Buffer, number: int) -> bytes:
         """Return the zone map of a pack, after checking its trailer; its first bytes are enough."""

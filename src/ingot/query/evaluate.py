@@ -25,19 +25,10 @@ from ingot.query.expr import (
     Unary,
     spelled,
 )
-from ingot.query.literals import MIRRORED, adapt, adapted_values
-from ingot.ragged_array import (
-    BYTES,
-    UTF8,
-    RaggedArray,
-    compare,
-    contains,
-    endswith,
-    equals,
-    startswith,
-)
+from ingot.query.literals import MIRRORED, adapt, adapted_values, encoded_item
+from ingot.ragged_array import BYTES, UTF8, ItemTest, RaggedArray, passing
 
-__all__ = ["COMPARISONS", "evaluate", "matches"]
+__all__ = ["COMPARISONS", "ITEM_FUNCTIONS", "evaluate", "matches"]
 
 ColumnValues = Mapping[str, NDArray[Any] | NullableArray | RaggedArray]
 """The values of each column in a block of rows."""
@@ -109,11 +100,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     ),
     "startswith": np.strings.startswith,
 }
-_ITEM_FUNCTIONS: Final[Mapping[str, Callable[[RaggedArray, bytes], NDArray[np.bool_]]]] = {
-    "contains": contains,
-    "endswith": endswith,
-    "startswith": startswith,
-}
+ITEM_FUNCTIONS: Final = ("contains", "endswith", "startswith")
+"""The functions of text that are searched for in variable-length items."""
 
 # Up to this many values, one comparison for each is faster than a search in sorted values.
 _FEW_VALUES: Final = 8
@@ -307,13 +295,7 @@ def _compared_items(comparison: str, items: RaggedArray, other: Any) -> NDArray[
     """Compare text or bytes; a comparison with a null is false."""
     if isinstance(other, np.ndarray | RaggedArray):
         return _compared_pairs(comparison, items, other)
-    value = _encoded(items, other)
-    if comparison == "==":
-        return equals(items, value)
-    if comparison == "!=":
-        return ~equals(items, value) & ~items.is_null
-    found: NDArray[np.bool_] = COMPARISONS[comparison](compare(items, value), 0)
-    return found & ~items.is_null
+    return passing(items, ItemTest(comparison, (encoded_item(items.kind, other),)))
 
 
 def _compared_pairs(
@@ -342,32 +324,17 @@ _PAIRS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def _items_among(items: RaggedArray, values: tuple[Any, ...]) -> NDArray[np.bool_]:
-    found = np.zeros(len(items), np.bool_)
-    for value in values:
-        found |= equals(items, _encoded(items, value))
-    return found
-
-
-def _encoded(items: RaggedArray, value: Any) -> bytes:
-    """Return a literal as the bytes that an item which equals it has."""
-    if items.kind not in (UTF8, BYTES) or not isinstance(value, str | bytes):
-        raise SelectionError(f"{items.kind} cannot be compared with {value!r}")
-    if isinstance(value, str):
-        return value.encode()
-    if items.kind == UTF8:
-        adapt("==", value, items.kind.dtype)  # Refuses what is no text.
-    return value
+    return passing(items, ItemTest("==", tuple(encoded_item(items.kind, each) for each in values)))
 
 
 def _called_items(expression: Call, arguments: list[Any]) -> Any:
     first = arguments[0]
     if expression.function == "isnull" and isinstance(first, RaggedArray):
         return first.is_null
-    function = _ITEM_FUNCTIONS.get(expression.function)
-    if function is None or not isinstance(first, RaggedArray):
+    if expression.function not in ITEM_FUNCTIONS or not isinstance(first, RaggedArray):
         kinds = ", ".join(str(each.kind) for each in arguments if isinstance(each, RaggedArray))
         raise SelectionError(f"{expression.function} takes no {kinds}")
-    return function(first, _encoded(first, arguments[1]))
+    return passing(first, ItemTest(expression.function, (encoded_item(first.kind, arguments[1]),)))
 
 
 def _chosen(condition: Any, left: Any, right: Any) -> Any:

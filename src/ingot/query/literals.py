@@ -11,8 +11,9 @@ import numpy as np
 
 from ingot.dtypes import DType
 from ingot.errors import SelectionError
+from ingot.ragged_array import BYTES, UTF8, ItemKind
 
-__all__ = ["MIRRORED", "adapt", "adapted_values"]
+__all__ = ["MIRRORED", "adapt", "adapted_values", "encoded_item"]
 
 MIRRORED: Final[Mapping[str, str]] = {
     "==": "==",
@@ -151,3 +152,18 @@ _SECONDS: Final[Mapping[str, float]] = {
     "fs": 1e-15,
     "as": 1e-18,
 }
+
+
+def encoded_item(kind: ItemKind, value: Any) -> bytes:
+    """Return a literal as the bytes that a variable-length item which equals it has.
+
+    >>> encoded_item(UTF8, "é")
+    b'\\xc3\\xa9'
+    """
+    if kind not in (UTF8, BYTES) or not isinstance(value, str | bytes):
+        raise SelectionError(f"{kind} cannot be compared with {value!r}")
+    if isinstance(value, str):
+        return value.encode()
+    if kind == UTF8:
+        adapt("==", value, kind.dtype)  # Refuses what is no text.
+    return value

@@ -1,7 +1,8 @@
 """Pushdown: comparisons that the kernel makes while it decodes, without a column in memory.
 
-The kernel compares one column with one value. Expressions that join such comparisons by ``and``,
-``or``, ``not`` and their like are pushed down; all others are evaluated on columns.
+The kernel compares one column with one value, text and bytes also with several, and searches for a
+part of them. Expressions that join such tests by ``and``, ``or``, ``not`` and their like are pushed
+down; all others are evaluated on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,12 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingot.dtypes import DType
+from ingot.engine.ragged import RaggedEngine
 from ingot.engine.scan import Comparison, Condition, comparable, mark
 from ingot.query.columns import ColumnSource
-from ingot.query.expr import Binary, Column, Combine, Compare, Expression, Literal, Unary
-from ingot.query.literals import MIRRORED, adapt
+from ingot.query.evaluate import ITEM_FUNCTIONS
+from ingot.query.expr import (
+    Among,
+    Binary,
+    Call,
+    Column,
+    Combine,
+    Compare,
+    Expression,
+    Literal,
+    Unary,
+)
+from ingot.query.literals import MIRRORED, adapt, encoded_item
+from ingot.ragged_array import ItemTest
 
-__all__ = ["compared", "conditions", "item_of"]
+__all__ = ["compared", "conditions", "item_of", "sides"]
 
 Mask = NDArray[np.bool_]
 
@@ -28,7 +42,7 @@ def conditions(table: ColumnSource, expression: Expression) -> list[Condition] |
     The result is None if the expression has other parts, or the kernel lacks a comparison.
     """
     tests: dict[str, list[Comparison]] = {}
-    for side in _sides(expression):
+    for side in sides(expression):
         found = _test(table, side) if isinstance(side, Compare) else None
         if found is None:
             return None
@@ -38,14 +52,14 @@ def conditions(table: ColumnSource, expression: Expression) -> list[Condition] |
 
 def compared(table: ColumnSource, expression: Expression, rows: range) -> Mask | None:
     """Return for which rows an expression is true; None if the kernel cannot evaluate it."""
-    if isinstance(expression, Compare):
+    if isinstance(expression, Compare | Among | Call):
         return _all_true(table, (expression,), rows)
     if isinstance(expression, Unary) and expression.operator in ("~", "not"):
         inner = compared(table, expression.operand, rows)
         return None if inner is None else np.logical_not(inner, out=inner)
     word = _word(expression)
     if word == "and":
-        return _all_true(table, tuple(_sides(expression)), rows)
+        return _all_true(table, tuple(sides(expression)), rows)
     if word is not None:
         return _joined(word, (compared(table, side, rows) for side in _parts(expression)))
     return None
@@ -95,30 +109,68 @@ def _parts(expression: Expression) -> tuple[Expression, ...]:
     return (expression.left, expression.right) if isinstance(expression, Binary) else ()
 
 
-def _sides(expression: Expression) -> Iterator[Expression]:
+def sides(expression: Expression) -> Iterator[Expression]:
     """Yield the expressions that an expression joins by ``and``."""
     if _word(expression) != "and":
         yield expression
         return
     for part in _parts(expression):
-        yield from _sides(part)
+        yield from sides(part)
 
 
 def _all_true(table: ColumnSource, expressions: Sequence[Expression], rows: range) -> Mask | None:
     """Return for which rows all are true; a column is decoded once for all its comparisons."""
     tests: dict[str, list[Comparison]] = {}
+    item_tests: dict[str, list[ItemTest]] = {}
     others: list[Expression] = []
     for expression in expressions:
-        if not isinstance(expression, Compare):
-            others.append(expression)
-            continue
-        found = _test(table, expression)
-        if found is None:
+        of_items = _item_test(table, expression)
+        if of_items is not None:
+            item_tests.setdefault(of_items[0], []).append(of_items[1])
+        elif isinstance(expression, Compare):
+            found = _test(table, expression)
+            if found is None:
+                return None
+            tests.setdefault(found[0], []).append(found[1])
+        elif isinstance(expression, Among | Call):
             return None
-        tests.setdefault(found[0], []).append(found[1])
+        else:
+            others.append(expression)
     rest = (compared(table, each, rows) for each in others)
     asked = (each for name, tests_of in tests.items() for each in _existing(table, name, tests_of))
-    return _joined("and", chain(rest, (mark(each, rows) for each in asked)))
+    # Text comes last: it takes longest to decode.
+    items = (_items(table, name).mark(rows, tests_of) for name, tests_of in item_tests.items())
+    return _joined("and", chain(rest, (mark(each, rows) for each in asked), items))
+
+
+def _items(table: ColumnSource, name: str) -> RaggedEngine:
+    items = table.items(name)
+    assert items is not None, "a test of items is one of a column that has them"
+    return items
+
+
+def _item_test(table: ColumnSource, expression: Expression) -> tuple[str, ItemTest] | None:
+    """Return a column of text or bytes and its test; None for all other expressions."""
+    name = ""
+    operand: Expression | None = None
+    arguments: tuple[Expression, ...] = ()
+    if isinstance(expression, Compare):
+        name, operand, arguments = expression.operator, expression.left, (expression.right,)
+        if isinstance(operand, Literal):
+            name, operand, arguments = MIRRORED[name], expression.right, (operand,)
+    elif isinstance(expression, Among):
+        name, operand, arguments = "==", expression.operand, expression.values
+    elif isinstance(expression, Call) and expression.function in (*ITEM_FUNCTIONS, "isnull"):
+        name, operand, *rest = expression.function, *expression.arguments
+        arguments = tuple(rest)
+    if not isinstance(operand, Column):
+        return None
+    items = table.items(operand.name)
+    values = [each.value for each in arguments if isinstance(each, Literal)]
+    if items is None or len(values) < len(arguments):
+        return None
+    kind = items.packs.schema.kind
+    return operand.name, ItemTest(name, tuple(encoded_item(kind, each) for each in values))
 
 
 def _existing(table: ColumnSource, name: str, tests: Sequence[Comparison]) -> Iterator[Condition]:

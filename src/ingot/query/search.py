@@ -5,6 +5,7 @@ and the rest is read block by block.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from ingot.engine.run import Engine
 from ingot.errors import ColumnError
 from ingot.nullable_array import NullableArray
 from ingot.query.columns import ColumnSource
+from ingot.query.conjunction import Conjunction
 from ingot.query.evaluate import matches
 from ingot.query.expr import Expression, column_names
 from ingot.query.pruning import ColumnZoneMaps, Span, prune
@@ -153,31 +155,33 @@ def _masks(
 ) -> Iterator[tuple[Span, NDArray[np.bool_] | None]]:
     """Yield runs of rows, each with the mask of its matching rows; None if all match."""
     names = column_names(expression)
-    simple = True
+    tests = Conjunction(table, expression, partial(gather, table))
+    # What the kernel tests while it decodes is not kept, so that a block of it may be long.
+    pushed = compared(table, expression, range(0)) is not None
     for span in spans:
         if span.certain:
             yield span, None
             continue
-        for block in _blocks(table, names, span):
-            rows = range(block.start, block.stop)
-            mask = compared(table, expression, rows) if simple else None
-            if mask is None:
-                simple = False
-                columns = {name: gather(table, name, rows) for name in names}
-                mask = matches(expression, columns, len(rows))
-            yield block, mask
+        for block in _blocks(table, names, span, kept=not pushed):
+            yield block, tests.mask(range(block.start, block.stop))
 
 
 def _blocks(
-    table: ColumnSource, names: tuple[str, ...], span: Span, nbytes: int = _BLOCK_BYTES
+    table: ColumnSource,
+    names: tuple[str, ...],
+    span: Span,
+    nbytes: int = _BLOCK_BYTES,
+    *,
+    kept: bool = True,
 ) -> Iterator[Span]:
+    """Yield a run of rows in blocks; those are shorter where variable-length items are `kept`."""
     schemas = [table.schema(name) for name in names]
     row = sum(each.nbytes // max(1, each.shape[0]) for each in schemas)
     step = max(1, nbytes // max(1, row))
     lengths = [
         each.pack_items if isinstance(each, RaggedSchema) else each.chunks[0] for each in schemas
     ]
-    if any(isinstance(each, RaggedSchema) for each in schemas):
+    if kept and any(isinstance(each, RaggedSchema) for each in schemas):
         # The bytes of the items are not known.
         step = min(step, _BLOCK_ITEMS)
     longest = max(lengths, default=1)

@@ -17,12 +17,12 @@ from ingot.blosc.header import HEADER_BYTES, ChunkHeader
 from ingot.codecs.checksums import Digest, digest
 from ingot.codecs.codec import Buffer, Stage
 from ingot.codecs.compressors import Blosc
-from ingot.errors import CorruptionError, FormatError, IngotError
+from ingot.errors import CorruptionError, FormatError
 from ingot.formats.bloscpack.header import CHECKSUMS, LARGEST_CHUNK
 from ingot.formats.packs import (
     LENGTH,
-    MOST_DECODED,
-    MOST_ITEMS,
+    KernelPacks,
+    PackGuards,
     items_of,
     lengths_codec,
     lengths_of,
@@ -36,7 +36,7 @@ _NEWEST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class VarlenPacks:
+class VarlenPacks(KernelPacks):
     """Encodes and decodes packs, or single items unless `packed`.
 
     >>> from ingot.ragged_array import UTF8
@@ -99,27 +99,9 @@ class VarlenPacks:
             lengths, items.payload, list(cuts[1:]), ends.tolist(), coding, self.checksum, threads
         )
 
-    def decode_many(
-        self,
-        packs: Sequence[bytes],
-        kind: ItemKind,
-        counts: Sequence[int],
-        numbers: Sequence[int],
-        threads: int,
-    ) -> RaggedArray | None:
-        """Return the items of many packs; None where one is wrong, or no kernel decodes them."""
-        decode = native.decode_packs()
-        if decode is None or not self.packed:
-            return None
-        # Before memory is taken for what the table claims.
-        if sum(counts) > sum(map(len, packs)) * MOST_ITEMS:
-            return None
-        lengths = np.empty(sum(counts), LENGTH)
-        try:
-            held = decode(packs, counts, self.checksum, lengths, MOST_DECODED, threads)
-            return items_of(lengths, held, kind, "varlen packs", nulls=self.nulls)
-        except IngotError:
-            return None
+    def guards(self, numbers: Sequence[int]) -> PackGuards | None:
+        """Return what the kernel verifies of packs; None where each item has its own chunk."""
+        return PackGuards(self.checksum, nulls=self.nulls) if self.packed else None
 
     def measure(self, data: Buffer) -> int:
         """Return how many of the given bytes a pack or an item has; nothing is decoded."""
