@@ -1,6 +1,6 @@
 """The native kernel, compiled from Rust; absent where it was not built."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -126,6 +126,7 @@ class Addresses:
         | None = None,
         parts: Sequence[tuple[int, str]] = (),
         super_chunks: Sequence[tuple[int, int, str, str, int]] | None = None,
+        patches: Mapping[str, Sequence[tuple[int, bytes]]] = {},
     ) -> Self: ...
 
 class Coding:

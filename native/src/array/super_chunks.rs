@@ -25,7 +25,11 @@ const ABSENT: i64 = -1;
 pub struct SuperChunks {
     pub root: PathBuf,
     parts: Vec<Part>,
+    patches: HashMap<String, Patches>,
 }
+
+/// Bytes of heads and indexes that a journal has, each with the place where they start.
+pub type Patches = Vec<(usize, Vec<u8>)>;
 
 /// Chunks that follow each other, in files of their own.
 pub struct Part {
@@ -62,10 +66,15 @@ pub struct OpenFiles<'a> {
 }
 
 impl SuperChunks {
-    /// The parts are in the order of their chunks; `None` where a file of one has no chunks.
-    pub fn new(root: PathBuf, parts: Vec<Part>) -> Option<Self> {
+    /// The parts are in the order of their chunks; `patches` are by the keys of files. `None` where a file of a
+    /// part has no chunks.
+    pub fn new(root: PathBuf, parts: Vec<Part>, patches: HashMap<String, Patches>) -> Option<Self> {
         let sound = parts.iter().all(|part| part.capacity > 0) && parts.is_sorted_by_key(|part| part.first);
-        sound.then_some(Self { root, parts })
+        sound.then_some(Self { root, parts, patches })
+    }
+
+    fn patches(&self, key: &str) -> &[(usize, Vec<u8>)] {
+        self.patches.get(key).map_or(&[], Vec::as_slice)
     }
 
     pub fn open(&self) -> Outcome<OpenFiles<'_>> {
@@ -88,13 +97,19 @@ impl Part {
     }
 
     /// Read the head of a file, and compare it with the size of the file and with what it should hold.
-    fn read_head(&self, extent: Extent<'_>, file: usize, itemsize: usize) -> Outcome<OpenFile> {
+    fn read_head(
+        &self,
+        extent: Extent<'_>,
+        file: usize,
+        itemsize: usize,
+        patches: &[(usize, Vec<u8>)],
+    ) -> Outcome<OpenFile> {
         let (key, size) = (extent.key, extent.length);
         if size < HEAD_BYTES {
             return corrupt!("{key}: a head needs {HEAD_BYTES} bytes, {size} are stored");
         }
         let mut head = [0; HEAD_BYTES];
-        extent.read(0, &mut head)?;
+        read_over(&extent, 0, &mut head, patches)?;
         let [magic, [version, flags, reserved @ ..], typesize, nchunks] = head.as_chunks::<4>().0 else {
             return corrupt!("{key}: a head has {HEAD_BYTES} bytes");
         };
@@ -140,10 +155,16 @@ impl Part {
     }
 
     /// The slot of an entry, with nothing behind its chunk but what may be its trailer; `None` without a chunk.
-    fn slot<'k>(&self, file: &OpenFile, entry: usize, key: &'k str) -> Outcome<Option<Extent<'k>>> {
+    fn slot<'k>(
+        &self,
+        file: &OpenFile,
+        entry: usize,
+        key: &'k str,
+        patches: &[(usize, Vec<u8>)],
+    ) -> Outcome<Option<Extent<'k>>> {
         let all = Extent { key, bytes: file.bytes.clone(), offset: 0, length: file.size, identity: None };
         let mut word = [0; ENTRY_BYTES];
-        all.read(HEAD_BYTES + entry * ENTRY_BYTES, &mut word)?;
+        read_over(&all, HEAD_BYTES + entry * ENTRY_BYTES, &mut word, patches)?;
         let start = i64::from_le_bytes(word);
         if start == ABSENT {
             return Ok(None);
@@ -174,7 +195,8 @@ impl OpenFiles<'_> {
     pub fn chunk<'k>(&self, grid: &Grid, number: usize, key: &'k str) -> Outcome<Chunk<'k>> {
         let Some((file, entry)) = self.files.place(number) else { return Ok(Chunk::Absent) };
         let Some(found) = self.file(file, grid.itemsize, key)? else { return Ok(Chunk::Absent) };
-        Ok(self.files.parts[file.0].slot(&found, entry, key)?.map_or(Chunk::Absent, Chunk::Stored))
+        let slot = self.files.parts[file.0].slot(&found, entry, key, self.files.patches(key))?;
+        Ok(slot.map_or(Chunk::Absent, Chunk::Stored))
     }
 
     fn file(&self, place: FilePlace, itemsize: usize, key: &str) -> Outcome<Option<Arc<OpenFile>>> {
@@ -183,9 +205,38 @@ impl OpenFiles<'_> {
             return Ok(found.clone());
         }
         let extent = self.root.as_ref().map_or(Ok(None), |root| root.extent(key))?;
-        let read = |extent| self.files.parts[place.0].read_head(extent, place.1, itemsize).map(Arc::new);
+        let (part, patches) = (&self.files.parts[place.0], self.files.patches(key));
+        let read = |extent| part.read_head(extent, place.1, itemsize, patches).map(Arc::new);
         let found = extent.map(read).transpose()?;
         open.insert(place, found.clone());
         Ok(found)
+    }
+}
+
+/// Read bytes of a file as they are under patches.
+fn read_over(extent: &Extent<'_>, at: usize, out: &mut [u8], patches: &[(usize, Vec<u8>)]) -> Outcome<()> {
+    extent.read(at, out)?;
+    for (start, data) in patches {
+        let (first, last) = (at.max(*start), (at + out.len()).min(start + data.len()));
+        if first < last {
+            out[first - at..last - at].copy_from_slice(&data[first - start..last - start]);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patches_lie_over_the_bytes_of_a_file() {
+        let file = Extent::held("file", b"0123456789");
+        let patches = [(2, b"abc".to_vec()), (8, b"xyz".to_vec())];
+        for (at, found) in [(0, b"01ab"), (1, b"1abc"), (3, b"bc56"), (5, b"567x"), (6, b"67xy")] {
+            let mut out = [0; 4];
+            read_over(&file, at, &mut out, &patches).unwrap();
+            assert_eq!(&out, found, "{at}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use crate::array::shards::{LevelForm, ShardFormat};
 use crate::array::slot_writer::SlotWriter;
 use crate::array::staging::{self, Staged};
 use crate::array::stored::{Held, HeldChunk};
-use crate::array::super_chunks::{self, SuperChunks};
+use crate::array::super_chunks::{self, Patches, SuperChunks};
 use crate::array::top_up::{self, Growth};
 use crate::array::zones::{self, Items};
 use crate::checksum::Checksum;
@@ -100,7 +100,8 @@ type PyMatches = (usize, Option<Py<PyByteArray>>, Vec<(usize, Failures)>);
 ///
 /// `super_chunks`, for chunks in super-chunk files, in parts: the number of the first chunk of each part and
 /// how many it has, what is in front of and behind the number of a file in its key, and how many entries the
-/// index of a file has.
+/// index of a file has. `patches` are bytes in front of the slots of these files that a journal has: by their
+/// keys, each with the place where they start.
 ///
 /// Without a `root`, every call is handed the chunks that it reads (`held`): a dictionary of bytes by
 /// the numbers of chunks, in C order; None stands for an absent chunk, a tuple of an item for a chunk
@@ -112,7 +113,7 @@ pub struct PyAddresses(Arc<Addresses>);
 impl PyAddresses {
     #[new]
     #[pyo3(signature = (*, root=None, names=None, leading=None, shards=None, renamed=None, table=None,
-                        parts=Vec::new(), super_chunks=None))]
+                        parts=Vec::new(), super_chunks=None, patches=HashMap::new()))]
     #[allow(clippy::too_many_arguments, reason = "all keywords; made once per array")]
     fn new(
         py: Python<'_>,
@@ -124,6 +125,7 @@ impl PyAddresses {
         table: Option<TableColumns>,
         parts: Vec<(usize, String)>,
         super_chunks: Option<Vec<SuperChunkPart>>,
+        patches: HashMap<String, Patches>,
     ) -> PyResult<Self> {
         if let (Some(root), Some(parts)) = (&root, super_chunks) {
             let part = |(first, count, prefix, suffix, capacity)| super_chunks::Part {
@@ -133,7 +135,7 @@ impl PyAddresses {
                 suffix,
                 capacity,
             };
-            let files = SuperChunks::new(root.clone(), parts.into_iter().map(part).collect());
+            let files = SuperChunks::new(root.clone(), parts.into_iter().map(part).collect(), patches);
             return match files {
                 Some(files) => Ok(Self(Arc::new(Addresses::SuperChunks(files)))),
                 None => Err(PyValueError::new_err("files without chunks, or parts that do not ascend")),

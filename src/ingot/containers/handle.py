@@ -62,7 +62,7 @@ class Handle(Generic[Value]):
     Programs that do not know the lock change a dataset without a new version. `documents` gets the
     documents that a value was made from. Every turn to write, and every read that fails, compares
     them with the store, and loads the value again when they differ. Where another state has the
-    same documents, `renew` makes its value from the one before, or returns None.
+    same documents, `renew` makes its value from the one before and the store, or returns None.
 
     >>> from ingot.stores import Extent, MemoryStore, Put
     >>> store = MemoryStore({"length": b"3"})
@@ -107,7 +107,7 @@ class Handle(Generic[Value]):
         *,
         documents: Callable[[Value], Documents] | None = None,
         is_current: Callable[[Value, Store], bool] | None = None,
-        renew: Callable[[Value], Value | None] | None = None,
+        renew: Callable[[Value, Store], Value | None] | None = None,
         durability: Durability = "full",
         first: tuple[Value | None, int | None] = (None, NO_VERSION),
     ) -> None:
@@ -395,7 +395,7 @@ class Handle(Generic[Value]):
     def _following(self, value: Value | None, store: Store) -> Value:
         """Return the value of the state in `store`, given that of a state before, if any."""
         if value is not None and self._renew is not None and self.describes(value):
-            after = self._renew(value)
+            after = self._renew(value, store)
             if after is not None:
                 if self._check is not None:
                     self._check.follow(value, after, ())

@@ -30,7 +30,7 @@ from ingot.formats.format import (
 )
 from ingot.options import Options
 from ingot.schema import ArraySchema
-from ingot.stores.store import Feature, native_names, native_root
+from ingot.stores.store import Feature, native_names, native_patches, native_root
 
 __all__ = [
     "PYTHON_ONLY",
@@ -263,11 +263,14 @@ def _places(chunks: ChunkMap) -> dict[str, Any] | None:
     if found is None:
         return None
     root = native_root(chunks.store)
-    if isinstance(found, ChunkTable | SuperChunks):
+    if isinstance(found, SuperChunks):
+        patches = native_patches(chunks.store, found.holds)
+        if patches is None or not found.are_indexed(patches):
+            return None
+        return {"root": root, "super_chunks": found.parts, "patches": patches}
+    if isinstance(found, ChunkTable):
         if native_names(chunks.store) != {}:
             return None  # A journal changes some of the files.
-        if isinstance(found, SuperChunks):
-            return {"root": root, "super_chunks": found.parts}
         return {"root": root, "table": _columns(found)}
     template = found.template
     ndim = len(chunks.schema.shape)

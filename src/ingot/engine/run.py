@@ -219,9 +219,12 @@ class Engine:
             engine._layout = layout.resized(self.shape, None)
         return engine
 
-    def renewed(self) -> "Engine | None":
-        """Return the engine of a later state with the same documents; None where it is opened."""
-        chunks = renewed(self.chunks)
+    def renewed(self, store: Store) -> "Engine | None":
+        """Return the engine of a later state in `store` with the same documents.
+
+        None where it is opened: only that tells, or this state was seen through a journal.
+        """
+        chunks = renewed(self.chunks) if self.chunks.store is store else None
         if chunks is None:
             return None
         if chunks is self.chunks and self._cache is None and self._zones is None:

@@ -373,6 +373,15 @@ class SuperChunkPart(NamedTuple):
         """Return the key of a file; files are counted from 0."""
         return f"{self.prefix}{file + 1}{self.suffix}"
 
+    def holds(self, key: str) -> bool:
+        """Return whether a key may be that of a file."""
+        return key.startswith(self.prefix) and key.endswith(self.suffix)
+
+    @property
+    def slots(self) -> int:
+        """Where the slots of a file begin: behind a head of 16 bytes and entries of 8 bytes."""
+        return 16 + 8 * self.capacity
+
 
 @dataclass(frozen=True, slots=True)
 class SuperChunks:
@@ -384,6 +393,25 @@ class SuperChunks:
 
     parts: tuple[SuperChunkPart, ...]
     """In the order of their chunks."""
+
+    def holds(self, key: str) -> bool:
+        """Return whether a key may be that of a file of a part."""
+        return any(part.holds(key) for part in self.parts)
+
+    def are_indexed(self, patches: Mapping[str, Sequence[tuple[int, bytes]]]) -> bool:
+        """Return whether bytes over the files lie in heads and indexes only, not in slots.
+
+        >>> files = SuperChunks((SuperChunkPart(0, 7, "data/__", "__.bin", capacity=5),))
+        >>> files.are_indexed({"data/__1__.bin": [(16, bytes(40))]})
+        True
+        >>> files.are_indexed({"data/__1__.bin": [(16, bytes(41))]})
+        False
+        """
+        ends = (
+            (key, max((start + len(data) for start, data in ranges), default=0))
+            for key, ranges in patches.items()
+        )
+        return all(end <= part.slots for key, end in ends for part in self.parts if part.holds(key))
 
 
 Addresses: TypeAlias = Keyed | Indexed | ChunkTable | SuperChunks

@@ -85,6 +85,7 @@ __all__ = [
     "is_file_piece",
     "is_staged",
     "native_names",
+    "native_patches",
     "native_root",
     "parts_of",
     "patched",
@@ -454,6 +455,27 @@ def native_names(
     names: Callable[[Callable[[str], bool] | None], Mapping[str, str | None] | None] | None
     names = getattr(store, "native_names", None)
     return {} if names is None else names(concerned)
+
+
+def native_patches(
+    store: Store, concerned: Callable[[str], bool]
+) -> Mapping[str, tuple[tuple[int, bytes], ...]] | None:
+    """Return the bytes over files: by key, each with the place where they start.
+
+    All other bytes of a key are those of its file. All is None where that is not so for a key that
+    is `concerned`: the store is not native, or a key is removed, cut off, or in another file.
+
+    >>> from ingot.stores import MemoryStore
+    >>> native_patches(MemoryStore(), str.isalpha) is None
+    True
+    """
+    if Feature.NATIVE not in store.features:
+        return None
+    patches: (
+        Callable[[Callable[[str], bool]], Mapping[str, tuple[tuple[int, bytes], ...]] | None] | None
+    )
+    patches = getattr(store, "native_patches", None)
+    return {} if patches is None else patches(concerned)
 
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"

@@ -745,7 +745,8 @@ def test_a_value_with_the_same_documents_is_renewed(store: MemoryStore | LocalSt
     load = Counted()
     renewed: list[bytes | None] = []
 
-    def renew(value: bytes | None) -> bytes | None:
+    def renew(value: bytes | None, of: Store) -> bytes | None:
+        assert of is store
         renewed.append(value)
         return value
 

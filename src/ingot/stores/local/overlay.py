@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import replace
 
 from ingot.errors import ReadOnlyError
-from ingot.stores.local.journal import Journal
+from ingot.stores.local.journal import Journal, Truncated
 from ingot.stores.patched import read_over
 from ingot.stores.store import (
     READING,
@@ -40,12 +40,13 @@ class Overlay:
     ([b'new', b'12xy', None], ['a', 'b'])
     """
 
-    __slots__ = ("_below", "_keys", "_values")
+    __slots__ = ("_below", "_cut", "_keys", "_values")
 
     def __init__(self, below: Store, journal: Journal) -> None:
         self._below = below
         # None for a key that is removed.
         self._values = journal.values()
+        self._cut = {entry.key for entry in journal.entries if isinstance(entry, Truncated)}
         # The keys of staged values.
         self._keys = {
             value.source: key
@@ -106,6 +107,20 @@ class Overlay:
                 if value is not None and value.source in (None, key):
                     return None
                 found[key] = None if value is None else value.source
+        return found
+
+    def native_patches(
+        self, concerned: Callable[[str], bool]
+    ) -> Mapping[str, tuple[tuple[int, bytes], ...]] | None:
+        """Return the bytes that the journal has of keys; None where files change otherwise."""
+        found: dict[str, tuple[tuple[int, bytes], ...]] = {}
+        for key, value in self._values.items():
+            if concerned(key):
+                if value is None or value.source != key or value.size != value.kept:
+                    return None
+                if key in self._cut:
+                    return None
+                found[key] = value.ranges
         return found
 
     def extend(self, key: str, pieces: Iterable[Buffer], *, end: int | None = None) -> Grown:
