@@ -9,6 +9,7 @@ use crate::array::stored::Chunk;
 use crate::chunk::header::HEADER_BYTES;
 use crate::error::{Outcome, corrupt, malformed, unsupported};
 use crate::files::{Bytes, Extent, Root};
+use crate::memory::{grow, reserved};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -54,8 +55,10 @@ type Place = (FilePlace, usize);
 struct OpenFile {
     bytes: Bytes<'static>,
     size: usize,
-    trailers: bool,
     nchunks: usize,
+    /// Where the slots of a file without trailers start, in ascending order: there, nothing but the order of
+    /// the slots tells which chunk is whose. `None` with trailers.
+    starts: Option<Vec<usize>>,
 }
 
 /// The files that a call has opened, each once.
@@ -144,10 +147,26 @@ impl Part {
         if typesize as usize != itemsize {
             return corrupt!("{key}: typesize is {typesize}, items have {itemsize} bytes");
         }
+        let starts = if flags & TRAILERS == 0 { Some(self.read_starts(&extent)?) } else { None };
         let Bytes::File(opened) = extent.bytes else {
             return corrupt!("{key}: it is not a file");
         };
-        Ok(OpenFile { bytes: Bytes::File(opened), size, trailers: flags & TRAILERS != 0, nchunks })
+        Ok(OpenFile { bytes: Bytes::File(opened), size, nchunks, starts })
+    }
+
+    /// Read the whole index of a file, which lies inside it, and refuse slots that overlap.
+    fn read_starts(&self, extent: &Extent<'_>) -> Outcome<Vec<usize>> {
+        let mut index = Vec::new();
+        extent.read(HEAD_BYTES, grow(&mut index, self.capacity * ENTRY_BYTES)?)?;
+        let entries = index.as_chunks::<ENTRY_BYTES>().0.iter().map(|entry| i64::from_le_bytes(*entry));
+        let mut starts: Vec<usize> = reserved(self.capacity)?;
+        // What lies outside of the file is refused when it is wanted.
+        starts.extend(entries.filter_map(|start| usize::try_from(start).ok()));
+        starts.sort_unstable();
+        if let Some(pair) = starts.windows(2).find(|pair| pair[1] - pair[0] < HEADER_BYTES) {
+            return corrupt!("{}: two chunks start at {} and {}", extent.key, pair[0], pair[1]);
+        }
+        Ok(starts)
     }
 
     fn slots_begin(&self) -> usize {
@@ -180,7 +199,9 @@ impl Part {
         };
         let mut head = [0; HEADER_BYTES];
         all.read(at, &mut head)?;
-        let length = slot_bytes(&head, size - at, file.trailers);
+        let end = file.starts.as_ref().and_then(|starts| starts.get(starts.partition_point(|start| *start <= at)));
+        let room = end.map_or(size, |end| size.min(*end)) - at;
+        let length = slot_bytes(&head, room, file.starts.is_none());
         all.narrowed(at as u64, Some(length)).map(Some)
     }
 }

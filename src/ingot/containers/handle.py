@@ -5,6 +5,7 @@ committed, and commits changes under the lock. What the value is, its `load` dec
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
@@ -48,8 +49,9 @@ Part = TypeVar("Part")
 
 # A smaller read takes less time than a pin.
 _LARGE_READ: Final = 256 << 10
-# After so many reads that pinned the state, one is tried without: the writer may have ended.
-_PINNED_READS: Final = 32
+# After so many seconds without a commit, a read is tried without a pin: the writer may have ended,
+# or may be waiting for readers.
+_LONGEST_PIN: Final = 0.5
 
 
 class Handle(Generic[Value]):
@@ -337,7 +339,12 @@ class Handle(Generic[Value]):
             value: Value | None = None
             try:
                 value = self._at(version)
-                if nbytes is not None and self._contention.overtakes(value, nbytes):
+                contention = self._contention
+                if (
+                    nbytes is not None
+                    and contention.active
+                    and contention.overtakes(nbytes(value), number)
+                ):
                     break
                 result = use(value)
             except Exception:
@@ -448,14 +455,16 @@ class _Contention:
     """How large the reads are that writers overtake, so that others as large pin the state.
 
     A small read is tried again when it was overtaken. A large one would be overtaken again, and the
-    time of each attempt is lost.
+    time of each attempt is lost. Readers whose pins overlap could keep writers waiting, so a handle
+    ceases to pin when no commit was made for a while.
     """
 
-    __slots__ = ("_least", "_left", "active")
+    __slots__ = ("_least", "_number", "_since", "active")
 
     def __init__(self) -> None:
         self._least = 0
-        self._left = 0
+        self._number: int | None = NO_VERSION
+        self._since = 0.0
         self.active = False
         """Whether large reads were overtaken of late."""
 
@@ -463,15 +472,23 @@ class _Contention:
         """Note that a read of so many bytes was overtaken."""
         if nbytes >= _LARGE_READ:
             self._least = min(self._least, nbytes) if self.active else nbytes
-            self._left, self.active = _PINNED_READS, True
+            self._number, self.active = NO_VERSION, True
 
-    def overtakes(self, value: Value, nbytes: Callable[[Value], int]) -> bool:
-        """Return whether a read of a value is likely to be overtaken, while commits go on."""
-        if not self.active or nbytes(value) < self._least:
+    def overtakes(self, nbytes: int, number: int | None) -> bool:
+        """Return whether a read of so many bytes, from this version on, is likely to be overtaken.
+
+        >>> contention = _Contention()
+        >>> contention.note(1 << 20)
+        >>> contention.overtakes(2 << 20, 7), contention.overtakes(4096, 7)
+        (True, False)
+        """
+        if not self.active or nbytes < self._least:
             return False
-        self._left -= 1
-        self.active = self._left > 0
-        return True
+        now = time.monotonic()
+        if number != self._number:
+            self._number, self._since = number, now
+        self.active = now - self._since < _LONGEST_PIN
+        return self.active
 
 
 class _Snapshot(Generic[Value]):

@@ -45,6 +45,7 @@ from ingot.formats.format import (
     Slotted,
     as_sharded,
     is_relocating,
+    is_renewable,
     relocated,
     renewed,
     slotted,
@@ -201,6 +202,9 @@ class Engine:
             engine._threads = self._threads
             if chunks.schema is self.chunks.schema:
                 engine._stager = self._stager
+                kept = is_renewable(chunks) and self._before is self.chunks
+                if kept and not isinstance(layout, HandedLayout):
+                    engine._layout = layout
         else:
             # It served nothing but the change, and keeps nothing of the state before.
             engine._before = chunks

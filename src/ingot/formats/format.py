@@ -99,6 +99,7 @@ __all__ = [
     "has_typed_attributes",
     "is_current",
     "is_relocating",
+    "is_renewable",
     "relocated",
     "renewed",
     "slotted",
@@ -392,7 +393,12 @@ class Renewable(Protocol):
 
 def renewed(chunks: ChunkMap) -> ChunkMap | None:
     """Return the map of a later state with the same documents; None where only opening tells."""
-    return cast(Renewable, chunks).renewed() if hasattr(type(chunks), "renewed") else None
+    return cast(Renewable, chunks).renewed() if is_renewable(chunks) else None
+
+
+def is_renewable(chunks: ChunkMap) -> bool:
+    """Return whether documents alone decide what the kernel needs to read a map."""
+    return hasattr(type(chunks), "renewed")
 
 
 def is_relocating(chunks: ChunkMap) -> bool:

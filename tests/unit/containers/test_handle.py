@@ -14,6 +14,7 @@ import pytest
 
 import ingot
 from ingot import native
+from ingot.containers import handle as handles
 from ingot.containers.handle import Handle, TransactionalHandle
 from ingot.errors import (
     CorruptionError,
@@ -785,3 +786,34 @@ def test_large_reads_that_were_overtaken_pin_the_state(tmp_path: Path) -> None:
     overtaking.append(b"4")
     assert handle.read(use, lambda value: 8) == b"4"
     assert calls == [b"0", b"1", b"1", b"1", b"4"]
+
+
+def test_readers_that_pin_do_not_keep_a_writer_waiting_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "_LONGEST_PIN", 0.05)
+    store = LocalStore(tmp_path / "a", writable=True, wait=20)
+    put(store, a=b"0")
+    stop = threading.Event()
+
+    def use(value: bytes | None) -> bytes | None:
+        time.sleep(0.02)
+        return value
+
+    def read_on() -> None:
+        handle = Handle(LocalStore(tmp_path / "a"), lambda view: view.read([Extent("a")])[0])
+        while not stop.is_set():
+            handle.read(use, lambda value: 1 << 20)
+
+    readers = [threading.Thread(target=read_on) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    try:
+        begun = time.monotonic()
+        for number in range(5):
+            put(store, a=b"%d" % number)
+        assert time.monotonic() - begun < 15
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()

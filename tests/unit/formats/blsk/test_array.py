@@ -208,30 +208,51 @@ def test_rows_that_count_are_in_the_trailer(tmp_path: Path) -> None:
     assert trailers()[2] == (2, 3, True)
 
 
+def bared(data: bytes) -> bytes:
+    """Return a file without trailers: zeros take their places, as spare bytes behind each chunk."""
+    bare = bytearray(data)
+    bare[5] = 0
+    for start in struct.unpack_from("<5q", data, 16):
+        chunk, behind = split(data[start:])
+        end = start + len(chunk)
+        bare[end : end + len(behind)] = bytes(len(behind))
+    return bytes(bare)
+
+
 def test_files_without_trailers_are_read_and_changed(tmp_path: Path) -> None:
-    values = np.arange(1, 41, dtype="<i4")
-    store = MemoryStore()
-    array = made(store, values, chunks=4, superchunksize=5)
-    for number in (1, 2):
-        key = f"data/__{number}__.bin"
-        data = content(store)[key]
-        # Zeros take the places of the trailers: spare bytes behind each chunk.
-        bare = bytearray(data)
-        bare[5] = 0
-        for start in struct.unpack_from("<5q", data, 16):
-            chunk, behind = split(data[start:])
-            end = start + len(chunk)
-            bare[end : end + len(behind)] = bytes(len(behind))
-        put(store, {key: bytes(bare)})
-    array = opened(store, "r+")
-    assert np.array_equal(array[...], values)
-    array[5] = values[5] = -5
-    array[30:] = values[30:] = -np.arange(10)
-    array.append([1, 2, 3])
-    expected = np.concatenate([values, [1, 2, 3]])
-    assert np.array_equal(opened(store)[...], expected)
-    array.resize((41,))
-    assert np.array_equal(opened(store)[...], expected[:41])
+    places: list[Place] = [MemoryStore(), tmp_path / "a"]
+    for place in places:
+        values = np.arange(1, 41, dtype="<i4")
+        array = made(place, values, chunks=4, superchunksize=5)
+        files = content(place)
+        put(place, {key: bared(files[key]) for key in ("data/__1__.bin", "data/__2__.bin")})
+        array = opened(place, "r+")
+        assert np.array_equal(array[...], values)
+        assert array[[3, 17]].tolist() == [4, 18]
+        array[5] = values[5] = -5
+        array[30:] = values[30:] = -np.arange(10)
+        array.append([1, 2, 3])
+        expected = np.concatenate([values, [1, 2, 3]])
+        assert np.array_equal(opened(place)[...], expected)
+        array.resize((41,))
+        assert np.array_equal(opened(place)[...], expected[:41])
+
+
+def test_slots_without_trailers_do_not_overlap(tmp_path: Path) -> None:
+    values = np.arange(1, 21, dtype="<i4")
+    made(tmp_path / "a", values, chunks=4, superchunksize=5, spare=0)
+    file = tmp_path / "a" / FILE
+    bare = bytearray(bared(file.read_bytes()))
+    (first,) = struct.unpack_from("<q", bare, 16)
+    # Nothing but the order of the slots tells which chunk is whose.
+    struct.pack_into("<q", bare, 24, first)
+    file.write_bytes(bare)
+    with pytest.raises(CorruptionError, match=f"two chunks start at {first} and {first}"):
+        opened(tmp_path / "a")[4]
+    struct.pack_into("<q", bare, 24, first + 17)
+    file.write_bytes(bare)
+    with pytest.raises(CorruptionError, match=r"larger than its slot|cbytes claims"):
+        opened(tmp_path / "a")[0]
 
 
 @pytest.mark.parametrize("name", ["meta/dtype", "meta/domain"])
@@ -664,3 +685,19 @@ def test_a_file_with_much_dead_room_is_written_anew_by_a_call_of_many_chunks(
     array[places] = values[places] = 9
     check_readable(path, values)
     assert (path / FILE).stat().st_size < full
+
+
+def test_a_writer_reads_what_it_has_written(tmp_path: Path) -> None:
+    values = np.arange(1, 41)
+    array = made(tmp_path / "a", values, chunks=4, superchunksize=3)
+    assert array[5] == 6
+    for turn in range(3):
+        array[turn] = values[turn] = 100 + turn
+        assert np.array_equal(array[...], values)
+        array.append(np.arange(9) + turn)
+        values = np.concatenate([values, np.arange(9) + turn])
+        assert np.array_equal(array[...], values)
+        array[::2] = values[::2] = turn
+        assert np.array_equal(array[...], values)
+    array.resize((11,))
+    assert np.array_equal(array[...], values[:11])

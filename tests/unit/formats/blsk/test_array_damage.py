@@ -1,6 +1,8 @@
 """Damaged datasets of blsk: the right data or an error, in a child with little memory."""
 
-from tests.kernels import on_each_kernel
+import pytest
+
+from tests.kernels import needs_native, on_each_kernel
 from tests.limited import run_limited
 
 MAKE = """
@@ -107,3 +109,60 @@ array.resize((100, 6))
 assert not array[...].any()
 """
     run_limited(MAKE + code, kernel_name)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@needs_native
+def test_the_kernel_notices_every_flipped_byte_and_every_truncation_of_a_file(order: str) -> None:
+    # It reads heads and entries by itself, where files lie in a folder.
+    code = f"""
+import tempfile
+from pathlib import Path
+
+files, values = make({order!r}, spare=0.5)
+with tempfile.TemporaryDirectory() as folder:
+    for key, data in files.items():
+        path = Path(folder, key)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+
+    def outcome(path, data):
+        path.write_bytes(data)
+        try:
+            array = ingot.open(folder)
+            found = np.array([[array[row, column] for column in range(6)] for row in range(7)])
+            assert np.array_equal(found, array[...])
+            return found
+        except IngotError:
+            return None
+
+    noticed = 0
+    for key in sorted(files):
+        if not key.endswith(".bin"):
+            continue
+        whole, path = files[key], Path(folder, key)
+        flipped = ((place, 1 << bit) for place in range(len(whole)) for bit in (0, place % 8))
+        for place, change in flipped:
+            data = bytearray(whole)
+            data[place] ^= change
+            found = outcome(path, bytes(data))
+            noticed += found is None
+            assert found is None or np.array_equal(found, values), (key, place)
+        for length in range(len(whole)):
+            found = outcome(path, whole[:length])
+            noticed += found is None
+            assert found is None or np.array_equal(found, values), (key, length)
+        path.write_bytes(whole)
+    assert noticed > 1000, noticed
+    text = files["meta/storage"]
+    for old, new in [
+        (b"shape: [7, 6]", b"shape: [7, 4611686018427387904]"),
+        (b"chunkshape: [3, 4]", b"chunkshape: [1, 1]"),
+        (b"superchunksize: 4", b"superchunksize: 1048576"),
+        (b"superchunksize: 4", b"superchunksize: 1"),
+        (b"dtype: int32", b"dtype: int64"),
+    ]:
+        assert old in text
+        assert outcome(Path(folder, "meta/storage"), text.replace(old, new)) is None, new
+"""
+    run_limited(MAKE + code, "native")
